@@ -1,0 +1,36 @@
+# Each target makes .venv first when it is missing or older than what it is built from.
+PYTHON ?= python3
+BIN := .venv/bin
+STAMP := .venv/.ready
+
+.PHONY: setup demo test lint type bench clean
+
+setup: $(STAMP)
+
+$(STAMP): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	touch $(STAMP)
+
+demo: $(STAMP)
+	$(BIN)/pindown demo
+
+test: lint type
+	$(BIN)/python -m pytest
+
+lint: $(STAMP)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+
+type: $(STAMP)
+	$(BIN)/mypy
+
+bench: $(STAMP)
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python benchmarks/infonce.py
+	$(BIN)/python benchmarks/cebra.py
+
+clean:
+	rm -rf .venv

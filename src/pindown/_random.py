@@ -1,0 +1,81 @@
+"""Randomness that enters as ``random_state`` and leaves no trace in the process's own generators."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import numpy as np
+import torch
+
+RandomState = int | np.random.RandomState | torch.Generator | None
+
+
+def generator(random_state: RandomState = None, device: str | torch.device = "cpu") -> torch.Generator:
+    """Return the generator on `device` that `random_state` stands for.
+
+    Parameters
+    ----------
+    random_state : int, numpy.random.RandomState, torch.Generator or None
+        An integer gives a fresh generator with that seed; a ``RandomState`` has a seed drawn from it; a
+        generator is returned as it is, so that successive calls continue one stream; None asks the system for
+        entropy.
+    device : str or torch.device
+        Where the random numbers are needed.
+
+    Examples
+    --------
+    >>> torch.equal(torch.rand(3, generator=generator(0)), torch.rand(3, generator=generator(0)))
+    True
+    """
+    device = torch.device(device)
+    if isinstance(random_state, torch.Generator):
+        own = random_state.device
+        if own.type != device.type or (device.index is not None and (own.index or 0) != device.index):
+            raise ValueError(
+                f"random_state is a torch.Generator on {own}, but the numbers are needed on {device}. "
+                f"Make it with torch.Generator('{device}'), or pass an integer seed."
+            )
+        return random_state
+    fresh = torch.Generator(device)
+    if random_state is None:
+        fresh.seed()
+        return fresh
+    return fresh.manual_seed(draw_seed(random_state))
+
+
+def draw_seed(random_state: RandomState = None) -> int:
+    """Return an integer seed: `random_state` itself, or one drawn from it.
+
+    Examples
+    --------
+    >>> draw_seed(7)
+    7
+    """
+    if random_state is None:
+        return torch.Generator().seed()
+    if isinstance(random_state, torch.Generator):
+        draw = torch.randint(2**31, (1,), generator=random_state, device=random_state.device)
+        return int(draw)
+    if isinstance(random_state, np.random.RandomState):
+        return int(random_state.randint(2**31))
+    return int(random_state)
+
+
+@contextmanager
+def forked(random_state: RandomState = None) -> Iterator[None]:
+    """Seed torch's global CPU generator for a while, then give it back as it was.
+
+    ``nn.Module`` initialisers accept no generator; this is the one place that lends them a seeded one.
+
+    Examples
+    --------
+    >>> def weights():
+    ...     with forked(0):
+    ...         return torch.nn.Linear(2, 2).weight
+    >>> torch.equal(weights(), weights())
+    True
+    """
+    seed = draw_seed(random_state)
+    with torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would also seed the GPUs' generators, which this fork does not give back.
+        torch.default_generator.manual_seed(seed)
+        yield

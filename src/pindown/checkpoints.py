@@ -1,0 +1,130 @@
+"""Checkpoints of a training run: one safetensors file, written whole or not at all, no pickle."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class State:
+    """Everything the next step depends on, besides its number."""
+
+    objective: nn.Module
+    optimizer: torch.optim.Optimizer
+    generator: torch.Generator
+    accelerator: Any
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Flatten to named tensors, the generators of all processes included."""
+        named = {f"objective.{k}": v for k, v in self.objective.state_dict().items()}
+        for index, moments in self.optimizer.state_dict()["state"].items():
+            named |= {f"optimizer.{index}.{k}": v for k, v in moments.items()}
+        mine = self.generator.get_state()[None].to(self.accelerator.device)
+        named["generators"] = self.accelerator.gather(mine)
+        return {k: v.detach().cpu().contiguous() for k, v in named.items()}
+
+    def load(self, named: dict[str, Tensor]) -> None:
+        """Put back what :meth:`tensors` gave."""
+        prefix = "objective."
+        self.objective.load_state_dict({k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)})
+        moments: dict[int, dict[str, Tensor]] = {}
+        for key, value in named.items():
+            if key.startswith("optimizer."):
+                _, index, name = key.split(".", 2)
+                moments.setdefault(int(index), {})[name] = value
+        groups = self.optimizer.state_dict()["param_groups"]
+        self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        self.generator.set_state(named["generators"][self.accelerator.process_index])
+
+
+@dataclass
+class Checkpoint:
+    """A file a run saves itself to, and goes on from.
+
+    Parameters
+    ----------
+    path
+        The file. Its folder is made if need be; that it can be written is found out before training, not after.
+    settings
+        What the run depends on. A file with other settings is refused, never overwritten.
+    seconds
+        Least time between two saves.
+    """
+
+    path: Path
+    settings: dict[str, Any]
+    seconds: float = 10.0
+    _last: float = field(default_factory=time.monotonic, repr=False)
+
+    def is_due(self) -> bool:
+        """Whether the last save is long enough ago."""
+        return time.monotonic() - self._last >= self.seconds
+
+    def restore(self, state: State) -> list[float]:
+        """Load the file into the state if it is there; return the loss curve so far."""
+        self._require_writable()
+        if not self.path.exists():
+            return []
+        named, settings = self._read()
+        theirs, ours = settings, json.loads(json.dumps(self.settings))
+        changed = sorted(k for k in theirs | ours if theirs.get(k) != ours.get(k))
+        if changed:
+            listing = ", ".join(f"{k} ({theirs.get(k)!r} there, {ours.get(k)!r} here)" for k in changed)
+            raise ValueError(
+                f"checkpoint: {self.path} was written by a different fit: {listing}. "
+                "Delete the file to start anew, or give another path."
+            )
+        curve = named.pop("loss_curve").tolist()
+        state.load(named)
+        return curve
+
+    def write(self, state: State, curve: list[float]) -> None:
+        """Save the state: to a file beside, then moved into place, so that a kill leaves the old or the new."""
+        from safetensors.torch import save_file
+
+        named = state.tensors() | {"loss_curve": torch.tensor(curve, dtype=torch.float64)}
+        if state.accelerator.is_main_process:
+            beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            metadata = {"format": str(FORMAT), "settings": json.dumps(self.settings)}
+            try:
+                save_file(named, beside, metadata=metadata)
+                os.replace(beside, self.path)
+            finally:
+                beside.unlink(missing_ok=True)
+        self._last = time.monotonic()
+
+    def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        from safetensors import SafetensorError, safe_open
+
+        try:
+            with safe_open(self.path, framework="pt") as file:
+                metadata = file.metadata() or {}
+                if metadata.get("format") != str(FORMAT):
+                    raise SafetensorError("no checkpoint of this version")
+                return {k: file.get_tensor(k) for k in file.keys()}, json.loads(metadata["settings"])  # noqa: SIM118 (no dict)
+        except SafetensorError as error:
+            raise ValueError(
+                f"checkpoint: {self.path} cannot be read ({error}). Delete it to start anew, or give another path."
+            ) from error
+
+    def _require_writable(self) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            probe = self.path.with_name(f".{self.path.name}.{os.getpid()}")
+            probe.touch()
+            probe.unlink()
+        except OSError as error:
+            raise OSError(
+                f"checkpoint: {self.path} cannot be written ({error.strerror}). "
+                "Give a path in a folder you may write to."
+            ) from error

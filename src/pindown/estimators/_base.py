@@ -1,0 +1,252 @@
+"""What all estimators share: validation, training, encoding. A final class adds parameters, pairs and a loss."""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import numbers
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from pindown import _random
+from pindown.checkpoints import Checkpoint
+from pindown.networks import Whiten
+from pindown.processes import Process
+from pindown.spaces import Space
+from pindown.training import Draw, train
+
+ENCODE_ROWS = 65_536
+"""Rows encoded at once: bounds the memory of `transform` whatever the size of X."""
+
+WHITEN_ROWS = 20_000
+"""Fresh samples from which `fit_process` takes mean and covariance."""
+
+
+class Encoder(nn.Module):
+    """Whitening, a network, and the projection onto the space of the codes."""
+
+    def __init__(self, whiten: Whiten, body: nn.Module, space: Space) -> None:
+        super().__init__()
+        self.whiten, self.body, self.space = whiten, body, space
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode (n, n_features) to (n, n_components)."""
+        return self.space(self.body(self.whiten(x)))
+
+
+class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+    """An encoder trained against a side variable; abstract.
+
+    A final class assigns the parameters named below in its ``__init__`` and says what space its codes live in
+    (`_space`), how batches are drawn (`_draw`, `_draw_fresh`) and what is minimised (`_objective`).
+    """
+
+    n_components: int
+    encoder: Callable[[int, int], nn.Module]
+    batch_size: int | None
+    max_iter: int
+    learning_rate: float
+    weight_decay: float
+    patience: int | None
+    checkpoint: str | Path | None
+    device: str | None
+    verbose: bool
+    random_state: Any
+
+    _default_batch_size = 512
+
+    @abstractmethod
+    def _space(self) -> Space:
+        """Return the space of the codes, after checking the final class's own parameters."""
+
+    @abstractmethod
+    def _objective(self, encoder: Encoder) -> nn.Module:
+        """Return the module that maps a batch to the loss."""
+
+    @abstractmethod
+    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
+        """Return the drawer of batches from arrays; it knows its ``batch_size``."""
+
+    @abstractmethod
+    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
+        """Return the drawer of fresh batches from a world."""
+
+    @abstractmethod
+    def _learned(self, objective: nn.Module) -> None:
+        """Store the final class's own learned attributes."""
+
+    def fit(self, X, y=None) -> Self:
+        """Train the encoder.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+            The observations.
+        y : array, tensor or None
+            The side variable: see the class.
+        """
+        space = self._checked_space()
+        X = self._validated(X, reset=True)
+        self._check_components(X.shape[1])
+        device = self._device()
+        draw = self._draw(X, y, device)
+        settings = {"data": _digest(X, as_array(y))} if self.checkpoint is not None else {}
+        return self._learn(torch.as_tensor(X), draw, space, device, settings)
+
+    def fit_process(self, process: Process) -> Self:
+        """Train the encoder on a world of `pindown.processes`, with fresh samples at every step.
+
+        Parameters
+        ----------
+        process : Process
+            The world. Nothing but what can be observed is used.
+        """
+        space = self._checked_space()
+        device = self._device()
+        rng = _random.generator(self._seed(), device)
+        x = process.sample(WHITEN_ROWS, random_state=rng, device=device).x
+        self.n_features_in_ = x.shape[1]
+        self._check_components(x.shape[1])
+        draw = self._draw_fresh(process, self.batch_size or self._default_batch_size)
+        return self._learn(x, draw, space, device, {"data": repr(process)})
+
+    def transform(self, X):
+        """Encode observations; numpy in, numpy out; torch in, torch out.
+
+        Computed in float64 a bounded number of rows at a time, so that a row's code does not depend on the rows
+        beside it.
+        """
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        codes = self._encode(torch.as_tensor(array)).to(torch.as_tensor(array).dtype)
+        return codes.to(X.device) if isinstance(X, Tensor) else codes.cpu().numpy()
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components
+
+    def _encode(self, x: Tensor) -> Tensor:
+        """Encode (n, n_features) in float64; (n, n_components)."""
+        encoder = copy.deepcopy(self.encoder_).double()
+        device = next(encoder.parameters()).device
+        with torch.inference_mode():
+            return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
+
+    def _learn(self, x: Tensor, draw: Draw, space: Space, device: torch.device, settings: dict) -> Self:
+        seed = self._seed()
+        with _random.forked(seed):
+            body = self.encoder(x.shape[1], self.n_components)
+        encoder = Encoder(Whiten(x.cpu()), body, space)
+        objective = self._objective(encoder)
+        log = train(
+            objective,
+            draw,
+            max_iter=self.max_iter,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            seed=seed,
+            patience=self.patience,
+            checkpoint=self._checkpoint(settings),
+            device=device,
+            verbose=self.verbose,
+            title=type(self).__name__,
+        )
+        self.encoder_ = encoder
+        self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        self._learned(objective)
+        return self
+
+    def _validated(self, X, *, reset: bool) -> np.ndarray:
+        """Return X as a finite float array with the right number of features, or say what is wrong with it."""
+        return validate_data(
+            self, as_array(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
+        )
+
+    def _checked_space(self) -> Space:
+        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
+        check_scalar(self.learning_rate, "learning_rate", numbers.Real, min_val=0, include_boundaries="neither")
+        check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
+        if self.batch_size is not None:
+            check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
+        if self.patience is not None:
+            check_scalar(self.patience, "patience", numbers.Integral, min_val=1)
+        return self._space()
+
+    def _check_components(self, n_features: int) -> None:
+        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        if self.n_components > n_features:
+            raise ValueError(
+                f"{type(self).__name__}: n_components={self.n_components} is more than n_features={n_features}. "
+                "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
+            )
+
+    def _rows_per_batch(self, n_rows: int) -> int:
+        """Return the batch size for so many rows."""
+        if self.batch_size is None:
+            return min(self._default_batch_size, n_rows)
+        if self.batch_size > n_rows:
+            raise ValueError(
+                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} pairs in the "
+                "data. Leave it at None to take what fits, or give more data."
+            )
+        return self.batch_size
+
+    def _device(self) -> torch.device:
+        if self.device is not None:
+            return torch.device(self.device)
+        from accelerate import PartialState  # knows which GPU is this process's, if any
+
+        return PartialState().device
+
+    def _seed(self) -> int:
+        # Drawn once per fit from a RandomState would differ between the calls of one fit; an int is itself.
+        return _random.draw_seed(copy.deepcopy(self.random_state))
+
+    def _checkpoint(self, settings: dict[str, Any]) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        if not isinstance(self.random_state, numbers.Integral):
+            raise ValueError(
+                f"{type(self).__name__}: checkpoint is given but random_state={self.random_state!r}. A fit can only "
+                "be resumed if it draws the same numbers again: set random_state to an integer."
+            )
+        ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
+        return Checkpoint(Path(self.checkpoint), {k: _stable_repr(v) for k, v in ours.items()} | settings)
+
+
+_NOT_SETTINGS = {"checkpoint", "device", "verbose"}
+
+
+def as_array(data: Any) -> Any:
+    """Return a tensor's values as a numpy array, anything else as it is."""
+    return data.detach().cpu().numpy() if isinstance(data, Tensor) else data
+
+
+def _stable_repr(value: Any) -> str:
+    """Return a repr without memory addresses, the same in the next process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
+
+
+def _digest(*arrays: Any) -> str:
+    digest = hashlib.sha256()
+    for array in arrays:
+        values = np.ascontiguousarray(array)
+        digest.update(f"{values.shape}{values.dtype}".encode())
+        digest.update(values.astype(str).tobytes() if values.dtype == object else values.tobytes())
+    return digest.hexdigest()[:16]

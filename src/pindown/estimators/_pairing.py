@@ -1,0 +1,129 @@
+"""Who is whose partner: a partner array, groups of rows, or the next row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_array
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Pairing:
+    """Anchors, and for each the block of rows its partner is drawn from.
+
+    Anchor k is row ``anchors[k]`` of ``x``. Its partner is row ``start[k] + (skip[k] + i) mod size[k]`` of
+    ``partners``, with i uniform in 0 … choices[k] − 1.
+    """
+
+    x: Tensor
+    partners: Tensor
+    anchors: Tensor  # (n,) int64
+    start: Tensor  # (n,) int64
+    skip: Tensor  # (n,) int64
+    size: Tensor  # (n,) int64
+    choices: Tensor  # (n,) int64
+
+    def __len__(self) -> int:
+        return len(self.anchors)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return the anchors at these positions and a partner for each."""
+        chance = torch.rand(len(which), generator=generator, device=which.device)
+        pick = (chance * self.choices[which]).long()
+        offset = (self.skip[which] + pick) % self.size[which]
+        return self.x[self.anchors[which]], self.partners[self.start[which] + offset]
+
+
+def pair_up(X: np.ndarray, y: Any, device: torch.device | str = "cpu") -> Pairing:
+    """Read ``y`` as partners (same shape as X), groups (1-d) or, if None, take the next row as partner."""
+    x = torch.as_tensor(X, dtype=torch.float32, device=device)
+    if y is None:
+        return _one_each(x, x[1:])
+    y = np.asarray(y)
+    if len(y) != len(X) if y.ndim else True:
+        raise ValueError(
+            f"X has {len(X)} rows but y has {len(y) if y.ndim else 'none'}. Row i of y must be the partner, or the "
+            "group, of row i of X."
+        )
+    if y.ndim == 2 and y.shape == X.shape:
+        partners = check_array(y, dtype=np.float32, input_name="y (the partners)")
+        return _one_each(x, torch.as_tensor(partners, device=device))
+    if y.ndim == 1 or y.shape[1:] == (1,):
+        return _by_group(x, y.reshape(-1))
+    raise ValueError(
+        f"y has shape {y.shape} and X {X.shape}. y must be an array of partners with the shape of X, a 1-d array of "
+        "groups (same value = related), or None (the next row is the partner)."
+    )
+
+
+def _one_each(x: Tensor, partners: Tensor) -> Pairing:
+    """Pair row i of x with row i of partners."""
+    rows = torch.arange(len(partners), device=x.device)
+    zero, one = torch.zeros_like(rows), torch.ones_like(rows)
+    if len(rows) < 2:
+        raise ValueError(
+            f"There is {len(rows)} pair in n_samples={len(x)}, but a partner must be told from the partners of "
+            "other rows: give at least 2 pairs."
+        )
+    return Pairing(x, partners, rows, start=rows, skip=zero, size=one, choices=one)
+
+
+def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
+    """Pair each row with another of its group; rows alone in their group are left out."""
+    if groups.dtype.kind == "f" and np.isnan(groups).any():
+        raise ValueError("y (the groups) contains NaN. Give each row a group, or leave the row out.")
+    _, label, count = np.unique(groups, return_inverse=True, return_counts=True)
+    if len(count) == 1:
+        raise ValueError(
+            f"y puts all {len(groups)} rows into a single group, so there are no strangers to tell partners from. "
+            "Give y at least two values."
+        )
+    if count.max() == 1:
+        raise ValueError(
+            "No value of y occurs twice, so no row has a partner. Give related rows the same value, or give y the "
+            "shape of X if it holds the partners themselves."
+        )
+    order = np.argsort(label, kind="stable")  # rows of one group stand together
+    first = (np.cumsum(count) - count)[label[order]]
+    size = count[label[order]]
+    paired = size > 1
+
+    def put(values: np.ndarray) -> Tensor:
+        return torch.as_tensor(values, dtype=torch.int64, device=x.device)
+
+    by_group = x[put(order)]
+    position = np.arange(len(order))
+    return Pairing(
+        by_group,
+        by_group,
+        anchors=put(position[paired]),
+        start=put(first[paired]),
+        skip=put((position - first + 1)[paired]),  # start behind oneself …
+        size=put(size[paired]),
+        choices=put((size - 1)[paired]),  # … and never come round to oneself
+    )
+
+
+@dataclass
+class Epochs:
+    """Row numbers without replacement: each epoch is a new order, known from the seed and the step alone."""
+
+    n_rows: int
+    batch_size: int
+    _epoch: int = -1
+    _order: Tensor | None = None
+
+    def __call__(self, step: int, generator: torch.Generator) -> Tensor:
+        """Return the row numbers of this step's batch."""
+        epoch, k = divmod(step, self.n_rows // self.batch_size)
+        if epoch != self._epoch:
+            # Not the generator itself: a resumed run must find the order of an epoch it starts in the middle of.
+            shuffler = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
+            self._order = torch.randperm(self.n_rows, generator=shuffler).to(generator.device)
+            self._epoch = epoch
+        assert self._order is not None
+        return self._order[k * self.batch_size : (k + 1) * self.batch_size]

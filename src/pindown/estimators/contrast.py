@@ -1,0 +1,215 @@
+"""`Contrast`: recover latents from pairs of related samples."""
+
+from __future__ import annotations
+
+import math
+import numbers
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import networks, theory
+from pindown.estimators._base import BaseEncoder, Encoder, as_array
+from pindown.estimators._pairing import Epochs, pair_up
+from pindown.losses import infonce
+from pindown.processes import Process
+from pindown.spaces import Reals, Space, Sphere
+from pindown.training import Draw
+
+SCORE_ROWS = 4_096
+"""Pairs compared with each other in `score`."""
+
+
+class Contrast(BaseEncoder):
+    r"""Recover latents from pairs of related samples, by telling partners from strangers (InfoNCE).
+
+    If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the partner's latent follows
+    :math:`p(\tilde z | z) \propto e^{\kappa z^\top \tilde z}`, then the minimiser is z up to a rotation. In
+    :math:`\mathbb R^d` with :math:`p(\tilde z | z) \propto e^{-\lambda \lVert \tilde z - z \rVert_p^p}` it is z up to
+    an affine map, and for p ≠ 2 up to order, sign and one common scale. `guarantee` is the theorem that applies.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    space : Space
+        Where the codes live: ``Sphere()`` or ``Reals()``. For latents in a box use ``Reals()``.
+    p : float
+        Codes are compared by −‖·‖_p^p. On the sphere p = 2 is the dot product.
+    temperature : float or None
+        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ.
+    self_negatives : bool
+        Take the samples themselves as negatives, each its own among them, as the paper's code does.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+    batch_size : int or None
+        Pairs per step; None takes 512, or all if there are fewer.
+    max_iter : int
+        Steps.
+    learning_rate : float
+        Of Adam, at the top of a cosine schedule.
+    weight_decay : float
+        Share of the weights taken off per step, in units of the learning rate. Lower it when samples are fresh at
+        every step.
+    patience : int or None
+        Stop when the mean loss over so many steps has not improved on that of as many before.
+    checkpoint : path or None
+        File to save the fit to, and to resume it from.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    encoder_ : torch.nn.Module
+        The trained encoder.
+    temperature_ : float
+        The temperature, given or learned.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step.
+    n_iter_ : int
+        Steps taken.
+
+    References
+    ----------
+    Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021.
+
+    Examples
+    --------
+    >>> from pindown.metrics import linear_r2
+    >>> from pindown.processes import Pairs
+    >>> train, test = (Pairs.on_sphere(3, 10.0, random_state=0).sample(5_000, random_state=s) for s in (1, 2))
+    >>> contrast = Contrast(3, max_iter=300, random_state=0).fit(train.x, train.x_pos)
+    >>> linear_r2(test.x, test.z) < 0.95 < 0.99 < linear_r2(contrast.transform(test.x), test.z)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        space=Sphere(),  # noqa: B008 (a frozen value)
+        p=2,
+        temperature=None,
+        self_negatives=False,
+        encoder=networks.unfolded,
+        batch_size=None,
+        max_iter=2_000,
+        learning_rate=2e-3,
+        weight_decay=2.0,
+        patience=None,
+        checkpoint=None,
+        device=None,
+        verbose=True,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.space = space
+        self.p = p
+        self.temperature = temperature
+        self.self_negatives = self_negatives
+        self.encoder = encoder
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem | None:
+        """The theorem that applies if the data meet its assumptions; None if none covers these parameters."""
+        if self.space == Sphere():
+            return theory.CONTRAST_SPHERE if self.p == 2 else None
+        return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
+
+    def score(self, X, y=None) -> float:
+        """Return the information between partners that the codes show, in nats: log n minus the loss.
+
+        A lower bound, at most ``log 4096`` since so many pairs are compared at once. Unrelated partners give 0 or
+        less. On data not used in `fit` it says, without ground truth, whether anything was learned.
+        """
+        check_is_fitted(self)
+        pairing = pair_up(self._validated(X, reset=False), as_array(y))
+        generator = torch.Generator().manual_seed(0)
+        # Neighbouring rows may be related, and related rows make poor strangers: compare rows from everywhere.
+        shuffled = torch.randperm(len(pairing), generator=generator)
+        x, x_pos = pairing.take(shuffled, generator)
+        z, z_pos = self._encode(x), self._encode(x_pos)
+        n_chunks = math.ceil(len(z) / SCORE_ROWS)
+        information = [
+            len(a) * (math.log(len(a)) - float(self._loss(a, b, self.temperature_)))
+            for a, b in zip(z.chunk(n_chunks), z_pos.chunk(n_chunks), strict=True)
+        ]
+        return sum(information) / len(z)
+
+    def _loss(self, z: Tensor, z_pos: Tensor, temperature: float | Tensor) -> Tensor:
+        p = None if self.space == Sphere() and self.p == 2 else self.p
+        return infonce(z, z_pos, temperature=temperature, p=p, self_negatives=self.self_negatives)
+
+    def _space(self) -> Space:
+        check_scalar(self.p, "p", numbers.Real, min_val=1)
+        if self.temperature is not None:
+            check_scalar(self.temperature, "temperature", numbers.Real, min_val=0, include_boundaries="neither")
+        if self.space not in (Sphere(), Reals()):
+            raise ValueError(
+                f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. Codes of latents in a box live "
+                "in Reals(): where the box lies is not identified."
+            )
+        if self.space == Sphere() and self.n_components == 1:
+            raise ValueError(
+                "Contrast: n_components=1 on the sphere leaves only the two points −1 and 1. "
+                "Use space=Reals(), or n_components=2 for an angle."
+            )
+        return self.space
+
+    def _objective(self, encoder: Encoder) -> nn.Module:
+        return _Objective(encoder, self._loss, self.temperature)
+
+    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
+        pairing = pair_up(X, as_array(y), device)
+        rows = Epochs(len(pairing), self._rows_per_batch(len(pairing)))
+        return lambda step, generator: pairing.take(rows(step, generator), generator)
+
+    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
+        def draw(step: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+            sample = process.sample(batch_size, random_state=generator, device=generator.device)
+            if sample.x_pos is None:
+                raise ValueError(f"Contrast learns from pairs, but {type(process).__name__} has no partners.")
+            return sample.x, sample.x_pos
+
+        return draw
+
+    def _learned(self, objective: nn.Module) -> None:
+        assert isinstance(objective, _Objective)
+        with torch.no_grad():
+            self.temperature_ = float(objective.temperature())
+
+
+class _Objective(nn.Module):
+    """The loss of a batch of pairs, with a temperature that is fixed or learned."""
+
+    def __init__(self, encoder: Encoder, loss: Any, temperature: float | None) -> None:
+        super().__init__()
+        self.encoder, self.loss, self.fixed = encoder, loss, temperature
+        if temperature is None:
+            self.log_temperature = nn.Parameter(torch.zeros(()))
+
+    def temperature(self) -> float | Tensor:
+        # One number must travel as far as ten thousand weights do together: give it ten times their speed.
+        return torch.exp(10 * self.log_temperature) if self.fixed is None else self.fixed
+
+    def forward(self, x: Tensor, x_pos: Tensor) -> Tensor:
+        # One pass over both halves is faster than two passes over one.
+        z, z_pos = self.encoder(torch.cat([x, x_pos])).chunk(2)
+        return self.loss(z, z_pos, self.temperature())

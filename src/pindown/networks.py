@@ -1,0 +1,112 @@
+"""Functions that return encoders: plain ``nn.Module`` objects that map (n, n_in) to (n, n_out).
+
+An estimator takes such a function as its ``encoder`` and calls it as ``encoder(n_in, n_out)``. Weights are drawn
+from torch's global generator, which the estimator forks and seeds around the call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+
+def linear(n_in: int, n_out: int) -> nn.Module:
+    """Affine map with orthonormal rows to start with.
+
+    Examples
+    --------
+    >>> weight = linear(5, 2).weight
+    >>> torch.allclose(weight @ weight.T, torch.eye(2), atol=1e-6)
+    True
+    """
+    layer = nn.Linear(n_in, n_out)
+    nn.init.orthogonal_(layer.weight)
+    nn.init.zeros_(layer.bias)
+    return layer
+
+
+def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
+    """Multilayer perceptron with leaky rectifiers and PyTorch's own initial weights.
+
+    It starts as a *folded* map: distant inputs share a code, and a contrastive loss then has to unfold one
+    direction at a time. Prefer :func:`unfolded` unless that is what you want to see.
+
+    Examples
+    --------
+    >>> mlp(5, 2, hidden=(8,))(torch.zeros(3, 5)).shape
+    torch.Size([3, 2])
+    """
+    layers: list[nn.Module] = []
+    for width in hidden:
+        layers += [nn.Linear(n_in, width), nn.LeakyReLU(0.01)]
+        n_in = width
+    return nn.Sequential(*layers, nn.Linear(n_in, n_out))
+
+
+class Unfolded(nn.Module):
+    """The map A x + m(x): see :func:`unfolded`."""
+
+    def __init__(self, straight: nn.Module, bend: nn.Module) -> None:
+        super().__init__()
+        self.straight, self.bend = straight, bend
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode (n, n_in) to (n, n_out)."""
+        return self.straight(x) + self.bend(x)
+
+
+def unfolded(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
+    """Linear path beside a perceptron that starts at zero: f(x) = A x + m(x), m = 0, A with orthonormal rows.
+
+    The map is injective on the span of A from the first step on, so nothing needs to be unfolded.
+
+    Examples
+    --------
+    >>> encoder = unfolded(5, 5, hidden=(8,))
+    >>> x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
+    True
+    """
+    bend = mlp(n_in, n_out, hidden=hidden)
+    last = list(bend.children())[-1]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return Unfolded(linear(n_in, n_out), bend)
+
+
+class Whiten(nn.Module):
+    """Fixed first layer: centre the data and give their leading directions unit variance.
+
+    Directions below a hundredth of the largest standard deviation are treated as noise and not blown up.
+
+    Parameters
+    ----------
+    x
+        Data of shape (n, d), of which mean and covariance are taken.
+
+    Examples
+    --------
+    >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
+    >>> torch.cov(Whiten(x)(x).T, correction=0).round(decimals=3).abs()
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
+
+    mean: Tensor
+    matrix: Tensor
+
+    def __init__(self, x: Tensor) -> None:
+        super().__init__()
+        x = x.double()
+        variance, direction = torch.linalg.eigh(torch.cov(x.T, correction=0).reshape(x.shape[1], -1))
+        floor = variance[-1].clamp_min(torch.finfo(x.dtype).tiny) * 1e-4
+        scaled = direction / variance.clamp_min(floor).sqrt()  # (d, d), a direction per column
+        self.register_buffer("mean", x.mean(0).float())
+        self.register_buffer("matrix", scaled.flip(1).float())  # largest variance first
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Whiten (n, d)."""
+        return (x - self.mean) @ self.matrix

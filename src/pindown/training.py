@@ -1,0 +1,260 @@
+"""The one training loop: progress, schedule, devices and processes, checkpoints, stopping.
+
+An *objective* is a module whose forward pass maps a batch to the loss. :func:`train` minimises it. Nothing in a
+step waits for the device: losses are read back only once every :data:`REPORT_EVERY` steps.
+"""
+
+from __future__ import annotations
+
+import math
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pindown import _random
+from pindown.checkpoints import Checkpoint, State
+
+REPORT_EVERY = 25
+
+
+class Draw(Protocol):
+    """Gives the batch of a step: tensors on the device of the generator, the only source of chance."""
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        ...
+
+
+class TrainingDivergedError(RuntimeError):
+    """The loss is no longer a number. Nothing after the last finite step was saved."""
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended."""
+
+    loss_curve: np.ndarray  # (n_iter,)
+    seconds: float
+    stopped_on_plateau: bool
+
+    @property
+    def n_iter(self) -> int:
+        """Number of steps taken, those before a resumed checkpoint included."""
+        return len(self.loss_curve)
+
+
+def cosine(progress: float) -> float:
+    """Learning-rate factor: a short linear warm-up, then half a cosine down to zero.
+
+    Examples
+    --------
+    >>> [round(cosine(t), 3) for t in (0.0, 0.025, 0.05, 0.525, 1.0)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    warm_up = 0.05
+    if progress < warm_up:
+        return progress / warm_up
+    return 0.5 * (1 + math.cos(math.pi * (progress - warm_up) / (1 - warm_up)))
+
+
+def constant(progress: float) -> float:
+    """Learning-rate factor 1 throughout."""
+    return 1.0
+
+
+def train(
+    objective: nn.Module,
+    draw: Draw,
+    *,
+    max_iter: int,
+    learning_rate: float,
+    seed: int,
+    weight_decay: float = 0.0,
+    schedule: Callable[[float], float] = cosine,
+    patience: int | None = None,
+    tol: float = 1e-3,
+    checkpoint: Checkpoint | None = None,
+    device: str | torch.device | None = None,
+    verbose: bool = True,
+    title: str = "fit",
+) -> TrainingLog:
+    """Minimise an objective with Adam and decoupled weight decay; in place.
+
+    The same call runs on a CPU, on one GPU, and under ``torchrun`` or ``accelerate launch`` on several: there each
+    process draws its own batches and gradients are averaged.
+
+    Parameters
+    ----------
+    objective
+        Module whose forward pass maps a batch to a scalar loss. It stays on the device it was trained on.
+    draw
+        Called as ``draw(step, generator)``, returns the batch.
+    max_iter
+        Number of steps.
+    learning_rate
+        Of Adam, at the top of the schedule.
+    seed
+        Of the generator handed to ``draw``.
+    weight_decay
+        Share of the weight matrices taken off per step, in units of the learning rate.
+    schedule
+        Factor of the learning rate as a function of progress in [0, 1].
+    patience
+        Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
+    checkpoint
+        Where to save the state now and then, and to go on from if it is there. A resumed run gives the same
+        result as an unbroken one.
+    device
+        Where to train; by default the first GPU if there is one.
+    verbose
+        Show a progress bar, if there is a terminal to show it on.
+
+    Raises
+    ------
+    TrainingDivergedError
+        If the loss is NaN or infinite.
+    KeyboardInterrupt
+        After Ctrl-C, once the running step is finished and the checkpoint is written.
+
+    Examples
+    --------
+    The mean of some numbers minimises their squared distance:
+
+    >>> class Distance(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.centre = nn.Parameter(torch.zeros(()))
+    ...     def forward(self, x):
+    ...         return (x - self.centre).square().mean()
+    >>> objective = Distance()
+    >>> numbers = torch.tensor([1.0, 3.0])
+    >>> log = train(objective, lambda step, generator: (numbers,), max_iter=300, learning_rate=0.1, seed=0)
+    >>> round(objective.centre.item(), 3), round(log.loss_curve[-1], 3)
+    (2.0, 1.0)
+    """
+    from accelerate import Accelerator  # slow to import
+
+    accelerator = Accelerator(device_placement=False)
+    device = torch.device(device) if device is not None else accelerator.device
+    objective.to(device).train()
+    # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
+    generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
+    optimizer: Any = _adam(objective, learning_rate, weight_decay)
+    state = State(objective, optimizer, generator, accelerator)
+    curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
+    wrapped, optimizer = accelerator.prepare(objective, optimizer)
+
+    def step_once(step: int) -> Tensor:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate * schedule(step / max_iter)
+        optimizer.zero_grad()
+        with accelerator.autocast():
+            loss = wrapped(*draw(step, generator))
+        accelerator.backward(loss)
+        optimizer.step()
+        return loss.detach()
+
+    start, plateau = time.monotonic(), False
+    show = verbose and accelerator.is_main_process and sys.stderr.isatty()
+    with _deferred_interrupt() as interrupted, _progress_bar(title, max_iter, show) as report:
+        while len(curve) < max_iter and not plateau:
+            losses = []
+            for step in range(len(curve), min(len(curve) + REPORT_EVERY, max_iter)):
+                losses.append(step_once(step))
+                if interrupted.is_set():
+                    break
+            curve += accelerator.reduce(torch.stack(losses), "mean").tolist()  # the one wait for the device
+            _check_finite(curve, len(losses), max_iter, learning_rate)
+            report(len(curve), curve[-1])
+            plateau = patience is not None and _on_plateau(curve, patience, tol)
+            done = plateau or interrupted.is_set() or len(curve) == max_iter
+            if checkpoint is not None and (done or checkpoint.is_due()):
+                checkpoint.write(state, curve)
+            if interrupted.is_set():
+                raise KeyboardInterrupt(_interrupted_message(len(curve), max_iter, checkpoint))
+    objective.eval()
+    return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau)
+
+
+def _adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
+    # Only matrices decay: offsets and temperatures have no reason to be small.
+    matrices = [w for w in objective.parameters() if w.ndim >= 2]
+    others = [w for w in objective.parameters() if w.ndim < 2]
+    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
+    return torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate, fused=True)
+
+
+def _check_finite(curve: list[float], n_new: int, max_iter: int, learning_rate: float) -> None:
+    for step in range(len(curve) - n_new, len(curve)):
+        if not math.isfinite(curve[step]):
+            before = f"it was {curve[step - 1]:.4g} a step before" if step else "it was so from the start"
+            raise TrainingDivergedError(
+                f"training: the loss is {curve[step]} at step {step} of {max_iter}; {before}. "
+                f"Try a smaller learning_rate (now {learning_rate:g}), and look for extreme values in the data."
+            )
+
+
+def _on_plateau(curve: list[float], patience: int, tol: float) -> bool:
+    if len(curve) < 2 * patience:
+        return False
+    before, lately = curve[-2 * patience : -patience], curve[-patience:]
+    return float(np.mean(before) - np.mean(lately)) < tol
+
+
+def _interrupted_message(step: int, max_iter: int, checkpoint: Checkpoint | None) -> str:
+    way_on = (
+        f"the same fit will go on from {checkpoint.path}"
+        if checkpoint is not None
+        else "give checkpoint=… to be able to go on"
+    )
+    return f"training: stopped at step {step} of {max_iter}; {way_on}."
+
+
+@contextmanager
+def _deferred_interrupt():
+    """Turn Ctrl-C into an event, so that no step is cut in half; a second one stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield event
+        return
+
+    def ask(signum, frame):
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, previous)
+
+
+@contextmanager
+def _progress_bar(title: str, max_iter: int, show: bool):
+    """Yield ``report(step, loss)``, which draws a bar with the loss and the time left, or nothing."""
+    if not show:
+        yield lambda step, loss: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed}/{task.total}"),
+        TextColumn("loss {task.fields[loss]:.4f}"),
+        TimeRemainingColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(title, total=max_iter, loss=math.nan)
+        yield lambda step, loss: progress.update(task, completed=step, loss=loss)

@@ -1,0 +1,312 @@
+import subprocess
+import sys
+from dataclasses import FrozenInstanceError
+from itertools import pairwise, product
+
+import numpy as np
+import pytest
+
+from pindown import theory
+from pindown.theory import (
+    AFFINE,
+    AFFINE_GENERATORS,
+    AFFINE_OF_STATISTICS,
+    ASSUMPTIONS,
+    AUXILIARY_ICA,
+    BIJECTION,
+    BIJECTION_PER_VALUE,
+    BLOCKWISE,
+    CLASSIFY_FREE,
+    CLASSIFY_NORMALISED,
+    CONTRAST_LP,
+    CONTRAST_METRIC,
+    CONTRAST_SPHERE,
+    DICTIONARY_BLOCKS,
+    DICTIONARY_SINGLE,
+    DICTIONARY_STRUCTURE,
+    DIVERSE_SUPPORT,
+    ELEMENTWISE,
+    FORGET,
+    IDENTITY,
+    INDEPENDENT_BLOCKS,
+    INDETERMINACIES,
+    INFORMATION_KEPT,
+    INTERVENTIONS,
+    INTERVENTIONS_UNKNOWN,
+    IVAE,
+    LINEAR,
+    ORTHOGONAL,
+    PERMUTATION,
+    ROEDER,
+    SCALED_PERMUTATION,
+    SHIFTED_SIGNED_PERMUTATION,
+    SIGNED_PERMUTATION,
+    TCL,
+    THEOREMS,
+    Assumption,
+    Freedom,
+    Indeterminacy,
+    Theorem,
+)
+
+
+def constants(kind):
+    return {value for value in vars(theory).values() if isinstance(value, kind)}
+
+
+# Counting conditions. Every number is worked out by hand from section 5 of the theory page.
+
+
+@pytest.mark.parametrize(
+    ("theorem", "d", "k", "needed"),
+    [
+        (AUXILIARY_ICA, 5, None, 11),  # 2·5 + 1
+        (AUXILIARY_ICA, 1, None, 3),
+        (TCL, 5, None, 6),
+        (IVAE, 5, 2, 11),  # Gaussian with free mean and variance: two statistics per latent
+        (IVAE, 5, 1, 6),
+        (IVAE, 3, 4, 13),
+        (ROEDER, 16, None, 17),
+        (CLASSIFY_NORMALISED, 5, None, 6),
+        (CLASSIFY_FREE, 2, None, 3),  # a triangle is the smallest figure in no line of the plane
+        (INTERVENTIONS, 5, None, 5),
+        (INTERVENTIONS_UNKNOWN, 5, None, 10),
+        (FORGET, 8, 5, 4),  # 8 actions, 5 survive: dim V = 3 = rank of at least 4 centred class vectors
+        (FORGET, 3, 3, 1),  # nothing to forget
+    ],
+)
+def test_a_theorem_needs_as_many_values_as_its_formula_says(theorem, d, k, needed):
+    assert theorem.diversity.needed(d, k) == needed
+
+
+@pytest.mark.parametrize(
+    "theorem", [CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE]
+)
+def test_pairs_and_dictionaries_count_nothing(theorem):
+    assert theorem.diversity is None
+
+
+def test_needed_takes_the_integers_of_numpy():
+    assert TCL.diversity.needed(np.int64(5)) == 6
+
+
+@pytest.mark.parametrize("d", [0, -3, 2.5, "5", None])
+def test_a_dimension_that_is_no_positive_integer_is_refused(d):
+    with pytest.raises(ValueError, match=r"needed: d must be a positive integer, got .* pass 1 or more"):
+        TCL.diversity.needed(d)
+
+
+@pytest.mark.parametrize("k", [0, -1, 1.5])
+def test_a_k_that_is_no_positive_integer_is_refused_with_its_meaning(k):
+    with pytest.raises(ValueError, match=r"k must be a positive integer, got .* sufficient statistics per latent"):
+        IVAE.diversity.needed(5, k=k)
+
+
+def test_a_missing_k_is_asked_for():
+    with pytest.raises(ValueError, match=r"k is missing, but 'dk \+ 1' depends on it. Pass k, the sufficient stat"):
+        IVAE.diversity.needed(5)
+
+
+def test_a_superfluous_k_is_refused_rather_than_ignored():
+    with pytest.raises(ValueError, match=r"k must be left out, got 2: 'd \+ 1' has no k. Pass d only"):
+        TCL.diversity.needed(5, k=2)
+
+
+def test_no_more_dimensions_can_survive_forgetting_than_there_were():
+    with pytest.raises(ValueError, match=r"k must be at most d=3, got 4"):
+        FORGET.diversity.needed(3, k=4)
+
+
+# The order of indeterminacies.
+
+
+def test_the_order_is_reflexive():
+    assert all(a.within(a) for a in INDETERMINACIES)
+
+
+def test_the_order_is_antisymmetric():
+    assert all(a is b for a, b in product(INDETERMINACIES, repeat=2) if a.within(b) and b.within(a))
+
+
+def test_the_order_is_transitive():
+    triples = product(INDETERMINACIES, repeat=3)
+    assert all(a.within(c) for a, b, c in triples if a.within(b) and b.within(c))
+
+
+def test_the_identity_is_within_all_and_all_fixed_invertible_maps_within_a_bijection_per_value():
+    assert all(IDENTITY.within(a) for a in INDETERMINACIES)
+    outside = {a for a in INDETERMINACIES if not a.within(BIJECTION_PER_VALUE)}
+    assert outside == {AFFINE_OF_STATISTICS}  # it may square a latent, which no bijection does
+
+
+@pytest.mark.parametrize(
+    "chain",
+    [
+        (
+            IDENTITY,
+            PERMUTATION,
+            SIGNED_PERMUTATION,
+            ORTHOGONAL,
+            LINEAR,
+            AFFINE,
+            BIJECTION,
+            BIJECTION_PER_VALUE,
+        ),
+        (
+            SIGNED_PERMUTATION,
+            SHIFTED_SIGNED_PERMUTATION,
+            SCALED_PERMUTATION,
+            ELEMENTWISE,
+            BLOCKWISE,
+            BIJECTION,
+        ),
+        (SCALED_PERMUTATION, AFFINE, AFFINE_OF_STATISTICS),
+        (ELEMENTWISE, AFFINE_OF_STATISTICS),
+    ],
+)
+def test_each_link_of_a_chain_is_strictly_within_the_next(chain):
+    for finer, coarser in pairwise(chain):
+        assert finer.within(coarser)
+        assert not coarser.within(finer)
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [
+        (SCALED_PERMUTATION, ORTHOGONAL),  # diag(1, 2) bends angles; a rotation by 45° mixes axes
+        (SCALED_PERMUTATION, LINEAR),  # a shift is not linear; a shear is not axis-aligned
+        (SHIFTED_SIGNED_PERMUTATION, ORTHOGONAL),  # a shift moves the origin
+        (SHIFTED_SIGNED_PERMUTATION, LINEAR),
+        (ELEMENTWISE, AFFINE),  # z³ is not affine; a rotation is not coordinatewise
+        (ELEMENTWISE, ORTHOGONAL),
+        (BLOCKWISE, AFFINE),  # a rotation mixes blocks
+        (BLOCKWISE, AFFINE_OF_STATISTICS),  # a warp inside a block is no sum of warped coordinates
+    ],
+)
+def test_neither_of_two_incomparable_indeterminacies_is_within_the_other(a, b):
+    assert not a.within(b)
+    assert not b.within(a)
+
+
+def matrix_freedoms(matrix):
+    """Name the elementary moves that a linear map of the plane needs, from the matrix alone."""
+    moves = set()
+    scales = np.linalg.svd(matrix, compute_uv=False)
+    if not np.isclose(scales[0], scales[-1]):
+        moves.add(Freedom.COORDINATE_SCALE)
+    elif not np.isclose(scales[0], 1):
+        moves.add(Freedom.SCALE)
+    used = ~np.isclose(matrix, 0)
+    if (used.sum(axis=0) > 1).any():
+        moves.add(Freedom.ROTATION)
+    elif not used.diagonal().all():
+        moves.add(Freedom.PERMUTATION)
+    if not moves & {Freedom.ROTATION} and (matrix < -1e-9).any():
+        moves.add(Freedom.SIGN)
+    return moves
+
+
+@pytest.mark.parametrize(
+    ("matrix", "finest"),
+    [
+        ([[1, 0], [0, 1]], {IDENTITY}),
+        ([[0, 1], [1, 0]], {PERMUTATION}),
+        ([[0, -3], [3, 0]], {SIGNED_PERMUTATION}),
+        ([[2, -2], [2, 2]], {ORTHOGONAL}),
+        ([[1, 0], [0, -5]], {SCALED_PERMUTATION, LINEAR}),  # one brings a shift along, the other rotations
+        ([[1, 1], [0, 1]], {LINEAR}),
+    ],
+)
+def test_a_matrix_is_allowed_by_its_finest_indeterminacies_and_all_coarser_ones(matrix, finest):
+    moves = matrix_freedoms(np.array(matrix, dtype=float))
+    allowing = {a for a in INDETERMINACIES if moves <= a.allows}
+    assert allowing == {a for a in INDETERMINACIES if any(fine.within(a) for fine in finest)}
+
+
+# What each theorem promises.
+
+
+@pytest.mark.parametrize(
+    ("theorem", "indeterminacy"),
+    [
+        (CONTRAST_SPHERE, ORTHOGONAL),
+        (CONTRAST_METRIC, AFFINE),
+        (CONTRAST_LP, SHIFTED_SIGNED_PERMUTATION),
+        (CLASSIFY_NORMALISED, ORTHOGONAL),
+        (CLASSIFY_FREE, AFFINE),
+        (FORGET, BIJECTION_PER_VALUE),
+        (DICTIONARY_BLOCKS, BLOCKWISE),
+        (DICTIONARY_STRUCTURE, PERMUTATION),
+        (DICTIONARY_SINGLE, ELEMENTWISE),
+        (ROEDER, LINEAR),
+    ],
+)
+def test_a_theorem_leaves_free_what_its_paper_leaves_free(theorem, indeterminacy):
+    assert theorem.indeterminacy is indeterminacy
+
+
+def test_what_a_dictionary_recovers_alone_costs_one_assumption_more_than_blocks():
+    assert set(DICTIONARY_SINGLE.assumes) - set(DICTIONARY_BLOCKS.assumes) == {DIVERSE_SUPPORT}
+    assert set(DICTIONARY_BLOCKS.assumes) - set(DICTIONARY_STRUCTURE.assumes) == {INDEPENDENT_BLOCKS}
+    assert DICTIONARY_SINGLE.indeterminacy.within(DICTIONARY_BLOCKS.indeterminacy)
+
+
+def test_unit_norm_buys_angles():
+    assert set(CLASSIFY_FREE.assumes) < set(CLASSIFY_NORMALISED.assumes)
+    assert CLASSIFY_NORMALISED.indeterminacy.within(CLASSIFY_FREE.indeterminacy)
+
+
+def test_forgetting_never_comes_without_keeping_information():
+    assert INFORMATION_KEPT in FORGET.assumes
+
+
+@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.name)
+def test_a_claim_is_one_sentence_with_every_condition_the_freedom_and_the_source(theorem):
+    claim = theorem.claim()
+    assert claim.startswith("If these hold: ")
+    assert claim.endswith(f" up to {theorem.indeterminacy.name} ({theorem.source}).")
+    assert all(assumption.name in claim for assumption in theorem.assumes)
+    assert theorem.diversity is None or f"at least {theorem.diversity.formula} {theorem.diversity.unit}" in claim
+    assert "\n" not in claim
+
+
+def test_the_claim_of_two_fits_is_not_about_the_true_latents():
+    assert "the features of two fits agree up to an invertible linear map" in ROEDER.claim()
+    assert "latents are recovered" not in ROEDER.claim()
+
+
+@pytest.mark.parametrize("theorem", THEOREMS, ids=lambda theorem: theorem.name)
+def test_every_theorem_says_what_it_does_not_promise(theorem):
+    assert theorem.not_promised
+    assert all(isinstance(limit, str) and limit for limit in theorem.not_promised)
+
+
+# The tables.
+
+
+@pytest.mark.parametrize(
+    ("kind", "table"), [(Assumption, ASSUMPTIONS), (Indeterminacy, INDETERMINACIES), (Theorem, THEOREMS)]
+)
+def test_a_table_lists_every_constant_once_under_a_name_of_its_own(kind, table):
+    assert len(table) == len(set(table)) == len({entry.name for entry in table})
+    assert set(table) == constants(kind)
+
+
+def test_every_assumption_of_a_theorem_is_listed():
+    assert all(set(theorem.assumes) <= set(ASSUMPTIONS) for theorem in THEOREMS)
+
+
+def test_no_theorem_lists_an_assumption_twice():
+    assert all(len(theorem.assumes) == len(set(theorem.assumes)) for theorem in THEOREMS)
+
+
+@pytest.mark.parametrize("entry", [AFFINE_GENERATORS, ORTHOGONAL, FORGET, TCL.diversity])
+def test_a_statement_cannot_be_changed(entry):
+    field = "formula" if entry is TCL.diversity else "name"
+    with pytest.raises(FrozenInstanceError):
+        setattr(entry, field, "another")
+
+
+def test_the_statements_import_without_torch():
+    code = "import sys, pindown.theory; sys.exit('torch' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
