@@ -31,7 +31,8 @@ class State:
             named |= {f"optimizer.{index}.{k}": v for k, v in moments.items()}
         mine = self.generator.get_state()[None].to(self.accelerator.device)
         named["generators"] = self.accelerator.gather(mine)
-        return {k: v.detach().cpu().contiguous() for k, v in named.items()}
+        # Copies, since safetensors refuses tensors that share memory, as tied weights do.
+        return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in named.items()}
 
     def load(self, named: dict[str, Tensor]) -> None:
         """Put back what :meth:`tensors` gave."""
@@ -44,7 +45,8 @@ class State:
                 moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
-        self.generator.set_state(named["generators"][self.accelerator.process_index])
+        # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
+        self.generator.set_state(named["generators"][self.accelerator.process_index].clone())
 
 
 @dataclass
@@ -84,8 +86,19 @@ class Checkpoint:
                 f"checkpoint: {self.path} was written by a different fit: {listing}. "
                 "Delete the file to start anew, or give another path."
             )
+        if len(named["generators"]) != state.accelerator.num_processes:
+            raise ValueError(
+                f"checkpoint: {self.path} was written by {len(named['generators'])} process(es), and this fit has "
+                f"{state.accelerator.num_processes}. Launch as many again, or give another path."
+            )
         curve = named.pop("loss_curve").tolist()
-        state.load(named)
+        try:
+            state.load(named)
+        except (RuntimeError, ValueError, KeyError) as error:
+            raise ValueError(
+                f"checkpoint: {self.path} was written by a different network or on another kind of device ({error}). "
+                "Delete the file to start anew, or give another path."
+            ) from error
         return curve
 
     def write(self, state: State, curve: list[float]) -> None:
@@ -101,6 +114,7 @@ class Checkpoint:
                 os.replace(beside, self.path)
             finally:
                 beside.unlink(missing_ok=True)
+        state.accelerator.wait_for_everyone()  # no process may go on, and perhaps read, before the file is there
         self._last = time.monotonic()
 
     def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
@@ -112,7 +126,7 @@ class Checkpoint:
                 if metadata.get("format") != str(FORMAT):
                     raise SafetensorError("no checkpoint of this version")
                 return {k: file.get_tensor(k) for k in file.keys()}, json.loads(metadata["settings"])  # noqa: SIM118 (no dict)
-        except SafetensorError as error:
+        except (SafetensorError, OSError) as error:
             raise ValueError(
                 f"checkpoint: {self.path} cannot be read ({error}). Delete it to start anew, or give another path."
             ) from error

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from pindown.pairwise import logsumexp_similarity
+from pindown.pairwise import check_power, common_precision, logsumexp_similarity
 
 
 def infonce(
@@ -71,11 +71,13 @@ def infonce(
     0.0
     """
     _check_pairs(z, z_pos, "infonce")
-    # The temperature is absorbed into the codes, so that its gradient comes for free.
-    if p is None:
-        z = z / temperature
-    else:
-        z, z_pos = z / temperature ** (1 / p), z_pos / temperature ** (1 / p)
+    check_power(p, "infonce")
+    if not isinstance(temperature, Tensor) and not 0 < temperature < math.inf:
+        raise ValueError(f"infonce: temperature must be positive and finite, got {temperature}.")
+    # The temperature is absorbed into the codes, so that its gradient comes for free: the dot product is
+    # homogeneous of degree 2, the distance of degree p.
+    scale = temperature ** (1 / (2 if p is None else p))
+    z, z_pos = (codes / scale for codes in common_precision(z, z_pos))
     positive = _similarity(z, z_pos, p)  # (n,)
 
     def one_way(anchor: Tensor, partner: Tensor) -> Tensor:
@@ -123,18 +125,18 @@ def align_uniform(z: Tensor, z_pos: Tensor, *, alpha: float = 0.5, p: float = 2)
     -2.0
     """
     _check_pairs(z, z_pos, "align_uniform")
+    check_power(p, "align_uniform")
     if len(z) < 2:
         raise ValueError("align_uniform: z has 1 row, but uniformity compares samples: give at least 2.")
     if not 0 <= alpha <= 1:
         raise ValueError(f"align_uniform: alpha must be between 0 and 1, got {alpha}.")
+    z, z_pos = common_precision(z, z_pos)
     log_mean = logsumexp_similarity(z, z, p=p, skip_diagonal=True) - math.log(len(z) - 1)
     return alpha * log_mean.mean() - (1 - alpha) * _similarity(z, z_pos, p).mean()
 
 
 def _similarity(a: Tensor, b: Tensor, p: float | None) -> Tensor:
-    """Similarity of each row of a with the same row of b, in float32 or better."""
-    if a.dtype in (torch.float16, torch.bfloat16):
-        a, b = a.float(), b.float()
+    """Similarity of each row of a with the same row of b."""
     return (a * b).sum(1) if p is None else -(a - b).abs().pow(p).sum(1)
 
 

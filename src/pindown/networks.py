@@ -102,8 +102,8 @@ class Whiten(nn.Module):
         super().__init__()
         x = x.double()
         variance, direction = torch.linalg.eigh(torch.cov(x.T, correction=0).reshape(x.shape[1], -1))
-        floor = variance[-1].clamp_min(torch.finfo(x.dtype).tiny) * 1e-4
-        scaled = direction / variance.clamp_min(floor).sqrt()  # (d, d), a direction per column
+        largest = torch.where(variance[-1] > 0, variance[-1], 1.0)  # constant data have no scale to take off
+        scaled = direction / variance.clamp_min(1e-4 * largest).sqrt()  # (d, d), a direction per column
         self.register_buffer("mean", x.mean(0).float())
         self.register_buffer("matrix", scaled.flip(1).float())  # largest variance first
 

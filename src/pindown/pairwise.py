@@ -11,17 +11,25 @@ in the backward pass.
 
 from __future__ import annotations
 
+import math
+import sys
+from collections.abc import Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
-# Entries of one block. Small enough to stay in a core's cache between the passes over it, large enough for a
+# Entries of one block on a CPU. Small enough to stay in a core's cache between the passes over it, large enough for a
 # matrix product to run at full speed.
 BLOCK_ENTRIES = 1 << 19
 
+# Entries of one block on a GPU, where no fused kernel serves: enough to keep it busy.
+GPU_BLOCK_ENTRIES = 1 << 25
 
-def logsumexp_similarity(a: Tensor, b: Tensor, *, p: float | None = None, skip_diagonal: bool = False) -> Tensor:
+
+def logsumexp_similarity(
+    a: Tensor, b: Tensor, *, p: float | None = None, skip_diagonal: bool = False, row_offset: int = 0
+) -> Tensor:
     r"""Row-wise log-sum-exp of the similarities between all rows of ``a`` and all rows of ``b``.
 
     .. math:: \ell_i = \log \sum_j \exp s(a_i, b_j), \qquad
@@ -37,7 +45,9 @@ def logsumexp_similarity(a: Tensor, b: Tensor, *, p: float | None = None, skip_d
     p
         None for the dot product, otherwise the power of the norm.
     skip_diagonal
-        Leave out the pairs (i, i).
+        Leave out the pairs (i, i + row_offset).
+    row_offset
+        Where in b the first row of a stands, if a is a stretch of it.
 
     Examples
     --------
@@ -46,15 +56,20 @@ def logsumexp_similarity(a: Tensor, b: Tensor, *, p: float | None = None, skip_d
     >>> logsumexp_similarity(torch.zeros(2, 4), torch.zeros(3, 4)).exp().round().tolist()
     [3.0, 3.0]
     """
+    if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
+        raise ValueError(
+            "logsumexp_similarity: a and b must be (n, d) and (m, d) with one d; "
+            f"got {tuple(a.shape)} and {tuple(b.shape)}."
+        )
+    check_power(p, "logsumexp_similarity")
     if len(b) < 1 + skip_diagonal:
         raise ValueError(
             f"logsumexp_similarity: b has {len(b)} rows{' and the diagonal is skipped' if skip_diagonal else ''}, so "
             "some row of a is compared with nothing. Give more rows."
         )
-    if a.dtype in (torch.float16, torch.bfloat16):
-        a, b = a.float(), b.float()
+    a, b = common_precision(a, b)
     if p is None:
-        return _RowLogSumExp.apply(a, b, None, skip_diagonal)
+        return _RowLogSumExp.apply(a, b, None, skip_diagonal, row_offset)
     if p == 2:
         # −‖a−b‖² = 2aᵀb − ‖b‖² − ‖a‖²: a dot product once ‖b‖² is a coordinate. Distances do not see a common
         # shift, and with the mean removed the squares are as small, so as exact, as they can be.
@@ -62,38 +77,96 @@ def logsumexp_similarity(a: Tensor, b: Tensor, *, p: float | None = None, skip_d
         a, b = a - centre, b - centre
         a_wide = torch.cat([2 * a, a.new_ones(len(a), 1)], 1)  # (n, d+1)
         b_wide = torch.cat([b, -b.square().sum(1, keepdim=True)], 1)  # (m, d+1)
-        return _RowLogSumExp.apply(a_wide, b_wide, None, skip_diagonal) - a.square().sum(1)
-    return _RowLogSumExp.apply(a, b, p, skip_diagonal)
+        return _RowLogSumExp.apply(a_wide, b_wide, None, skip_diagonal, row_offset) - a.square().sum(1)
+    return _RowLogSumExp.apply(a, b, p, skip_diagonal, row_offset)
+
+
+def common_precision(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Return both in the wider of their precisions, in float32 at least."""
+    dtype = torch.promote_types(torch.promote_types(a.dtype, b.dtype), torch.float32)
+    return a.to(dtype), b.to(dtype)
+
+
+def check_power(p: float | None, caller: str) -> None:
+    """Raise unless p is None or the power of a norm."""
+    if p is not None and not 1 <= p < math.inf:
+        raise ValueError(
+            f"{caller}: p must be None, or finite and at least 1, got {p}. "
+            "Below 1 the gradient is infinite where two codes agree in a coordinate."
+        )
 
 
 class _RowLogSumExp(torch.autograd.Function):
-    """Blocks of rows forward; the same blocks again backward, with the softmax as weights."""
+    """Derivative by recomputation: forward keeps the codes and the result, no pair."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, *case: Any) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
-            result = a.new_empty(len(a))
-            for rows, block in _blocks(a, b, p, skip_diagonal):
-                peak = block.amax(1)
-                result[rows] = _exp_shifted(block, peak).sum(1).log_().add_(peak)
+            result = _implementation(a, case[0]).row_logsumexp(a, b, *case)
         ctx.save_for_backward(a, b, result)
-        ctx.p, ctx.skip_diagonal = p, skip_diagonal
+        ctx.case = case  # p, skip_diagonal, row_offset
         return result
 
     @staticmethod
-    @torch.autograd.function.once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None]:
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
         a, b, result = ctx.saved_tensors
-        grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
-        with torch.autocast(a.device.type, enabled=False):
-            for rows, block in _blocks(a, b, ctx.p, ctx.skip_diagonal):
-                softmax = _exp_shifted(block, result[rows])
-                if ctx.p is None:
-                    torch.mm(softmax, b, out=grad_a[rows])
-                    grad_b.addmm_(softmax.T, a[rows] * grad[rows, None])
-                else:
-                    _distance_gradients(softmax, a[rows], b, grad[rows], ctx.p, grad_a[rows], grad_b)
-        return grad_a.mul_(grad[:, None]), grad_b, None, None
+        with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
+            gradients = _implementation(a, ctx.case[0]).row_logsumexp_gradients(a, b, result, grad, *ctx.case)
+        if torch.is_grad_enabled():  # someone may want to differentiate these once more
+            gradients = _Once.apply(*gradients, a, b, grad)
+        return *gradients, None, None, None
+
+
+class _Once(torch.autograd.Function):
+    """Gradients that depend on codes in a way not recorded: to take them for constants would be silently wrong."""
+
+    @staticmethod
+    def forward(ctx: Any, grad_a: Tensor, grad_b: Tensor, *sources: Tensor) -> tuple[Tensor, Tensor]:
+        return grad_a.view_as(grad_a), grad_b.view_as(grad_b)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> Any:
+        raise RuntimeError(
+            "logsumexp_similarity can be differentiated once only, and a second derivative was asked for. "
+            "Write the loss with the whole matrix, torch.logsumexp(a @ b.T, 1), if you need it."
+        )
+
+
+def _implementation(a: Tensor, p: float | None) -> Any:
+    """Return the module that computes this case: the GPU kernels if they can, else this one."""
+    if a.is_cuda:
+        try:
+            from pindown import kernels
+        except ImportError:  # no Triton on this platform
+            pass
+        else:
+            if kernels.can_handle(a, p):
+                return kernels
+    return sys.modules[__name__]
+
+
+def row_logsumexp(a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool, row_offset: int) -> Tensor:
+    """Return log Σ_j exp s(a_i, b_j), a block of rows at a time; not differentiable by itself."""
+    result = a.new_empty(len(a))
+    for rows, block in _blocks(a, b, p, skip_diagonal, row_offset):
+        peak = block.amax(1)
+        result[rows] = _exp_shifted(block, peak).sum(1).log_().add_(peak)
+    return result
+
+
+def row_logsumexp_gradients(
+    a: Tensor, b: Tensor, result: Tensor, grad: Tensor, p: float | None, skip_diagonal: bool, row_offset: int
+) -> tuple[Tensor, Tensor]:
+    """Return the gradients in a and in b of Σ_i grad_i · row_logsumexp_i, with the same blocks again."""
+    grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
+    for rows, block in _blocks(a, b, p, skip_diagonal, row_offset):
+        softmax = _exp_shifted(block, result[rows])
+        if p is None:
+            torch.mm(softmax, b, out=grad_a[rows])
+            grad_b.addmm_(softmax.T, a[rows] * grad[rows, None])
+        else:
+            _distance_gradients(softmax, a[rows], b, grad[rows], p, grad_a[rows], grad_b)
+    return grad_a.mul_(grad[:, None]), grad_b
 
 
 def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
@@ -102,10 +175,12 @@ def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
     return block.sub_(shift[:, None]).clamp_min_(-80).exp_()
 
 
-def _blocks(a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool):
+def _blocks(
+    a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool, row_offset: int
+) -> Iterator[tuple[slice, Tensor]]:
     """Yield (rows, similarities of those rows with all of b), one buffer for all of them."""
     n, m = len(a), len(b)
-    height = max(1, min(n, BLOCK_ENTRIES // max(m, 1)))
+    height = max(1, min(n, (GPU_BLOCK_ENTRIES if a.is_cuda else BLOCK_ENTRIES) // m))
     buffer = a.new_empty(height, m)
     scratch = torch.empty_like(buffer) if p is not None else None
     for start in range(0, n, height):
@@ -117,7 +192,7 @@ def _blocks(a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool):
             assert scratch is not None
             _negative_distances(a[rows], b, p, block, scratch[: len(block)])
         if skip_diagonal:
-            block.diagonal(start).fill_(-torch.inf)
+            block.diagonal(start + row_offset).fill_(-torch.inf)
         yield rows, block
 
 

@@ -11,6 +11,7 @@ import signal
 import sys
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -32,6 +33,27 @@ class Draw(Protocol):
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
         ...
+
+
+class CapturableDraw(ABC):
+    """A draw in two parts, so that a step can be captured in a CUDA graph and replayed.
+
+    `prepare` runs on the host before each step and may write to tensors that `batch` reads; `batch` runs on the
+    device alone, always with the same tensors, shapes and generator.
+    """
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        self.prepare(step, generator)
+        return self.batch(generator)
+
+    @abstractmethod
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Make ready for a step."""
+
+    @abstractmethod
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the batch made ready; no waiting for the device."""
 
 
 class TrainingDivergedError(RuntimeError):
@@ -138,7 +160,7 @@ def train(
     >>> objective = Distance()
     >>> numbers = torch.tensor([1.0, 3.0])
     >>> log = train(objective, lambda step, generator: (numbers,), max_iter=300, learning_rate=0.1, seed=0)
-    >>> round(objective.centre.item(), 3), round(log.loss_curve[-1], 3)
+    >>> round(objective.centre.item(), 3), round(float(log.loss_curve[-1]), 3)
     (2.0, 1.0)
     """
     from accelerate import Accelerator  # slow to import
@@ -153,36 +175,114 @@ def train(
     curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
     wrapped, optimizer = accelerator.prepare(objective, optimizer)
 
-    def step_once(step: int) -> Tensor:
-        for group in optimizer.param_groups:
-            group["lr"] = learning_rate * schedule(step / max_iter)
+    def descend(batch: tuple[Tensor, ...]) -> Tensor:
         optimizer.zero_grad()
         with accelerator.autocast():
-            loss = wrapped(*draw(step, generator))
+            loss = wrapped(*batch)
         accelerator.backward(loss)
         optimizer.step()
         return loss.detach()
 
-    start, plateau = time.monotonic(), False
+    take_step: _PlainStep | _CapturedStep = _PlainStep(descend, draw, generator)
+    if device.type == "cuda" and isinstance(draw, CapturableDraw) and accelerator.num_processes == 1:
+        take_step = _CapturedStep(descend, draw, generator)
+
+    def step_once(step: int) -> Tensor:
+        for group in optimizer.param_groups:
+            group["lr"].fill_(learning_rate * schedule(step / max_iter))
+        return take_step(step)
+
+    def on_plateau() -> bool:
+        # At full reports only: a resumed run then asks at the same steps as an unbroken one.
+        return patience is not None and len(curve) % REPORT_EVERY == 0 and _on_plateau(curve, patience, tol)
+
+    start, plateau, stop = time.monotonic(), on_plateau(), 0.0
     show = verbose and accelerator.is_main_process and sys.stderr.isatty()
-    with _deferred_interrupt() as interrupted, _progress_bar(title, max_iter, show) as report:
+    with (
+        _deferred_interrupt() as interrupted,
+        _progress_bar(title, max_iter, show) as report,
+        _tensor_cores(device),
+    ):
         while len(curve) < max_iter and not plateau:
             losses = []
-            for step in range(len(curve), min(len(curve) + REPORT_EVERY, max_iter)):
+            for step in range(len(curve), min((len(curve) // REPORT_EVERY + 1) * REPORT_EVERY, max_iter)):
                 losses.append(step_once(step))
-                if interrupted.is_set():
+                if interrupted.is_set() and accelerator.num_processes == 1:
                     break
-            curve += accelerator.reduce(torch.stack(losses), "mean").tolist()  # the one wait for the device
+            # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
+            asked = losses[0].new_tensor([interrupted.is_set(), checkpoint is not None and checkpoint.is_due()])
+            news = accelerator.reduce(torch.cat([torch.stack(losses), asked]), "mean")
+            *new, stop, save = news.tolist()  # the one wait for the device
+            curve += new
             _check_finite(curve, len(losses), max_iter, learning_rate)
             report(len(curve), curve[-1])
-            plateau = patience is not None and _on_plateau(curve, patience, tol)
-            done = plateau or interrupted.is_set() or len(curve) == max_iter
-            if checkpoint is not None and (done or checkpoint.is_due()):
-                checkpoint.write(state, curve)
-            if interrupted.is_set():
-                raise KeyboardInterrupt(_interrupted_message(len(curve), max_iter, checkpoint))
+            plateau = on_plateau()
+            if save or stop or plateau or len(curve) == max_iter:
+                _check_weights(objective, curve, max_iter, learning_rate)
+                if checkpoint is not None:
+                    checkpoint.write(state, curve)
+            if stop:
+                break
+        if stop or interrupted.is_set():
+            raise KeyboardInterrupt(_interrupted_message(len(curve), max_iter, checkpoint))
     objective.eval()
     return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau)
+
+
+@dataclass
+class _PlainStep:
+    """Draw, then descend."""
+
+    descend: Callable[[tuple[Tensor, ...]], Tensor]
+    draw: Draw
+    generator: torch.Generator
+
+    def __call__(self, step: int) -> Tensor:
+        return self.descend(self.draw(step, self.generator))
+
+
+@dataclass
+class _CapturedStep:
+    """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
+
+    descend: Callable[[tuple[Tensor, ...]], Tensor]
+    draw: CapturableDraw
+    generator: torch.Generator
+    _graph: Any = None
+    _loss: Any = None
+    _warm: int = 0
+
+    def __call__(self, step: int) -> Tensor:
+        self.draw.prepare(step, self.generator)
+        if self._warm < 3:  # steps in which kernels are compiled, buffers allocated and constants copied
+            self._warm += 1
+            return self._on_side_stream()
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            self._graph.register_generator_state(self.generator)
+            with torch.cuda.graph(self._graph):
+                self._loss = self.descend(self.draw.batch(self.generator))
+        self._graph.replay()
+        return self._loss.clone()
+
+    def _on_side_stream(self) -> Tensor:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            loss = self.descend(self.draw.batch(self.generator))
+        torch.cuda.current_stream().wait_stream(side)
+        return loss.clone()
+
+
+@contextmanager
+def _tensor_cores(device: torch.device):
+    """Let products of float32 matrices run in TF32 on a GPU; the losses' own sums stay in float32."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high" if device.type == "cuda" else before)
+    try:
+        yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
 def _adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -190,7 +290,11 @@ def _adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> to
     matrices = [w for w in objective.parameters() if w.ndim >= 2]
     others = [w for w in objective.parameters() if w.ndim < 2]
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    return torch.optim.AdamW([g for g in groups if g["params"]], lr=learning_rate, fused=True)
+    device = next(objective.parameters()).device
+    # A captured step reads its learning rate from memory.
+    rate = torch.tensor(learning_rate, device=device)
+    used = [group for group in groups if group["params"]]
+    return torch.optim.AdamW(used, lr=rate, fused=True, capturable=device.type == "cuda")
 
 
 def _check_finite(curve: list[float], n_new: int, max_iter: int, learning_rate: float) -> None:
@@ -201,6 +305,16 @@ def _check_finite(curve: list[float], n_new: int, max_iter: int, learning_rate: 
                 f"training: the loss is {curve[step]} at step {step} of {max_iter}; {before}. "
                 f"Try a smaller learning_rate (now {learning_rate:g}), and look for extreme values in the data."
             )
+
+
+def _check_weights(objective: nn.Module, curve: list[float], max_iter: int, learning_rate: float) -> None:
+    """Raise if the last step, whose loss was finite, went nowhere: waits for the device."""
+    if not all(bool(w.isfinite().all()) for w in objective.parameters()):
+        raise TrainingDivergedError(
+            f"training: weights are NaN or infinite after step {len(curve) - 1} of {max_iter}, though its loss was "
+            f"{curve[-1]:.4g}: a gradient was not finite. Try a smaller learning_rate (now {learning_rate:g}), and "
+            "look for extreme values in the data."
+        )
 
 
 def _on_plateau(curve: list[float], patience: int, tol: float) -> bool:

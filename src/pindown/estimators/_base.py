@@ -118,7 +118,9 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.n_features_in_ = x.shape[1]
         self._check_components(x.shape[1])
         draw = self._draw_fresh(process, self.batch_size or self._default_batch_size)
-        return self._learn(x, draw, space, device, {"data": repr(process)})
+        # The repr names the laws; what it leaves out, such as the weights of a mixing, shows in the samples.
+        settings = {"data": f"{process!r} {_digest(as_array(x))}"} if self.checkpoint is not None else {}
+        return self._learn(x, draw, space, device, settings)
 
     def transform(self, X):
         """Encode observations; numpy in, numpy out; torch in, torch out.
@@ -144,7 +146,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _encode(self, x: Tensor) -> Tensor:
         """Encode (n, n_features) in float64; (n, n_components)."""
         encoder = copy.deepcopy(self.encoder_).double()
-        device = next(encoder.parameters()).device
+        device = encoder.whiten.mean.device
         with torch.inference_mode():
             return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
 
@@ -174,8 +176,15 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:
         """Return X as a finite float array with the right number of features, or say what is wrong with it."""
+        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
         return validate_data(
-            self, as_array(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
+            self,
+            as_array(X),
+            reset=reset,
+            dtype=[np.float64, np.float32],
+            order="C",
+            force_writeable=True,
+            ensure_min_samples=2 if reset else 1,
         )
 
     def _checked_space(self) -> Space:
@@ -235,7 +244,10 @@ _NOT_SETTINGS = {"checkpoint", "device", "verbose"}
 
 def as_array(data: Any) -> Any:
     """Return a tensor's values as a numpy array, anything else as it is."""
-    return data.detach().cpu().numpy() if isinstance(data, Tensor) else data
+    if not isinstance(data, Tensor):
+        return data
+    data = data.detach().cpu()
+    return (data.float() if data.dtype == torch.bfloat16 else data).numpy()  # numpy knows no bfloat16
 
 
 def _stable_repr(value: Any) -> str:

@@ -10,6 +10,9 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
+from pindown.processes import Process
+from pindown.training import CapturableDraw
+
 
 @dataclass(frozen=True)
 class Pairing:
@@ -50,7 +53,7 @@ def pair_up(X: np.ndarray, y: Any, device: torch.device | str = "cpu") -> Pairin
             "group, of row i of X."
         )
     if y.ndim == 2 and y.shape == X.shape:
-        partners = check_array(y, dtype=np.float32, input_name="y (the partners)")
+        partners = check_array(y, dtype=np.float32, order="C", force_writeable=True, input_name="y (the partners)")
         return _one_each(x, torch.as_tensor(partners, device=device))
     if y.ndim == 1 or y.shape[1:] == (1,):
         return _by_group(x, y.reshape(-1))
@@ -74,8 +77,8 @@ def _one_each(x: Tensor, partners: Tensor) -> Pairing:
 
 def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
     """Pair each row with another of its group; rows alone in their group are left out."""
-    if groups.dtype.kind == "f" and np.isnan(groups).any():
-        raise ValueError("y (the groups) contains NaN. Give each row a group, or leave the row out.")
+    if _some_missing(groups):
+        raise ValueError("y (the groups) contains NaN or None. Give each row a group, or leave the row out.")
     _, label, count = np.unique(groups, return_inverse=True, return_counts=True)
     if len(count) == 1:
         raise ValueError(
@@ -108,22 +111,49 @@ def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
     )
 
 
-@dataclass
-class Epochs:
-    """Row numbers without replacement: each epoch is a new order, known from the seed and the step alone."""
+def _some_missing(groups: np.ndarray) -> bool:
+    if groups.dtype.kind == "O":
+        return any(g is None or (not isinstance(g, str) and str(g) in ("nan", "NaT", "<NA>")) for g in groups)
+    return bool((groups != groups).any())
 
-    n_rows: int
-    batch_size: int
-    _epoch: int = -1
-    _order: Tensor | None = None
 
-    def __call__(self, step: int, generator: torch.Generator) -> Tensor:
-        """Return the row numbers of this step's batch."""
-        epoch, k = divmod(step, self.n_rows // self.batch_size)
+class Epochs(CapturableDraw):
+    """Batches of pairs without replacement: each epoch is a new order, known from the seed and the step alone."""
+
+    def __init__(self, pairing: Pairing, batch_size: int) -> None:
+        self.pairing, self.batch_size = pairing, batch_size
+        self.rows = torch.empty(batch_size, dtype=torch.int64, device=pairing.x.device)
+        self._epoch, self._order = -1, self.rows
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Put the row numbers of this step's batch into `rows`."""
+        n = len(self.pairing)
+        epoch, k = divmod(step, n // self.batch_size)
         if epoch != self._epoch:
             # Not the generator itself: a resumed run must find the order of an epoch it starts in the middle of.
             shuffler = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
-            self._order = torch.randperm(self.n_rows, generator=shuffler).to(generator.device)
+            self._order = torch.randperm(n, generator=shuffler).to(self.rows.device)
             self._epoch = epoch
-        assert self._order is not None
-        return self._order[k * self.batch_size : (k + 1) * self.batch_size]
+        self.rows.copy_(self._order[k * self.batch_size : (k + 1) * self.batch_size])
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return anchors and partners at `rows`."""
+        return self.pairing.take(self.rows, generator)
+
+
+@dataclass(frozen=True)
+class FreshPairs(CapturableDraw):
+    """Batches of pairs from a world, new at every step."""
+
+    process: Process
+    batch_size: int
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Nothing to make ready."""
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return fresh samples and their partners."""
+        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
+        if sample.x_pos is None:
+            raise ValueError(f"Contrast learns from pairs, but {type(self.process).__name__} has no partners.")
+        return sample.x, sample.x_pos

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown.estimators._base import BaseEncoder, Encoder, as_array
-from pindown.estimators._pairing import Epochs, pair_up
+from pindown.estimators._pairing import Epochs, FreshPairs, pair_up
 from pindown.losses import infonce
 from pindown.processes import Process
 from pindown.spaces import Reals, Space, Sphere
@@ -178,17 +178,10 @@ class Contrast(BaseEncoder):
 
     def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
         pairing = pair_up(X, as_array(y), device)
-        rows = Epochs(len(pairing), self._rows_per_batch(len(pairing)))
-        return lambda step, generator: pairing.take(rows(step, generator), generator)
+        return Epochs(pairing, self._rows_per_batch(len(pairing)))
 
     def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        def draw(step: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-            sample = process.sample(batch_size, random_state=generator, device=generator.device)
-            if sample.x_pos is None:
-                raise ValueError(f"Contrast learns from pairs, but {type(process).__name__} has no partners.")
-            return sample.x, sample.x_pos
-
-        return draw
+        return FreshPairs(process, batch_size)
 
     def _learned(self, objective: nn.Module) -> None:
         assert isinstance(objective, _Objective)

@@ -1,0 +1,39 @@
+"""Reports: what was found as plain frozen data, apart from the one self-contained HTML page that shows it."""
+
+from pindown.audit.page import (
+    Cloud,
+    Clouds,
+    Condition,
+    Curve,
+    Curves,
+    Fact,
+    Figure,
+    Page,
+    Panel,
+    Row,
+    Scatters,
+    Section,
+    check_writable,
+    render,
+    save,
+    shown,
+)
+
+__all__ = [
+    "Cloud",
+    "Clouds",
+    "Condition",
+    "Curve",
+    "Curves",
+    "Fact",
+    "Figure",
+    "Page",
+    "Panel",
+    "Row",
+    "Scatters",
+    "Section",
+    "check_writable",
+    "render",
+    "save",
+    "shown",
+]

@@ -1,0 +1,248 @@
+"""What a table of a paper is, and what a run of one of its rows leaves behind.
+
+An `Experiment` is a value: rows with the paper's numbers, and two profiles that say how large to run them. One
+run of a row gives a `Record`, which is one line of a results file. Nothing here imports torch before it trains.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Protocol
+
+
+@dataclass(frozen=True)
+class Published:
+    """A number as the paper prints it: in percent, with its ± where one is known.
+
+    Examples
+    --------
+    >>> print(Published(99.42, 0.05), Published(77.58))
+    99.42±0.05 77.58
+    """
+
+    mean: float
+    spread: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.mean:.2f}" if self.spread is None else f"{self.mean:.2f}±{self.spread:.2f}"
+
+
+@dataclass(frozen=True)
+class Profile:
+    """How large a reproduction is run; the same for every row, for tuning row by row proves nothing.
+
+    Parameters
+    ----------
+    name
+        What to call it.
+    seeds
+        One run of a row each, unless others are asked for.
+    d
+        Latent dimensions.
+    n_layers
+        Layers of the mixing.
+    batch_size, max_iter, learning_rate, weight_decay
+        Of the fit without supervision.
+    supervised_iter
+        Steps of the fit to the truth, otherwise the same.
+    temperature
+        Divides the similarity; None learns it.
+    hidden
+        Widths of the hidden layers of the encoder.
+    n_eval
+        Held-out samples: a linear map is fitted on one half of them and scored on the other.
+    """
+
+    name: str
+    seeds: tuple[int, ...]
+    d: int
+    n_layers: int
+    batch_size: int
+    max_iter: int
+    supervised_iter: int
+    learning_rate: float
+    weight_decay: float
+    temperature: float | None
+    hidden: tuple[int, ...]
+    n_eval: int
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All that a score depends on besides row and seed, as JSON gives it back."""
+        own = {key: value for key, value in asdict(self).items() if key not in ("name", "seeds")}
+        return json.loads(json.dumps(own))
+
+
+class Row(Protocol):
+    """A row of a table: what is set, what the paper found, and how to find out again."""
+
+    @property
+    def number(self) -> int:
+        """Its place in the paper's table, from 1."""
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """Its cells under the experiment's headings."""
+
+    @property
+    def published(self) -> tuple[Published, ...]:
+        """The paper's scores, in the experiment's order."""
+
+    def measure(self, profile: Profile, seed: int, device: str) -> dict[str, float]:
+        """Train, and return the scores by name, as fractions; this is where the time goes."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """A table of a paper.
+
+    Parameters
+    ----------
+    name
+        Paper and table, as the command line takes it.
+    title, source
+        What the table shows, in a line, and where it stands.
+    headings
+        Of the cells in `Row.setting`.
+    scores
+        The scores the paper prints, in the order of `Row.published`.
+    beside
+        Scores that we add.
+    rows
+        The table.
+    quick, full
+        Minutes on two cores; the paper's size on a GPU.
+    notes
+        What a reader must know before comparing.
+    """
+
+    name: str
+    title: str
+    source: str
+    headings: tuple[str, ...]
+    scores: tuple[str, ...]
+    beside: tuple[str, ...]
+    rows: tuple[Row, ...]
+    quick: Profile
+    full: Profile
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Record:
+    """One run of one row: what came out, and all that is needed to run it again.
+
+    Examples
+    --------
+    >>> record = Record("a/table1", 1, 0, "quick", {"d": 5}, {"linear": 0.8}, 2.5, "cpu", {"torch": "2.13.0"})
+    >>> Record.from_line(record.to_line()) == record
+    True
+    """
+
+    experiment: str
+    row: int
+    seed: int
+    profile: str
+    settings: Mapping[str, Any]
+    scores: Mapping[str, float]
+    seconds: float
+    device: str
+    versions: Mapping[str, str]
+
+    def to_line(self) -> str:
+        """Return one line of JSON, without its end."""
+        return json.dumps(asdict(self), allow_nan=False, ensure_ascii=False)
+
+    @classmethod
+    def from_line(cls, line: str) -> Record:
+        """Read what `to_line` gave.
+
+        Raises
+        ------
+        ValueError
+            If the line is anything else.
+        """
+        fields = json.loads(line)
+        if not isinstance(fields, dict) or set(fields) != set(cls.__dataclass_fields__):
+            raise ValueError(f"no record: {line[:40]!r}")
+        return cls(**fields)
+
+    def answers(self, experiment: Experiment, profile: Profile) -> bool:
+        """Whether this is a run of the experiment with the settings of the profile."""
+        return self.experiment == experiment.name and self.settings == profile.settings
+
+
+Run = tuple[Row, int]
+"""A row and a seed."""
+
+
+def pending(
+    experiment: Experiment, profile: Profile, records: Sequence[Record], *, rows: Collection[int], seeds: Sequence[int]
+) -> list[Run]:
+    """Return the runs that the records do not answer yet, row by row."""
+    done = {(record.row, record.seed) for record in records if record.answers(experiment, profile)}
+    wanted = [(row, seed) for row in experiment.rows if row.number in rows for seed in seeds]
+    return [(row, seed) for row, seed in wanted if (row.number, seed) not in done]
+
+
+def reproduce(experiment: Experiment, profile: Profile, runs: Sequence[Run], *, device: str) -> Iterator[Record]:
+    """Run one after the other, and give each record as soon as it is there.
+
+    Parameters
+    ----------
+    experiment, profile
+        What to run, and how large.
+    runs
+        Rows and seeds, as `pending` returns them.
+    device
+        As `checked_device` returns it.
+    """
+    from importlib.metadata import version  # slow to import
+
+    versions = {name: version(name) for name in ("pindown", "torch", "numpy")} | {"python": platform.python_version()}
+    for row, seed in runs:
+        start = time.monotonic()
+        scores = row.measure(profile, seed, device)
+        seconds = round(time.monotonic() - start, 1)
+        yield Record(
+            experiment=experiment.name,
+            row=row.number,
+            seed=seed,
+            profile=profile.name,
+            settings=profile.settings,
+            scores=scores,
+            seconds=seconds,
+            device=_device_name(device),
+            versions=versions,
+        )
+
+
+def checked_device(device: str | None) -> str:
+    """Return a device one can train on: the one asked for, or the best there is.
+
+    Raises
+    ------
+    ValueError
+        If it is not there, before anything was trained.
+    """
+    import torch
+    from accelerate import PartialState
+
+    if device is None:
+        return str(PartialState().device)
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises the latter
+        cause = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"device {device!r} cannot be used here ({cause}). Leave it out, or take cpu.") from error
+    return device
+
+
+def _device_name(device: str) -> str:
+    import torch
+
+    return torch.cuda.get_device_name(device) if torch.device(device).type == "cuda" else device

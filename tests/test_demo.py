@@ -1,0 +1,109 @@
+"""The demonstration recovers what it should, fails where it should, and leaves a whole page or none."""
+
+import numpy as np
+import pytest
+
+from pindown import demo
+from pindown.audit import Clouds, page
+from pindown.demo import Budget, run
+from pindown.theory import CONTRAST_LP, CONTRAST_SPHERE
+
+SMALL = Budget(n_pairs=8_000, n_test=2_000, max_iter=250)
+
+
+@pytest.fixture(scope="module")
+def shown_demo(tmp_path_factory):
+    return run(tmp_path_factory.mktemp("demo") / "demo.html", verbose=False, budget=SMALL)
+
+
+def test_the_sphere_is_recovered_far_beyond_a_linear_fit(shown_demo):
+    sphere = shown_demo.table[0]
+    assert sphere.metric == "R²"
+    assert abs(sphere.chance) < 0.01
+    assert sphere.linear < 0.85
+    assert sphere.recovered > 0.98
+
+
+def test_the_axes_of_the_box_are_recovered_far_beyond_chance(shown_demo):
+    box = shown_demo.table[1]
+    assert box.metric == "MCC"
+    assert box.chance == pytest.approx(0.77, abs=0.01)  # a random rotation of four latents
+    assert box.linear < 0.95
+    assert box.recovered > 0.99
+
+
+def test_unrelated_partners_are_no_better_than_a_linear_fit_and_carry_no_information(shown_demo):
+    sphere, _, unrelated = shown_demo.table
+    assert unrelated.linear == pytest.approx(sphere.linear, abs=1e-6)  # the same samples
+    assert unrelated.recovered < unrelated.linear
+    information = shown_demo.page.sections[2].facts[0].value
+    assert information in (".00 nats", "−.00 nats", "−.01 nats")
+
+
+def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(shown_demo):
+    sphere, box, unrelated = shown_demo.claims
+    for claim, theorem in ((sphere, CONTRAST_SPHERE), (box, CONTRAST_LP)):
+        assert theorem.source in claim
+        assert f"recovered up to {theorem.indeterminacy.name}" in claim
+        assert all(assumption.name in claim for assumption in theorem.assumes)
+    assert "nothing may be claimed" in unrelated
+    assert "vMF conditional, which is broken" in unrelated
+    statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
+    assert statuses == [0, 0, 1]
+
+
+def test_too_short_a_fit_is_not_sold_as_a_recovery(tmp_path):
+    hasty = run(tmp_path / "demo.html", verbose=False, budget=Budget(n_pairs=600, n_test=200, max_iter=1))
+    assert all("not recovered" in claim for claim in hasty.claims[:2])
+    assert hasty.page.title != "Hidden variables, recovered"
+    assert [section.title for section in hasty.page.sections[:2]] == ["A sphere, not recovered", "A box, not recovered"]
+
+
+def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_one_is_not(shown_demo):
+    figure = shown_demo.page.sections[0].figures[0]
+    assert isinstance(figure, Clouds)
+    true, observed, recovered = (cloud.points for cloud in figure.clouds)
+    miss, distortion = (np.linalg.norm(cloud - true, axis=1).mean() for cloud in (recovered, observed))
+    assert miss < 0.15 < 0.5 < distortion
+    assert np.linalg.norm(observed, axis=1).max() <= 1 + 1e-6
+
+
+def test_the_page_is_at_the_output_and_says_what_the_table_says(shown_demo):
+    html = shown_demo.output.read_text(encoding="utf-8")
+    for row, claim in zip(shown_demo.table, shown_demo.claims, strict=True):
+        assert page.shown(row.recovered, 3) in html
+        assert claim in html
+    assert len(html.encode()) < 6_000_000
+
+
+def test_matching_undoes_order_sign_scale_and_shift_but_no_rotation():
+    z = np.random.default_rng(0).uniform(size=(500, 3))
+    assert np.allclose(demo._matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
+    turn = np.array([[1, 1, 0], [-1, 1, 0], [0, 0, np.sqrt(2)]]) / np.sqrt(2)
+    assert not np.allclose(demo._matched(z @ turn, z), z, atol=0.1)
+
+
+def test_the_information_between_partners_agrees_with_the_density_they_are_drawn_from():
+    from pindown.processes import Pairs
+
+    world = Pairs.on_sphere(3, 10.0, n_layers=1, random_state=0)
+    sample = world.sample(50_000, random_state=0)
+    drawn = world.conditional.log_prob(sample.z_pos, sample.z).mean().item() + np.log(4 * np.pi)
+    assert demo._information(10.0) == pytest.approx(drawn, abs=0.02)
+
+
+def test_an_unwritable_output_is_refused_before_any_training(tmp_path, monkeypatch):
+    monkeypatch.setattr(demo, "_fit_worlds", lambda *_: pytest.fail("it trained first"))
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OSError, match="cannot be written"):
+        run(tmp_path / "file" / "demo.html")
+
+
+def test_no_half_page_is_left_when_drawing_it_fails(tmp_path, monkeypatch):
+    def fail(_):
+        raise RuntimeError("no template")
+
+    monkeypatch.setattr(page, "render", fail)
+    with pytest.raises(RuntimeError, match="no template"):
+        run(tmp_path / "demo.html", verbose=False, budget=Budget(n_pairs=600, n_test=200, max_iter=1))
+    assert list(tmp_path.iterdir()) == []

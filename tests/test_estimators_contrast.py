@@ -1,0 +1,542 @@
+import math
+import os
+import pickle
+import signal
+from functools import cache
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from torch import nn
+
+from pindown import networks, theory
+from pindown.distributions import VonMisesFisher, laplace
+from pindown.estimators import Contrast, _base, contrast
+from pindown.estimators._pairing import Epochs, pair_up
+from pindown.metrics import linear_r2
+from pindown.mixing import leaky_relu_mlp
+from pindown.processes import Clusters, Pairs, Sample
+from pindown.spaces import Box, Reals, Sphere
+
+
+def quick(n_components=3, **parameters):
+    return Contrast(n_components, **{"max_iter": 30, "random_state": 0, "device": "cpu"} | parameters)
+
+
+@cache
+def world(random_state=0):
+    return Pairs.on_sphere(3, 10.0, random_state=random_state)
+
+
+@cache
+def pairs(n=400, seed=1):
+    return Sample(*(t if t is None else t.numpy() for t in world().sample(n, random_state=seed)))
+
+
+@cache
+def trained():
+    return quick(max_iter=300).fit(pairs(3_000).x, pairs(3_000).x_pos)
+
+
+def codes(estimator, x=None):
+    return estimator.transform(pairs().x if x is None else x)
+
+
+# what y may be
+
+
+def test_partners_recover_the_latents():
+    test = pairs(2_000, seed=2)
+    assert linear_r2(test.x, test.z) < 0.95
+    assert linear_r2(codes(trained(), test.x), test.z) > 0.98
+
+
+def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
+    data, test = pairs(3_000), pairs(2_000, seed=2)
+    X, groups = np.concatenate([data.x, data.x_pos]), np.tile(np.arange(3_000), 2)
+    fitted = quick(max_iter=300).fit(X, groups)
+    assert linear_r2(codes(fitted, test.x), test.z) > 0.98
+    strangers = quick(max_iter=300).fit(X, np.random.default_rng(0).permutation(groups))
+    assert linear_r2(codes(strangers, test.x), test.z) < 0.95
+
+
+def test_a_time_series_recovers_its_latents_and_shuffled_in_time_it_does_not():
+    z = [Sphere().uniform(1, 3, random_state=0)]
+    chance = torch.Generator().manual_seed(0)
+    for _ in range(3_000):
+        z.append(VonMisesFisher(10.0).sample(z[-1], random_state=chance))
+    z = torch.cat(z)
+    x = leaky_relu_mlp(3, random_state=0)(z)
+    fitted = quick(max_iter=300).fit(x)
+    assert linear_r2(codes(fitted, x), z) > 0.98
+    shuffled = x[torch.randperm(len(x), generator=chance)]
+    assert quick(max_iter=300).fit(shuffled).score(shuffled) < 0.1 < 1 < fitted.score(x)
+
+
+def test_groups_may_be_strings_integers_or_a_column():
+    X = pairs(40).x
+    numbers = np.arange(40) // 4
+    letters = np.array(list("abcdefghij"))[numbers]
+    reference = codes(quick(max_iter=3).fit(X, numbers))
+    for y in (letters, letters.tolist(), letters.astype(object), numbers[:, None], torch.tensor(numbers)):
+        assert np.array_equal(codes(quick(max_iter=3).fit(X, y)), reference)
+
+
+# pairing
+
+
+def rows(n):
+    return np.arange(n, dtype=np.float64)[:, None]  # each row is its own number
+
+
+def draws(pairing, times=50):
+    generator = torch.Generator().manual_seed(0)
+    everyone = torch.arange(len(pairing))
+    taken = [torch.cat(pairing.take(everyone, generator), 1) for _ in range(times)]
+    return torch.cat(taken).long().numpy()  # (times · n, 2): anchor, partner
+
+
+def test_a_partner_array_pairs_row_with_row():
+    assert {tuple(pair) for pair in draws(pair_up(rows(5), rows(5) + 100))} == {(i, i + 100) for i in range(5)}
+
+
+def test_without_y_the_next_row_is_the_partner_and_the_last_row_has_none():
+    assert {tuple(pair) for pair in draws(pair_up(rows(5), None))} == {(0, 1), (1, 2), (2, 3), (3, 4)}
+
+
+def test_a_group_partner_is_any_other_row_of_the_group_and_no_row_else():
+    groups = np.array([2, 0, 2, 1, 2, 0, 3])  # rows 0, 2, 4 together, 1 and 5 together, 3 and 6 alone
+    drawn = {tuple(pair) for pair in draws(pair_up(rows(7), groups))}
+    assert drawn == {(0, 2), (0, 4), (2, 0), (2, 4), (4, 0), (4, 2), (1, 5), (5, 1)}
+
+
+def test_all_partners_in_a_group_are_equally_likely():
+    # 5 rows, 4 others each: every pair comes about 5,000 / 20 = 250 times (± 15).
+    groups = np.array([0, 0, 0, 0, 0, 1, 1])
+    drawn = draws(pair_up(rows(7), groups), times=1_000)
+    counts = np.bincount(drawn[drawn[:, 0] < 5] @ [5, 1], minlength=25).reshape(5, 5)
+    assert np.diag(counts).max() == 0
+    assert counts[~np.eye(5, dtype=bool)] == pytest.approx(250, abs=80)
+
+
+def test_each_epoch_takes_every_row_at_most_once_in_a_new_order():
+    epochs = Epochs(pair_up(rows(10), rows(10)), 3)  # three batches of three: one row is left out
+    generator = torch.Generator().manual_seed(0)
+    order = torch.cat([epochs(step, generator)[0] for step in range(6)]).flatten().tolist()
+    first, second = order[:9], order[9:]
+    assert len(set(first)) == len(set(second)) == 9
+    assert first != second
+
+
+def test_an_epoch_entered_in_the_middle_is_the_same_epoch():
+    generator = torch.Generator().manual_seed(0)
+    through = Epochs(pair_up(rows(10), rows(10)), 3)
+    anchors = [through(step, generator)[0].tolist() for step in range(6)]
+    resumed = Epochs(pair_up(rows(10), rows(10)), 3)
+    assert resumed(4, generator)[0].tolist() == anchors[4]
+    other = Epochs(pair_up(rows(10), rows(10)), 3)
+    assert other(4, torch.Generator().manual_seed(1))[0].tolist() != anchors[4]
+
+
+# arrays in, arrays out
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_numpy_in_numpy_out_in_the_same_precision(dtype):
+    out = codes(trained(), pairs().x.astype(dtype))
+    assert isinstance(out, np.ndarray)
+    assert (out.dtype, out.shape) == (dtype, (400, 3))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_torch_in_torch_out_in_the_same_precision_on_the_same_device(dtype):
+    x = torch.tensor(pairs().x, dtype=dtype, requires_grad=True)
+    out = codes(trained(), x)
+    assert isinstance(out, torch.Tensor)
+    assert (out.dtype, out.device, out.shape) == (dtype, x.device, (400, 3))
+    np.testing.assert_allclose(out.numpy(), codes(trained()), atol=1e-6)
+
+
+def test_bfloat16_which_numpy_does_not_know_is_read_and_answered_in_float32():
+    x, x_pos = (torch.tensor(a).bfloat16() for a in (pairs().x, pairs().x_pos))
+    out = quick(max_iter=2).fit(x, x_pos).transform(x)
+    assert out.dtype == torch.float32
+
+
+def test_fitting_tensors_equals_fitting_arrays():
+    arrays, tensors = ((f(pairs().x), f(pairs().x_pos)) for f in (np.asarray, torch.tensor))
+    assert np.array_equal(codes(quick().fit(*arrays)), codes(quick().fit(*tensors)))
+
+
+def backwards(a):
+    return np.ascontiguousarray(a[::-1])[::-1]  # the same values, with negative strides
+
+
+def column_major(a):
+    return np.asfortranarray(a)
+
+
+def read_only(a):
+    a = a.copy()
+    a.setflags(write=False)
+    return a
+
+
+def big_endian(a):
+    return a.astype(">f8")
+
+
+@pytest.mark.parametrize("layout", [backwards, column_major, read_only, big_endian, np.ndarray.tolist])
+def test_the_layout_of_an_array_in_memory_does_not_matter(layout):
+    x, x_pos = pairs().x.astype(np.float64), pairs().x_pos.astype(np.float64)
+    reference = quick(max_iter=3).fit(x, x_pos)
+    fitted = quick(max_iter=3).fit(layout(x), layout(x_pos))
+    assert np.array_equal(fitted.transform(layout(x)), reference.transform(x))
+    assert fitted.score(layout(x), layout(x_pos)) == reference.score(x, x_pos)
+
+
+def test_the_codes_lie_in_their_space():
+    assert np.linalg.norm(codes(trained()), axis=1) == pytest.approx(1, abs=1e-6)
+    free = codes(quick(space=Reals()).fit(pairs().x, pairs().x_pos))
+    assert np.ptp(np.linalg.norm(free, axis=1)) > 0.1
+
+
+def test_the_code_of_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch):
+    x = pairs().x.astype(np.float64)
+    together = codes(trained(), x)
+    np.testing.assert_allclose(codes(trained(), x[7:8]), together[7:8], atol=1e-12)
+    monkeypatch.setattr(_base, "ENCODE_ROWS", 33)
+    np.testing.assert_allclose(codes(trained(), x), together, atol=1e-12)
+
+
+def test_neither_data_nor_global_generators_are_touched():
+    x, x_pos = pairs().x.copy(), pairs().x_pos.copy()
+    torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
+    quick().fit(x, x_pos).score(x, x_pos)
+    assert np.array_equal(x, pairs().x)
+    assert np.array_equal(x_pos, pairs().x_pos)
+    assert torch.equal(torch.get_rng_state(), torch_before)
+    assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
+
+
+# scikit-learn's tools
+
+
+def test_a_clone_has_the_parameters_and_nothing_learned():
+    copy = clone(trained())
+    assert copy.get_params() == trained().get_params()
+    assert not hasattr(copy, "encoder_")
+
+
+def test_in_a_pipeline_with_groups_it_does_what_it_does_alone():
+    X, groups = pairs().x, np.arange(400) // 4
+    pipeline = make_pipeline(StandardScaler(), quick()).fit(X, groups)
+    alone = quick().fit(StandardScaler().fit_transform(X), groups)
+    assert np.array_equal(pipeline.transform(X), codes(alone, StandardScaler().fit_transform(X)))
+    assert list(pipeline.get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
+
+
+def test_a_grid_search_by_its_own_score_finds_the_number_of_latents():
+    data = pairs(2_000)
+    search = GridSearchCV(quick(max_iter=150), {"n_components": [2, 3]}, cv=2).fit(data.x, data.x_pos)
+    assert search.best_params_ == {"n_components": 3}
+    two, three = search.cv_results_["mean_test_score"]
+    assert three > two + 0.3
+
+
+def test_output_can_be_a_data_frame_with_names():
+    frame = clone(trained()).set_output(transform="pandas").fit(pairs(40).x, pairs(40).x_pos).transform(pairs(40).x)
+    assert list(frame.columns) == ["contrast0", "contrast1", "contrast2"]
+    assert list(trained().get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
+
+
+def test_a_pickled_estimator_gives_the_same_codes():
+    again = pickle.loads(pickle.dumps(trained()))
+    assert np.array_equal(codes(again), codes(trained()))
+    assert again.score(pairs().x, pairs().x_pos) == trained().score(pairs().x, pairs().x_pos)
+
+
+# chance
+
+
+def test_the_same_random_state_gives_the_same_codes_and_another_gives_others():
+    def fitted(random_state):
+        return codes(quick(random_state=random_state).fit(pairs().x, pairs().x_pos))
+
+    assert np.array_equal(fitted(0), fitted(0))
+    assert np.array_equal(fitted(0), fitted(np.int64(0)))
+    assert not np.array_equal(fitted(0), fitted(1))
+    assert not np.array_equal(fitted(None), fitted(None))
+    assert np.array_equal(fitted(np.random.RandomState(0)), fitted(np.random.RandomState(0)))
+
+
+# attributes
+
+
+def test_the_loss_of_every_step_is_kept():
+    fitted = quick(batch_size=64).fit(pairs().x, pairs().x_pos)
+    assert (fitted.n_iter_, fitted.loss_curve_.shape) == (30, (30,))
+    assert 0 < fitted.loss_curve_[-1] < fitted.loss_curve_[0] < math.log(64) + 0.5
+    assert fitted.n_features_in_ == 3
+
+
+def test_patience_stops_a_fit_that_no_longer_improves():
+    stubborn = quick(max_iter=500, patience=25, learning_rate=1e-12).fit(pairs().x, pairs().x_pos)
+    assert stubborn.n_iter_ == 50
+
+
+def test_a_given_temperature_stays_and_a_missing_one_is_learned():
+    assert quick(temperature=0.3).fit(pairs().x, pairs().x_pos).temperature_ == 0.3
+    assert 1 / trained().temperature_ == pytest.approx(10, rel=0.15)  # the concentration of the world
+
+
+def test_the_encoder_is_the_one_asked_for():
+    def own(n_features, n_components):
+        return nn.Sequential(nn.Linear(n_features, 7), nn.Tanh(), nn.Linear(7, n_components))
+
+    fitted = quick(encoder=own).fit(pairs().x, pairs().x_pos)
+    assert [type(m) for m in fitted.encoder_.body] == [nn.Linear, nn.Tanh, nn.Linear]
+
+
+@pytest.mark.parametrize(
+    ("parameters", "theorem"),
+    [
+        ({}, theory.CONTRAST_SPHERE),
+        ({"p": 1}, None),  # no theorem for another similarity on the sphere
+        ({"space": Reals()}, theory.CONTRAST_METRIC),
+        ({"space": Reals(), "p": 1}, theory.CONTRAST_LP),
+        ({"space": Reals(), "p": 3}, theory.CONTRAST_LP),
+    ],
+)
+def test_the_guarantee_follows_from_the_parameters(parameters, theorem):
+    assert Contrast(**parameters).guarantee == theorem
+
+
+# score
+
+
+def test_the_score_of_unrelated_partners_is_not_above_zero_and_that_of_related_ones_is():
+    test = pairs(2_000, seed=2)
+    assert trained().score(test.x, test.x_pos) > 1
+    assert trained().score(test.x, np.roll(test.x_pos, 1, axis=0)) <= 0
+
+
+def test_a_code_that_shows_nothing_scores_zero():
+    class Constant(nn.Module):
+        def forward(self, x):
+            return torch.ones_like(x)
+
+    blind = quick(encoder=lambda n, d: Constant(), max_iter=2).fit(pairs().x, pairs().x_pos)
+    assert blind.score(pairs().x, pairs().x_pos) == pytest.approx(0, abs=1e-6)
+
+
+def test_the_score_does_not_depend_on_the_order_of_the_rows_much_nor_on_global_chance():
+    test = pairs(2_000, seed=2)
+    scores = [trained().score(test.x, test.x_pos) for _ in range(2)]
+    assert scores[0] == scores[1]
+    assert trained().score(test.x[::-1], test.x_pos[::-1]) == pytest.approx(scores[0], abs=1e-6)
+
+
+def test_no_score_exceeds_the_log_of_the_rows_compared(monkeypatch):
+    test = pairs(2_000, seed=2)
+    monkeypatch.setattr(contrast, "SCORE_ROWS", 4)
+    assert 0.5 < trained().score(test.x, test.x_pos) < math.log(4)
+
+
+# worlds
+
+
+def test_a_world_is_learned_from_fresh_samples():
+    test = pairs(2_000, seed=2)
+    fitted = quick(max_iter=300).fit_process(world())
+    assert linear_r2(codes(fitted, test.x), test.z) > 0.98
+    assert fitted.n_features_in_ == 3
+
+
+def test_a_world_without_partners_is_refused():
+    clusters = Clusters.on_sphere(3, 5, 10.0, random_state=0)
+    with pytest.raises(ValueError, match="Contrast learns from pairs, but Clusters has no partners"):
+        quick().fit_process(clusters)
+
+
+# checkpoints
+
+
+PRESS_AT = None
+
+
+class Pressing(nn.Module):
+    """An encoder during whose training Ctrl-C is pressed, at forward pass number PRESS_AT."""
+
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.inner = networks.unfolded(n_in, n_out, hidden=(16,))
+        self.passes = 0
+
+    def forward(self, x):
+        if self.passes == PRESS_AT:
+            os.kill(os.getpid(), signal.SIGINT)
+        self.passes += 1
+        return self.inner(x)
+
+
+def interrupted(fit, monkeypatch, at=12):
+    monkeypatch.setitem(globals(), "PRESS_AT", at)
+    with pytest.raises(KeyboardInterrupt, match=rf"stopped at step {at + 1} of 30; the same fit will go on from"):
+        fit()
+    monkeypatch.setitem(globals(), "PRESS_AT", None)
+
+
+@pytest.mark.parametrize("y", ["partners", "groups", None])
+def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch, y):
+    y = {"partners": pairs().x_pos, "groups": np.arange(400) // 4, None: None}[y]
+
+    def fit(checkpoint=tmp_path / "fit.safetensors"):
+        return quick(encoder=Pressing, batch_size=64, checkpoint=checkpoint).fit(pairs().x, y)
+
+    interrupted(fit, monkeypatch)
+    resumed, unbroken = fit(), fit(None)
+    assert np.array_equal(resumed.loss_curve_, unbroken.loss_curve_)
+    assert np.array_equal(codes(resumed), codes(unbroken))
+    assert resumed.temperature_ == unbroken.temperature_
+
+
+def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
+    def fit(checkpoint=str(tmp_path / "fit.safetensors")):  # a string will do
+        return quick(encoder=Pressing, batch_size=64, checkpoint=checkpoint).fit_process(world())
+
+    interrupted(fit, monkeypatch)
+    assert np.array_equal(codes(fit()), codes(fit(None)))
+
+
+def test_a_finished_fit_is_loaded(tmp_path, monkeypatch):
+    def fit():
+        return quick(encoder=Pressing, checkpoint=tmp_path / "fit").fit(pairs().x, pairs().x_pos)
+
+    first = fit()
+    monkeypatch.setitem(globals(), "PRESS_AT", 0)  # any step would be interrupted
+    assert np.array_equal(fit().loss_curve_, first.loss_curve_)
+    monkeypatch.setitem(globals(), "PRESS_AT", None)
+    assert np.array_equal(codes(fit()), codes(first))
+
+
+def test_a_checkpoint_of_other_data_or_parameters_is_refused_by_name(tmp_path):
+    options = {"checkpoint": tmp_path / "fit", "max_iter": 3}
+    quick(**options).fit(pairs().x, pairs().x_pos)
+    with pytest.raises(ValueError, match=r"different fit: data \('[0-9a-f]+' there, '[0-9a-f]+' here\)\. Delete"):
+        quick(**options).fit(pairs().x, pairs().x_pos[::-1])
+    with pytest.raises(ValueError, match=r"different fit: data \("):
+        quick(**options).fit(pairs().x * 2, pairs().x_pos)
+    with pytest.raises(
+        ValueError, match=r"different fit: learning_rate \('0\.002' there, '0\.1' here\), p \('2' there"
+    ):
+        quick(**options, learning_rate=0.1, p=1).fit(pairs().x, pairs().x_pos)
+    quick(**options, verbose=False).fit(pairs().x, pairs().x_pos)  # how it is shown does not matter
+
+
+def test_a_checkpoint_of_another_world_is_refused_though_it_looks_the_same(tmp_path):
+    assert repr(world(0)) == repr(world(1))
+    quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(0))
+    with pytest.raises(ValueError, match=r"different fit: data \("):
+        quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(1))
+
+
+# errors: cause and remedy
+
+
+X = np.random.default_rng(0).normal(size=(10, 3))
+NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "y", "message"),
+    [
+        ({}, X, X[:9], "X has 10 rows but y has 9. Row i of y must be the partner, or the group, of row i of X"),
+        ({}, X, np.arange(9), "X has 10 rows but y has 9"),
+        ({}, X, 5, "X has 10 rows but y has none"),
+        ({}, NAN, X, "Input X contains NaN"),
+        ({}, X, NAN, r"Input y \(the partners\) contains NaN"),
+        ({}, X, np.where(X > 2, np.inf, X * 1e3) * 1e3 + np.inf, r"Input y \(the partners\) contains infinity"),
+        ({}, X, np.zeros(10), "all 10 rows into a single group, so there are no strangers.*at least two values"),
+        ({}, X, np.arange(10), "No value of y occurs twice, so no row has a partner. Give related rows the same value"),
+        ({}, X, np.array([np.nan, *[0, 1, 2] * 3]), r"y \(the groups\) contains NaN or None. Give each row a group"),
+        ({}, X, np.array([None, *"abc" * 3]), r"y \(the groups\) contains NaN or None"),
+        ({}, X, np.array([math.nan, *"abc" * 3], dtype=object), r"y \(the groups\) contains NaN or None"),
+        ({}, X, X[:, :2], r"y has shape \(10, 2\) and X \(10, 3\). y must be an array of partners with the shape of X"),
+        ({}, X, X[:, None], r"y has shape \(10, 1, 3\) and X \(10, 3\)"),
+        ({}, X[:1], None, r"Found array with 1 sample\(s\).*minimum of 2 is required by Contrast"),
+        ({}, X[:2], None, r"There is 1 pair in n_samples=2, but a partner must be told from.*at least 2 pairs"),
+        ({}, X[:, 0], None, "Expected 2D array, got 1D array instead"),
+        ({"n_components": 4}, X, X, "n_components=4 is more than n_features=3.*ask for at most as many"),
+        ({"n_components": 0}, X, X, "n_components == 0, must be >= 1"),
+        ({"n_components": 1}, X, X, "n_components=1 on the sphere leaves only the two points.*Use space=Reals"),
+        ({"batch_size": 11}, X, X, "batch_size=11 is larger than the 10 pairs in the data. Leave it at None"),
+        ({"batch_size": 10}, X, None, "batch_size=10 is larger than the 9 pairs in the data"),
+        ({"batch_size": 1}, X, X, "batch_size == 1, must be >= 2"),
+        ({"p": 0.5}, X, X, "p == 0.5, must be >= 1"),
+        ({"p": math.inf, "space": Reals()}, X, X, "p must be None, or finite and at least 1, got inf"),
+        ({"temperature": 0}, X, X, "temperature == 0, must be > 0"),
+        ({"temperature": -1.0}, X, X, "temperature == -1.0, must be > 0"),
+        ({"max_iter": 0}, X, X, "max_iter == 0, must be >= 1"),
+        ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
+        ({"weight_decay": -1}, X, X, "weight_decay == -1, must be >= 0"),
+        ({"patience": 0}, X, X, "patience == 0, must be >= 1"),
+        ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
+        ({"random_state": None, "checkpoint": "x"}, X, X, "random_state=None. A fit can only be resumed if.*integer"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_cause_and_remedy(tmp_path, monkeypatch, parameters, X, y, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters).fit(X, y)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": "two"}, "n_components must be an instance of int"),
+        ({"max_iter": 2.5}, "max_iter must be an instance of int"),
+        ({"temperature": "cold"}, "temperature must be an instance of float"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_refused(parameters, message):
+    with pytest.raises(TypeError, match=message):
+        quick(**parameters).fit(X, X)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot be written \(.+\)\. Give a path in a folder you may write to"):
+        quick(checkpoint=tmp_path / "file" / "fit").fit(X, X)
+
+
+def test_a_world_with_fewer_observed_variables_than_components_is_refused():
+    with pytest.raises(ValueError, match="n_components=4 is more than n_features=3"):
+        quick(4).fit_process(world())
+
+
+def test_other_data_than_those_fitted_are_refused():
+    with pytest.raises(ValueError, match="X has 2 features, but Contrast is expecting 3 features as input"):
+        trained().transform(X[:, :2])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        trained().transform(NAN)
+    with pytest.raises(ValueError, match="X has 10 rows but y has 9"):
+        trained().score(X, X[:9])
+
+
+def test_an_unfitted_estimator_says_so():
+    for use in (quick().transform, quick().score):
+        with pytest.raises(ValueError, match="This Contrast instance is not fitted yet"):
+            use(X)
+
+
+def test_distances_on_a_box_world_are_learned_in_the_reals():
+    box = Pairs.on_box(2, laplace(0.05), random_state=0)
+    data, test = box.sample(3_000, random_state=1), box.sample(2_000, random_state=2)
+    fitted = quick(2, space=Reals(), p=1, max_iter=300).fit(data.x, data.x_pos)
+    assert linear_r2(fitted.transform(test.x), test.z) > 0.99

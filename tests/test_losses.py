@@ -1,0 +1,320 @@
+import itertools
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pindown import pairwise
+from pindown.losses import align_uniform, infonce
+
+POWERS = [None, 1, 1.5, 2, 3]
+SEEDS = st.integers(0, 2**32 - 1)
+modest = settings(deadline=None, max_examples=25)
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+def noise(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def column(*values):
+    return torch.tensor(values, dtype=torch.float64)[:, None]
+
+
+def similarities(a, b, p):
+    return a @ b.T if p is None else -(a[:, None] - b[None]).abs().pow(p).sum(-1)
+
+
+def naive_infonce(
+    z, z_pos, *, temperature=1.0, p=None, positive_in_denominator=True, self_negatives=False, symmetric=False
+):
+    """The formula, word for word, with the whole matrix."""
+    positive = similarities(z, z_pos, p).diagonal() / temperature  # (n,)
+    candidates = similarities(z, z if self_negatives else z_pos, p) / temperature  # (n, n)
+    if self_negatives and positive_in_denominator:
+        candidates = torch.cat([candidates, positive[:, None]], 1)
+    if not self_negatives and not positive_in_denominator:
+        candidates = candidates.masked_fill(torch.eye(len(z), dtype=torch.bool), -math.inf)
+    loss = (candidates.logsumexp(1) - positive).mean()
+    if symmetric:
+        back = naive_infonce(
+            z_pos, z, temperature=temperature, p=p,
+            positive_in_denominator=positive_in_denominator, self_negatives=self_negatives,
+        )  # fmt: skip
+        loss = (loss + back) / 2
+    return loss
+
+
+def naive_align_uniform(z, z_pos, *, alpha=0.5, p=2):
+    distances = -similarities(z, z, p)  # (n, n)
+    apart = ~torch.eye(len(z), dtype=torch.bool)
+    uniformity = torch.stack(
+        [row[others].neg().exp().mean().log() for row, others in zip(distances, apart, strict=True)]
+    ).mean()
+    return alpha * uniformity - (1 - alpha) * similarities(z, z_pos, p).diagonal().mean()
+
+
+def value_and_gradients(loss, z, z_pos, temperature=None, **case):
+    inputs = [t.detach().clone().requires_grad_() for t in (z, z_pos, temperature) if isinstance(t, torch.Tensor)]
+    if temperature is not None:
+        case["temperature"] = (inputs[2:] or [temperature])[0]
+    value = loss(*inputs[:2], **case)
+    return value.detach(), *torch.autograd.grad(value, inputs)
+
+
+def assert_same(ours, theirs, **tolerance):
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other, **tolerance)
+
+
+# infonce, by thought
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_constant_codes_cost_the_log_of_the_number_of_candidates(p):
+    z = torch.ones(4, 2)
+    assert infonce(z, z, p=p).exp().item() == pytest.approx(4)
+    assert infonce(z, z, p=p, positive_in_denominator=False).exp().item() == pytest.approx(3)
+    assert infonce(z, z, p=p, self_negatives=True).exp().item() == pytest.approx(5)
+    assert infonce(z, z, p=p, self_negatives=True, positive_in_denominator=False).exp().item() == pytest.approx(4)
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
+def test_two_codes_whose_similarities_differ_by_one_cost_log_of_one_plus_exp_of_minus_one_over_the_temperature(
+    p, temperature
+):
+    # Axes e1, e2 have products 1 and 0; points 0, 1 have distances 0 and 1, whatever the power.
+    z = torch.eye(2) if p is None else torch.tensor([[0.0], [1.0]])
+    assert infonce(z, z, p=p, temperature=temperature).item() == pytest.approx(math.log1p(math.exp(-1 / temperature)))
+
+
+def test_far_apart_each_code_finds_its_partner():
+    z = column(0, 10, 20)
+    assert infonce(z, z, p=2).item() == pytest.approx(0, abs=1e-12)
+    assert infonce(z, z.roll(1, 0), p=2).item() == pytest.approx((100 + 100 + 400) / 3)  # and misses a stranger's
+
+
+def test_a_single_pair_costs_nothing_for_there_is_nothing_to_mistake_it_for():
+    assert infonce(torch.ones(1, 3), torch.zeros(1, 3)).item() == 0
+
+
+def test_without_the_positive_in_the_denominator_the_loss_is_not_bounded_from_below():
+    z = column(0, 50)
+    assert infonce(z, z, p=1, positive_in_denominator=False).item() == pytest.approx(-50)
+    assert infonce(z, z, p=1).item() >= 0
+
+
+def test_as_its_own_negative_a_sample_lies_nearer_than_its_partner():
+    # Partner at distance 1, own copy at 0, the other far away: log(1 + e) with, log 1 = 0 without.
+    z, z_pos = column(0, 1000), column(1, 1001)
+    assert infonce(z, z_pos, p=1, self_negatives=True).item() == pytest.approx(math.log1p(math.e))
+    assert infonce(z, z_pos, p=1).item() == pytest.approx(0, abs=1e-12)
+
+
+def test_symmetric_is_the_mean_of_both_ways():
+    z, z_pos = noise(9, 3), noise(9, 3, seed=1)
+    there, back = infonce(z, z_pos, p=1), infonce(z_pos, z, p=1)
+    assert infonce(z, z_pos, p=1, symmetric=True).item() == pytest.approx((there + back).item() / 2)
+    assert abs(there - back) > 0.01
+
+
+# infonce, against the naive version
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("flags", list(itertools.product([False, True], repeat=3)))
+def test_infonce_and_its_gradients_equal_the_formula_the_temperatures_gradient_among_them(p, flags):
+    case = dict(zip(("positive_in_denominator", "self_negatives", "symmetric"), flags, strict=True), p=p)
+    z, z_pos, temperature = noise(11, 3), noise(11, 3, seed=1), torch.tensor(0.7, dtype=torch.float64)
+    ours = value_and_gradients(infonce, z, z_pos, temperature, **case)
+    theirs = value_and_gradients(naive_infonce, z, z_pos, temperature, **case)
+    assert_same(ours, theirs, **EXACT)
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_the_gradient_of_the_temperature_is_the_slope_of_the_loss(p):
+    z, z_pos, t, h = noise(11, 3), noise(11, 3, seed=1), 0.7, 1e-6
+    gradient = value_and_gradients(infonce, z, z_pos, torch.tensor(t, dtype=torch.float64), p=p)[-1]
+    slope = (infonce(z, z_pos, temperature=t + h, p=p) - infonce(z, z_pos, temperature=t - h, p=p)) / (2 * h)
+    assert gradient.item() == pytest.approx(slope.item(), rel=1e-6)
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("n", [1, 2, 9, 23])
+def test_the_number_of_rows_need_not_fit_the_blocks(monkeypatch, n, p):
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 30)
+    z, z_pos = noise(n, 3), noise(n, 3, seed=1)
+    assert_same(value_and_gradients(infonce, z, z_pos, p=p), value_and_gradients(naive_infonce, z, z_pos, p=p), **EXACT)
+
+
+@modest
+@given(SEEDS, st.sampled_from(POWERS), st.integers(1, 12))
+def test_the_order_of_the_pairs_does_not_matter(seed, p, n):
+    z, z_pos = noise(n, 3, seed=seed), noise(n, 3, seed=seed + 1)
+    order = torch.randperm(n, generator=torch.Generator().manual_seed(seed))
+    torch.testing.assert_close(infonce(z[order], z_pos[order], p=p), infonce(z, z_pos, p=p), **EXACT)
+
+
+def test_who_is_whose_partner_does_matter():
+    z = noise(8, 3)
+    assert infonce(z, z.roll(1, 0), p=2) > infonce(z, z, p=2) + 1
+
+
+@modest
+@given(SEEDS, st.sampled_from(POWERS[1:]), st.floats(-10, 10), st.booleans())
+def test_distance_losses_do_not_see_a_common_shift(seed, p, shift, flag):
+    z, z_pos = noise(7, 3, seed=seed), noise(7, 3, seed=seed + 1)
+    moved = infonce(z + shift, z_pos + shift, p=p, self_negatives=flag, symmetric=flag)
+    torch.testing.assert_close(moved, infonce(z, z_pos, p=p, self_negatives=flag, symmetric=flag), **EXACT)
+    torch.testing.assert_close(align_uniform(z + shift, z_pos + shift, p=p), align_uniform(z, z_pos, p=p), **EXACT)
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize(("dtype", "steps"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
+def test_half_precision_codes_are_scaled_and_summed_in_float32(dtype, steps, p):
+    z, z_pos = noise(40, 4).to(dtype), noise(40, 4, seed=1).to(dtype)
+    value, *gradients = value_and_gradients(infonce, z, z_pos, p=p, temperature=0.3)
+    exact, *references = value_and_gradients(naive_infonce, z.double(), z_pos.double(), p=p, temperature=0.3)
+    assert value.dtype == torch.float32
+    assert value.item() == pytest.approx(exact.item(), rel=1e-5)
+    for gradient, reference in zip(gradients, references, strict=True):
+        assert gradient.dtype == dtype
+        torch.testing.assert_close(gradient.double(), reference, rtol=2 * steps, atol=1e-5)
+
+
+def test_a_low_temperature_does_not_overflow_half_precision():
+    # 20 / 1e-4 = 200,000 is more than float16 holds (65,504).
+    z = torch.tensor([[20.0], [0.0]], dtype=torch.float16)
+    assert infonce(z, z, temperature=1e-4).item() == pytest.approx(math.log(2) / 2)
+
+
+def test_autocast_does_not_touch_the_loss():
+    z, z_pos = noise(30, 4, dtype=torch.float32), noise(30, 4, seed=1, dtype=torch.float32)
+    for p in POWERS:
+        plain = value_and_gradients(infonce, z, z_pos, p=p, temperature=0.3)
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            assert_same(value_and_gradients(infonce, z, z_pos, p=p, temperature=0.3), plain, rtol=0, atol=0)
+
+
+class Largest(TorchDispatchMode):
+    """Notes the entries of the largest tensor that any operation returns."""
+
+    entries = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        storages = [t.untyped_storage() for t in tree_leaves(result) if isinstance(t, torch.Tensor)]
+        self.entries = max([self.entries, *(s.nbytes() // 8 for s in storages)])  # of float64
+        return result
+
+
+def largest(loss, n, **case):
+    with Largest() as watch:
+        value_and_gradients(loss, noise(n, 2), noise(n, 2, seed=1), **case)
+    return watch.entries
+
+
+@pytest.mark.parametrize(
+    ("loss", "case"),
+    [(infonce, {}), (infonce, {"p": 1, "symmetric": True}), (infonce, {"p": 2, "self_negatives": True}),
+     (align_uniform, {})],
+)  # fmt: skip
+def test_no_loss_holds_the_matrix_of_all_pairs(monkeypatch, loss, case):
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 200)
+    assert largest(loss, 250, **case) <= 250 * 3
+    assert largest(loss, 100, **case) <= 100 * 3
+
+
+def test_the_formulas_word_for_word_do_hold_it():
+    assert min(largest(naive_infonce, 250), largest(naive_align_uniform, 250)) >= 250**2
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_codes_ten_thousand_apart_give_finite_losses_and_gradients(p):
+    z = torch.tensor([[0.0, 0.0], [1e4, 0.0], [0.0, -1e4]])
+    for loss in (infonce, align_uniform) if p else (infonce,):
+        assert all(t.isfinite().all() for t in value_and_gradients(loss, z, z.flip(0), p=p))
+
+
+# align_uniform
+
+
+def test_alignment_alone_is_the_distance_of_partners():
+    z, z_pos = column(0, 5), column(3, 2)  # both pairs at distance 3
+    assert align_uniform(z, z_pos, alpha=0).item() == pytest.approx(9)
+    assert align_uniform(z, z_pos, alpha=0, p=1).item() == pytest.approx(3)
+
+
+def test_uniformity_alone_is_the_log_of_the_mean_over_strangers():
+    # Codes 0, 0, 2: the first two see exp(0) and exp(−4), mean (1 + e⁻⁴)/2; the third sees exp(−4) twice.
+    z = column(0, 0, 2)
+    expected = (2 * math.log((1 + math.exp(-4)) / 2) - 4) / 3
+    assert align_uniform(z, z + 7, alpha=1).item() == pytest.approx(expected)
+
+
+def test_two_samples_at_distance_two_each_equal_to_its_partner_give_minus_two():
+    assert align_uniform(column(0, 2), column(0, 2)).item() == pytest.approx(-2)
+
+
+@pytest.mark.parametrize("p", POWERS[1:])
+@pytest.mark.parametrize("alpha", [0.0, 0.3, 1.0])
+def test_align_uniform_and_its_gradients_equal_the_formula(alpha, p):
+    z, z_pos = noise(11, 3), noise(11, 3, seed=1)
+    ours = value_and_gradients(align_uniform, z, z_pos, alpha=alpha, p=p)
+    assert_same(ours, value_and_gradients(naive_align_uniform, z, z_pos, alpha=alpha, p=p), **EXACT)
+
+
+def test_at_one_half_it_is_half_of_what_infonce_tends_to_with_many_negatives():
+    # Partners with the law of the samples (an autoregression of N(0, 1)), so that negatives are alike in both.
+    n = 3_000
+    z = noise(n, 2)
+    z_pos = 0.9 * z + math.sqrt(1 - 0.9**2) * noise(n, 2, seed=1)
+    half = align_uniform(z, z_pos).item()
+    assert 2 * half == pytest.approx(infonce(z, z_pos, p=2).item() - math.log(n), abs=0.02)
+    assert align_uniform(z, z_pos, alpha=0.4).item() != pytest.approx(half, abs=0.02)
+
+
+# errors
+
+
+@pytest.mark.parametrize("loss", [infonce, align_uniform])
+@pytest.mark.parametrize(
+    ("z", "z_pos"), [((3, 2), (4, 2)), ((3, 2), (3, 1)), ((3,), (3,)), ((0, 2), (0, 2)), ((1, 3, 2), (1, 3, 2))]
+)
+def test_shapes_that_are_not_pairs_are_refused(loss, z, z_pos):
+    with pytest.raises(ValueError, match=rf"{loss.__name__}: z and z_pos must be two \(n, d\) tensors of one shape"):
+        loss(torch.zeros(z), torch.zeros(z_pos))
+
+
+@pytest.mark.parametrize("temperature", [0, -1.0, math.inf, math.nan])
+def test_a_temperature_that_is_not_positive_is_refused(temperature):
+    with pytest.raises(ValueError, match="temperature must be positive and finite, got"):
+        infonce(torch.zeros(3, 2), torch.zeros(3, 2), temperature=temperature)
+
+
+@pytest.mark.parametrize("loss", [infonce, align_uniform])
+@pytest.mark.parametrize("p", [0.5, 0, math.inf])
+def test_a_power_of_no_norm_is_refused_in_the_name_of_the_loss(loss, p):
+    with pytest.raises(ValueError, match=f"{loss.__name__}: p must be None, or finite and at least 1, got"):
+        loss(torch.zeros(3, 2), torch.zeros(3, 2), p=p)
+
+
+def test_a_single_pair_without_itself_in_the_denominator_is_refused():
+    with pytest.raises(ValueError, match="compared with nothing"):
+        infonce(torch.zeros(1, 2), torch.zeros(1, 2), positive_in_denominator=False)
+
+
+def test_uniformity_of_a_single_sample_is_refused():
+    with pytest.raises(ValueError, match=r"z has 1 row.*give at least 2"):
+        align_uniform(torch.zeros(1, 2), torch.zeros(1, 2))
+
+
+@pytest.mark.parametrize("alpha", [-0.1, 1.1, math.nan])
+def test_a_weight_outside_zero_to_one_is_refused(alpha):
+    with pytest.raises(ValueError, match="alpha must be between 0 and 1, got"):
+        align_uniform(torch.zeros(3, 2), torch.zeros(3, 2), alpha=alpha)

@@ -1,0 +1,137 @@
+import pytest
+import torch
+from torch import nn
+
+from pindown import _random
+from pindown.networks import Whiten, linear, mlp, unfolded
+
+
+def made(network, *shape, seed=0, **options):
+    with _random.forked(seed):
+        return network(*shape, **options)
+
+
+def noise(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def jacobian_at(encoder, x):
+    return torch.autograd.functional.jacobian(lambda row: encoder(row[None])[0], x)  # (n_out, n_in)
+
+
+# encoders
+
+
+@pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3), (4, 1)])
+def test_linear_starts_with_orthonormal_rows_and_no_offset(n_in, n_out):
+    layer = made(linear, n_in, n_out)
+    torch.testing.assert_close(layer.weight @ layer.weight.T, torch.eye(n_out))
+    assert layer(torch.zeros(2, n_in)).abs().max() == 0
+
+
+@pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3)])
+def test_unfolded_starts_as_one_linear_map_with_orthonormal_rows(n_in, n_out):
+    encoder = made(unfolded, n_in, n_out)
+    here, there = (jacobian_at(encoder, noise(n_in, seed=s)) for s in (0, 1))
+    torch.testing.assert_close(here, there)  # the same everywhere
+    torch.testing.assert_close(here @ here.T, torch.eye(n_out))
+    assert encoder(torch.zeros(2, n_in)).abs().max() == 0
+
+
+def test_unfolded_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks():
+    x = noise(200, 5)
+    distances = torch.pdist(x)
+    torch.testing.assert_close(torch.pdist(made(unfolded, 5, 5)(x)), distances)
+    ratio = torch.pdist(made(mlp, 5, 5)(x)) / distances
+    assert ratio.max() > 3 * ratio.min()  # some directions are flattened
+    assert ratio.mean() < 0.2  # and all are small
+    here, there = (jacobian_at(made(mlp, 5, 5), row) for row in x[:2])
+    assert (here - there).norm() > 0.1 * here.norm()  # nor is it linear
+
+
+def test_unfolded_can_bend_once_it_is_trained():
+    # The perceptron starts at zero; were its last layer not trained, or the layers before it dead, no gradient came.
+    encoder = made(unfolded, 3, 3)
+    encoder(noise(10, 3)).square().sum().backward()
+    last = next(reversed(list(encoder.bend.children())))
+    assert last.weight.grad.abs().max() > 0
+    with torch.no_grad():
+        last.weight -= 0.1 * last.weight.grad
+    first, second = (jacobian_at(encoder, noise(3, seed=s)) for s in (0, 1))
+    assert (first - second).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("network", [mlp, unfolded])
+def test_hidden_widths_are_those_asked_for(network):
+    widths = [layer.out_features for layer in made(network, 4, 2, hidden=(8, 16)).modules() if hasattr(layer, "bias")]
+    assert sorted(widths) == ([2, 8, 16] if network is mlp else [2, 2, 8, 16])
+
+
+def test_without_hidden_layers_mlp_is_affine():
+    assert [type(layer) for layer in made(mlp, 4, 2, hidden=())] == [nn.Linear]
+
+
+@pytest.mark.parametrize("network", [linear, mlp, unfolded])
+def test_the_same_seed_gives_the_same_weights_and_another_seed_others(network):
+    x = noise(3, 4)
+    assert torch.equal(made(network, 4, 2)(x), made(network, 4, 2)(x))
+    assert not torch.equal(made(network, 4, 2)(x), made(network, 4, 2, seed=1)(x))
+
+
+# whitening
+
+
+def covariance(x):
+    return torch.cov(x.T, correction=0)
+
+
+def test_whitened_data_have_mean_zero_and_unit_covariance():
+    x = noise(500, 3) @ torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.2]]) + 10
+    white = Whiten(x)(x)
+    torch.testing.assert_close(covariance(white), torch.eye(3), rtol=0, atol=1e-4)
+    assert white.mean(0).abs().max() < 1e-4
+    assert (covariance(x) - torch.eye(3)).abs().max() > 5  # which they had not before
+
+
+def test_the_direction_of_the_largest_variance_comes_first():
+    x = noise(500, 3) * torch.tensor([1.0, 100.0, 10.0])
+    share = Whiten(x).matrix.abs() * torch.tensor([1.0, 100.0, 10.0])[:, None]
+    assert share.argmax(0).tolist() == [1, 2, 0]
+
+
+def test_directions_below_a_hundredth_of_the_largest_are_not_blown_up():
+    # Standard deviations 1, .05 and .001: the floor is .01, so the last comes out as .001 / .01 = .1.
+    x = noise(2_000, 3, dtype=torch.float64)
+    x = (x - x.mean(0)) @ torch.linalg.inv(torch.linalg.cholesky(covariance(x), upper=True))  # exactly white
+    x = x * torch.tensor([1.0, 0.05, 0.001])
+    assert covariance(Whiten(x).double()(x)).diagonal().sqrt().tolist() == pytest.approx([1, 1, 0.1], abs=1e-4)
+
+
+def test_one_feature_is_centred_and_scaled():
+    x = torch.tensor([[2.0], [6.0]])  # mean 4, standard deviation 2
+    assert sorted(Whiten(x)(x).flatten().tolist()) == pytest.approx([-1, 1])
+
+
+def test_a_constant_column_becomes_zero_and_leaves_the_others_alone():
+    x = torch.cat([noise(100, 2), torch.full((100, 1), 7.0)], 1)
+    white = Whiten(x)(x)
+    assert covariance(white).diagonal().tolist() == pytest.approx([1, 1, 0], abs=1e-4)
+
+
+def test_constant_data_become_zero():
+    x = torch.full((10, 2), 7.0)
+    assert Whiten(x)(x).tolist() == [[0, 0]] * 10
+
+
+@pytest.mark.parametrize("scale", [1e-15, 1e15])
+def test_the_unit_of_the_data_does_not_matter(scale):
+    x = noise(100, 2)
+    torch.testing.assert_close(Whiten(x * scale)(x * scale).abs(), Whiten(x)(x).abs(), rtol=1e-3, atol=1e-3)
+
+
+def test_whitening_is_fixed_not_trained_and_moves_with_the_module():
+    x = noise(50, 2)
+    whiten = Whiten(x)
+    assert list(whiten.parameters()) == []
+    assert set(whiten.state_dict()) == {"mean", "matrix"}
+    assert whiten.double()(x.double()).dtype == torch.float64

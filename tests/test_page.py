@@ -1,0 +1,232 @@
+"""The page: self-contained, escaped, readable by machines and by those who cannot see it.
+
+``docs/demo.png`` is a picture of the page that ``pindown demo`` writes: its first three panels, cut out.
+
+    pindown demo
+    chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=$(mktemp -d) \\
+        --window-size=1280,1400 --force-device-scale-factor=1.25 --virtual-time-budget=8000 \\
+        --screenshot=page.png "file://$PWD/pindown-demo.html"
+    convert page.png -crop 1400x480+100+1108 +repage docs/demo.png
+"""
+
+import base64
+import gzip
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+
+from pindown.audit import (
+    Cloud,
+    Clouds,
+    Condition,
+    Curve,
+    Curves,
+    Fact,
+    Page,
+    Panel,
+    Row,
+    Scatters,
+    Section,
+    check_writable,
+    render,
+    save,
+)
+from pindown.audit import page as page_module
+
+ATTACK = "</script><script>alert('x & y')</script>"
+
+
+def a_page(text: str = "plain") -> Page:
+    """Return a page with every kind of figure, and the text everywhere a text can stand."""
+    rng = np.random.default_rng(0)
+    net = rng.normal(size=(9, 9, 3)) / 2
+    points = rng.normal(size=(50, 3)) / 2
+    unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    values = rng.uniform(size=40)
+    section = Section(
+        title=text,
+        text=text,
+        score=Row(text, text, linear=0.8, recovered=0.99, chance=-0.01),
+        figures=(
+            Clouds(text, text, (Cloud(text, text, points, net),) * 3, hues=unit, surface_hues=net),
+            Scatters(text, text, (Panel(text, text, values, values, values**2),) * 2),
+            Curves(text, text, (Curve(text, np.linspace(3, 1, 300)), Curve(text, np.full(300, 3.0))), guessing=3.2),
+        ),
+        facts=(Fact(text, text, text),),
+        claim=text,
+        conditions=(
+            Condition(text, text, "holds"),
+            Condition(text, text, "broken"),
+            Condition(text, text, "of the fit"),
+        ),
+        not_promised=(text,),
+    )
+    return Page(text, kicker=text, lead=text, sections=(section,), footer=text)
+
+
+class Reader(HTMLParser):
+    """Collects tags and what stands in scripts, and complains of tags that are not closed in order."""
+
+    VOID = frozenset({"meta", "br", "img", "link", "hr", "input"})
+
+    def __init__(self, html: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[str] = []
+        self.text: list[str] = []
+        self.feed(html)
+        self.close()
+        assert self.open == []
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append("")
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        if self.open and self.open[-1] == "script":
+            self.scripts[-1] += data
+        else:
+            self.text.append(data)
+
+    def attributes(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(a_page())
+
+
+def test_the_page_is_well_formed_and_has_the_landmarks_of_a_document(html):
+    names = [name for name, _ in Reader(html).tags]
+    for name in ("html", "head", "title", "body", "header", "h1", "main", "footer"):
+        assert names.count(name) == 1, name
+    assert html.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_the_page_asks_nothing_of_the_network(html):
+    reader = Reader(html)
+    addresses = [v for _, a in reader.tags for k, v in a.items() if k in ("src", "href", "srcset", "action", "data")]
+    assert addresses == []
+    ours = reader.scripts[-1] + "".join(reader.text)
+    assert not re.search(r"https?:|//\w+\.\w|@import|url\(|\bfetch\(|XMLHttpRequest|WebSocket|import\(", ours)
+    # And if something did try, plotly's map tiles say, the browser would refuse.
+    policy = next(a["content"] for a in reader.attributes("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';")
+    assert "http" not in policy
+
+
+def test_plotly_is_in_the_page_once_and_whole(html):
+    from plotly.offline import get_plotlyjs
+
+    reader = Reader(html)
+    packed = [s for a, s in zip(reader.attributes("script"), reader.scripts, strict=True) if a.get("id") == "plotly-js"]
+    assert len(packed) == 1
+    assert gzip.decompress(base64.b64decode(packed[0])).decode() == get_plotlyjs()
+    assert "plotly.js v" not in html.replace(packed[0], "")
+    assert len(html.encode()) < 2_500_000  # a third of what plotly.js has uncompressed, and the data
+
+
+def test_text_that_looks_like_markup_stays_text():
+    reader, plain = Reader(render(a_page(ATTACK))), Reader(render(a_page()))
+    assert [name for name, _ in reader.tags] == [name for name, _ in plain.tags]
+    assert "".join(reader.text).count(ATTACK) == "".join(plain.text).count("plain")
+    curves = json.loads(reader.scripts[2])["curves"]  # the third figure: its names travel as data
+    assert [curve["name"] for curve in curves] == [ATTACK, ATTACK]
+
+
+def test_every_picture_is_described_and_the_turning_ones_are_reached_by_keyboard(html):
+    reader = Reader(html)
+    pictures = [a for _, a in reader.tags if a.get("role") == "img"]
+    assert len(pictures) == 3 + 2 + 1
+    assert all("plain" in (a["aria-label"] or "") for a in pictures)
+    assert [a.get("tabindex") for a in reader.attributes("canvas")] == ["0"] * 3
+
+
+def test_near_directions_have_near_colours_and_far_ones_far_colours():
+    def rgb(direction):
+        (text,) = page_module._colours(np.array([direction], dtype=float))
+        return np.array([int(text[i : i + 2], 16) for i in (1, 3, 5)])
+
+    near = np.abs(rgb((1, 0, 0)) - rgb((np.cos(0.05), np.sin(0.05), 0))).max()
+    far = [np.abs(rgb(np.eye(3)[j]) - rgb(-np.eye(3)[j])).max() for j in range(3)]
+    assert near < 12 < 60 < min(far)
+
+
+def test_a_long_loss_curve_is_drawn_by_means_that_keep_its_mean():
+    (drawn,) = Curves("", "", (Curve("", np.arange(1200.0)),), guessing=0.0).data()["curves"]
+    assert len(drawn["loss"]) == 120
+    assert drawn["loss"][0] == 4.5  # steps 0 to 9
+    assert np.mean(drawn["loss"]) == pytest.approx(599.5)
+
+
+def test_saving_makes_the_folder_and_leaves_one_readable_file(tmp_path):
+    path = tmp_path / "new" / "page.html"
+    save(a_page(), path)
+    assert [p.name for p in path.parent.iterdir()] == ["page.html"]
+    assert path.read_text(encoding="utf-8").endswith("</html>")
+    assert path.stat().st_mode & 0o777 == 0o666 & ~page_module._umask()
+
+
+def test_a_failed_write_leaves_the_old_page_and_no_rubbish(tmp_path, monkeypatch):
+    path = tmp_path / "page.html"
+    path.write_text("old")
+
+    def fail(source, target):
+        raise OSError("disk full")
+
+    monkeypatch.setattr(os, "replace", fail)
+    with pytest.raises(OSError, match="disk full"):
+        save(a_page(), path)
+    assert path.read_text() == "old"
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_unwritable_path_is_refused_with_path_cause_and_remedy(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(
+        OSError, match=r"file/page\.html cannot be written: (Not a directory|File exists).* Give the path"
+    ):
+        check_writable(tmp_path / "file" / "page.html")
+    with pytest.raises(IsADirectoryError, match="it is a folder"):
+        check_writable(tmp_path)
+
+
+def test_importing_page_and_demo_brings_neither_torch_nor_plotly_nor_jinja():
+    code = (
+        "import sys, pindown.audit, pindown.demo; print([m for m in ('torch', 'plotly', 'jinja2') if m in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_browser_draws_all_pictures_without_complaint(tmp_path):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("No Chromium or Chrome is installed, so the page is not looked at.")
+    path = tmp_path / "page.html"
+    save(a_page("A <b>title</b>"), path)
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=8000", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert "needs a browser" not in re.sub(r"<script.*?</script>", "", done.stdout, flags=re.DOTALL)
+    assert done.stdout.count('class="main-svg"') >= 3, "plotly drew two scatters and one set of curves"
+    assert re.search(r'<html[^>]* class="drawn"', done.stdout)
+    # A canvas has the size of its drawing once drawn; untouched it has none in the markup.
+    assert len(re.findall(r"<canvas[^>]* width=\"\d+\"", done.stdout)) == 3

@@ -1,0 +1,298 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
+
+from pindown import pairwise
+from pindown.pairwise import logsumexp_similarity
+
+POWERS = [None, 1, 1.5, 2, 3]
+SEEDS = st.integers(0, 2**32 - 1)
+modest = settings(deadline=None, max_examples=25)
+
+
+def noise(*shape, seed=0, dtype=torch.float64):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def naive(a, b, p=None, skip_diagonal=False):
+    """The same with the whole matrix, by PyTorch's own operations."""
+    s = a @ b.T if p is None else -(a[:, None] - b[None]).abs().pow(p).sum(-1)  # (n, m)
+    if skip_diagonal:
+        s = s.masked_fill(torch.eye(len(a), len(b), dtype=torch.bool), -math.inf)
+    return s.logsumexp(1)
+
+
+def value_and_gradients(function, a, b, **case):
+    a, b = a.detach().clone().requires_grad_(), b.detach().clone().requires_grad_()
+    result = function(a, b, **case)
+    weights = noise(len(a), seed=99).to(result.dtype)  # rows weigh differently, so that a mix-up of rows shows
+    return result.detach(), *torch.autograd.grad((result * weights).sum(), (a, b))
+
+
+def assert_same(ours, theirs, **tolerance):
+    for one, other in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(one, other.to(one.dtype), **tolerance)
+
+
+EXACT = {"rtol": 1e-9, "atol": 1e-9}
+
+
+# values known by thought
+
+
+def test_all_zero_codes_give_the_log_of_their_number():
+    assert logsumexp_similarity(torch.zeros(2, 4), torch.zeros(3, 4)).exp().tolist() == pytest.approx([3, 3])
+
+
+def test_skipping_the_diagonal_leaves_one_fewer():
+    zero = torch.zeros(3, 4)
+    assert logsumexp_similarity(zero, zero, skip_diagonal=True).exp().tolist() == pytest.approx([2, 2, 2])
+
+
+@pytest.mark.parametrize(("p", "similarity"), [(None, 2.0), (1, -3.0), (1.5, -(1 + 2**1.5)), (2, -5.0), (3, -9.0)])
+def test_of_a_single_pair_the_result_is_the_similarity_itself(p, similarity):
+    # (1, 2) against (2, 0) differ by 1 and 2; their product is 2.
+    result = logsumexp_similarity(torch.tensor([[1.0, 2.0]]), torch.tensor([[2.0, 0.0]]), p=p)
+    assert result.tolist() == pytest.approx([similarity], rel=1e-6)
+
+
+def test_the_diagonal_is_counted_from_where_the_rows_of_a_stand_in_b():
+    z = noise(9, 3)
+    whole = logsumexp_similarity(z, z, p=2, skip_diagonal=True)
+    stretch = logsumexp_similarity(z[3:7], z, p=2, skip_diagonal=True, row_offset=3)
+    misplaced = logsumexp_similarity(z[3:7], z, p=2, skip_diagonal=True)
+    torch.testing.assert_close(stretch, whole[3:7])
+    assert (misplaced - whole[3:7]).abs().min() > 0.01
+
+
+# against the naive version
+
+
+@pytest.mark.parametrize("skip_diagonal", [False, True])
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize(("n", "m", "d"), [(1, 2, 3), (2, 2, 1), (7, 7, 5), (13, 29, 2), (29, 13, 2)])
+def test_value_and_gradients_equal_the_naive_version(n, m, d, p, skip_diagonal):
+    case = {"p": p, "skip_diagonal": skip_diagonal}
+    a, b = noise(n, d), noise(m, d, seed=1)
+    assert_same(
+        value_and_gradients(logsumexp_similarity, a, b, **case), value_and_gradients(naive, a, b, **case), **EXACT
+    )
+
+
+@pytest.mark.parametrize("skip_diagonal", [False, True])
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("entries", [1, 30, 64, 10_000])  # 17 columns: one row, one row, three rows, all at once
+def test_the_size_of_a_block_changes_nothing(monkeypatch, entries, p, skip_diagonal):
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", entries)
+    case = {"p": p, "skip_diagonal": skip_diagonal}
+    a, b = noise(23, 3), noise(17, 3, seed=1)
+    assert_same(
+        value_and_gradients(logsumexp_similarity, a, b, **case), value_and_gradients(naive, a, b, **case), **EXACT
+    )
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_memory_layout_changes_nothing(p):
+    a, b = noise(3, 11).T, noise(14, 6, seed=1)[::2, ::2]
+    assert not a.is_contiguous()
+    assert not b.is_contiguous()
+    theirs = value_and_gradients(naive, a, b, p=p)
+    a, b = a.requires_grad_(), b.requires_grad_()  # not cloned: a clone may be contiguous
+    result = logsumexp_similarity(a, b, p=p)
+    gradients = torch.autograd.grad(result @ noise(len(a), seed=99), (a, b))
+    assert_same((result.detach(), *gradients), theirs, **EXACT)
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_codes_that_agree_have_finite_gradients(p):
+    z = torch.cat([noise(3, 2), noise(3, 2), torch.zeros(2, 2, dtype=torch.float64)])  # each code twice
+    ours = value_and_gradients(logsumexp_similarity, z, z, p=p)
+    assert all(t.isfinite().all() for t in ours)
+    assert_same(ours, value_and_gradients(naive, z, z, p=p), **EXACT)
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_one_tensor_on_both_sides_gets_the_sum_of_both_gradients(p):
+    z = noise(9, 3).requires_grad_()
+    ours, theirs = (torch.autograd.grad(f(z, z, p=p).sum(), z)[0] for f in (logsumexp_similarity, naive))
+    torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+def test_a_side_without_gradient_is_left_alone():
+    a, b = noise(4, 2).requires_grad_(), noise(5, 2, seed=1)
+    logsumexp_similarity(a, b, p=1).sum().backward()
+    assert a.grad is not None
+    assert b.grad is None
+
+
+def test_a_second_derivative_is_refused_rather_than_wrong():
+    # Squared distances have a part that PyTorch could differentiate again: half of a second derivative.
+    for p in (None, 1, 2):
+        a = noise(4, 2).requires_grad_()
+        (gradient,) = torch.autograd.grad(logsumexp_similarity(a, a, p=p).sum(), a, create_graph=True)
+        with pytest.raises(RuntimeError, match="differentiated once only"):
+            gradient.square().sum().backward()
+
+
+@modest
+@given(SEEDS, st.sampled_from(POWERS), st.integers(1, 12), st.integers(1, 12))
+def test_the_order_of_the_rows_does_not_matter(seed, p, n, m):
+    a, b = noise(n, 3, seed=seed), noise(m, 3, seed=seed + 1)
+    shuffler = torch.Generator().manual_seed(seed)
+    rows, columns = (torch.randperm(k, generator=shuffler) for k in (n, m))
+    shuffled = logsumexp_similarity(a[rows], b[columns], p=p)
+    torch.testing.assert_close(shuffled, logsumexp_similarity(a, b, p=p)[rows], **EXACT)
+
+
+@modest
+@given(SEEDS, st.sampled_from(POWERS[1:]), st.floats(-10, 10))
+def test_distances_do_not_see_a_common_shift(seed, p, shift):
+    a, b = noise(6, 3, seed=seed), noise(5, 3, seed=seed + 1)
+    shifted = logsumexp_similarity(a + shift, b + shift, p=p)
+    torch.testing.assert_close(shifted, logsumexp_similarity(a, b, p=p), **EXACT)
+
+
+def test_the_dot_product_sees_a_common_shift():
+    a, b = noise(6, 3), noise(5, 3, seed=1)
+    assert (logsumexp_similarity(a + 1, b + 1) - logsumexp_similarity(a, b)).abs().max() > 0.1
+
+
+def test_squared_distances_stay_exact_far_from_the_origin():
+    # Around 1,000 a float32 code has steps of 6e-5 but its square has steps of .06: without removing the mean first,
+    # the expanded square would be off by that much.
+    a, b = noise(50, 4, dtype=torch.float32) + 1_000, noise(50, 4, seed=1, dtype=torch.float32) + 1_000
+    torch.testing.assert_close(
+        logsumexp_similarity(a, b, p=2).double(), naive(a.double(), b.double(), 2), rtol=0, atol=1e-5
+    )
+
+
+# precision
+
+
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize(("dtype", "steps"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
+def test_half_precision_codes_are_summed_in_float32_and_get_gradients_of_their_own_kind(dtype, steps, p):
+    a, b = noise(40, 4).to(dtype), noise(50, 4, seed=1).to(dtype)
+    value, *gradients = value_and_gradients(logsumexp_similarity, a, b, p=p)
+    reference, *references = value_and_gradients(naive, a.double(), b.double(), p=p)
+    assert value.dtype == torch.float32
+    torch.testing.assert_close(value.double(), reference, rtol=1e-5, atol=1e-5)
+    for gradient, exact in zip(gradients, references, strict=True):
+        assert gradient.dtype == dtype
+        torch.testing.assert_close(gradient.double(), exact, rtol=steps, atol=1e-5 + steps * 1e-3)
+
+
+def test_half_precision_sums_would_be_wrong_by_more_than_we_are():
+    # 5,000 equal terms: bfloat16 has 8 bits, so log 5,000 = 8.517 would come out as 8.5.
+    zero = torch.zeros(1, 2, dtype=torch.bfloat16)
+    many = torch.zeros(5_000, 2, dtype=torch.bfloat16)
+    assert logsumexp_similarity(zero, many).item() == pytest.approx(math.log(5_000), abs=1e-5)
+    assert naive(zero, many).item() != pytest.approx(math.log(5_000), abs=1e-2)
+
+
+@pytest.mark.parametrize("p", [None, 1, 2])
+def test_two_precisions_meet_in_the_wider_one(p):
+    a, b = noise(4, 3).bfloat16(), noise(5, 3, seed=1)
+    value, grad_a, grad_b = value_and_gradients(logsumexp_similarity, a, b, p=p)
+    assert (value.dtype, grad_a.dtype, grad_b.dtype) == (torch.float64, torch.bfloat16, torch.float64)
+    torch.testing.assert_close(value, naive(a.double(), b, p), **EXACT)
+    torch.testing.assert_close(logsumexp_similarity(b, a, p=p), naive(b, a.double(), p), **EXACT)
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_autocast_does_not_touch_the_sums(p):
+    a, b = noise(20, 4, dtype=torch.float32), noise(30, 4, seed=1, dtype=torch.float32)
+    plain = value_and_gradients(logsumexp_similarity, a, b, p=p)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        automatic = value_and_gradients(logsumexp_similarity, a, b, p=p)
+        assert (a @ b.T).dtype == torch.bfloat16  # the twin: autocast is really on
+    assert_same(automatic, plain, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_codes_ten_thousand_apart_stay_finite(p):
+    a = torch.tensor([[0.0, 0.0], [1e4, 0.0], [0.0, -1e4]])
+    assert all(t.isfinite().all() for t in value_and_gradients(logsumexp_similarity, a, a.flip(0), p=p))
+
+
+class Watch(TorchDispatchMode):
+    """Notes, of all tensors that any operation returns, the largest, and whether an exponential is subnormal."""
+
+    def __init__(self):
+        super().__init__()
+        self.largest = 0
+        self.exponentials = 0
+        self.subnormals = 0
+
+    def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+        result = func(*args, **(kwargs or {}))
+        for tensor in tree_leaves(result):
+            if isinstance(tensor, torch.Tensor):
+                self.largest = max(self.largest, tensor.untyped_storage().nbytes() // tensor.element_size())
+        if func.__name__ in ("exp.default", "exp_.default", "_softmax.default"):
+            values = tree_leaves(result)[0].detach()
+            self.exponentials += values.numel()
+            self.subnormals += int(((values > 0) & (values < torch.finfo(values.dtype).tiny)).sum())
+        return result
+
+
+def watched(function, a, b, **case):
+    with Watch() as watch:
+        value_and_gradients(function, a, b, **case)
+    return watch
+
+
+@pytest.mark.parametrize("p", POWERS)
+def test_the_matrix_of_all_pairs_is_never_held_forward_or_backward(monkeypatch, p):
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 200)
+    d = 2
+    for n in (10, 20, 100, 300):  # all pairs in one block, two blocks, two rows a block, one row a block
+        a, b = noise(n, d), noise(n, d, seed=1)
+        assert watched(logsumexp_similarity, a, b, p=p).largest <= max(200, n * (d + 1))
+
+
+def test_the_naive_version_does_hold_it():
+    assert watched(naive, noise(300, 2), noise(300, 2, seed=1)).largest >= 300**2
+
+
+def test_far_apart_codes_make_no_subnormal_numbers_which_are_slow_on_a_cpu():
+    # exp(−95) = 6e-42 lies below float32's smallest normal number, 1.2e-38, and above its smallest, 1.4e-45.
+    a, b = torch.zeros(1, 1), torch.tensor([[0.0], [95.0]])
+    watch = watched(logsumexp_similarity, a, b, p=1)
+    assert watch.exponentials == 4  # two forward, two backward
+    assert watch.subnormals == 0
+
+
+def test_a_plain_softmax_does_make_them():
+    assert watched(lambda a, b: torch.softmax(-torch.cdist(a, b, 1), 1).sum(1), torch.zeros(1, 1),
+                   torch.tensor([[0.0], [95.0]])).subnormals > 0  # fmt: skip
+
+
+# errors
+
+
+@pytest.mark.parametrize(
+    ("a", "b"),
+    [((3, 2), (3, 4)), ((3,), (3, 2)), ((3, 2), (2,)), ((1, 3, 2), (3, 2))],
+)
+def test_shapes_that_do_not_meet_are_refused(a, b):
+    with pytest.raises(ValueError, match=r"must be \(n, d\) and \(m, d\) with one d; got"):
+        logsumexp_similarity(torch.zeros(a), torch.zeros(b))
+
+
+def test_a_row_compared_with_nothing_is_refused():
+    with pytest.raises(ValueError, match="b has 0 rows, so some row of a is compared with nothing"):
+        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(0, 2))
+    with pytest.raises(ValueError, match="b has 1 rows and the diagonal is skipped"):
+        logsumexp_similarity(torch.zeros(1, 2), torch.zeros(1, 2), skip_diagonal=True)
+
+
+@pytest.mark.parametrize("p", [0, 0.5, -1, math.inf, math.nan])
+def test_a_power_of_no_norm_is_refused(p):
+    with pytest.raises(ValueError, match="p must be None, or finite and at least 1, got"):
+        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(3, 2), p=p)

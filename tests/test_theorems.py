@@ -1,0 +1,98 @@
+"""A pair per theorem: where its assumptions hold the latents are recovered, where one is broken they are not.
+
+All scores are held-out. Each pair runs with one seed by default; ``pytest -m slow`` runs the others.
+"""
+
+import pytest
+import torch
+
+from pindown import Contrast, theory
+from pindown.distributions import laplace
+from pindown.metrics import chance_mcc, linear_r2, mcc, procrustes
+from pindown.processes import Pairs
+from pindown.spaces import Reals
+
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+
+
+def split(world, n, seed):
+    """Training and test sample."""
+    return world.sample(n, random_state=100 + seed), world.sample(10_000, random_state=200 + seed)
+
+
+def fitted(train, seed, n_components=4, **parameters):
+    parameters = {"random_state": seed, "device": "cpu"} | parameters
+    return Contrast(n_components, **parameters).fit(train.x, train.x_pos)
+
+
+# contrast-sphere: z up to a rotation
+
+
+def sphere(seed):
+    return split(Pairs.on_sphere(4, 4.0, random_state=seed), 20_000, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed):
+    train, test = sphere(seed)
+    contrast = fitted(train, seed)
+    assert contrast.guarantee is theory.CONTRAST_SPHERE
+    z_hat = contrast.transform(test.x)
+    assert linear_r2(test.x, test.z) < 0.92  # what a linear method could do at best
+    assert linear_r2(z_hat, test.z) > 0.995
+    assert procrustes(z_hat, test.z).r2 > 0.99  # not just any linear map
+    assert mcc(z_hat, test.z) < 0.95  # the axes stay free
+    assert 1 / contrast.temperature_ == pytest.approx(4, rel=0.05)  # the concentration
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_on_the_sphere_unrelated_partners_teach_nothing(seed):
+    train, test = sphere(seed)
+    order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
+    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed)
+    untrained = fitted(train, seed, max_iter=1)  # the schedule starts at zero, so one step changes nothing
+    assert linear_r2(contrast.transform(test.x), test.z) < linear_r2(untrained.transform(test.x), test.z) + 0.01
+    assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 1e-3  # nothing to find between strangers,
+    assert contrast.score(test.x, test.x_pos) < 0.05  # and partners not found either
+
+
+# contrast-lp: z up to order, signs and one scale
+
+
+def box(seed):
+    return split(Pairs.on_box(4, laplace(0.05), random_state=seed), 50_000, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_a_box_laplace_partners_recover_every_latent_alone(seed):
+    train, test = box(seed)
+    contrast = fitted(train, seed, space=Reals(), p=1)
+    assert contrast.guarantee is theory.CONTRAST_LP
+    z_hat = contrast.transform(test.x)
+    assert mcc(test.x, test.z) < chance_mcc(4) == pytest.approx(0.774, abs=0.01)
+    assert mcc(z_hat, test.z) > 0.99
+    assert procrustes(z_hat, test.z).r2 > 0.99  # one scale for all
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_in_a_box_a_similarity_that_rotations_keep_recovers_the_latents_but_not_each_alone(seed):
+    train, test = box(seed)
+    contrast = fitted(train, seed, space=Reals(), p=2)
+    assert contrast.guarantee is theory.CONTRAST_METRIC
+    z_hat = contrast.transform(test.x)
+    assert linear_r2(z_hat, test.z) > 0.99
+    assert mcc(z_hat, test.z) < 0.95
+
+
+# the same at ten dimensions, where encoders that start folded get stuck
+
+
+@pytest.mark.parametrize(
+    ("n", "max_iter", "seed"),
+    [(30_000, 800, 0), *(pytest.param(100_000, 2_000, seed, marks=pytest.mark.slow) for seed in range(5))],
+)
+def test_on_the_sphere_ten_latents_are_recovered(n, max_iter, seed):
+    train, test = split(Pairs.on_sphere(10, 20.0, random_state=seed), n, seed)
+    contrast = fitted(train, seed, 10, max_iter=max_iter)
+    assert linear_r2(test.x, test.z) < 0.85
+    assert linear_r2(contrast.transform(test.x), test.z) > 0.99
