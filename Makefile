@@ -30,7 +30,7 @@ type: $(STAMP)
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
 	$(BIN)/python benchmarks/infonce.py
-	$(BIN)/python benchmarks/cebra.py
+	$(BIN)/python benchmarks/against_cebra.py
 
 clean:
 	rm -rf .venv

@@ -61,10 +61,8 @@ def broken(row: zimmermann2021.Row) -> set[theory.Assumption]:
     theorem = row.estimator(replace(TINY, temperature=1.0), 0, "cpu").guarantee
     missing = {a for a in theorem.assumes if a.about != "model"} - world.assumptions
     law = world.conditional
-    if row.space() == Sphere():
-        matching = law == VonMisesFisher(1.0)  # κ = 1/τ
-    else:
-        matching = getattr(law, "base", law).shape == row.p
+    on_sphere = row.space() == Sphere()
+    matching = law == VonMisesFisher(1 / 1.0) if on_sphere else getattr(law, "base", law).shape == row.p  # κ = 1/τ
     return missing | (set() if matching else {theory.MATCHING_MODEL})
 
 
@@ -101,7 +99,7 @@ def test_rows_share_the_mixing_of_a_seed():
 
 def test_full_is_as_large_as_the_paper():
     full = TABLE_1.full
-    assert (full.d, full.batch_size, full.n_layers, full.temperature, len(full.seeds)) == (10, 6144, 2, 1.0, 5)
+    assert (full.d, full.batch_size, full.n_layers, len(full.seeds)) == (10, 6144, 2, 5)
     assert full.hidden == (100, 500, 500, 500, 500, 100)
 
 
@@ -198,17 +196,21 @@ def test_a_measurement_can_be_repeated():
 
 
 SMALL = replace(
-    TINY, batch_size=256, max_iter=300, supervised_iter=150, learning_rate=1e-2, hidden=(64, 64), n_eval=4_000
+    TINY, batch_size=256, max_iter=300, supervised_iter=250, learning_rate=1e-2, hidden=(64, 64), n_eval=4_000
 )
 
 
 @pytest.mark.parametrize("row", TABLE_1_ROWS, ids=lambda row: f"row {row.number}")
 def test_every_row_is_recovered_in_three_dimensions(row):
     scores = row.measure(SMALL, 0, "cpu")
-    bound = 0.96 if row.number in (11, 12) else 0.99  # where the marginal is not compact, the paper falls short too
     assert scores["linear"] < 0.94
-    assert scores["unsupervised"] > bound
+    assert scores["unsupervised"] > 0.99
     assert scores["supervised"] > 0.99
+
+
+@pytest.mark.parametrize("row", TABLE_1_ROWS[10:], ids=lambda row: f"row {row.number}")
+def test_the_papers_loss_falls_short_where_latents_are_not_uniform(row):
+    assert row.measure(replace(SMALL, any_marginal=False), 0, "cpu")["unsupervised"] < 0.99
 
 
 def test_nothing_is_recovered_when_partners_are_strangers():
@@ -223,5 +225,5 @@ def test_nothing_is_recovered_when_partners_are_strangers():
 def test_the_quick_profile_reaches_the_paper_or_nearly_so(row):
     scores = row.measure(TABLE_1.quick, 0, "cpu")
     assert scores["unsupervised"] > scores["linear"]
-    assert 100 * scores["unsupervised"] > row.unsupervised.mean - 1
+    assert 100 * scores["unsupervised"] > row.unsupervised.mean - 0.5
     assert 100 * scores["supervised"] > row.supervised.mean - 0.1

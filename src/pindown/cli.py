@@ -250,7 +250,7 @@ def _plain_table(*headings: str) -> RichTable:
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    table = Table(box=SIMPLE_HEAD, padding=(0, 1), pad_edge=False, show_edge=False)
+    table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)
     for i, heading in enumerate(headings):
         table.add_column(heading, justify="right" if i > 1 else "left", no_wrap=i != 1)
     return table

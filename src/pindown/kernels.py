@@ -41,36 +41,48 @@ def can_handle(a: Tensor, p: float | None) -> bool:
     return a.dtype == torch.float32 and a.shape[1] <= WIDEST and p in POWERS
 
 
-def row_logsumexp(a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool, row_offset: int) -> Tensor:
-    """Return log Σ_j exp s(a_i, b_j); a is (n, d), b is (m, d), the result (n,)."""
-    a, b = a.contiguous(), b.contiguous()
+def row_logsumexp(
+    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
+) -> Tensor:
+    """Return log Σ_j exp(s(a_i, b_j) + c_j); a is (n, d), b is (m, d), c is (m,), the result (n,)."""
     tile = _tile(p)
+    a, b, c = a.contiguous(), b.contiguous(), None if potential is None else potential.contiguous()
     grid, width = _grid(len(a), len(b), tile)
     parts = a.new_empty(grid[1], len(a))
     _logsumexp_kernel[grid](
-        a, b, parts, len(a), len(b), row_offset, width, *_shape(a, tile),
+        a, b, c, parts, len(a), len(b), row_offset, width, *_shape(a, tile),
         SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
     return torch.logsumexp(parts, 0)
 
 
 def row_logsumexp_gradients(
-    a: Tensor, b: Tensor, result: Tensor, grad: Tensor, p: float | None, skip_diagonal: bool, row_offset: int
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients in a and in b of Σ_i grad_i · row_logsumexp_i."""
+    a: Tensor,
+    b: Tensor,
+    potential: Tensor | None,
+    result: Tensor,
+    grad: Tensor,
+    p: float | None,
+    skip_diagonal: bool,
+    row_offset: int,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i."""
     tile = _tile(p)
     a, b, result, grad = (t.contiguous() for t in (a, b, result, grad))
+    c = None if potential is None else potential.contiguous()
 
-    def weighted(x: Tensor, y: Tensor, offset: int, by_column: bool) -> Tensor:
+    def weighted(x: Tensor, y: Tensor, offset: int, by_column: bool) -> tuple[Tensor, Tensor]:
         grid, width = _grid(len(x), len(y), tile)
-        parts = x.new_empty(grid[1], *x.shape)
+        parts, weights = x.new_empty(grid[1], *x.shape), x.new_empty(grid[1], len(x))
         _gradient_kernel[grid](
-            x, y, result, grad, parts, len(x), len(y), offset, width, *_shape(x, tile),
+            x, y, c, result, grad, parts, weights, len(x), len(y), offset, width, *_shape(x, tile),
             BY_COLUMN=by_column, SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
         )  # fmt: skip
-        return parts.sum(0)
+        return parts.sum(0), weights.sum(0)
 
-    return weighted(a, b, row_offset, False) * grad[:, None], weighted(b, a, -row_offset, True)
+    grad_a, _ = weighted(a, b, row_offset, False)
+    grad_b, grad_c = weighted(b, a, -row_offset, True)
+    return grad_a * grad[:, None], grad_b, None if potential is None else grad_c
 
 
 def _tile(p: float | None) -> Tile:
@@ -121,7 +133,7 @@ def _difference(x_ptr, y_ptr, rows, columns, n, m, k, D: tl.constexpr):
 
 @triton.jit
 def _logsumexp_kernel(
-    x_ptr, y_ptr, out_ptr, n, m, offset, width,
+    x_ptr, y_ptr, c_ptr, out_ptr, n, m, offset, width,
     D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
@@ -134,6 +146,8 @@ def _logsumexp_kernel(
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
         s = _similarity(x, x_ptr, y_ptr, rows, columns, n, m, offset, D, D_PAD, SKIP, P)
+        if c_ptr is not None:
+            s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :]
         higher = tl.maximum(peak, tl.max(s, 1))
         total = total * tl.exp(peak - higher) + tl.sum(tl.exp(s - higher[:, None]), 1)
         peak = higher
@@ -142,7 +156,7 @@ def _logsumexp_kernel(
 
 @triton.jit
 def _gradient_kernel(
-    x_ptr, y_ptr, result_ptr, grad_ptr, out_ptr, n, m, offset, width,
+    x_ptr, y_ptr, c_ptr, result_ptr, grad_ptr, out_ptr, weight_ptr, n, m, offset, width,
     D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
     BY_COLUMN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
@@ -156,9 +170,15 @@ def _gradient_kernel(
     k = tl.arange(0, D_PAD)
     x = tl.load(x_ptr + rows[:, None] * D + k, mask=(rows[:, None] < n) & (k < D), other=0.0)
     total = tl.zeros((BM, D_PAD), tl.float32)
+    weights = tl.zeros((BM,), tl.float32)
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
         s = _similarity(x, x_ptr, y_ptr, rows, columns, n, m, offset, D, D_PAD, SKIP, P)
+        if c_ptr is not None:
+            if BY_COLUMN:
+                s += tl.load(c_ptr + rows, mask=rows < n, other=0.0)[:, None]
+            else:
+                s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :]
         if BY_COLUMN:
             result = tl.load(result_ptr + columns, mask=columns < m, other=0.0)
             grad = tl.load(grad_ptr + columns, mask=columns < m, other=0.0)
@@ -166,6 +186,8 @@ def _gradient_kernel(
         else:
             result = tl.load(result_ptr + rows, mask=rows < n, other=0.0)
             weight = tl.exp(s - result[:, None])
+        if c_ptr is not None:
+            weights += tl.sum(weight, 1)
         if P == 0:
             y = tl.load(y_ptr + columns[:, None] * D + k, mask=(columns[:, None] < m) & (k < D), other=0.0)
             total = tl.dot(weight, y, total, input_precision="tf32x3")
@@ -175,5 +197,7 @@ def _gradient_kernel(
                 sign = tl.where(difference > 0, 1.0, 0.0) - tl.where(difference < 0, 1.0, 0.0)
                 slope = -sign if P == 1 else -3.0 * difference * tl.abs(difference)
                 total += tl.where(k == j, tl.sum(weight * slope, 1)[:, None], 0.0)
+    if c_ptr is not None:
+        tl.store(weight_ptr + tl.program_id(1) * n + rows, weights, mask=rows < n)
     place = out_ptr + (tl.program_id(1) * n + rows[:, None]) * D + k
     tl.store(place, total, mask=(rows[:, None] < n) & (k < D))

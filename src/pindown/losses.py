@@ -20,6 +20,7 @@ def infonce(
     *,
     temperature: float | Tensor = 1.0,
     p: float | None = None,
+    potential: Tensor | None = None,
     positive_in_denominator: bool = True,
     self_negatives: bool = False,
     symmetric: bool = False,
@@ -43,6 +44,10 @@ def infonce(
         Divides the similarity. A tensor that requires a gradient gets one.
     p
         None for the dot product (codes on a sphere), otherwise the power of the norm (codes in R^d).
+    potential
+        A number for each partner, (n,), added to its similarity with every sample. At the minimum it is minus the
+        log density of the partners: with it, pairs from :math:`p(\tilde z | z) \propto e^{s(z, \tilde z)/\tau}` are
+        fitted whatever the marginal of the latents, which otherwise has to be uniform.
     positive_in_denominator
         Whether a sample's own partner stands in its denominator. False is the decoupled form some SimCLR
         implementations use; it is not bounded from below.
@@ -79,10 +84,17 @@ def infonce(
     scale = temperature ** (1 / (2 if p is None else p))
     z, z_pos = (codes / scale for codes in common_precision(z, z_pos))
     positive = _similarity(z, z_pos, p)  # (n,)
+    if potential is not None:
+        if symmetric or self_negatives:
+            raise ValueError(
+                "infonce: potential belongs to the partners alone; leave symmetric and self_negatives False."
+            )
+        positive = positive + potential
 
     def one_way(anchor: Tensor, partner: Tensor) -> Tensor:
         if not self_negatives:
-            total = logsumexp_similarity(anchor, partner, p=p, skip_diagonal=not positive_in_denominator)
+            skip = not positive_in_denominator
+            total = logsumexp_similarity(anchor, partner, p=p, potential=potential, skip_diagonal=skip)
         else:
             total = logsumexp_similarity(anchor, anchor, p=p)
             if positive_in_denominator:

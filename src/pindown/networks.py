@@ -45,6 +45,22 @@ def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn
     return nn.Sequential(*layers, nn.Linear(n_in, n_out))
 
 
+def flat(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
+    """Perceptron whose last layer starts at zero, so that the whole map does.
+
+    Examples
+    --------
+    >>> flat(5, 2, hidden=(8,))(torch.ones(1, 5)).abs().sum().item()
+    0.0
+    """
+    network = mlp(n_in, n_out, hidden=hidden)
+    last = list(network.children())[-1]
+    assert isinstance(last, nn.Linear)
+    nn.init.zeros_(last.weight)
+    nn.init.zeros_(last.bias)
+    return network
+
+
 class Unfolded(nn.Module):
     """The map A x + m(x): see :func:`unfolded`."""
 
@@ -69,12 +85,7 @@ def unfolded(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) 
     >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
     True
     """
-    bend = mlp(n_in, n_out, hidden=hidden)
-    last = list(bend.children())[-1]
-    assert isinstance(last, nn.Linear)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
-    return Unfolded(linear(n_in, n_out), bend)
+    return Unfolded(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
 
 
 class Whiten(nn.Module):

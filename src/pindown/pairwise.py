@@ -28,11 +28,17 @@ GPU_BLOCK_ENTRIES = 1 << 25
 
 
 def logsumexp_similarity(
-    a: Tensor, b: Tensor, *, p: float | None = None, skip_diagonal: bool = False, row_offset: int = 0
+    a: Tensor,
+    b: Tensor,
+    *,
+    p: float | None = None,
+    potential: Tensor | None = None,
+    skip_diagonal: bool = False,
+    row_offset: int = 0,
 ) -> Tensor:
     r"""Row-wise log-sum-exp of the similarities between all rows of ``a`` and all rows of ``b``.
 
-    .. math:: \ell_i = \log \sum_j \exp s(a_i, b_j), \qquad
+    .. math:: \ell_i = \log \sum_j \exp (s(a_i, b_j) + c_j), \qquad
               s(a, b) = a^\top b \;\text{ or }\; -\lVert a - b \rVert_p^p
 
     Memory is O(n + m), never O(n·m). Half-precision inputs are computed and summed in float32. The result can be
@@ -44,6 +50,8 @@ def logsumexp_similarity(
         Codes of shape (n, d) and (m, d).
     p
         None for the dot product, otherwise the power of the norm.
+    potential
+        Numbers c_j of shape (m,), added to all similarities of row j of b; none by default.
     skip_diagonal
         Leave out the pairs (i, i + row_offset).
     row_offset
@@ -68,17 +76,20 @@ def logsumexp_similarity(
             "some row of a is compared with nothing. Give more rows."
         )
     a, b = common_precision(a, b)
-    if p is None:
-        return _RowLogSumExp.apply(a, b, None, skip_diagonal, row_offset)
+    last = None if potential is None else potential.to(b.dtype)[:, None]  # (m, 1)
     if p == 2:
-        # −‖a−b‖² = 2aᵀb − ‖b‖² − ‖a‖²: a dot product once ‖b‖² is a coordinate. Distances do not see a common
+        # −‖a−b‖² = 2aᵀb − ‖b‖² − ‖a‖²: a dot product once ‖b‖² is a potential. Distances do not see a common
         # shift, and with the mean removed the squares are as small, so as exact, as they can be.
         centre = b.detach().mean(0)
         a, b = a - centre, b - centre
-        a_wide = torch.cat([2 * a, a.new_ones(len(a), 1)], 1)  # (n, d+1)
-        b_wide = torch.cat([b, -b.square().sum(1, keepdim=True)], 1)  # (m, d+1)
-        return _RowLogSumExp.apply(a_wide, b_wide, None, skip_diagonal, row_offset) - a.square().sum(1)
-    return _RowLogSumExp.apply(a, b, p, skip_diagonal, row_offset)
+        square = b.square().sum(1, keepdim=True)
+        last = -square if last is None else last - square
+    if p in (None, 2) and last is not None:  # a potential is one more coordinate, in which all a are 1
+        factor = 1 if p is None else 2
+        wide = torch.cat([factor * a, a.new_ones(len(a), 1)], 1), torch.cat([b, last], 1)  # (n, d+1), (m, d+1)
+        total = _RowLogSumExp.apply(*wide, None, None, skip_diagonal, row_offset)
+        return total if p is None else total - a.square().sum(1)
+    return _RowLogSumExp.apply(a, b, None if last is None else last[:, 0], p, skip_diagonal, row_offset)
 
 
 def common_precision(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -100,20 +111,21 @@ class _RowLogSumExp(torch.autograd.Function):
     """Derivative by recomputation: forward keeps the codes and the result, no pair."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, *case: Any) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, *case: Any) -> Tensor:
         with torch.autocast(a.device.type, enabled=False):
-            result = _implementation(a, case[0]).row_logsumexp(a, b, *case)
-        ctx.save_for_backward(a, b, result)
-        ctx.case = case  # p, skip_diagonal, row_offset
+            result = _implementation(a, p).row_logsumexp(a, b, potential, p, *case)
+        ctx.save_for_backward(a, b, potential, result)
+        ctx.p, ctx.case = p, case  # skip_diagonal, row_offset
         return result
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, None, None, None]:
-        a, b, result = ctx.saved_tensors
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        a, b, potential, result = ctx.saved_tensors
         with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
-            gradients = _implementation(a, ctx.case[0]).row_logsumexp_gradients(a, b, result, grad, *ctx.case)
+            implementation = _implementation(a, ctx.p)
+            gradients = implementation.row_logsumexp_gradients(a, b, potential, result, grad, ctx.p, *ctx.case)
         if torch.is_grad_enabled():  # someone may want to differentiate these once more
-            gradients = _Once.apply(*gradients, a, b, grad)
+            gradients = _Once.apply(a, b, grad, *gradients)
         return *gradients, None, None, None
 
 
@@ -121,8 +133,8 @@ class _Once(torch.autograd.Function):
     """Gradients that depend on codes in a way not recorded: to take them for constants would be silently wrong."""
 
     @staticmethod
-    def forward(ctx: Any, grad_a: Tensor, grad_b: Tensor, *sources: Tensor) -> tuple[Tensor, Tensor]:
-        return grad_a.view_as(grad_a), grad_b.view_as(grad_b)
+    def forward(ctx: Any, a: Tensor, b: Tensor, grad: Tensor, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
+        return tuple(g if g is None else g.view_as(g) for g in gradients)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
@@ -145,28 +157,40 @@ def _implementation(a: Tensor, p: float | None) -> Any:
     return sys.modules[__name__]
 
 
-def row_logsumexp(a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool, row_offset: int) -> Tensor:
-    """Return log Σ_j exp s(a_i, b_j), a block of rows at a time; not differentiable by itself."""
+def row_logsumexp(
+    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
+) -> Tensor:
+    """Return log Σ_j exp(s(a_i, b_j) + c_j), a block of rows at a time; not differentiable by itself."""
     result = a.new_empty(len(a))
-    for rows, block in _blocks(a, b, p, skip_diagonal, row_offset):
+    for rows, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
         peak = block.amax(1)
         result[rows] = _exp_shifted(block, peak).sum(1).log_().add_(peak)
     return result
 
 
 def row_logsumexp_gradients(
-    a: Tensor, b: Tensor, result: Tensor, grad: Tensor, p: float | None, skip_diagonal: bool, row_offset: int
-) -> tuple[Tensor, Tensor]:
-    """Return the gradients in a and in b of Σ_i grad_i · row_logsumexp_i, with the same blocks again."""
+    a: Tensor,
+    b: Tensor,
+    potential: Tensor | None,
+    result: Tensor,
+    grad: Tensor,
+    p: float | None,
+    skip_diagonal: bool,
+    row_offset: int,
+) -> tuple[Tensor, Tensor, Tensor | None]:
+    """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i, with the same blocks again."""
     grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
-    for rows, block in _blocks(a, b, p, skip_diagonal, row_offset):
+    grad_potential = None if potential is None else torch.zeros_like(potential)
+    for rows, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
         softmax = _exp_shifted(block, result[rows])
         if p is None:
             torch.mm(softmax, b, out=grad_a[rows])
             grad_b.addmm_(softmax.T, a[rows] * grad[rows, None])
         else:
             _distance_gradients(softmax, a[rows], b, grad[rows], p, grad_a[rows], grad_b)
-    return grad_a.mul_(grad[:, None]), grad_b
+        if grad_potential is not None:
+            grad_potential.addmv_(softmax.T, grad[rows])
+    return grad_a.mul_(grad[:, None]), grad_b, grad_potential
 
 
 def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
@@ -176,7 +200,7 @@ def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
 
 
 def _blocks(
-    a: Tensor, b: Tensor, p: float | None, skip_diagonal: bool, row_offset: int
+    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
 ) -> Iterator[tuple[slice, Tensor]]:
     """Yield (rows, similarities of those rows with all of b), one buffer for all of them."""
     n, m = len(a), len(b)
@@ -191,6 +215,8 @@ def _blocks(
         else:
             assert scratch is not None
             _negative_distances(a[rows], b, p, block, scratch[: len(block)])
+        if potential is not None:
+            block.add_(potential)
         if skip_diagonal:
             block.diagonal(start + row_offset).fill_(-torch.inf)
         yield rows, block

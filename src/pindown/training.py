@@ -175,22 +175,25 @@ def train(
     curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
     wrapped, optimizer = accelerator.prepare(objective, optimizer)
 
-    def descend(batch: tuple[Tensor, ...]) -> Tensor:
+    # What changes from step to step lies on the device, so that a captured step finds it there.
+    rates = torch.tensor([learning_rate * schedule(k / max_iter) for k in range(max_iter)], device=device)
+    losses = torch.zeros(max_iter, dtype=torch.float64, device=device)
+    now = torch.tensor([len(curve)], device=device)
+
+    def descend(batch: tuple[Tensor, ...]) -> None:
+        for group in optimizer.param_groups:
+            group["lr"].copy_(rates[now][0])
         optimizer.zero_grad()
         with accelerator.autocast():
             loss = wrapped(*batch)
         accelerator.backward(loss)
         optimizer.step()
-        return loss.detach()
+        losses[now] = loss.detach().double()
+        now.add_(1)
 
     take_step: _PlainStep | _CapturedStep = _PlainStep(descend, draw, generator)
     if device.type == "cuda" and isinstance(draw, CapturableDraw) and accelerator.num_processes == 1:
         take_step = _CapturedStep(descend, draw, generator)
-
-    def step_once(step: int) -> Tensor:
-        for group in optimizer.param_groups:
-            group["lr"].fill_(learning_rate * schedule(step / max_iter))
-        return take_step(step)
 
     def on_plateau() -> bool:
         # At full reports only: a resumed run then asks at the same steps as an unbroken one.
@@ -204,17 +207,17 @@ def train(
         _tensor_cores(device),
     ):
         while len(curve) < max_iter and not plateau:
-            losses = []
-            for step in range(len(curve), min((len(curve) // REPORT_EVERY + 1) * REPORT_EVERY, max_iter)):
-                losses.append(step_once(step))
+            first = step = len(curve)
+            for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, max_iter)):
+                take_step(step)
                 if interrupted.is_set() and accelerator.num_processes == 1:
                     break
             # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
-            asked = losses[0].new_tensor([interrupted.is_set(), checkpoint is not None and checkpoint.is_due()])
-            news = accelerator.reduce(torch.cat([torch.stack(losses), asked]), "mean")
+            asked = losses.new_tensor([interrupted.is_set(), checkpoint is not None and checkpoint.is_due()])
+            news = accelerator.reduce(torch.cat([losses[first : step + 1], asked]), "mean")
             *new, stop, save = news.tolist()  # the one wait for the device
             curve += new
-            _check_finite(curve, len(losses), max_iter, learning_rate)
+            _check_finite(curve, len(new), max_iter, learning_rate)
             report(len(curve), curve[-1])
             plateau = on_plateau()
             if save or stop or plateau or len(curve) == max_iter:
@@ -233,45 +236,43 @@ def train(
 class _PlainStep:
     """Draw, then descend."""
 
-    descend: Callable[[tuple[Tensor, ...]], Tensor]
+    descend: Callable[[tuple[Tensor, ...]], None]
     draw: Draw
     generator: torch.Generator
 
-    def __call__(self, step: int) -> Tensor:
-        return self.descend(self.draw(step, self.generator))
+    def __call__(self, step: int) -> None:
+        self.descend(self.draw(step, self.generator))
 
 
 @dataclass
 class _CapturedStep:
     """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
 
-    descend: Callable[[tuple[Tensor, ...]], Tensor]
+    descend: Callable[[tuple[Tensor, ...]], None]
     draw: CapturableDraw
     generator: torch.Generator
     _graph: Any = None
-    _loss: Any = None
     _warm: int = 0
 
-    def __call__(self, step: int) -> Tensor:
+    def __call__(self, step: int) -> None:
         self.draw.prepare(step, self.generator)
         if self._warm < 3:  # steps in which kernels are compiled, buffers allocated and constants copied
             self._warm += 1
-            return self._on_side_stream()
+            self._on_side_stream()
+            return
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
             self._graph.register_generator_state(self.generator)
             with torch.cuda.graph(self._graph):
-                self._loss = self.descend(self.draw.batch(self.generator))
+                self.descend(self.draw.batch(self.generator))
         self._graph.replay()
-        return self._loss.clone()
 
-    def _on_side_stream(self) -> Tensor:
+    def _on_side_stream(self) -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            loss = self.descend(self.draw.batch(self.generator))
+            self.descend(self.draw.batch(self.generator))
         torch.cuda.current_stream().wait_stream(side)
-        return loss.clone()
 
 
 @contextmanager

@@ -39,6 +39,11 @@ class Encoder(nn.Module):
         super().__init__()
         self.whiten, self.body, self.space = whiten, body, space
 
+    @property
+    def n_features(self) -> int:
+        """Number of observed variables."""
+        return len(self.whiten.mean)
+
     def forward(self, x: Tensor) -> Tensor:
         """Encode (n, n_features) to (n, n_components)."""
         return self.space(self.body(self.whiten(x)))
@@ -153,9 +158,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _learn(self, x: Tensor, draw: Draw, space: Space, device: torch.device, settings: dict) -> Self:
         seed = self._seed()
         with _random.forked(seed):
-            body = self.encoder(x.shape[1], self.n_components)
-        encoder = Encoder(Whiten(x.cpu()), body, space)
-        objective = self._objective(encoder)
+            encoder = Encoder(Whiten(x.cpu()), self.encoder(x.shape[1], self.n_components), space)
+            objective = self._objective(encoder)
         log = train(
             objective,
             draw,
@@ -169,7 +173,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             verbose=self.verbose,
             title=type(self).__name__,
         )
-        self.encoder_ = encoder
+        self.encoder_, self.objective_ = encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective)
         return self

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import math
 import numbers
 from typing import Any
@@ -42,8 +43,12 @@ class Contrast(BaseEncoder):
         Codes are compared by −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
         Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ.
+    any_marginal : bool
+        Learn the log density of the observations along with the codes. The theorems ask for latents with a uniform
+        marginal; with this correction they need not be.
     self_negatives : bool
-        Take the samples themselves as negatives, each its own among them, as the paper's code does.
+        Take the samples themselves as negatives, each its own among them, as the paper's code does. Needs
+        ``any_marginal=False``.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
     batch_size : int or None
@@ -70,6 +75,8 @@ class Contrast(BaseEncoder):
     ----------
     encoder_ : torch.nn.Module
         The trained encoder.
+    objective_ : torch.nn.Module
+        What was minimised: maps samples and partners to the loss.
     temperature_ : float
         The temperature, given or learned.
     loss_curve_ : ndarray of shape (n_iter_,)
@@ -98,6 +105,7 @@ class Contrast(BaseEncoder):
         space=Sphere(),  # noqa: B008 (a frozen value)
         p=2,
         temperature=None,
+        any_marginal=True,
         self_negatives=False,
         encoder=networks.unfolded,
         batch_size=None,
@@ -114,6 +122,7 @@ class Contrast(BaseEncoder):
         self.space = space
         self.p = p
         self.temperature = temperature
+        self.any_marginal = any_marginal
         self.self_negatives = self_negatives
         self.encoder = encoder
         self.batch_size = batch_size
@@ -145,22 +154,25 @@ class Contrast(BaseEncoder):
         # Neighbouring rows may be related, and related rows make poor strangers: compare rows from everywhere.
         shuffled = torch.randperm(len(pairing), generator=generator)
         x, x_pos = pairing.take(shuffled, generator)
-        z, z_pos = self._encode(x), self._encode(x_pos)
-        n_chunks = math.ceil(len(z) / SCORE_ROWS)
-        information = [
-            len(a) * (math.log(len(a)) - float(self._loss(a, b, self.temperature_)))
-            for a, b in zip(z.chunk(n_chunks), z_pos.chunk(n_chunks), strict=True)
-        ]
-        return sum(information) / len(z)
-
-    def _loss(self, z: Tensor, z_pos: Tensor, temperature: float | Tensor) -> Tensor:
-        p = None if self.space == Sphere() and self.p == 2 else self.p
-        return infonce(z, z_pos, temperature=temperature, p=p, self_negatives=self.self_negatives)
+        n_chunks = math.ceil(len(x) / SCORE_ROWS)
+        objective = copy.deepcopy(self.objective_).double()
+        device = self.encoder_.whiten.mean.device
+        with torch.inference_mode():
+            information = [
+                len(a) * (math.log(len(a)) - float(objective(a.to(device).double(), b.to(device).double())))
+                for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True)
+            ]
+        return sum(information) / len(x)
 
     def _space(self) -> Space:
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
             check_scalar(self.temperature, "temperature", numbers.Real, min_val=0, include_boundaries="neither")
+        if self.any_marginal and self.self_negatives:
+            raise ValueError(
+                "Contrast: self_negatives=True takes samples as negatives, and any_marginal=True corrects for the "
+                "density of partners. Choose one: the paper's code is self_negatives=True, any_marginal=False."
+            )
         if self.space not in (Sphere(), Reals()):
             raise ValueError(
                 f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. Codes of latents in a box live "
@@ -174,7 +186,9 @@ class Contrast(BaseEncoder):
         return self.space
 
     def _objective(self, encoder: Encoder) -> nn.Module:
-        return _Objective(encoder, self._loss, self.temperature)
+        p = None if self.space == Sphere() and self.p == 2 else self.p
+        potential = networks.flat(encoder.n_features, 1, hidden=(64, 64)) if self.any_marginal else None
+        return _Objective(encoder, potential, p, self.temperature, self.self_negatives)
 
     def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
         pairing = pair_up(X, as_array(y), device)
@@ -190,19 +204,34 @@ class Contrast(BaseEncoder):
 
 
 class _Objective(nn.Module):
-    """The loss of a batch of pairs, with a temperature that is fixed or learned."""
+    """The loss of a batch of pairs, with a temperature that is given or learned."""
 
-    def __init__(self, encoder: Encoder, loss: Any, temperature: float | None) -> None:
+    def __init__(
+        self,
+        encoder: Encoder,
+        potential: nn.Module | None,
+        p: float | None,
+        temperature: float | None,
+        self_negatives: bool,
+    ) -> None:
         super().__init__()
-        self.encoder, self.loss, self.fixed = encoder, loss, temperature
+        self.encoder, self.potential, self.p, self.self_negatives = encoder, potential, p, self_negatives
+        self.given = temperature
         if temperature is None:
             self.log_temperature = nn.Parameter(torch.zeros(()))
 
     def temperature(self) -> float | Tensor:
         # One number must travel as far as ten thousand weights do together: give it ten times their speed.
-        return torch.exp(10 * self.log_temperature) if self.fixed is None else self.fixed
+        return torch.exp(10 * self.log_temperature) if self.given is None else self.given
 
     def forward(self, x: Tensor, x_pos: Tensor) -> Tensor:
         # One pass over both halves is faster than two passes over one.
         z, z_pos = self.encoder(torch.cat([x, x_pos])).chunk(2)
-        return self.loss(z, z_pos, self.temperature())
+        return infonce(
+            z,
+            z_pos,
+            temperature=self.temperature(),
+            p=self.p,
+            potential=None if self.potential is None else self.potential(self.encoder.whiten(x_pos))[:, 0],
+            self_negatives=self.self_negatives,
+        )

@@ -51,6 +51,8 @@ class Profile:
         Steps of the fit to the truth, otherwise the same.
     temperature
         Divides the similarity; None learns it.
+    any_marginal
+        Whether the fit corrects for latents that are not uniform, which the paper's does not.
     hidden
         Widths of the hidden layers of the encoder.
     n_eval
@@ -67,6 +69,7 @@ class Profile:
     learning_rate: float
     weight_decay: float
     temperature: float | None
+    any_marginal: bool
     hidden: tuple[int, ...]
     n_eval: int
 

@@ -1,0 +1,91 @@
+"""Time, peak memory and where they were measured; every benchmark prints ratios against a baseline of the same run."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import platform
+import time
+from collections.abc import Callable
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import torch
+
+RESULTS = Path(__file__).parent / "results"
+
+
+def seconds(work: Callable[[], Any], *, repeat: int = 7) -> float:
+    """Return the median time of a call, after one that warms up."""
+    work()
+    times = []
+    for _ in range(repeat):
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        start = time.perf_counter()
+        work()
+        if torch.cuda.is_available():
+            torch.cuda.synchronize()
+        times.append(time.perf_counter() - start)
+    return median(times)
+
+
+def replay_seconds(work: Callable[[], Any], *, repeat: int = 50) -> float:
+    """Return the time of a call on a GPU without the time to launch it: captured as a graph and replayed."""
+    side = torch.cuda.Stream()
+    side.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(side):
+        for _ in range(3):
+            work()
+    torch.cuda.current_stream().wait_stream(side)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph):
+        work()
+    return seconds(lambda: [graph.replay() for _ in range(repeat)], repeat=5) / repeat
+
+
+def gpu_peak_bytes(work: Callable[[], Any]) -> int:
+    """Return the most memory a call holds on a GPU beyond what was held before."""
+    work()
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return torch.cuda.max_memory_allocated() - before
+
+
+def cpu_peak_bytes(work: Callable[..., Any], *args: Any) -> int:
+    """Return the most memory ``work(*args)`` holds beyond ``work(*args, warm_up=True)``, in a process of its own."""
+    context = multiprocessing.get_context("spawn")
+    queue = context.Queue()
+    process = context.Process(target=_report_peak, args=(queue, work, args))
+    process.start()
+    growth = queue.get()
+    process.join()
+    return growth
+
+
+def _report_peak(queue: Any, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    work(*args, warm_up=True)
+    Path("/proc/self/clear_refs").write_text("5")  # Linux: forget the peak so far
+    before = _peak_bytes()
+    work(*args)
+    queue.put(_peak_bytes() - before)
+
+
+def _peak_bytes() -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+def save(name: str, rows: list[dict[str, Any]]) -> None:
+    """Print the rows and write them to ``results/``, with the machine they belong to."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    for row in rows:
+        print("  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()))
+    where = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
+    RESULTS.mkdir(exist_ok=True)
+    suffix = "gpu" if torch.cuda.is_available() else "cpu"
+    (RESULTS / f"{name}_{suffix}.json").write_text(json.dumps({"where": where, "rows": rows}, indent=1) + "\n")
