@@ -31,7 +31,7 @@ def seconds(work: Callable[[], Any], *, repeat: int = 7) -> float:
     return median(times)
 
 
-def replay_seconds(work: Callable[[], Any], *, repeat: int = 50) -> float:
+def replay_seconds(work: Callable[[], Any], *, repeat: int = 50, generator: torch.Generator | None = None) -> float:
     """Return the time of a call on a GPU without the time to launch it: captured as a graph and replayed."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -40,6 +40,8 @@ def replay_seconds(work: Callable[[], Any], *, repeat: int = 50) -> float:
             work()
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    if generator is not None:
+        graph.register_generator_state(generator)
     with torch.cuda.graph(graph):
         work()
     return seconds(lambda: [graph.replay() for _ in range(repeat)], repeat=5) / repeat

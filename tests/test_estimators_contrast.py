@@ -351,6 +351,23 @@ def test_no_score_exceeds_the_log_of_the_rows_compared(monkeypatch):
     assert 0.5 < trained().score(test.x, test.x_pos) < math.log(4)
 
 
+def test_related_rows_are_not_taken_for_strangers_because_they_stand_together(monkeypatch):
+    # 40 groups of 50 rows: compared within its group no row is told from another, compared across groups it is.
+    centres = np.repeat(Sphere().uniform(40, 3, random_state=0).numpy(), 50, axis=0)
+    X = centres + 0.1 * np.random.default_rng(0).normal(size=centres.shape)
+    groups = np.arange(2_000) // 50
+    fitted = thorough().fit(X, groups)
+    monkeypatch.setattr(contrast, "SCORE_ROWS", 50)
+    assert fitted.score(X, groups) > 1
+
+
+def test_the_trained_modules_stay_in_float32_whatever_is_computed_with_them():
+    fitted = quick(max_iter=2).fit(pairs().x, pairs().x_pos)
+    fitted.transform(pairs().x)
+    fitted.score(pairs().x, pairs().x_pos)
+    assert {w.dtype for w in fitted.objective_.parameters()} == {torch.float32}
+
+
 # worlds
 
 
@@ -489,6 +506,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
         ({"weight_decay": -1}, X, X, "weight_decay == -1, must be >= 0"),
         ({"patience": 0}, X, X, "patience == 0, must be >= 1"),
+        ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
         ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
         ({"random_state": None, "checkpoint": "x"}, X, X, "random_state=None. A fit can only be resumed if.*integer"),
     ],

@@ -123,7 +123,33 @@ def test_symmetric_is_the_mean_of_both_ways():
     assert abs(there - back) > 0.01
 
 
+def test_a_potential_is_a_head_start_of_each_partner():
+    # Constant codes leave the potential alone to choose: weights 1 and 3 give log 4 − (log 1 + log 3) / 2.
+    z = torch.ones(2, 1)
+    loss = infonce(z, z, potential=torch.tensor([1.0, 3.0]).log())
+    assert loss.item() == pytest.approx(math.log(4) - math.log(3) / 2)
+
+
 # infonce, against the naive version
+
+
+@pytest.mark.parametrize("positive_in_denominator", [False, True])
+@pytest.mark.parametrize("p", POWERS)
+def test_with_a_potential_infonce_and_its_gradients_equal_the_formula(p, positive_in_denominator):
+    def naive(z, z_pos, potential):
+        s = similarities(z, z_pos, p) / 0.7 + potential
+        own = torch.eye(len(z), dtype=torch.bool)
+        return (s.masked_fill(own & (not positive_in_denominator), -math.inf).logsumexp(1) - s.diagonal()).mean()
+
+    def ours(z, z_pos, potential):
+        case = {"p": p, "temperature": 0.7, "positive_in_denominator": positive_in_denominator}
+        return infonce(z, z_pos, potential=potential, **case)
+
+    def all_of(loss):
+        inputs = [t.requires_grad_() for t in (noise(11, 3), noise(11, 3, seed=1), noise(11, seed=2))]
+        return loss(*inputs).detach(), *torch.autograd.grad(loss(*inputs), inputs)
+
+    assert_same(all_of(ours), all_of(naive), **EXACT)
 
 
 @pytest.mark.parametrize("p", POWERS)
@@ -302,6 +328,18 @@ def test_a_temperature_that_is_not_positive_is_refused(temperature):
 def test_a_power_of_no_norm_is_refused_in_the_name_of_the_loss(loss, p):
     with pytest.raises(ValueError, match=f"{loss.__name__}: p must be None, or finite and at least 1, got"):
         loss(torch.zeros(3, 2), torch.zeros(3, 2), p=p)
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 1), ()])
+def test_a_potential_that_is_not_one_number_per_partner_is_refused(shape):
+    with pytest.raises(ValueError, match=r"infonce: potential must have shape \(3,\), a number per row; got"):
+        infonce(torch.zeros(3, 2), torch.zeros(3, 2), potential=torch.zeros(shape))
+
+
+@pytest.mark.parametrize("case", [{"symmetric": True}, {"self_negatives": True}])
+def test_a_potential_of_partners_alone_is_refused_where_samples_are_compared(case):
+    with pytest.raises(ValueError, match="potential belongs to the partners alone"):
+        infonce(torch.zeros(3, 2), torch.zeros(3, 2), potential=torch.zeros(3), **case)
 
 
 def test_a_single_pair_without_itself_in_the_denominator_is_refused():

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.networks import Whiten, linear, mlp, unfolded
+from pindown.networks import Whiten, flat, linear, mlp, unfolded
 
 
 def made(network, *shape, seed=0, **options):
@@ -47,6 +47,13 @@ def test_unfolded_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks()
     assert ratio.mean() < 0.2  # and all are small
     here, there = (jacobian_at(made(mlp, 5, 5), row) for row in x[:2])
     assert (here - there).norm() > 0.1 * here.norm()  # nor is it linear
+
+
+def test_flat_starts_as_zero_but_not_without_gradient():
+    network = made(flat, 4, 2)
+    assert network(noise(5, 4)).abs().max() == 0
+    network(noise(5, 4)).sum().backward()
+    assert network[-1].weight.grad.abs().max() > 0
 
 
 def test_unfolded_can_bend_once_it_is_trained():

@@ -19,9 +19,10 @@ def noise(*shape, seed=0, dtype=torch.float64):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
-def naive(a, b, p=None, skip_diagonal=False):
+def naive(a, b, p=None, potential=None, skip_diagonal=False):
     """The same with the whole matrix, by PyTorch's own operations."""
     s = a @ b.T if p is None else -(a[:, None] - b[None]).abs().pow(p).sum(-1)  # (n, m)
+    s = s if potential is None else s + potential
     if skip_diagonal:
         s = s.masked_fill(torch.eye(len(a), len(b), dtype=torch.bool), -math.inf)
     return s.logsumexp(1)
@@ -121,6 +122,28 @@ def test_one_tensor_on_both_sides_gets_the_sum_of_both_gradients(p):
     z = noise(9, 3).requires_grad_()
     ours, theirs = (torch.autograd.grad(f(z, z, p=p).sum(), z)[0] for f in (logsumexp_similarity, naive))
     torch.testing.assert_close(ours, theirs, **EXACT)
+
+
+def test_a_potential_adds_to_every_similarity_of_its_row():
+    # Zero codes, and weights 1, 2 and 3 for the rows of b: log (1 + 2 + 3).
+    weights = torch.tensor([1.0, 2.0, 3.0]).log()
+    for p in POWERS:
+        result = logsumexp_similarity(torch.zeros(2, 4), torch.zeros(3, 4), p=p, potential=weights)
+        assert result.exp().tolist() == pytest.approx([6, 6])
+
+
+@pytest.mark.parametrize("skip_diagonal", [False, True])
+@pytest.mark.parametrize("p", POWERS)
+@pytest.mark.parametrize("entries", [30, 10_000])
+def test_with_a_potential_value_and_gradients_equal_the_naive_version(monkeypatch, entries, p, skip_diagonal):
+    monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", entries)
+
+    def all_of(function):
+        a, b, potential = (t.requires_grad_() for t in (noise(13, 3), noise(17, 3, seed=1), noise(17, seed=2)))
+        result = function(a, b, p=p, potential=potential, skip_diagonal=skip_diagonal)
+        return result, *torch.autograd.grad((result * noise(13, seed=99)).sum(), (a, b, potential))
+
+    assert_same(all_of(logsumexp_similarity), all_of(naive), **EXACT)
 
 
 def test_a_side_without_gradient_is_left_alone():
@@ -283,6 +306,12 @@ def test_a_plain_softmax_does_make_them():
 def test_shapes_that_do_not_meet_are_refused(a, b):
     with pytest.raises(ValueError, match=r"must be \(n, d\) and \(m, d\) with one d; got"):
         logsumexp_similarity(torch.zeros(a), torch.zeros(b))
+
+
+@pytest.mark.parametrize("shape", [(4,), (5, 1), (1, 5), ()])
+def test_a_potential_that_is_not_one_number_per_row_is_refused(shape):
+    with pytest.raises(ValueError, match=r"potential must have shape \(5,\), a number per row; got"):
+        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(5, 2), potential=torch.zeros(shape))
 
 
 def test_a_row_compared_with_nothing_is_refused():

@@ -7,8 +7,9 @@ import pytest
 import torch
 
 from pindown import Contrast, theory
-from pindown.distributions import laplace
+from pindown.distributions import Around, VonMisesFisher, laplace
 from pindown.metrics import linear_r2, mcc, procrustes
+from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Pairs
 from pindown.spaces import Reals
 
@@ -96,3 +97,27 @@ def test_on_the_sphere_ten_latents_are_recovered(n, max_iter, seed):
     contrast = fitted(train, seed, 10, max_iter=max_iter)
     assert linear_r2(test.x, test.z) < 0.85
     assert linear_r2(contrast.transform(test.x), test.z) > 0.99
+
+
+# a marginal that is not uniform: the sphere's theorem asks for one that is, a learned density takes its place
+
+
+def cap(seed):
+    marginal = Around((1.0, 0.0, 0.0, 0.0), VonMisesFisher(4.0))  # most latents on one side
+    return split(Pairs(marginal, VonMisesFisher(10.0), leaky_relu_mlp(4, random_state=seed)), 20_000, seed)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_latents_that_are_not_uniform_are_recovered_once_their_density_is_learned(seed):
+    train, test = cap(seed)
+    contrast = fitted(train, seed, any_marginal=True, max_iter=800)
+    assert linear_r2(contrast.transform(test.x), test.z) > 0.995
+    assert 1 / contrast.temperature_ == pytest.approx(10, rel=0.1)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_latents_that_are_not_uniform_are_bent_if_they_are_taken_for_uniform(seed):
+    train, test = cap(seed)
+    contrast = fitted(train, seed, any_marginal=False, max_iter=800)
+    assert linear_r2(contrast.transform(test.x), test.z) < 0.99
+    assert 1 / contrast.temperature_ < 8

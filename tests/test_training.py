@@ -529,8 +529,8 @@ def test_progress_with_the_loss_is_shown_on_a_terminal_if_wanted(monkeypatch):
 
 
 TOGETHER = """
-    import faulthandler, os, signal, sys
-    faulthandler.dump_traceback_later(100, exit=True)  # processes that wait for each other say where
+    import faulthandler, os, signal, sys, time
+    faulthandler.dump_traceback_later(60, exit=True)  # processes that wait for each other say where
     from pathlib import Path
     sys.path.insert(0, {tests!r})
     import torch
@@ -546,6 +546,9 @@ TOGETHER = """
 
     unbroken = t.run(draw)
     torch.save((batches[0], unbroken[0].loss_curve, unbroken[1]), folder / f"unbroken{{rank}}.pt")
+
+    replace = os.replace
+    os.replace = lambda *paths: (time.sleep(0.5), replace(*paths))  # a slow disk: the other must not read too early
 
     # Only one process is interrupted, and only one finds that it is time to save: both must act as one.
     try:

@@ -24,7 +24,7 @@ class Tile:
     warps: int
 
 
-DOT_TILE, NORM_TILE = Tile(64, 128, 4), Tile(64, 64, 4)
+DOT_TILE, NORM_TILE = Tile(64, 128, 4), Tile(256, 16, 4)
 
 WIDEST = 64
 """Most dimensions: tiles of wider codes do not fit into a multiprocessor's memory."""
@@ -71,18 +71,19 @@ def row_logsumexp_gradients(
     a, b, result, grad = (t.contiguous() for t in (a, b, result, grad))
     c = None if potential is None else potential.contiguous()
 
-    def weighted(x: Tensor, y: Tensor, offset: int, by_column: bool) -> tuple[Tensor, Tensor]:
+    def weighted(x: Tensor, y: Tensor, offset: int, by_column: bool) -> tuple[Tensor, Tensor | None]:
         grid, width = _grid(len(x), len(y), tile)
-        parts, weights = x.new_empty(grid[1], *x.shape), x.new_empty(grid[1], len(x))
+        parts = x.new_empty(grid[1], *x.shape)
+        weights = None if c is None else x.new_empty(grid[1], len(x))
         _gradient_kernel[grid](
             x, y, c, result, grad, parts, weights, len(x), len(y), offset, width, *_shape(x, tile),
             BY_COLUMN=by_column, SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
         )  # fmt: skip
-        return parts.sum(0), weights.sum(0)
+        return parts.sum(0), None if weights is None else weights.sum(0)
 
     grad_a, _ = weighted(a, b, row_offset, False)
     grad_b, grad_c = weighted(b, a, -row_offset, True)
-    return grad_a * grad[:, None], grad_b, None if potential is None else grad_c
+    return grad_a * grad[:, None], grad_b, grad_c
 
 
 def _tile(p: float | None) -> Tile:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from pindown.pairwise import check_power, common_precision, logsumexp_similarity
+from pindown.pairwise import check_potential, check_power, common_precision, logsumexp_similarity
 
 
 def infonce(
@@ -77,6 +77,7 @@ def infonce(
     """
     _check_pairs(z, z_pos, "infonce")
     check_power(p, "infonce")
+    check_potential(potential, len(z_pos), "infonce")
     if not isinstance(temperature, Tensor) and not 0 < temperature < math.inf:
         raise ValueError(f"infonce: temperature must be positive and finite, got {temperature}.")
     # The temperature is absorbed into the codes, so that its gradient comes for free: the dot product is

@@ -70,6 +70,7 @@ def logsumexp_similarity(
             f"got {tuple(a.shape)} and {tuple(b.shape)}."
         )
     check_power(p, "logsumexp_similarity")
+    check_potential(potential, len(b), "logsumexp_similarity")
     if len(b) < 1 + skip_diagonal:
         raise ValueError(
             f"logsumexp_similarity: b has {len(b)} rows{' and the diagonal is skipped' if skip_diagonal else ''}, so "
@@ -105,6 +106,12 @@ def check_power(p: float | None, caller: str) -> None:
             f"{caller}: p must be None, or finite and at least 1, got {p}. "
             "Below 1 the gradient is infinite where two codes agree in a coordinate."
         )
+
+
+def check_potential(potential: Tensor | None, m: int, caller: str) -> None:
+    """Raise unless potential is None or one number for each of m rows."""
+    if potential is not None and potential.shape != (m,):
+        raise ValueError(f"{caller}: potential must have shape ({m},), a number per row; got {tuple(potential.shape)}.")
 
 
 class _RowLogSumExp(torch.autograd.Function):

@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Protocol
 
+import pindown
+
 
 @dataclass(frozen=True)
 class Published:
@@ -204,9 +206,11 @@ def reproduce(experiment: Experiment, profile: Profile, runs: Sequence[Run], *, 
     device
         As `checked_device` returns it.
     """
-    from importlib.metadata import version  # slow to import
+    import numpy
+    import torch
 
-    versions = {name: version(name) for name in ("pindown", "torch", "numpy")} | {"python": platform.python_version()}
+    versions = {module.__name__: str(module.__version__) for module in (pindown, torch, numpy)}
+    versions["python"] = platform.python_version()
     for row, seed in runs:
         start = time.monotonic()
         scores = row.measure(profile, seed, device)

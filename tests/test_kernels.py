@@ -1,0 +1,56 @@
+"""The GPU kernels, run on the CPU by Triton's interpreter, against a float64 reference."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+
+import pytest
+
+CASES = [
+    # n, m, d, p, skip_diagonal, row_offset, potential
+    (37, 53, 5, None, False, 0, False),
+    (1, 1, 3, None, False, 0, False),
+    (70, 130, 10, None, True, 3, True),
+    (65, 129, 17, None, False, 0, False),
+    (70, 90, 4, 1, False, 0, True),
+    (33, 40, 3, 3, True, 2, False),
+]
+
+# In a process of its own: the interpreter must be chosen before Triton is imported.
+SCRIPT = """
+import json, sys
+import torch
+from pindown import kernels
+
+errors = []
+for n, m, d, p, skip, offset, with_potential in json.loads(sys.argv[1]):
+    generator = torch.Generator().manual_seed(n)
+    a, b, c, g = (torch.randn(*s, generator=generator) for s in ((d, n), (m, d), (m,), (n,)))
+    a = a.T  # not contiguous
+    A, B, C = (t.double().requires_grad_() for t in (a, b, c))
+    s = A @ B.T if p is None else -(A[:, None] - B).abs().pow(p).sum(-1)
+    s = s + C if with_potential else s + 0 * C
+    if skip:
+        s = s.masked_fill(torch.arange(n)[:, None] + offset == torch.arange(m), -torch.inf)
+    wanted = torch.logsumexp(s, 1)
+    wanted = [wanted, *torch.autograd.grad(wanted @ g.double(), (A, B, C))]
+    case = (c if with_potential else None), 
+    result = kernels.row_logsumexp(a, b, *case, p, skip, offset)
+    got = [result, *kernels.row_logsumexp_gradients(a, b, *case, result, g, p, skip, offset)]
+    assert with_potential or got.pop() is None
+    errors.append(max(((x.double() - y).norm() / y.norm()).item() for x, y in zip(got, wanted)))
+print(json.dumps(errors))
+"""
+
+
+@pytest.mark.skipif(importlib.util.find_spec("triton") is None, reason="Triton has no build for this platform")
+def test_kernels_agree_with_the_reference_to_float32_rounding():
+    run = subprocess.run(
+        [sys.executable, "-c", SCRIPT, json.dumps(CASES)],
+        env={"TRITON_INTERPRET": "1", "PATH": ""},
+        capture_output=True,
+        text=True,
+    )
+    assert run.returncode == 0, run.stderr
+    assert max(json.loads(run.stdout)) < 2e-6
