@@ -41,8 +41,10 @@ def rows_and_seeds(path):
 
 def test_reproduce_writes_a_line_per_row_and_seed_and_prints_both_tables(tiny, tmp_path):
     path = tmp_path / "new" / "r.jsonl"
-    result = call("reproduce", TABLE_1, "--rows", "2,12", "--seeds", "0-1", "--output", path, "--device", "cpu")
+    result = call("reproduce", TABLE_1, "--rows", "2,12", "--seeds", "0-1", "--output", path, "--device", "cpu",
+                  "--markdown", tmp_path / "page.md")  # fmt: skip
     assert result.exit_code == 0, result.output
+    assert "| 99.52±0.02 |" in (tmp_path / "page.md").read_text(encoding="utf-8")
     assert rows_and_seeds(path) == [(2, 0), (2, 1), (12, 0), (12, 1)]
     assert "[4/4] row 12, seed 1" in result.output
     assert "99.52±0.02" in result.output  # the paper's row 2

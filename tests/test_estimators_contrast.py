@@ -494,7 +494,6 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, X[:, 0], None, "Expected 2D array, got 1D array instead"),
         ({"n_components": 4}, X, X, "n_components=4 is more than n_features=3.*ask for at most as many"),
         ({"n_components": 0}, X, X, "n_components == 0, must be >= 1"),
-        ({"n_components": 1}, X, X, "n_components=1 on the sphere leaves only the two points.*Use space=Reals"),
         ({"batch_size": 11}, X, X, "batch_size=11 is larger than the 10 pairs in the data. Leave it at None"),
         ({"batch_size": 10}, X, None, "batch_size=10 is larger than the 9 pairs in the data"),
         ({"batch_size": 1}, X, X, "batch_size == 1, must be >= 2"),
@@ -562,3 +561,8 @@ def test_distances_on_a_box_world_are_learned_in_the_reals():
     data, test = box.sample(3_000, random_state=1), box.sample(2_000, random_state=2)
     fitted = thorough(2, space=Reals(), p=1).fit(data.x, data.x_pos)
     assert linear_r2(fitted.transform(test.x), test.z) > 0.99
+
+
+def test_one_component_on_the_sphere_is_warned_of():
+    with pytest.warns(UserWarning, match="n_components=1 on the sphere leaves only the two points.*Use space=Reals"):
+        quick(n_components=1).fit(X, X)

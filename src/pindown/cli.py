@@ -102,6 +102,7 @@ def reproduce_experiment(
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None,
     output: Annotated[Path | None, typer.Option(help="File of JSON lines. Finished runs in it are kept.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. A GPU is taken if there is one.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this page, too.")] = None,
 ) -> None:
     """Run a paper's table again, and print its numbers beside ours."""
     from pindown import papers
@@ -129,7 +130,11 @@ def reproduce_experiment(
                 results.append(record)
             console.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
     records = [record for record in results.read() if record.row in wanted_rows and record.seed in wanted_seeds]
-    _print_comparison(console, papers.compare(experiment, profile, records))
+    table = papers.compare(experiment, profile, records)
+    _print_comparison(console, table)
+    if markdown is not None:
+        with _refusing(OSError):
+            markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
 
 
 @app.command("demo")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
+import warnings
 from typing import Any
 
 import numpy as np
@@ -179,9 +180,10 @@ class Contrast(BaseEncoder):
                 "in Reals(): where the box lies is not identified."
             )
         if self.space == Sphere() and self.n_components == 1:
-            raise ValueError(
+            warnings.warn(
                 "Contrast: n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle."
+                "Use space=Reals(), or n_components=2 for an angle.",
+                stacklevel=4,
             )
         return self.space
 
