@@ -29,6 +29,7 @@ type: $(STAMP)
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
+	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/infonce.py
 	$(BIN)/python benchmarks/against_cebra.py
 

@@ -2,7 +2,6 @@
 
 import json
 import os
-import resource
 import subprocess
 import sys
 from dataclasses import replace
@@ -274,15 +273,10 @@ print("heavy:", sorted({{"torch", "plotly", "sklearn", "scipy"}} & set(sys.modul
     assert done.stdout.endswith("heavy: []\n")
 
 
-def test_help_takes_less_than_six_tenths_of_a_second():
-    def seconds() -> float:
-        """Of computing, since the machine may be busy with other things."""
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        subprocess.run([sys.executable, "-m", "pindown.cli", "--help"], capture_output=True, check=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-
-    assert min(seconds() for _ in range(3)) < 0.6
+def test_the_module_is_the_command_line():
+    done = subprocess.run([sys.executable, "-m", "pindown", "--help"], capture_output=True, text=True, check=True)
+    assert "Usage: " in done.stdout
+    assert "reproduce" in done.stdout
 
 
 def test_a_terminal_without_greek_letters_gets_question_marks():

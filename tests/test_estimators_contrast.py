@@ -391,7 +391,7 @@ PRESS_AT = None
 
 
 class Pressing(nn.Module):
-    """An encoder during whose training Ctrl-C is pressed, at forward pass number PRESS_AT."""
+    """An encoder during whose training Ctrl-C is pressed, at step number PRESS_AT."""
 
     def __init__(self, n_in, n_out):
         super().__init__()
@@ -399,9 +399,9 @@ class Pressing(nn.Module):
         self.passes = 0
 
     def forward(self, x):
-        if self.passes == PRESS_AT:
+        if self.passes == PRESS_AT and torch.is_grad_enabled():
             os.kill(os.getpid(), signal.SIGINT)
-        self.passes += 1
+        self.passes += torch.is_grad_enabled()
         return self.inner(x)
 
 
@@ -498,7 +498,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"batch_size": 10}, X, None, "batch_size=10 is larger than the 9 pairs in the data"),
         ({"batch_size": 1}, X, X, "batch_size == 1, must be >= 2"),
         ({"p": 0.5}, X, X, "p == 0.5, must be >= 1"),
-        ({"p": math.inf, "space": Reals()}, X, X, "p must be None, or finite and at least 1, got inf"),
+        ({"p": math.inf, "space": Reals()}, X, X, "p must be finite, got inf"),
         ({"temperature": 0}, X, X, "temperature == 0, must be > 0"),
         ({"temperature": -1.0}, X, X, "temperature == -1.0, must be > 0"),
         ({"max_iter": 0}, X, X, "max_iter == 0, must be >= 1"),
@@ -566,3 +566,40 @@ def test_distances_on_a_box_world_are_learned_in_the_reals():
 def test_one_component_on_the_sphere_is_warned_of():
     with pytest.warns(UserWarning, match="n_components=1 on the sphere leaves only the two points.*Use space=Reals"):
         quick(n_components=1).fit(X, X)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_codes_may_enter_ones_own_training(dtype):
+    z_hat = trained().transform(torch.as_tensor(X, dtype=dtype))
+    weight = torch.ones(z_hat.shape[1], dtype=dtype, requires_grad=True)
+    (z_hat * weight).sum().backward()
+    assert torch.allclose(weight.grad, z_hat.sum(0))
+
+
+def test_an_offset_far_above_the_spread_changes_nothing():
+    x, x_pos = (np.asarray(a, dtype=np.float64) for a in (pairs().x, pairs().x_pos))
+    near, far = (quick().fit(x + by, x_pos + by) for by in (0.0, 1e8))
+    np.testing.assert_allclose(near.transform(x), far.transform(x + 1e8), atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "error", "message"),
+    [
+        ({"encoder": "mlp"}, X, TypeError, r"encoder must be a function \(n_in, n_out\) -> nn.Module.*got 'mlp'"),
+        ({"encoder": lambda n_in, n_out: nn.Linear(n_in, 5)}, X, ValueError, r"to \(2, 5\), not to \(2, 3\). Let"),
+        ({"learning_rate": math.nan}, X, ValueError, "learning_rate must be finite, got nan"),
+        ({"temperature": math.inf}, X, ValueError, "temperature must be finite, got inf"),
+        ({"random_state": "a"}, X, TypeError, "random_state must be an integer, .* got 'a'"),
+        ({"device": "cuda:99"}, X, ValueError, "device 'cuda:99' cannot be used here"),
+        ({}, [0, 0, *range(1, 9)], ValueError, "Only one value of y occurs twice.*Give y at least two groups"),
+        ({}, np.array([0, "a"] * 5, dtype=object), ValueError, "mixes types that cannot be compared"),
+    ],
+)  # fmt: skip
+def test_odd_parameters_and_groups_are_refused_with_cause_and_remedy(parameters, y, error, message):
+    with pytest.raises(error, match=message):
+        quick(**parameters).fit(X, y)
+
+
+def test_an_array_is_no_world():
+    with pytest.raises(TypeError, match=r"must be a world of pindown\.processes, got ndarray\. For arrays use fit"):
+        quick().fit_process(X)

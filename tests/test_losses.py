@@ -356,3 +356,8 @@ def test_uniformity_of_a_single_sample_is_refused():
 def test_a_weight_outside_zero_to_one_is_refused(alpha):
     with pytest.raises(ValueError, match="alpha must be between 0 and 1, got"):
         align_uniform(torch.zeros(3, 2), torch.zeros(3, 2), alpha=alpha)
+
+
+def test_codes_far_apart_cost_nothing_rather_than_less():
+    z = 3_000 * torch.randn(64, 4, generator=torch.Generator().manual_seed(0))
+    assert infonce(z, z, p=2).item() >= 0  # −‖a−b‖² loses digits out there, and the loss would be −0.35

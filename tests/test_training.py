@@ -488,7 +488,7 @@ def test_a_file_that_is_no_checkpoint_is_refused_and_kept(path, spoil):
 
 def test_a_folder_in_place_of_the_file_is_refused(path):
     path.mkdir()
-    with pytest.raises(ValueError, match=r"run\.safetensors cannot be read"):
+    with pytest.raises(IsADirectoryError, match=r"run\.safetensors is a folder\. Give a file in it"):
         run(checkpoint=checkpoint(path))
 
 

@@ -1,5 +1,6 @@
 """Randomness that enters as ``random_state`` and leaves no trace in the process's own generators."""
 
+import numbers
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -57,7 +58,11 @@ def draw_seed(random_state: RandomState = None) -> int:
         return int(draw)
     if isinstance(random_state, np.random.RandomState):
         return int(random_state.randint(2**31))
-    return int(random_state)
+    if isinstance(random_state, numbers.Integral):
+        return int(random_state)
+    raise TypeError(
+        f"random_state must be an integer, a numpy.random.RandomState, a torch.Generator or None, got {random_state!r}."
+    )
 
 
 @contextmanager

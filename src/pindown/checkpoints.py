@@ -132,6 +132,8 @@ class Checkpoint:
             ) from error
 
     def _require_writable(self) -> None:
+        if self.path.is_dir():
+            raise IsADirectoryError(f"checkpoint: {self.path} is a folder. Give a file in it, such as fit.safetensors.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             probe = self.path.with_name(f".{self.path.name}.{os.getpid()}")

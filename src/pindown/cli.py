@@ -70,7 +70,7 @@ def show_theory(
         _refuse("-k counts nothing without -d: give both.")
     names = [theorem.name for theorem in THEOREMS]
     if name is not None and name not in names:
-        _refuse(f"there is no theorem {name!r}: did you mean {_nearest(name, names)!r}?")
+        _refuse(f"there is no theorem {name!r}: {_nearest(name, names)}")
     console = _console()
     for theorem in THEOREMS:
         if name in (None, theorem.name):
@@ -96,7 +96,7 @@ def list_experiments() -> None:
 @app.command("reproduce")
 def reproduce_experiment(
     name: Annotated[str, typer.Argument(help="An experiment, as `pindown list` names it.")],
-    full: Annotated[bool, typer.Option("--full", help="The paper's size; wants a GPU.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch; wants a GPU.")] = False,
     rows: Annotated[str | None, typer.Option(help="Rows to run, such as 1,3-5. All by default.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds to run, such as 0,1 or 0-4.")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None,
@@ -106,6 +106,7 @@ def reproduce_experiment(
 ) -> None:
     """Run a paper's table again, and print its numbers beside ours."""
     from pindown import papers
+    from pindown.audit.page import check_writable
 
     experiment = _experiment(name)
     profile = experiment.full if full else experiment.quick
@@ -115,7 +116,11 @@ def reproduce_experiment(
     default = Path("results") / f"{experiment.name.replace('/', '-')}-{profile.name}.jsonl"
     results = papers.Results(default if output is None else output)
     console = _console()
-    with _refusing(OSError, ValueError):
+    with _refusing(OSError, ValueError):  # before anything is trained
+        if device is not None:
+            _check_device(device)
+        if markdown is not None:
+            check_writable(markdown)
         kept = results.open()
     runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
     n_wanted = len(wanted_rows) * len(wanted_seeds)
@@ -123,9 +128,7 @@ def reproduce_experiment(
         f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True
     )
     with _stopping(f"finished runs are kept in {results.path}; to go on: {shlex.join(['pindown', *sys.argv[1:]])}"):
-        with _refusing(ValueError):
-            place = papers.checked_device(device) if runs else "cpu"
-        for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=place), start=1):
+        for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
             with _refusing(OSError):
                 results.append(record)
             console.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
@@ -144,13 +147,14 @@ def run_demo(
 ) -> None:
     """Recover three worlds whose truth is known, and write a page that shows it; under a minute."""
     from pindown import demo
+    from pindown.audit.page import shown
 
     with _refusing(OSError), _stopping("no page was written."):
         result = demo.run(output, random_state=seed)
     console = _console()
     table = _plain_table("world", "score", "linear fit", "recovered", "chance")
     for row in result.table:
-        table.add_row(row.name, row.metric, f"{row.linear:.3f}", f"{row.recovered:.3f}", f"{row.chance:.3f}")
+        table.add_row(row.name, row.metric, *(shown(score, 3) for score in (row.linear, row.recovered, row.chance)))
     console.print(table)
     for claim in result.claims:
         console.print(claim, markup=False)
@@ -162,7 +166,7 @@ def _experiment(name: str) -> Experiment:
 
     by_name = {experiment.name: experiment for experiment in papers.EXPERIMENTS}
     if name not in by_name:
-        _refuse(f"there is no experiment {name!r}: did you mean {_nearest(name, list(by_name))!r}?")
+        _refuse(f"there is no experiment {name!r}: {_nearest(name, list(by_name))}")
     return by_name[name]
 
 
@@ -191,7 +195,15 @@ def _numbers(option: str, text: str) -> list[int]:
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
-    return difflib.get_close_matches(name, names, n=1, cutoff=0.0)[0]
+    """Return a hint: the name that was probably meant, or all there are."""
+    close = difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    return f"did you mean {close[0]!r}?" if close else f"there are {', '.join(names)}."
+
+
+def _check_device(device: str) -> None:
+    from pindown.training import best_device
+
+    best_device(device)
 
 
 def _facts(theorem: Theorem, d: int | None, k: int | None) -> list[tuple[str, str]]:

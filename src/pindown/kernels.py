@@ -92,7 +92,7 @@ def _tile(p: float | None) -> Tile:
 
 def _grid(n: int, m: int, tile: Tile) -> tuple[tuple[int, int], int]:
     """Split rows into tiles and, if those are few, columns into stretches; the grid and a stretch's width."""
-    tiles = triton.cdiv(n, tile.rows)
+    tiles = max(1, triton.cdiv(n, tile.rows))
     stretches = max(1, min(PROGRAMS // tiles, triton.cdiv(m, tile.columns)))
     width = triton.cdiv(triton.cdiv(m, stretches), tile.columns) * tile.columns
     return (tiles, triton.cdiv(m, width)), width

@@ -100,6 +100,9 @@ def infonce(
             total = logsumexp_similarity(anchor, anchor, p=p)
             if positive_in_denominator:
                 total = torch.logaddexp(total, positive)
+        if positive_in_denominator:
+            # A sum is no less than one of its terms; in float32, with codes far apart, it may come out so.
+            total = torch.maximum(total, positive)
         return (total - positive).mean()
 
     loss = one_way(z, z_pos)

@@ -115,9 +115,9 @@ class Whiten(nn.Module):
         variance, direction = torch.linalg.eigh(torch.cov(x.T, correction=0).reshape(x.shape[1], -1))
         largest = torch.where(variance[-1] > 0, variance[-1], 1.0)  # constant data have no scale to take off
         scaled = direction / variance.clamp_min(1e-4 * largest).sqrt()  # (d, d), a direction per column
-        self.register_buffer("mean", x.mean(0).float())
+        self.register_buffer("mean", x.mean(0))  # in float64: an offset far above the spread must not swallow it
         self.register_buffer("matrix", scaled.flip(1).float())  # largest variance first
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten (n, d)."""
-        return (x - self.mean) @ self.matrix
+        return (x - self.mean).to(self.matrix.dtype) @ self.matrix

@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -114,12 +115,28 @@ def check_potential(potential: Tensor | None, m: int, caller: str) -> None:
         raise ValueError(f"{caller}: potential must have shape ({m},), a number per row; got {tuple(potential.shape)}.")
 
 
+@contextmanager
+def _in_float32(a: Tensor) -> Iterator[None]:
+    """No autocast and no TF32, which would cancel in −‖a−b‖²; and launch on the GPU the codes are on."""
+    with torch.autocast(a.device.type, enabled=False):
+        if not a.is_cuda:
+            yield
+            return
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("highest")
+        try:
+            with torch.cuda.device(a.device):
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+
 class _RowLogSumExp(torch.autograd.Function):
     """Derivative by recomputation: forward keeps the codes and the result, no pair."""
 
     @staticmethod
     def forward(ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, *case: Any) -> Tensor:
-        with torch.autocast(a.device.type, enabled=False):
+        with _in_float32(a):
             result = _implementation(a, p).row_logsumexp(a, b, potential, p, *case)
         ctx.save_for_backward(a, b, potential, result)
         ctx.p, ctx.case = p, case  # skip_diagonal, row_offset
@@ -128,7 +145,7 @@ class _RowLogSumExp(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, b, potential, result = ctx.saved_tensors
-        with torch.no_grad(), torch.autocast(a.device.type, enabled=False):
+        with torch.no_grad(), _in_float32(a):
             implementation = _implementation(a, ctx.p)
             gradients = implementation.row_logsumexp_gradients(a, b, potential, result, grad, ctx.p, *ctx.case)
         if torch.is_grad_enabled():  # someone may want to differentiate these once more

@@ -74,6 +74,31 @@ class TrainingLog:
         return len(self.loss_curve)
 
 
+def best_device(device: str | torch.device | None = None) -> torch.device:
+    """Return the device asked for, or this process's GPU if there is one, or the CPU.
+
+    Raises
+    ------
+    ValueError
+        If the device is not there.
+
+    Examples
+    --------
+    >>> best_device("cpu")
+    device(type='cpu')
+    """
+    if device is None:
+        from accelerate import PartialState  # knows which GPU is this process's
+
+        found = PartialState().device
+        return found if found.type == "cuda" else torch.device("cpu")  # others lack float64
+    try:
+        return torch.zeros(1, device=device).device
+    except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises the latter
+        cause = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"device {str(device)!r} cannot be used here ({cause}). Leave it out, or take cpu.") from error
+
+
 def cosine(progress: float) -> float:
     """Learning-rate factor: a short linear warm-up, then half a cosine down to zero.
 
@@ -130,7 +155,7 @@ def train(
         Share of the weight matrices taken off per step, in units of the learning rate.
     schedule
         Factor of the learning rate as a function of progress in [0, 1].
-    patience
+    patience, tol
         Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
     checkpoint
         Where to save the state now and then, and to go on from if it is there. A resumed run gives the same
@@ -139,6 +164,8 @@ def train(
         Where to train; by default the first GPU if there is one.
     verbose
         Show a progress bar, if there is a terminal to show it on.
+    title
+        What the bar is called.
 
     Raises
     ------
@@ -166,7 +193,7 @@ def train(
     from accelerate import Accelerator  # slow to import
 
     accelerator = Accelerator(device_placement=False)
-    device = torch.device(device) if device is not None else accelerator.device
+    device = best_device(device)
     objective.to(device).train()
     # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
     generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
@@ -204,7 +231,7 @@ def train(
     with (
         _deferred_interrupt() as interrupted,
         _progress_bar(title, max_iter, show) as report,
-        _tensor_cores(device),
+        _on(device),
     ):
         while len(curve) < max_iter and not plateau:
             first = step = len(curve)
@@ -276,12 +303,16 @@ class _CapturedStep:
 
 
 @contextmanager
-def _tensor_cores(device: torch.device):
-    """Let products of float32 matrices run in TF32 on a GPU; the losses' own sums stay in float32."""
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("high" if device.type == "cuda" else before)
-    try:
+def _on(device: torch.device):
+    """Make a GPU the current one, as streams and graphs want it, and let the encoder's products run in TF32."""
+    if device.type != "cuda":
         yield
+        return
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        with torch.cuda.device(device):
+            yield
     finally:
         torch.set_float32_matmul_precision(before)
 

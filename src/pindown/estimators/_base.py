@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+import math
 import numbers
 import re
 from abc import ABC, abstractmethod
@@ -23,7 +24,7 @@ from pindown.checkpoints import Checkpoint
 from pindown.networks import Whiten
 from pindown.processes import Process
 from pindown.spaces import Space
-from pindown.training import Draw, train
+from pindown.training import Draw, best_device, train
 
 ENCODE_ROWS = 65_536
 """Rows encoded at once: bounds the memory of `transform` whatever the size of X."""
@@ -53,7 +54,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     """An encoder trained against a side variable; abstract.
 
     A final class assigns the parameters named below in its ``__init__`` and says what space its codes live in
-    (`_space`), how batches are drawn (`_draw`, `_draw_fresh`) and what is minimised (`_objective`).
+    (`_space`), how batches are drawn (`_draw`, `_draw_fresh`), what is minimised (`_objective`) and what of it is kept
+    (`_learned`).
     """
 
     n_components: int
@@ -100,13 +102,12 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         y : array, tensor or None
             The side variable: see the class.
         """
-        space = self._checked_space()
+        space, device = self._checked_space(), best_device(self.device)
         X = self._validated(X, reset=True)
         self._check_components(X.shape[1])
-        device = self._device()
         draw = self._draw(X, y, device)
         settings = {"data": _digest(X, as_array(y))} if self.checkpoint is not None else {}
-        return self._learn(torch.as_tensor(X), draw, space, device, settings)
+        return self._learn(torch.as_tensor(X), draw, space, device, _random.draw_seed(self.random_state), settings)
 
     def fit_process(self, process: Process) -> Self:
         """Train the encoder on a world of `pindown.processes`, with fresh samples at every step.
@@ -116,16 +117,21 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         process : Process
             The world. Nothing but what can be observed is used.
         """
-        space = self._checked_space()
-        device = self._device()
-        rng = _random.generator(self._seed(), device)
+        if not isinstance(process, Process):
+            raise TypeError(
+                f"{type(self).__name__}: process must be a world of pindown.processes, got {type(process).__name__}. "
+                "For arrays use fit."
+            )
+        space, device = self._checked_space(), best_device(self.device)
+        seed = _random.draw_seed(self.random_state)
+        rng = _random.generator(seed, device)
         x = process.sample(WHITEN_ROWS, random_state=rng, device=device).x
         self.n_features_in_ = x.shape[1]
         self._check_components(x.shape[1])
         draw = self._draw_fresh(process, self.batch_size or self._default_batch_size)
         # The repr names the laws; what it leaves out, such as the weights of a mixing, shows in the samples.
         settings = {"data": f"{process!r} {_digest(as_array(x))}"} if self.checkpoint is not None else {}
-        return self._learn(x, draw, space, device, settings)
+        return self._learn(x, draw, space, device, seed, settings)
 
     def transform(self, X):
         """Encode observations; numpy in, numpy out; torch in, torch out.
@@ -152,13 +158,14 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """Encode (n, n_features) in float64; (n, n_components)."""
         encoder = copy.deepcopy(self.encoder_).double()
         device = encoder.whiten.mean.device
-        with torch.inference_mode():
+        with torch.no_grad():  # not inference_mode: what comes out may enter someone's own training
             return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
 
-    def _learn(self, x: Tensor, draw: Draw, space: Space, device: torch.device, settings: dict) -> Self:
-        seed = self._seed()
+    def _learn(
+        self, x: Tensor, draw: Draw, space: Space, device: torch.device, seed: int, settings: dict[str, Any]
+    ) -> Self:
         with _random.forked(seed):
-            encoder = Encoder(Whiten(x.cpu()), self.encoder(x.shape[1], self.n_components), space)
+            encoder = Encoder(Whiten(x.cpu()), self._body(x.shape[1]), space)
             objective = self._objective(encoder)
         log = train(
             objective,
@@ -193,7 +200,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _checked_space(self) -> Space:
         check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
-        check_scalar(self.learning_rate, "learning_rate", numbers.Real, min_val=0, include_boundaries="neither")
+        check_positive(self.learning_rate, "learning_rate")
         check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
@@ -220,16 +227,22 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         return self.batch_size
 
-    def _device(self) -> torch.device:
-        if self.device is not None:
-            return torch.device(self.device)
-        from accelerate import PartialState  # knows which GPU is this process's, if any
-
-        return PartialState().device
-
-    def _seed(self) -> int:
-        # Drawn once per fit from a RandomState would differ between the calls of one fit; an int is itself.
-        return _random.draw_seed(copy.deepcopy(self.random_state))
+    def _body(self, n_features: int) -> nn.Module:
+        """Build the network, and see that it does what it should before hours are spent on it."""
+        body = self.encoder(n_features, self.n_components) if callable(self.encoder) else None
+        if not isinstance(body, nn.Module):
+            raise TypeError(
+                f"{type(self).__name__}: encoder must be a function (n_in, n_out) -> nn.Module, such as "
+                f"pindown.networks.mlp, got {self.encoder!r}."
+            )
+        with torch.no_grad():
+            shape = tuple(copy.deepcopy(body)(torch.zeros(2, n_features)).shape)
+        if shape != (2, self.n_components):
+            raise ValueError(
+                f"{type(self).__name__}: encoder(n_in={n_features}, n_out={self.n_components}) maps (2, {n_features}) "
+                f"to {shape}, not to (2, {self.n_components}). Let its last layer have n_out outputs."
+            )
+        return body
 
     def _checkpoint(self, settings: dict[str, Any]) -> Checkpoint | None:
         if self.checkpoint is None:
@@ -241,6 +254,13 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
         return Checkpoint(Path(self.checkpoint), {k: _stable_repr(v) for k, v in ours.items()} | settings)
+
+
+def check_positive(value: Any, name: str) -> None:
+    """Raise unless the value is a positive, finite number."""
+    check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}.")
 
 
 _NOT_SETTINGS = {"checkpoint", "device", "verbose"}

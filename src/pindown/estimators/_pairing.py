@@ -43,7 +43,7 @@ class Pairing:
 
 def pair_up(X: np.ndarray, y: Any, device: torch.device | str = "cpu") -> Pairing:
     """Read ``y`` as partners (same shape as X), groups (1-d) or, if None, take the next row as partner."""
-    x = torch.as_tensor(X, dtype=torch.float32, device=device)
+    x = torch.as_tensor(X, device=device)
     if y is None:
         return _one_each(x, x[1:])
     y = np.asarray(y)
@@ -53,7 +53,8 @@ def pair_up(X: np.ndarray, y: Any, device: torch.device | str = "cpu") -> Pairin
             "group, of row i of X."
         )
     if y.ndim == 2 and y.shape == X.shape:
-        partners = check_array(y, dtype=np.float32, order="C", force_writeable=True, input_name="y (the partners)")
+        precision = [np.float64, np.float32]
+        partners = check_array(y, dtype=precision, order="C", force_writeable=True, input_name="y (the partners)")
         return _one_each(x, torch.as_tensor(partners, device=device))
     if y.ndim == 1 or y.shape[1:] == (1,):
         return _by_group(x, y.reshape(-1))
@@ -79,7 +80,12 @@ def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
     """Pair each row with another of its group; rows alone in their group are left out."""
     if _some_missing(groups):
         raise ValueError("y (the groups) contains NaN or None. Give each row a group, or leave the row out.")
-    _, label, count = np.unique(groups, return_inverse=True, return_counts=True)
+    try:
+        _, label, count = np.unique(groups, return_inverse=True, return_counts=True)
+    except TypeError as error:
+        raise ValueError(
+            f"y (the groups) mixes types that cannot be compared ({error}). Make them all text or all numbers."
+        ) from error
     if len(count) == 1:
         raise ValueError(
             f"y puts all {len(groups)} rows into a single group, so there are no strangers to tell partners from. "
@@ -89,6 +95,11 @@ def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
         raise ValueError(
             "No value of y occurs twice, so no row has a partner. Give related rows the same value, or give y the "
             "shape of X if it holds the partners themselves."
+        )
+    if (count > 1).sum() == 1:
+        raise ValueError(
+            f"Only one value of y occurs twice or more, the other {(count == 1).sum()} rows are alone in theirs: "
+            "there are no strangers to tell partners from. Give y at least two groups of two rows."
         )
     order = np.argsort(label, kind="stable")  # rows of one group stand together
     first = (np.cumsum(count) - count)[label[order]]

@@ -15,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, theory
-from pindown.estimators._base import BaseEncoder, Encoder, as_array
+from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive
 from pindown.estimators._pairing import Epochs, FreshPairs, pair_up
 from pindown.losses import infonce
 from pindown.processes import Process
@@ -62,7 +62,7 @@ class Contrast(BaseEncoder):
         Share of the weights taken off per step, in units of the learning rate. Lower it when samples are fresh at
         every step.
     patience : int or None
-        Stop when the mean loss over so many steps has not improved on that of as many before.
+        Stop when the mean loss over so many steps is less than .001 below that of as many before.
     checkpoint : path or None
         File to save the fit to, and to resume it from.
     device : str or None
@@ -141,7 +141,9 @@ class Contrast(BaseEncoder):
         """The theorem that applies if the data meet its assumptions; None if none covers these parameters."""
         if self.space == Sphere():
             return theory.CONTRAST_SPHERE if self.p == 2 else None
-        return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
+        if self.space == Reals():
+            return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
+        return None
 
     def score(self, X, y=None) -> float:
         """Return the information between partners that the codes show, in nats: log n minus the loss.
@@ -166,9 +168,10 @@ class Contrast(BaseEncoder):
         return sum(information) / len(x)
 
     def _space(self) -> Space:
+        check_positive(self.p, "p")
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
-            check_scalar(self.temperature, "temperature", numbers.Real, min_val=0, include_boundaries="neither")
+            check_positive(self.temperature, "temperature")
         if self.any_marginal and self.self_negatives:
             raise ValueError(
                 "Contrast: self_negatives=True takes samples as negatives, and any_marginal=True corrects for the "

@@ -13,7 +13,6 @@ from pindown.papers._experiment import (
     Published,
     Record,
     Row,
-    checked_device,
     pending,
     reproduce,
 )
@@ -32,7 +31,6 @@ __all__ = [
     "Results",
     "Row",
     "Table",
-    "checked_device",
     "compare",
     "pending",
     "reproduce",

@@ -194,7 +194,9 @@ def pending(
     return [(row, seed) for row, seed in wanted if (row.number, seed) not in done]
 
 
-def reproduce(experiment: Experiment, profile: Profile, runs: Sequence[Run], *, device: str) -> Iterator[Record]:
+def reproduce(
+    experiment: Experiment, profile: Profile, runs: Sequence[Run], *, device: str | None = None
+) -> Iterator[Record]:
     """Run one after the other, and give each record as soon as it is there.
 
     Parameters
@@ -204,16 +206,19 @@ def reproduce(experiment: Experiment, profile: Profile, runs: Sequence[Run], *, 
     runs
         Rows and seeds, as `pending` returns them.
     device
-        As `checked_device` returns it.
+        Where to train; None takes a GPU if there is one.
     """
     import numpy
     import torch
 
+    from pindown.training import best_device
+
     versions = {module.__name__: str(module.__version__) for module in (pindown, torch, numpy)}
     versions["python"] = platform.python_version()
+    place = str(best_device(device))
     for row, seed in runs:
         start = time.monotonic()
-        scores = row.measure(profile, seed, device)
+        scores = row.measure(profile, seed, place)
         seconds = round(time.monotonic() - start, 1)
         yield Record(
             experiment=experiment.name,
@@ -223,30 +228,9 @@ def reproduce(experiment: Experiment, profile: Profile, runs: Sequence[Run], *, 
             settings=profile.settings,
             scores=scores,
             seconds=seconds,
-            device=_device_name(device),
+            device=_device_name(place),
             versions=versions,
         )
-
-
-def checked_device(device: str | None) -> str:
-    """Return a device one can train on: the one asked for, or the best there is.
-
-    Raises
-    ------
-    ValueError
-        If it is not there, before anything was trained.
-    """
-    import torch
-    from accelerate import PartialState
-
-    if device is None:
-        return str(PartialState().device)
-    try:
-        torch.zeros(1, device=device)
-    except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises the latter
-        cause = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"device {device!r} cannot be used here ({cause}). Leave it out, or take cpu.") from error
-    return device
 
 
 def _device_name(device: str) -> str:
