@@ -97,8 +97,10 @@ def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed):
     train, test = normal_box(seed)
     contrast = fitted(train, seed, space=Reals(), p=2, max_iter=600)
     assert contrast.guarantee is theory.CONTRAST_METRIC
-    assert linear_r2(test.x, test.z) < 0.96
-    assert linear_r2(contrast.transform(test.x), test.z) > 0.99
+    before, after = linear_r2(test.x, test.z), linear_r2(contrast.transform(test.x), test.z)
+    assert before < 0.98  # mixings of a box differ: .92 to .98
+    assert after > 0.99
+    assert 1 - after < (1 - before) / 3  # whatever the mixing, a third of what was missing at most
 
 
 @pytest.mark.parametrize("seed", SEEDS)
