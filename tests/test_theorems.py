@@ -98,9 +98,8 @@ def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed):
     contrast = fitted(train, seed, space=Reals(), p=2, max_iter=600)
     assert contrast.guarantee is theory.CONTRAST_METRIC
     before, after = linear_r2(test.x, test.z), linear_r2(contrast.transform(test.x), test.z)
-    assert before < 0.98  # mixings of a box differ: .92 to .98
     assert after > 0.99
-    assert 1 - after < (1 - before) / 3  # whatever the mixing, a third of what was missing at most
+    assert 1 - after < (1 - before) / 3  # some mixings of a box are nearly linear: .92 to .98 before
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -109,6 +108,7 @@ def test_in_a_box_unrelated_partners_teach_nothing(seed):
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=600)
     assert linear_r2(contrast.transform(test.x), test.z) <= linear_r2(test.x, test.z) + 0.001
+    # Between strangers, as in training. Between true partners these codes still show some (.08 nats with seed 0).
     assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 1e-3
 
 

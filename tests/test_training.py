@@ -17,7 +17,7 @@ from torch import nn
 
 from pindown import checkpoints, training
 from pindown.checkpoints import Checkpoint
-from pindown.training import TrainingDivergedError, constant, cosine, train
+from pindown.training import TrainingDivergedError, best_device, constant, cosine, train
 
 
 class Regression(nn.Module):
@@ -595,3 +595,10 @@ def test_two_processes_draw_different_batches_keep_the_same_weights_and_resume_a
 
     with pytest.raises(ValueError, match=r"was written by 2 process\(es\), and this fit has 1"):
         run(checkpoint=checkpoint(tmp_path / "c"))
+
+
+def test_a_gpu_without_float64_is_passed_over_for_the_cpu(monkeypatch):
+    from accelerate import PartialState
+
+    monkeypatch.setattr(PartialState, "device", torch.device("mps"), raising=False)
+    assert best_device() == torch.device("cpu")
