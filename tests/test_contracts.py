@@ -3,17 +3,20 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pindown import Contrast
+from pindown import Classify, Contrast
 from pindown.spaces import Reals
 
 ESTIMATORS = [
+    Classify(max_iter=20),
+    Classify(space=Reals(), vector_space=Reals(), scale=1.0, max_iter=20, device="cpu"),
     Contrast(max_iter=20),
     Contrast(space=Reals(), p=1, temperature=0.5, batch_size=2, max_iter=20, device="cpu"),
 ]
 
 
-# Some checks set n_components=1, of which the sphere warns.
+# Some checks set n_components=1, of which the sphere warns; some have two classes, which pin down no two latents.
 @pytest.mark.filterwarnings("ignore:Contrast. n_components=1 on the sphere:UserWarning")
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 @parametrize_with_checks(ESTIMATORS)
 def test_scikit_learns_contract_is_kept(estimator, check):
     check(estimator)

@@ -5,10 +5,11 @@ import pytest
 
 from pindown import demo
 from pindown.audit import Clouds, page
-from pindown.demo import Budget, run
-from pindown.theory import CONTRAST_LP, CONTRAST_SPHERE
+from pindown.demo import Budget, contrast, recovery, run
+from pindown.theory import CLASSIFY_NORMALISED, CONTRAST_LP, CONTRAST_SPHERE
 
-SMALL = Budget(n_pairs=8_000, n_test=2_000, max_iter=250)
+SMALL = Budget(n_pairs=8_000, n_labelled=16_000, n_test=2_000, max_iter=250)
+HASTY = Budget(n_pairs=600, n_labelled=600, n_test=200, max_iter=1)
 
 
 @pytest.fixture(scope="module")
@@ -33,30 +34,80 @@ def test_the_axes_of_the_box_are_recovered_far_beyond_chance(shown_demo):
 
 
 def test_unrelated_partners_are_no_better_than_a_linear_fit_and_carry_no_information(shown_demo):
-    sphere, _, unrelated = shown_demo.table
+    sphere, _, unrelated, *_ = shown_demo.table
     assert unrelated.linear == pytest.approx(sphere.linear, abs=1e-6)  # the same samples
     assert unrelated.recovered < unrelated.linear
     information = shown_demo.page.sections[2].facts[0].value
     assert information in (".00 nats", "−.00 nats", "−.01 nats")
 
 
+def test_clusters_are_recovered_with_their_class_vectors_and_concentration(shown_demo):
+    clusters, facts = shown_demo.table[3], shown_demo.page.sections[3].facts
+    assert clusters.linear < 0.9
+    assert clusters.recovered > 0.98
+    vectors, angle, concentration, accuracy = (float(fact.value.rstrip("°")) for fact in facts)
+    assert vectors > 0.97
+    assert angle < 10
+    assert concentration == pytest.approx(10, rel=0.15)
+    assert accuracy > 0.4  # guessing has .05
+
+
+def test_of_clusters_in_a_plane_only_the_plane_comes_back(shown_demo):
+    across, section = shown_demo.table[4], shown_demo.page.sections[4]
+    assert across.recovered < 0.8
+    assert across.recovered < across.linear
+    assert float(section.facts[0].value) > 0.97  # along the plane
+
+
+def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):
+    true, observed, recovered = (cloud.arrows for cloud in shown_demo.page.sections[3].figures[0].clouds)
+    assert true.shape == (20, 2, 3)
+    miss, distortion = (np.linalg.norm(a - true, axis=-1)[:, 1].mean() for a in (recovered, observed))
+    assert miss < 0.15 < 0.4 < distortion
+
+
+def test_a_fit_keeps_what_the_estimator_says_against_itself_and_passes_other_warnings_on():
+    import warnings
+
+    from pindown.estimators import IdentifiabilityWarning
+
+    class Doubtful:
+        def fit(self, x, y):
+            warnings.warn("too few classes", IdentifiabilityWarning, stacklevel=1)
+            warnings.warn("overflow", RuntimeWarning, stacklevel=1)
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default", RuntimeWarning)
+        with pytest.warns(RuntimeWarning, match="overflow") as passed_on:
+            assert recovery._fit(Doubtful(), None, None) == ("too few classes",)
+    assert [w.category for w in passed_on] == [RuntimeWarning]
+
+
 def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(shown_demo):
-    sphere, box, unrelated = shown_demo.claims
-    for claim, theorem in ((sphere, CONTRAST_SPHERE), (box, CONTRAST_LP)):
+    sphere, box, unrelated, clusters, flat = shown_demo.claims
+    promised = ((sphere, CONTRAST_SPHERE), (box, CONTRAST_LP), (clusters, CLASSIFY_NORMALISED))
+    for claim, theorem in promised:
         assert theorem.source in claim
         assert f"recovered up to {theorem.indeterminacy.name}" in claim
         assert all(assumption.name in claim for assumption in theorem.assumes)
     assert "nothing may be claimed" in unrelated
-    assert "vMF conditional, which is broken" in unrelated
+    assert "assumes a vMF conditional, which is broken" in unrelated
+    assert "nothing may be claimed" in flat
+    assert "assumes an affine generator system, which is broken" in flat
     statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
-    assert statuses == [0, 0, 1]
+    assert statuses == [0, 0, 1, 0, 1]
 
 
 def test_too_short_a_fit_is_not_sold_as_a_recovery(tmp_path):
-    hasty = run(tmp_path / "demo.html", verbose=False, budget=Budget(n_pairs=600, n_test=200, max_iter=1))
-    assert all("not recovered" in claim for claim in hasty.claims[:2])
+    hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
+    assert all("not recovered" in hasty.claims[i] for i in (0, 1, 3))
     assert hasty.page.title != "Hidden variables, recovered"
-    assert [section.title for section in hasty.page.sections[:2]] == ["A sphere, not recovered", "A box, not recovered"]
+    titles = [section.title for section in hasty.page.sections]
+    assert [titles[i] for i in (0, 1, 3)] == [
+        "A sphere, not recovered",
+        "A box, not recovered",
+        "Clusters, not recovered",
+    ]
 
 
 def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_one_is_not(shown_demo):
@@ -78,9 +129,9 @@ def test_the_page_is_at_the_output_and_says_what_the_table_says(shown_demo):
 
 def test_matching_undoes_order_sign_scale_and_shift_but_no_rotation():
     z = np.random.default_rng(0).uniform(size=(500, 3))
-    assert np.allclose(demo._matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
+    assert np.allclose(contrast._matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
     turn = np.array([[1, 1, 0], [-1, 1, 0], [0, 0, np.sqrt(2)]]) / np.sqrt(2)
-    assert not np.allclose(demo._matched(z @ turn, z), z, atol=0.1)
+    assert not np.allclose(contrast._matched(z @ turn, z), z, atol=0.1)
 
 
 def test_the_information_between_partners_agrees_with_the_density_they_are_drawn_from():
@@ -89,11 +140,11 @@ def test_the_information_between_partners_agrees_with_the_density_they_are_drawn
     world = Pairs.on_sphere(3, 10.0, n_layers=1, random_state=0)
     sample = world.sample(50_000, random_state=0)
     drawn = world.conditional.log_prob(sample.z_pos, sample.z).mean().item() + np.log(4 * np.pi)
-    assert demo._information(10.0) == pytest.approx(drawn, abs=0.02)
+    assert contrast._information(10.0) == pytest.approx(drawn, abs=0.02)
 
 
 def test_an_unwritable_output_is_refused_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo, "_fit_worlds", lambda *_: pytest.fail("it trained first"))
+    monkeypatch.setattr(demo.contrast, "sections", lambda *_: pytest.fail("it trained first"))
     (tmp_path / "file").write_text("")
     with pytest.raises(OSError, match="cannot be written"):
         run(tmp_path / "file" / "demo.html")
@@ -105,5 +156,15 @@ def test_no_half_page_is_left_when_drawing_it_fails(tmp_path, monkeypatch):
 
     monkeypatch.setattr(page, "render", fail)
     with pytest.raises(RuntimeError, match="no template"):
-        run(tmp_path / "demo.html", verbose=False, budget=Budget(n_pairs=600, n_test=200, max_iter=1))
+        run(tmp_path / "demo.html", verbose=False, budget=HASTY)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_the_example_of_the_documentation_gives_what_it_shows():
+    import doctest
+    from pathlib import Path
+
+    text = (Path(__file__).parents[1] / "docs" / "classify.md").read_text(encoding="utf-8")
+    examples = doctest.DocTestParser().get_doctest(text, {}, "classify.md", "docs/classify.md", 0)
+    assert len(examples.examples) > 5
+    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples).failed == 0

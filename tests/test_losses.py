@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.optimize import minimize_scalar
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
@@ -305,6 +306,73 @@ def test_at_one_half_it_is_half_of_what_infonce_tends_to_with_many_negatives():
     assert align_uniform(z, z_pos, alpha=0.4).item() != pytest.approx(half, abs=0.02)
 
 
+@pytest.mark.parametrize("p", POWERS[1:])
+@pytest.mark.parametrize("alpha", [0.3, 0.5])
+def test_with_potentials_and_a_temperature_align_uniform_and_its_gradients_equal_the_formula(alpha, p):
+    def naive(z, z_pos, c, c_pos, temperature):
+        strangers = (similarities(z, z, p) / temperature + c).masked_fill(torch.eye(11, dtype=torch.bool), -math.inf)
+        uniformity = strangers.logsumexp(1) - math.log(10) - c_pos
+        return (alpha * uniformity - (1 - alpha) * similarities(z, z_pos, p).diagonal() / temperature).mean()
+
+    def ours(z, z_pos, c, c_pos, temperature):
+        return align_uniform(z, z_pos, alpha=alpha, p=p, potentials=(c, c_pos), temperature=temperature)
+
+    def all_of(loss):
+        codes = noise(11, 3), noise(11, 3, seed=1), noise(11, seed=2), noise(11, seed=3)
+        inputs = [t.requires_grad_() for t in (*codes, torch.tensor(0.7, dtype=torch.float64))]
+        return loss(*inputs).detach(), *torch.autograd.grad(loss(*inputs), inputs)
+
+    assert_same(all_of(ours), all_of(naive), **EXACT)
+
+
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
+def test_potentials_are_free_up_to_a_constant_whatever_the_weight(alpha):
+    z, z_pos, c, c_pos = noise(11, 3), noise(11, 3, seed=1), noise(11, seed=2), noise(11, seed=3)
+    there = align_uniform(z, z_pos, alpha=alpha, potentials=(c, c_pos))
+    shifted = align_uniform(z, z_pos, alpha=alpha, potentials=(c + 5, c_pos + 5))
+    assert shifted.item() == pytest.approx(there.item())
+    assert align_uniform(z, z_pos, alpha=alpha).item() != pytest.approx(there.item(), abs=0.01)
+
+
+@pytest.mark.parametrize("alpha", [0.1, 0.3, 0.8])
+def test_every_weight_is_a_share_of_the_one_half_and_an_extra_pull_on_partners(alpha):
+    z, z_pos = noise(11, 3), noise(11, 3, seed=1)
+    pull = (z - z_pos).square().sum(1).mean()
+    expected = 2 * alpha * align_uniform(z, z_pos) + (1 - 2 * alpha) * pull
+    assert align_uniform(z, z_pos, alpha=alpha).item() == pytest.approx(expected.item())
+
+
+def best_scale(z, z_pos, **case):
+    """The factor of the codes at which the loss is least, and that loss."""
+    found = minimize_scalar(lambda s: align_uniform(s * z, s * z_pos, **case).item(), bounds=(0, 200))
+    return found.x, found.fun
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("alpha", [0.4, 0.6])
+def test_where_only_near_strangers_count_another_weight_only_scales_the_codes(alpha, p):
+    z = torch.rand(1_500, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    z_pos = z + 0.03 * noise(1_500, 1)
+    (scale, _), (at_half, _) = best_scale(z, z_pos, alpha=alpha, p=p), best_scale(z, z_pos, p=p)
+    assert scale / at_half == pytest.approx((alpha / (1 - alpha)) ** (1 / p), rel=0.05)
+
+
+@pytest.mark.parametrize("p", [1, 2, 3])
+@pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
+def test_at_its_best_scale_the_loss_lies_between_zero_and_minus_alpha_log_of_the_strangers(alpha, p):
+    z = noise(200, 2)
+    _, loss = best_scale(z, z + 0.3 * noise(200, 2, seed=1), alpha=alpha, p=p)
+    assert -alpha * math.log(199) < loss < 0
+
+
+def test_with_partners_nearer_than_all_strangers_no_scale_is_best_and_infonce_has_a_floor():
+    z = column(0, 1, 2)
+    losses = [align_uniform(s * z, s * z + 0.1 * s).item() for s in (1, 10, 100)]
+    assert losses[2] < 50 * losses[1] < 50 * 50 * losses[0] < 0
+    assert losses[2] < -0.5 * math.log(2)  # what a best scale would have at least
+    assert all(infonce(s * z, s * z + 0.1 * s, p=2).item() >= 0 for s in (1, 10, 100))
+
+
 # errors
 
 
@@ -317,10 +385,11 @@ def test_shapes_that_are_not_pairs_are_refused(loss, z, z_pos):
         loss(torch.zeros(z), torch.zeros(z_pos))
 
 
+@pytest.mark.parametrize("loss", [infonce, align_uniform])
 @pytest.mark.parametrize("temperature", [0, -1.0, math.inf, math.nan])
-def test_a_temperature_that_is_not_positive_is_refused(temperature):
-    with pytest.raises(ValueError, match="temperature must be positive and finite, got"):
-        infonce(torch.zeros(3, 2), torch.zeros(3, 2), temperature=temperature)
+def test_a_temperature_that_is_not_positive_is_refused(loss, temperature):
+    with pytest.raises(ValueError, match=f"{loss.__name__}: temperature must be positive and finite, got"):
+        loss(torch.zeros(3, 2), torch.zeros(3, 2), temperature=temperature)
 
 
 @pytest.mark.parametrize("loss", [infonce, align_uniform])
@@ -345,6 +414,19 @@ def test_a_potential_of_partners_alone_is_refused_where_samples_are_compared(cas
 def test_a_single_pair_without_itself_in_the_denominator_is_refused():
     with pytest.raises(ValueError, match="compared with nothing"):
         infonce(torch.zeros(1, 2), torch.zeros(1, 2), positive_in_denominator=False)
+
+
+def test_a_dot_product_is_no_distance():
+    with pytest.raises(
+        ValueError, match=r"align_uniform: p must be the power of a norm, got None\. On a sphere take p=2"
+    ):
+        align_uniform(torch.zeros(3, 2), torch.zeros(3, 2), p=None)
+
+
+@pytest.mark.parametrize("shapes", [((3,), (2,)), ((3, 1), (3,))])
+def test_potentials_that_are_not_one_number_per_sample_and_partner_are_refused(shapes):
+    with pytest.raises(ValueError, match=r"align_uniform: potential must have shape \(3,\), a number per row; got"):
+        align_uniform(torch.zeros(3, 2), torch.zeros(3, 2), potentials=tuple(map(torch.zeros, shapes)))
 
 
 def test_uniformity_of_a_single_sample_is_refused():

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.networks import Whiten, flat, linear, mlp, unfolded
+from pindown.networks import Residual, Whiten, flat, linear, mlp, residual, unfolded
 
 
 def made(network, *shape, seed=0, **options):
@@ -29,9 +29,10 @@ def test_linear_starts_with_orthonormal_rows_and_no_offset(n_in, n_out):
     assert layer(torch.zeros(2, n_in)).abs().max() == 0
 
 
+@pytest.mark.parametrize("network", [unfolded, residual])
 @pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3)])
-def test_unfolded_starts_as_one_linear_map_with_orthonormal_rows(n_in, n_out):
-    encoder = made(unfolded, n_in, n_out)
+def test_unfolded_encoders_start_as_one_linear_map_with_orthonormal_rows(network, n_in, n_out):
+    encoder = made(network, n_in, n_out)
     here, there = (jacobian_at(encoder, noise(n_in, seed=s)) for s in (0, 1))
     torch.testing.assert_close(here, there)  # the same everywhere
     torch.testing.assert_close(here @ here.T, torch.eye(n_out))
@@ -78,11 +79,32 @@ def test_without_hidden_layers_mlp_is_affine():
     assert [type(layer) for layer in made(mlp, 4, 2, hidden=())] == [nn.Linear]
 
 
-@pytest.mark.parametrize("network", [linear, mlp, unfolded])
+@pytest.mark.parametrize("network", [linear, mlp, unfolded, residual])
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(network):
     x = noise(3, 4)
     assert torch.equal(made(network, 4, 2)(x), made(network, 4, 2)(x))
     assert not torch.equal(made(network, 4, 2)(x), made(network, 4, 2, seed=1)(x))
+
+
+def test_a_residual_encoder_has_as_many_blocks_as_asked_for_each_of_which_starts_by_changing_nothing():
+    encoder = made(residual, 4, 2, width=8, n_blocks=3)
+    blocks = [part for part in encoder.modules() if isinstance(part, Residual)]
+    assert len(blocks) == 3
+    x = noise(5, 8)
+    assert all(torch.equal(block(x), x) for block in blocks)
+    assert {layer.out_features for layer in encoder.bend.modules() if isinstance(layer, nn.Linear)} == {8, 2}
+
+
+def test_all_weights_of_a_residual_encoder_are_trained_after_a_few_steps():
+    # Zeros behind zeros: the output moves first, then the blocks, then what they read.
+    encoder = made(residual, 3, 3, width=16, n_blocks=2)
+    start = {name: weight.clone() for name, weight in encoder.named_parameters()}
+    descent = torch.optim.SGD(encoder.parameters(), lr=0.1)
+    for _ in range(4):
+        descent.zero_grad()
+        (encoder(noise(50, 3)) - noise(50, 3).abs()).square().mean().backward()
+        descent.step()
+    assert all(not torch.equal(weight, start[name]) for name, weight in encoder.named_parameters())
 
 
 # whitening

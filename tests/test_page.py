@@ -49,13 +49,14 @@ def a_page(text: str = "plain") -> Page:
     net = rng.normal(size=(9, 9, 3)) / 2
     points = rng.normal(size=(50, 3)) / 2
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
+    arrows = rng.normal(size=(7, 2, 3)) / 2
     values = rng.uniform(size=40)
     section = Section(
         title=text,
         text=text,
         score=Row(text, text, linear=0.8, recovered=0.99, chance=-0.01),
         figures=(
-            Clouds(text, text, (Cloud(text, text, points, net),) * 3, hues=unit, surface_hues=net),
+            Clouds(text, text, (Cloud(text, text, points, net, arrows),) * 3, unit, net, arrow_hues=unit[:7]),
             Scatters(text, text, (Panel(text, text, values, values, values**2),) * 2),
             Curves(text, text, (Curve(text, np.linspace(3, 1, 300)), Curve(text, np.full(300, 3.0))), guessing=3.2),
         ),
@@ -67,6 +68,7 @@ def a_page(text: str = "plain") -> Page:
             Condition(text, text, "of the fit"),
         ),
         not_promised=(text,),
+        warned=(text,),
     )
     return Page(text, kicker=text, lead=text, sections=(section,), footer=text)
 
@@ -159,12 +161,31 @@ def test_every_picture_is_described_and_the_turning_ones_are_reached_by_keyboard
 
 def test_near_directions_have_near_colours_and_far_ones_far_colours():
     def rgb(direction):
-        (text,) = page_module._colours(np.array([direction], dtype=float))
+        (text,) = page_module.colours(np.array([direction], dtype=float))
         return np.array([int(text[i : i + 2], 16) for i in (1, 3, 5)])
 
     near = np.abs(rgb((1, 0, 0)) - rgb((np.cos(0.05), np.sin(0.05), 0))).max()
     far = [np.abs(rgb(np.eye(3)[j]) - rgb(-np.eye(3)[j])).max() for j in range(3)]
     assert near < 12 < 60 < min(far)
+
+
+def test_arrows_travel_with_tail_tip_and_colour_and_a_cloud_may_have_none():
+    points, net = np.eye(3), np.zeros((2, 2, 3))
+    arrows = np.array([[[0, 0, 0], [0.25, -0.5, 1]]])
+    clouds = (Cloud("", "", points, net, arrows), Cloud("", "", points, net))
+    data = Clouds("", "", clouds, points, net, arrow_hues=np.array([[0.0, 0, 1]])).data()
+    assert [cloud["arrows"] for cloud in data["clouds"]] == [[[[0, 0, 0], [0.25, -0.5, 1]]], []]
+    assert data["arrowColours"] == page_module.colours(np.array([[0.0, 0, 1]]))
+
+
+def test_what_an_estimator_warns_of_is_on_the_page_only_where_it_warned():
+    from dataclasses import replace
+
+    page = a_page()
+    (section,) = page.sections
+    silent = replace(page, sections=(replace(section, warned=()),))
+    assert "The estimator warns:" in render(page)
+    assert "The estimator warns:" not in render(silent)
 
 
 def test_a_long_loss_curve_is_drawn_by_means_that_keep_its_mean():

@@ -2,6 +2,7 @@
 
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,7 @@ from pindown import papers, theory
 from pindown.distributions import Around, GeneralizedNormal, Projected, Truncated, Uniform, VonMisesFisher
 from pindown.papers import Published, Record, Results, zimmermann2021
 from pindown.papers.zimmermann2021 import TABLE_1, TABLE_1_ROWS
+from pindown.papers.zimmermann2021_identification import IDENTIFICATION, ROWS
 from pindown.spaces import Box, Sphere
 
 TINY = replace(TABLE_1.quick, name="tiny", d=3, batch_size=32, max_iter=2, supervised_iter=2, hidden=(4,), n_eval=100)
@@ -226,3 +228,84 @@ def test_the_quick_profile_reaches_the_paper_or_nearly_so(row):
     assert scores["unsupervised"] > scores["linear"]
     assert 100 * scores["unsupervised"] > row.unsupervised.mean - 0.5
     assert 100 * scores["supervised"] > row.supervised.mean - 0.1
+
+
+# Identification: theory beside measurement.
+
+
+def some(rows, default):
+    """Rows with a theorem; those not named run with ``pytest -m slow``."""
+    marks = {row.number: () if row.number in default else pytest.mark.slow for row in rows}
+    return [pytest.param(row, marks=marks[row.number], id=f"row {row.number}") for row in rows if row.guarantee]
+
+
+def leaves_rotations_free(row):
+    return theory.Freedom.ROTATION in row.guarantee.indeterminacy.allows
+
+
+REDUCED = replace(
+    IDENTIFICATION.quick, d=3, batch_size=256, max_iter=250, learning_rate=1e-2, hidden=(64, 64), n_eval=4_000
+)
+ROTATING, ALONE = ([row for row in ROWS if (row.p == 2) is rotates] for rotates in (True, False))
+
+
+@pytest.mark.parametrize("row", some(ALONE, default=(4, 6)))
+def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
+    assert not leaves_rotations_free(row)
+    scores = row.measure(REDUCED, 0, "cpu")
+    assert scores["linear"] < 0.98
+    assert scores["r2"] > 0.99
+    assert scores["mcc"] > 0.97
+
+
+@pytest.mark.parametrize("row", some(ROTATING, default=(2, 5)))
+def test_partners_of_power_two_recover_the_latents_but_none_alone(row):
+    assert leaves_rotations_free(row)
+    scores = row.measure(REDUCED, 0, "cpu")
+    assert scores["linear"] < 0.98
+    assert scores["r2"] > 0.99
+    assert scores["mcc"] < 0.95  # chance is .826
+    assert scores["chance mcc"] == pytest.approx(0.826, abs=0.005)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("row", some(ROWS, default=range(1, 10)))
+def test_the_quick_grid_says_what_the_theory_says(row, seed):
+    scores = row.measure(IDENTIFICATION.quick, seed, "cpu")
+    assert scores["r2"] > 0.995
+    assert scores["mcc"] < 0.95 if leaves_rotations_free(row) else scores["mcc"] > 0.99
+
+
+def test_the_grid_has_every_space_with_every_power_of_the_world_in_the_model():
+    worlds = {(row.latents.split(",")[0], row.p) for row in ROWS}
+    assert worlds == {(space, p) for space in ("sphere", "box", "R^d") for p in (1, 2, 3)}
+    for row in ROWS:
+        law = row.conditional()
+        assert getattr(getattr(law, "base", law), "shape", 2) == row.p  # the von Mises–Fisher law compares squares
+
+
+def test_the_theory_in_the_grid_is_the_guarantee_of_the_estimator():
+    for row in ROWS:
+        guarantee = row.estimator(REDUCED, 0, "cpu").guarantee
+        assert row.setting[3] == ("no theorem" if guarantee is None else guarantee.indeterminacy.name)
+    assert [row.number for row in ROWS if row.guarantee is None] == [1, 3]
+    broken = {row.number: row.setting[4] for row in ROWS if row.guarantee and row.setting[4] != "yes"}
+    assert broken == dict.fromkeys((7, 8, 9), f"all but {theory.UNIFORM_CONVEX_BODY.name}")
+
+
+def test_a_table_without_published_numbers_has_a_cell_for_every_heading():
+    scores = {"linear": 0.25, "r2": 0.5, "mcc": 0.75, "chance mcc": 0.125}
+    runs = [Record(IDENTIFICATION.name, 4, 0, "r", REDUCED.settings, scores, 1.5, "cpu", {"torch": "0"})]
+    header, rule, row = papers.compare(IDENTIFICATION, REDUCED, runs).markdown().splitlines()[2:5]
+    assert header.count("|") == rule.count("|") == row.count("|") == 11
+    assert "paper" not in header
+    assert row.endswith("| yes | 25.00 | 50.00 | 75.00 | 12.50 |")
+
+
+def test_the_page_in_docs_is_made_from_the_results_beside_it():
+    docs = Path(__file__).parents[1] / "docs"
+    records = Results(docs / "results" / "zimmermann2021-identification-quick.jsonl").read()
+    table = papers.compare(IDENTIFICATION, IDENTIFICATION.quick, records)
+    assert len(table.lines) == 9
+    assert (docs / "zimmermann2021-identification.md").read_text("utf-8").endswith(table.markdown())

@@ -22,7 +22,8 @@ from pindown.distributions import (
     normal,
 )
 from pindown.mixing import identity, leaky_relu_mlp, orthogonal, smooth
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
+from pindown.processes import Clusters, Instances, Nuisance, Pairs, Structured, in_hyperplane
+from pindown.processes._density import log_densities
 from pindown.spaces import Box, Sphere
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 1]])
@@ -32,6 +33,7 @@ PROCESSES = [
     Pairs(Uniform(4), VonMisesFisher(5.0), G),
     Pairs(Uniform(4, Box()), Truncated(normal(0.05), Box()), G),
     CLUSTERS,
+    Instances(CLUSTERS, 7),
     Nuisance(CLUSTERS),
     Structured.from_support(SUPPORT, random_state=0),
 ]
@@ -215,6 +217,153 @@ def test_clusters_refuse_parts_that_do_not_fit(vectors, weights, message):
 def test_one_class_is_no_side_information():
     with pytest.raises(ValueError, match="n_classes must be at least 2"):
         Clusters.on_sphere(3, 1, 1.0)
+
+
+# ---- class vectors ------------------------------------------------------------------------------------
+
+
+CONDITIONALS = [VonMisesFisher(10.0), Projected(laplace(1.0)), Truncated(laplace(1.0), Box(-2, 2))]
+
+
+@pytest.mark.parametrize("law", [Uniform(4), *(Around((1.0, 0, 0, 0), Projected(p(1.0))) for p in (normal, laplace))])
+@pytest.mark.parametrize("conditional", CONDITIONALS, ids=str)
+def test_class_vectors_of_any_law_generate_as_long_as_they_are_spread(law, conditional):
+    vectors = law.sample(20, random_state=0)
+    assert theory.AFFINE_GENERATORS in Clusters(vectors, conditional, G).assumptions
+    assert theory.AFFINE_GENERATORS not in Clusters(in_hyperplane(vectors), conditional, G).assumptions
+    assert theory.AFFINE_GENERATORS not in Clusters(vectors[:4], conditional, G).assumptions
+
+
+def test_only_vmf_clusters_are_called_so():
+    vectors = Sphere().uniform(20, 4, random_state=0)
+    laws = [Projected(laplace(1.0)), Truncated(laplace(1.0), Box(-2, 2)), GeneralizedNormal(1.0, 1.5)]
+    assert not any(theory.VMF_CLUSTERS in Clusters(vectors, law, G).assumptions for law in laws)
+    assert theory.VMF_CLUSTERS in Clusters(vectors, VonMisesFisher(1.0), G).assumptions
+
+
+def test_vectors_in_a_hyperplane_are_unit_vectors_at_its_offset_in_their_old_direction():
+    before = Sphere().uniform(50, 4, random_state=0, dtype=torch.float64)
+    after = in_hyperplane(before, offset=-0.3)
+    assert Sphere().contains(after, tolerance=1e-12)
+    torch.testing.assert_close(after.sum(1) / 2, torch.full((50,), -0.3).double())  # along (1, 1, 1, 1)/2
+    across = [v - v.mean(1, keepdim=True) for v in (before, after)]
+    torch.testing.assert_close(*map(Sphere(), across))
+    assert after.std(0).min() > 0.1  # no coordinate is constant
+
+
+@pytest.mark.parametrize("offset", [1.0, -1.5, math.nan])
+def test_a_hyperplane_that_misses_the_sphere_is_refused(offset):
+    with pytest.raises(ValueError, match=r"offset must lie between −1 and 1, got shape \(3, 4\) and offset="):
+        in_hyperplane(torch.ones(3, 4), offset=offset)
+
+
+def test_truncated_clusters_stay_in_their_box_and_off_the_sphere():
+    z = Clusters(CLUSTERS.vectors, Truncated(laplace(1.0), Box(-1.5, 1.5)), G).sample(2_000, random_state=0).z
+    assert Box(-1.5, 1.5).contains(z, tolerance=0)
+    assert not Sphere().contains(z)
+
+
+# ---- the posterior ------------------------------------------------------------------------------------
+
+LAWS = [
+    VonMisesFisher(10.0),
+    GeneralizedNormal(0.5, 1.5),
+    Truncated(laplace(0.5), Box(-1, 1)),
+    Projected(normal(0.5)),
+    Projected(laplace(0.5)),
+    Projected(GeneralizedNormal(0.5, 4.0)),
+]
+
+
+@pytest.mark.parametrize("law", LAWS, ids=str)
+def test_the_posterior_is_calibrated(law):
+    world = Clusters(CLUSTERS.vectors, law, G, (1.0, 2.0, 5.0))
+    sample = world.sample(10_000, random_state=1, dtype=torch.float64)
+    posterior = world.log_posterior(sample.z).exp()
+    torch.testing.assert_close(posterior.sum(1), torch.ones(10_000).double())
+    hits = torch.nn.functional.one_hot(sample.u, 3) - posterior  # of mean zero, given z or any function of it
+    for weight in (1, posterior, sample.z[:, :1]):
+        off = weight * hits
+        assert (off.mean(0).abs() < 4 * off.std(0) / math.sqrt(10_000)).all()
+
+
+def test_no_other_posterior_has_a_lower_cross_entropy():
+    world = Clusters(Sphere().uniform(10, 4, random_state=0), VonMisesFisher(10.0), G)
+    others = [Clusters(world.vectors, VonMisesFisher(k), G) for k in (8.0, 12.5)]
+    sample = world.sample(20_000, random_state=1)
+    loss, *worse = (-w.log_posterior(sample.z).gather(1, sample.u[:, None]).mean() for w in (world, *others))
+    assert all(other > loss + 0.005 for other in worse)
+
+
+def test_the_posterior_of_vmf_clusters_is_a_softmax_of_dot_products():
+    z = Sphere().uniform(5, 4, random_state=1, dtype=torch.float64)
+    v = Sphere().uniform(3, 4, random_state=0, dtype=torch.float64)
+    expected = (10 * z @ v.T).log_softmax(1)
+    torch.testing.assert_close(Clusters(v, VonMisesFisher(10.0), G).log_posterior(z), expected)
+
+
+@pytest.mark.parametrize("law", [Projected(p(s)) for p in (normal, laplace) for s in (0.1, 1.0)], ids=str)
+def test_projected_densities_integrate_to_one_over_the_circle(law):
+    angle = torch.arange(2_000, dtype=torch.float64) * 2 * math.pi / 2_000
+    circle = torch.stack([angle.cos(), angle.sin()], 1)
+    total = log_densities(law, circle, Sphere()(torch.tensor([[2.0, 1.0]]))).exp().sum() * 2 * math.pi / 2_000
+    assert total.item() == pytest.approx(1, abs=1e-4)
+
+
+def test_the_projected_normal_density_is_the_one_known_on_the_circle():
+    # By hand, c = vᵀz: ∫ r e^{−(r² − 2rc + 1)/2} dr / 2π = e^{−1/2} (1 + c Φ(c) / φ(c)) / 2π.
+    v = torch.tensor([[1.0, 0.0]]).double()
+    z = Sphere().uniform(6, 2, random_state=0, dtype=torch.float64)
+    c = (z @ v.T)[:, 0].numpy()
+    expected = math.exp(-0.5) / (2 * math.pi) * (1 + c * stats.norm.cdf(c) / stats.norm.pdf(c))
+    found = log_densities(Projected(normal(1.0)), z, v)[:, 0].exp().numpy()
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+
+
+def test_a_law_without_a_density_has_no_posterior():
+    world = Clusters(Box().uniform(3, 4, random_state=0), Projected(laplace(0.1), Box()), G)
+    with pytest.raises(TypeError, match=r"the density of Projected.*Box.* is not known"):
+        world.log_posterior(torch.zeros(2, 4))
+
+
+# ---- instances ----------------------------------------------------------------------------------------
+
+
+def test_instances_are_equally_frequent_views_of_their_classes():
+    world = Instances(CLUSTERS, 7)
+    sample = world.sample(40_000, random_state=0)
+    assert stats.chisquare(sample.u.bincount(minlength=7).numpy()).pvalue > 0.01
+    torch.testing.assert_close(G.inverse(sample.x), sample.z, atol=1e-5, rtol=0)
+    length = special.ive(2, 10) / special.ive(1, 10)
+    means = torch.stack([sample.z[sample.u == i].mean(0) for i in range(7)])
+    torch.testing.assert_close(means, length * CLUSTERS.vectors[[0, 1, 2, 0, 1, 2, 0]], atol=0.02, rtol=0)
+    assert torch.equal(world.vectors, CLUSTERS.vectors[[0, 1, 2, 0, 1, 2, 0]])
+
+
+def test_views_of_an_instance_are_new_at_every_draw():
+    world = Instances(CLUSTERS, 3)
+    first, second = (world.sample(100, random_state=seed) for seed in (0, 1))
+    assert not torch.isclose(first.z[first.u == 0][0], second.z[second.u == 0][0]).any()
+
+
+def test_no_one_tells_the_instances_of_a_class_apart():
+    z = Sphere().uniform(5, 4, random_state=0, dtype=torch.float64)
+    posterior = Instances(CLUSTERS, 7).log_posterior(z).exp()
+    torch.testing.assert_close(posterior.sum(1), torch.ones(5).double())
+    assert torch.equal(posterior[:, 0], posterior[:, 3])
+    by_class = Clusters(CLUSTERS.vectors, CLUSTERS.conditional, G, (3.0, 2.0, 2.0)).log_posterior(z).exp()
+    torch.testing.assert_close(posterior[:, [0, 3, 6]].sum(1), by_class[:, 0])
+
+
+def test_instances_share_the_assumptions_of_their_clusters():
+    assert Instances(CLUSTERS, 7).assumptions == CLUSTERS.assumptions
+
+
+def test_instances_refuse_parts_that_do_not_fit():
+    with pytest.raises(ValueError, match=r"n_instances=2 is less than the 3 classes.*more instances"):
+        Instances(CLUSTERS, 2)
+    with pytest.raises(ValueError, match="Leave the weights out"):
+        Instances(Clusters(CLUSTERS.vectors, VonMisesFisher(1.0), G, (1.0, 1.0, 2.0)), 7)
 
 
 # ---- nuisance -----------------------------------------------------------------------------------------

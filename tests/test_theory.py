@@ -18,6 +18,7 @@ from pindown.theory import (
     BLOCKWISE,
     CLASSIFY_FREE,
     CLASSIFY_NORMALISED,
+    CLASSIFY_UNIT_CODES,
     CONTRAST_LP,
     CONTRAST_METRIC,
     CONTRAST_SPHERE,
@@ -233,7 +234,8 @@ def test_a_matrix_is_allowed_by_its_finest_indeterminacies_and_all_coarser_ones(
         (CONTRAST_METRIC, AFFINE),
         (CONTRAST_LP, SHIFTED_SIGNED_PERMUTATION),
         (CLASSIFY_NORMALISED, ORTHOGONAL),
-        (CLASSIFY_FREE, AFFINE),
+        (CLASSIFY_UNIT_CODES, ORTHOGONAL),
+        (CLASSIFY_FREE, LINEAR),
         (FORGET, BIJECTION_PER_VALUE),
         (DICTIONARY_BLOCKS, BLOCKWISE),
         (DICTIONARY_STRUCTURE, PERMUTATION),
@@ -252,8 +254,45 @@ def test_what_a_dictionary_recovers_alone_costs_one_assumption_more_than_blocks(
 
 
 def test_unit_norm_buys_angles():
-    assert set(CLASSIFY_FREE.assumes) < set(CLASSIFY_NORMALISED.assumes)
-    assert CLASSIFY_NORMALISED.indeterminacy.within(CLASSIFY_FREE.indeterminacy)
+    for normalised in (CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES):
+        assert set(CLASSIFY_FREE.assumes) < set(normalised.assumes)
+        assert normalised.indeterminacy.within(CLASSIFY_FREE.indeterminacy)
+
+
+def unit(vectors):
+    return vectors / np.linalg.norm(vectors, axis=-1, keepdims=True)
+
+
+def log_softmax(scores):
+    return scores - np.log(np.exp(scores).sum(1, keepdims=True))
+
+
+def test_with_free_codes_a_linear_map_and_a_shift_of_the_class_vectors_are_not_seen():
+    rng = np.random.default_rng(0)
+    z, v = unit(rng.normal(size=(50, 4))), unit(rng.normal(size=(9, 4)))
+    a, shift, kappa, beta = rng.normal(size=(4, 4)), rng.normal(size=4), 10.0, 3.0
+    w = kappa / beta * v @ np.linalg.inv(a) + shift
+    np.testing.assert_allclose(log_softmax(beta * z @ a.T @ w.T), log_softmax(kappa * z @ v.T))
+    # A shift of the codes is seen: it needs offsets per class that are not the prior's.
+    moved = log_softmax(beta * (z @ a.T + shift) @ w.T)
+    assert np.abs(moved - log_softmax(kappa * z @ v.T)).max() > 0.1
+
+
+def test_unit_class_vectors_fix_the_angles_only_if_there_are_enough_of_them():
+    # Three directions in the plane can be mapped to any three others: the codes then are a shear of the latents.
+    v, w = (np.stack([np.cos(t), np.sin(t)], 1) for t in (np.deg2rad([0, 120, 240]), np.deg2rad([0, 90, 180])))
+    a = np.linalg.solve(w[1:] - w[0], v[1:] - v[0])
+    z = unit(np.random.default_rng(0).normal(size=(50, 2)))
+    np.testing.assert_allclose(log_softmax(z @ a.T @ w.T), log_softmax(z @ v.T), atol=1e-12)
+    assert np.ptp(np.linalg.svd(a, compute_uv=False)) > 0.1
+    # Another map of unit vectors to unit vectors is a quadric through all of them. Those of d(d + 3)/2 in general
+    # position satisfy no quadratic equation but that of the sphere, 1 − ‖v‖² = 0; one vector fewer satisfies another.
+    for d in (2, 3, 5):
+        for n, equations in ((d * (d + 3) // 2, 1), (d * (d + 3) // 2 - 1, 2)):
+            v = unit(np.random.default_rng(0).normal(size=(n, d)))
+            i, j = np.triu_indices(d)
+            terms = np.concatenate([v[:, i] * v[:, j], v, np.ones((n, 1))], 1)
+            assert terms.shape[1] - np.linalg.matrix_rank(terms) == equations
 
 
 def test_forgetting_never_comes_without_keeping_information():

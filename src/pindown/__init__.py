@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pindown.estimators import Contrast
+    from pindown.estimators import Classify, Contrast
 
-_HOME = {"Contrast": "pindown.estimators"}
+_HOME = {"Classify": "pindown.estimators", "Contrast": "pindown.estimators"}
 
-__all__ = ["Contrast"]
+__all__ = ["Classify", "Contrast"]
 
 
 def __getattr__(name: str) -> Any:

@@ -145,7 +145,7 @@ def run_demo(
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Of the worlds, the samples and the fits.")] = 0,
 ) -> None:
-    """Recover three worlds whose truth is known, and write a page that shows it; under a minute."""
+    """Recover five worlds whose truth is known, and write a page that shows it; about a minute."""
     from pindown import demo
     from pindown.audit.page import shown
 

@@ -2,7 +2,8 @@ r"""GPU kernels for :mod:`pindown.pairwise`, in Triton: the sums over all pairs,
 
 Both kernels walk over tiles of pairs. The first keeps, per row, the running peak and the running sum of
 exponentials; the second weighs the other side's codes with the softmax. Products run as three TF32 products each,
-which is as exact as float32 and uses the tensor cores.
+which is as exact as float32 and uses the tensor cores. Inside, logarithms and exponentials are to the base 2, which is
+what the hardware computes.
 """
 
 from __future__ import annotations
@@ -14,19 +15,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-
-@dataclass(frozen=True)
-class Tile:
-    """Pairs one program looks at together, and the warps that do it; measured on an H200."""
-
-    rows: int
-    columns: int
-    warps: int
-
-
-DOT_TILE, NORM_TILE = Tile(64, 128, 4), Tile(256, 16, 4)
-
-WIDEST = 64
+WIDEST = 128
 """Most dimensions: tiles of wider codes do not fit into a multiprocessor's memory."""
 
 PROGRAMS = 528
@@ -34,6 +23,23 @@ PROGRAMS = 528
 
 POWERS = (None, 1, 3)
 """Similarities the kernels know: the dot product and two norms; p = 2 is a dot product already."""
+
+LOG2_E = tl.constexpr(1.4426950408889634)
+
+
+@dataclass(frozen=True)
+class Tile:
+    """Pairs one program looks at together, and the warps that do it; measured on an H200."""
+
+    rows: int
+    columns: int
+    warps: int = 4
+
+
+def _tile(d: int, p: float | None) -> Tile:
+    if p is not None:
+        return Tile(256, 16, 8)
+    return Tile(128, 64) if d <= 32 else Tile(64, 64) if d <= 64 else Tile(64, 32)
 
 
 def can_handle(a: Tensor, p: float | None) -> bool:
@@ -45,15 +51,16 @@ def row_logsumexp(
     a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
 ) -> Tensor:
     """Return log Σ_j exp(s(a_i, b_j) + c_j); a is (n, d), b is (m, d), c is (m,), the result (n,)."""
-    tile = _tile(p)
-    a, b, c = a.contiguous(), b.contiguous(), None if potential is None else potential.contiguous()
-    grid, width = _grid(len(a), len(b), tile)
-    parts = a.new_empty(grid[1], len(a))
-    _logsumexp_kernel[grid](
-        a, b, c, parts, len(a), len(b), row_offset, width, *_shape(a, tile),
-        SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
+    tile, shape = _tile(a.shape[1], p), _shape(a.shape[1])
+    n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
+    tiles, stretches, width = _grid(n, m, tile, PROGRAMS)
+    parts, result = a.new_empty(stretches, n), a.new_empty(n)
+    _logsumexp_kernel[(tiles, stretches)](
+        _packed(a, p), _packed(b, p), c, parts, n, m, row_offset, width, *shape, tile.rows, tile.columns,
+        SKIP=skip_diagonal, RAGGED=m % tile.columns != 0, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
-    return torch.logsumexp(parts, 0)
+    _combine_kernel[(triton.cdiv(n, 128),)](parts, result, n, stretches, triton.next_power_of_2(stretches), 128)
+    return result
 
 
 def row_logsumexp_gradients(
@@ -67,99 +74,136 @@ def row_logsumexp_gradients(
     row_offset: int,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i."""
-    tile = _tile(p)
-    a, b, result, grad = (t.contiguous() for t in (a, b, result, grad))
-    c = None if potential is None else potential.contiguous()
-
-    def weighted(x: Tensor, y: Tensor, offset: int, by_column: bool) -> tuple[Tensor, Tensor | None]:
-        grid, width = _grid(len(x), len(y), tile)
-        parts = x.new_empty(grid[1], *x.shape)
-        weights = None if c is None else x.new_empty(grid[1], len(x))
-        _gradient_kernel[grid](
-            x, y, c, result, grad, parts, weights, len(x), len(y), offset, width, *_shape(x, tile),
-            BY_COLUMN=by_column, SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
-        )  # fmt: skip
-        return parts.sum(0), None if weights is None else weights.sum(0)
-
-    grad_a, _ = weighted(a, b, row_offset, False)
-    grad_b, grad_c = weighted(b, a, -row_offset, True)
-    return grad_a * grad[:, None], grad_b, grad_c
+    tile, shape = _tile(a.shape[1], p), _shape(a.shape[1])
+    n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
+    # One launch for both gradients: programs of the first half own rows of a, those of the second rows of b.
+    tiles_a, stretches_a, width_a = _grid(n, m, tile, PROGRAMS // 2)
+    tiles_b, stretches_b, width_b = _grid(m, n, tile, PROGRAMS // 2)
+    parts_a, parts_b = a.new_empty(stretches_a, *a.shape), b.new_empty(stretches_b, *b.shape)
+    parts_c = None if c is None else b.new_empty(stretches_b, m)
+    _gradient_kernel[(max(tiles_a, tiles_b), max(stretches_a, stretches_b), 2)](
+        _packed(a, p), _packed(b, p), c, result.contiguous(), grad.contiguous(), parts_a, parts_b, parts_c,
+        n, m, row_offset, width_a, width_b, *shape, tile.rows, tile.columns,
+        SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
+    )  # fmt: skip
+    return parts_a.sum(0), parts_b.sum(0), None if parts_c is None else parts_c.sum(0)
 
 
-def _tile(p: float | None) -> Tile:
-    return DOT_TILE if p is None else NORM_TILE
-
-
-def _grid(n: int, m: int, tile: Tile) -> tuple[tuple[int, int], int]:
-    """Split rows into tiles and, if those are few, columns into stretches; the grid and a stretch's width."""
+def _grid(n: int, m: int, tile: Tile, programs: int) -> tuple[int, int, int]:
+    """Split rows into tiles and, if those are few, columns into stretches; their numbers and a stretch's width."""
     tiles = max(1, triton.cdiv(n, tile.rows))
-    stretches = max(1, min(PROGRAMS // tiles, triton.cdiv(m, tile.columns)))
+    stretches = max(1, min(programs // tiles, triton.cdiv(m, tile.columns)))
     width = triton.cdiv(triton.cdiv(m, stretches), tile.columns) * tile.columns
-    return (tiles, triton.cdiv(m, width)), width
+    return tiles, triton.cdiv(m, width), width
 
 
-def _shape(x: Tensor, tile: Tile) -> tuple[int, int, int, int]:
-    d = x.shape[1]
-    return d, max(16, triton.next_power_of_2(d)), tile.rows, tile.columns
+def _shape(d: int) -> tuple[int, int]:
+    """Return the width of the codes, and the width in which a tile holds them."""
+    return d, max(16, triton.next_power_of_2(d))
+
+
+def _packed(x: Tensor, p: float | None) -> Tensor:
+    """Return codes as the kernels read them fastest: whole tiles, padded, or coordinate after coordinate."""
+    if p is not None:
+        return x.T.contiguous()  # (d, n)
+    d, padded = _shape(x.shape[1])
+    return torch.nn.functional.pad(x, (0, padded - d)).contiguous()  # (n, padded)
 
 
 @triton.jit
-def _similarity(
-    x, x_ptr, y_ptr, rows, columns, n, m, offset,
-    D: tl.constexpr, D_PAD: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
-):  # fmt: skip
-    """Similarities of a tile; −inf where there is no pair."""
+def _codes(ptr, rows, n, D_PAD: tl.constexpr, P: tl.constexpr):
+    """Load a tile of codes for a dot product; norms load coordinate by coordinate instead."""
     if P == 0:
-        k = tl.arange(0, D_PAD)
-        y = tl.load(y_ptr + columns[:, None] * D + k, mask=(columns[:, None] < m) & (k < D), other=0.0)
-        s = tl.dot(x, tl.trans(y), input_precision="tf32x3")
+        return tl.load(ptr + rows[:, None] * D_PAD + tl.arange(0, D_PAD), mask=rows[:, None] < n, other=0.0)
+    else:
+        return 0.0
+
+
+@triton.jit
+def _difference(x_ptr, y_ptr, rows, columns, n, m, k):
+    x_k = tl.load(x_ptr + k * n + rows, mask=rows < n, other=0.0)
+    y_k = tl.load(y_ptr + k * m + columns, mask=columns < m, other=0.0)
+    return x_k[:, None] - y_k[None, :]
+
+
+@triton.jit
+def _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D: tl.constexpr, P: tl.constexpr):
+    """Similarities of a tile, times log₂ e, by which x is multiplied already."""
+    if P == 0:
+        return tl.dot(x, tl.trans(y), input_precision="tf32x3")
     else:
         s = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
         for k in range(D):
-            difference = _difference(x_ptr, y_ptr, rows, columns, n, m, k, D)
-            size = tl.abs(difference)
+            size = tl.abs(_difference(x_ptr, y_ptr, rows, columns, n, m, k))
             s -= size if P == 1 else size * size * size
-    pair = columns[None, :] < m
-    if SKIP:
-        pair &= rows[:, None] + offset != columns[None, :]
-    return tl.where(pair, s, float("-inf"))
-
-
-@triton.jit
-def _difference(x_ptr, y_ptr, rows, columns, n, m, k, D: tl.constexpr):
-    x_k = tl.load(x_ptr + rows * D + k, mask=rows < n, other=0.0)
-    y_k = tl.load(y_ptr + columns * D + k, mask=columns < m, other=0.0)
-    return x_k[:, None] - y_k[None, :]
+        return s * LOG2_E
 
 
 @triton.jit
 def _logsumexp_kernel(
     x_ptr, y_ptr, c_ptr, out_ptr, n, m, offset, width,
-    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
+    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+    SKIP: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
-    k = tl.arange(0, D_PAD)
-    x = tl.load(x_ptr + rows[:, None] * D + k, mask=(rows[:, None] < n) & (k < D), other=0.0)
+    x = _codes(x_ptr, rows, n, D_PAD, P) * LOG2_E
     # Not −inf: a tile without a pair would then subtract −inf from −inf.
     peak = tl.full((BM,), -1e30, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
-        s = _similarity(x, x_ptr, y_ptr, rows, columns, n, m, offset, D, D_PAD, SKIP, P)
+        y = _codes(y_ptr, columns, m, D_PAD, P)
+        s = _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D, P)
         if c_ptr is not None:
-            s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :]
+            s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :] * LOG2_E
+        if RAGGED:
+            s = tl.where(columns[None, :] < m, s, float("-inf"))
+        if SKIP:
+            s = tl.where(rows[:, None] + offset == columns[None, :], float("-inf"), s)
         higher = tl.maximum(peak, tl.max(s, 1))
-        total = total * tl.exp(peak - higher) + tl.sum(tl.exp(s - higher[:, None]), 1)
+        total = total * tl.exp2(peak - higher) + tl.sum(tl.exp2(s - higher[:, None]), 1)
         peak = higher
-    tl.store(out_ptr + tl.program_id(1) * n + rows, peak + tl.log(total), mask=rows < n)
+    tl.store(out_ptr + tl.program_id(1) * n + rows, peak + tl.log2(total), mask=rows < n)
+
+
+@triton.jit
+def _combine_kernel(parts_ptr, out_ptr, n, stretches, STRETCHES: tl.constexpr, BM: tl.constexpr):
+    """Log-sum-exp over stretches, back to the base e."""
+    rows = tl.program_id(0) * BM + tl.arange(0, BM)
+    stretch = tl.arange(0, STRETCHES)
+    there = (stretch[:, None] < stretches) & (rows[None, :] < n)
+    part = tl.load(parts_ptr + stretch[:, None] * n + rows[None, :], mask=there, other=-1e30)
+    peak = tl.max(part, 0)
+    total = tl.sum(tl.exp2(part - peak[None, :]), 0)
+    tl.store(out_ptr + rows, (peak + tl.log2(total)) / LOG2_E, mask=rows < n)
 
 
 @triton.jit
 def _gradient_kernel(
+    a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_b_ptr, grad_c_ptr, n, m, offset, width_a, width_b,
+    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
+):  # fmt: skip
+    tile, stretch = tl.program_id(0), tl.program_id(1)
+    if tl.program_id(2) == 0:
+        if (tile * BM < n) & (stretch * width_a < m):
+            _gradient(
+                a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_c_ptr, n, m, offset, width_a,
+                D, D_PAD, BM, BN, SKIP, P, False,
+            )  # fmt: skip
+    else:
+        if (tile * BM < m) & (stretch * width_b < n):
+            _gradient(
+                b_ptr, a_ptr, c_ptr, result_ptr, grad_ptr, grad_b_ptr, grad_c_ptr, m, n, -offset, width_b,
+                D, D_PAD, BM, BN, SKIP, P, True,
+            )  # fmt: skip
+
+
+@triton.jit
+def _gradient(
     x_ptr, y_ptr, c_ptr, result_ptr, grad_ptr, out_ptr, weight_ptr, n, m, offset, width,
     D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    BY_COLUMN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
+    SKIP: tl.constexpr, P: tl.constexpr, BY_COLUMN: tl.constexpr,
 ):  # fmt: skip
     """Sum of softmax weight × derivative of the similarity in x, over the y of a stretch.
 
@@ -169,36 +213,49 @@ def _gradient_kernel(
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
     k = tl.arange(0, D_PAD)
-    x = tl.load(x_ptr + rows[:, None] * D + k, mask=(rows[:, None] < n) & (k < D), other=0.0)
+    x = _codes(x_ptr, rows, n, D_PAD, P) * LOG2_E
     total = tl.zeros((BM, D_PAD), tl.float32)
     weights = tl.zeros((BM,), tl.float32)
+    # What is taken off a row's similarities: its log-sum-exp, or minus its potential. No row: no weight.
+    if BY_COLUMN:
+        shift = tl.zeros((BM,), tl.float32)
+        if c_ptr is not None:
+            shift -= tl.load(c_ptr + rows, mask=rows < n, other=0.0) * LOG2_E
+    else:
+        shift = tl.load(result_ptr + rows, mask=rows < n, other=0.0) * LOG2_E
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
-        s = _similarity(x, x_ptr, y_ptr, rows, columns, n, m, offset, D, D_PAD, SKIP, P)
-        if c_ptr is not None:
-            if BY_COLUMN:
-                s += tl.load(c_ptr + rows, mask=rows < n, other=0.0)[:, None]
-            else:
-                s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :]
+        y = _codes(y_ptr, columns, m, D_PAD, P)
+        s = _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D, P) - shift[:, None]
         if BY_COLUMN:
-            result = tl.load(result_ptr + columns, mask=columns < m, other=0.0)
+            s -= tl.load(result_ptr + columns, mask=columns < m, other=float("inf"))[None, :] * LOG2_E
+        elif c_ptr is not None:
+            s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :] * LOG2_E
+        if P != 0:  # a padded code has no derivative in a dot product, but in a norm it has
+            s = tl.where(columns[None, :] < m, s, float("-inf"))
+        if SKIP:
+            s = tl.where(rows[:, None] + offset == columns[None, :], float("-inf"), s)
+        weight = tl.exp2(s)
+        if BY_COLUMN:
             grad = tl.load(grad_ptr + columns, mask=columns < m, other=0.0)
-            weight = tl.exp(s - result[None, :]) * grad[None, :]
-        else:
-            result = tl.load(result_ptr + rows, mask=rows < n, other=0.0)
-            weight = tl.exp(s - result[:, None])
-        if c_ptr is not None:
-            weights += tl.sum(weight, 1)
+            if c_ptr is not None:
+                weights += tl.sum(weight * grad[None, :], 1)
         if P == 0:
-            y = tl.load(y_ptr + columns[:, None] * D + k, mask=(columns[:, None] < m) & (k < D), other=0.0)
+            if BY_COLUMN:
+                y = y * grad[:, None]
             total = tl.dot(weight, y, total, input_precision="tf32x3")
         else:
+            if BY_COLUMN:
+                weight = weight * grad[None, :]
             for j in range(D):
-                difference = _difference(x_ptr, y_ptr, rows, columns, n, m, j, D)
+                difference = _difference(x_ptr, y_ptr, rows, columns, n, m, j)
                 sign = tl.where(difference > 0, 1.0, 0.0) - tl.where(difference < 0, 1.0, 0.0)
                 slope = -sign if P == 1 else -3.0 * difference * tl.abs(difference)
                 total += tl.where(k == j, tl.sum(weight * slope, 1)[:, None], 0.0)
-    if c_ptr is not None:
-        tl.store(weight_ptr + tl.program_id(1) * n + rows, weights, mask=rows < n)
+    if BY_COLUMN:
+        if c_ptr is not None:
+            tl.store(weight_ptr + tl.program_id(1) * n + rows, weights, mask=rows < n)
+    else:
+        total *= tl.load(grad_ptr + rows, mask=rows < n, other=0.0)[:, None]
     place = out_ptr + (tl.program_id(1) * n + rows[:, None]) * D + k
     tl.store(place, total, mask=(rows[:, None] < n) & (k < D))

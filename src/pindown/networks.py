@@ -88,6 +88,39 @@ def unfolded(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) 
     return Unfolded(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
 
 
+class Residual(nn.Module):
+    """The map x + m(x)."""
+
+    def __init__(self, change: nn.Module) -> None:
+        super().__init__()
+        self.change = change
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Change (n, width) a little."""
+        return x + self.change(x)
+
+
+def residual(n_in: int, n_out: int, *, width: int = 128, n_blocks: int = 2) -> nn.Module:
+    """Linear path beside residual blocks: f(x) = A x + m(x) as in :func:`unfolded`, with an m that can be deeper.
+
+    m reads `width` features off its input, changes them in each block by a perceptron with one hidden layer, and reads
+    its output off them. All changes and the output start at zero.
+
+    Examples
+    --------
+    >>> encoder = residual(5, 5, width=8)
+    >>> x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
+    True
+    """
+    blocks = [
+        Residual(nn.Sequential(nn.LeakyReLU(0.01), *flat(width, width, hidden=(width,)).children()))
+        for _ in range(n_blocks)
+    ]
+    bend = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), flat(width, n_out, hidden=()))
+    return Unfolded(linear(n_in, n_out), bend)
+
+
 class Whiten(nn.Module):
     """Fixed first layer: centre the data and give their leading directions unit variance.
 

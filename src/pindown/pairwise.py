@@ -5,8 +5,8 @@ per label) needs one quantity,
 
 .. math:: \ell_i = \log \sum_j \exp s(a_i, b_j),
 
-and none needs the matrix of all :math:`s(a_i, b_j)`. It is formed a block of rows at a time, and formed again
-in the backward pass.
+and none needs the matrix of all :math:`s(a_i, b_j)`. It is formed a block at a time, and formed again in the
+backward pass.
 """
 
 from __future__ import annotations
@@ -184,12 +184,15 @@ def _implementation(a: Tensor, p: float | None) -> Any:
 def row_logsumexp(
     a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
 ) -> Tensor:
-    """Return log Σ_j exp(s(a_i, b_j) + c_j), a block of rows at a time; not differentiable by itself."""
-    result = a.new_empty(len(a))
-    for rows, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
-        peak = block.amax(1)
-        result[rows] = _exp_shifted(block, peak).sum(1).log_().add_(peak)
-    return result
+    """Return log Σ_j exp(s(a_i, b_j) + c_j), a block of pairs at a time; not differentiable by itself."""
+    # Not −inf: a block in which a row has no pair would then subtract −inf from −inf.
+    peak, total = a.new_full((len(a),), torch.finfo(a.dtype).min), a.new_zeros(len(a))
+    for rows, _, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
+        higher = torch.maximum(peak[rows], block.amax(1))
+        total[rows] *= (peak[rows] - higher).clamp_min_(-80).exp_()
+        total[rows] += _exp_shifted(block, higher).sum(1)
+        peak[rows] = higher
+    return total.log_().add_(peak)
 
 
 def row_logsumexp_gradients(
@@ -203,17 +206,18 @@ def row_logsumexp_gradients(
     row_offset: int,
 ) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i, with the same blocks again."""
-    grad_a, grad_b = torch.empty_like(a), torch.zeros_like(b)
+    grad_a, grad_b = torch.zeros_like(a), torch.zeros_like(b)
     grad_potential = None if potential is None else torch.zeros_like(potential)
-    for rows, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
+    weighted = a * grad[:, None]
+    for rows, columns, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
         softmax = _exp_shifted(block, result[rows])
         if p is None:
-            torch.mm(softmax, b, out=grad_a[rows])
-            grad_b.addmm_(softmax.T, a[rows] * grad[rows, None])
+            grad_a[rows].addmm_(softmax, b[columns])
+            grad_b[columns].addmm_(softmax.T, weighted[rows])
         else:
-            _distance_gradients(softmax, a[rows], b, grad[rows], p, grad_a[rows], grad_b)
+            _distance_gradients(softmax, a[rows], b[columns], grad[rows], p, grad_a[rows], grad_b[columns])
         if grad_potential is not None:
-            grad_potential.addmv_(softmax.T, grad[rows])
+            grad_potential[columns].addmv_(softmax.T, grad[rows])
     return grad_a.mul_(grad[:, None]), grad_b, grad_potential
 
 
@@ -225,25 +229,34 @@ def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
 
 def _blocks(
     a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
-) -> Iterator[tuple[slice, Tensor]]:
-    """Yield (rows, similarities of those rows with all of b), one buffer for all of them."""
+) -> Iterator[tuple[slice, slice, Tensor]]:
+    """Yield (rows, columns, the similarities of those rows of a with those of b), one buffer for all of them."""
     n, m = len(a), len(b)
-    height = max(1, min(n, (GPU_BLOCK_ENTRIES if a.is_cuda else BLOCK_ENTRIES) // m))
-    buffer = a.new_empty(height, m)
+    height, width = _block_shape(n, m, GPU_BLOCK_ENTRIES if a.is_cuda else BLOCK_ENTRIES)
+    buffer = a.new_empty(height * width)
     scratch = torch.empty_like(buffer) if p is not None else None
-    for start in range(0, n, height):
-        rows = slice(start, min(start + height, n))
-        block = buffer[: rows.stop - start]
-        if p is None:
-            torch.mm(a[rows], b.T, out=block)
-        else:
-            assert scratch is not None
-            _negative_distances(a[rows], b, p, block, scratch[: len(block)])
-        if potential is not None:
-            block.add_(potential)
-        if skip_diagonal:
-            block.diagonal(start + row_offset).fill_(-torch.inf)
-        yield rows, block
+    for left in range(0, m, width):  # a stretch of b stays in the cache while all of a passes by
+        columns = slice(left, min(left + width, m))
+        for top in range(0, n, height):
+            rows = slice(top, min(top + height, n))
+            shape = rows.stop - top, columns.stop - left
+            block = buffer[: math.prod(shape)].view(shape)
+            if p is None:
+                torch.mm(a[rows], b[columns].T, out=block)
+            else:
+                assert scratch is not None
+                _negative_distances(a[rows], b[columns], p, block, scratch[: math.prod(shape)].view(shape))
+            if potential is not None:
+                block.add_(potential[columns])
+            if skip_diagonal:
+                block.diagonal(top + row_offset - left).fill_(-torch.inf)
+            yield rows, columns, block
+
+
+def _block_shape(n: int, m: int, entries: int) -> tuple[int, int]:
+    """Return height and width of blocks with at most so many entries: square, or longer if n or m is small."""
+    width = min(m, max(entries // max(n, 1), math.isqrt(entries)))
+    return max(1, min(n, entries // width)), width
 
 
 def _negative_distances(a: Tensor, b: Tensor, p: float, out: Tensor, scratch: Tensor) -> None:
@@ -264,5 +277,5 @@ def _distance_gradients(
         if p != 1:
             slope.mul_(difference.abs_().pow_(p - 1))
         slope.mul_(softmax)
-        grad_a[:, k] = slope.sum(1).mul_(-p)
+        grad_a[:, k].sub_(slope.sum(1), alpha=p)
         grad_b[:, k].addmv_(slope.T, grad, alpha=p)

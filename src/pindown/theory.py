@@ -252,6 +252,7 @@ MATCHING_MODEL = Assumption("matching model", "model",
     " on the sphere exp(h(z̃)ᵀh(z)/τ), and the encoder is flexible enough to reach it")
 MANY_NEGATIVES = Assumption("many negatives", "model",
     "M → ∞ negatives: the loss less log M tends to the cross-entropy of p(·|z) and q_h(·|z) (Th. 1)")
+UNIT_CODES = Assumption("unit-norm features", "model", "‖f(x)‖ = 1 in softmax(β W f(x)), W free")
 UNIT_NORM = Assumption("unit-norm features and weights", "model", "‖f(x)‖ = ‖w_i‖ = 1 in softmax(β W f(x))")
 SOFTMAX_MODEL = Assumption("softmax model", "model", "p(y|x) ∝ exp(f(x)ᵀw(y)), with f(x), w(y) ∈ ℝ^M")
 BIJECTIVE_OBSERVABLE = Assumption("bijective observable", "model", "ã = ρ(a), ρ a bijection")
@@ -286,16 +287,25 @@ CONTRAST_LP = Theorem("contrast-lp", "Zimmermann et al. 2021, ICML", side_inform
 
 _LABEL_LIMITS = ("anything with fewer than d + 1 spread classes", "tails that are not vMF")
 _CLASSES = Diversity("d + 1", "classes", lambda d, k: d + 1)
+# Softmaxes agree if β(w_c − w_a)ᵀh(z) = κ(v_c − v_a)ᵀz for all c. The differences of the v span ℝ^d, so h is linear,
+# h(z) = A z, and w_c = (κ/β) A⁻ᵀ v_c + t. Unit codes make A orthogonal; unit vectors beside them leave t = 0 and β = κ.
 CLASSIFY_NORMALISED = Theorem("classify-normalised", "Reizinger et al. 2024, arXiv:2410.21869, Th. 1",
     side_information="a label that is signal: class or instance index",
     assumes=(*_CLASSIFY, UNIT_NORM), indeterminacy=ORTHOGONAL,
-    promises="h is orthogonal, w_i is the image of v_C(i) under the same map, and w_i = w_j within a class.",
-    not_promised=("axis alignment", *_LABEL_LIMITS),
+    promises="h is orthogonal, w_i is the image of v_C(i) under the same map, β = κ, and w_i = w_j within a class.",
+    not_promised=("axis alignment", "anything if β is held at another value than κ", *_LABEL_LIMITS),
+    diversity=_CLASSES)
+CLASSIFY_UNIT_CODES = Theorem("classify-unit-codes", "Reizinger et al. 2024, arXiv:2410.21869, Th. 1",
+    side_information="a label that is signal: class or instance index",
+    assumes=(*_CLASSIFY, UNIT_CODES), indeterminacy=ORTHOGONAL,
+    promises="h is orthogonal; w_i is the image of v_C(i) under the same map, times κ/β and shifted by some vector.",
+    not_promised=("where the origin of the class vectors is", "axis alignment", *_LABEL_LIMITS),
     diversity=_CLASSES)
 CLASSIFY_FREE = Theorem("classify-free", "Reizinger et al. 2024, arXiv:2410.21869, Th. 1",
     side_information="a label that is signal: class or instance index",
-    assumes=_CLASSIFY, indeterminacy=AFFINE,
-    promises="h is linear or affine, by which of f, w and β are free, and w_i = w_j within a class.",
+    assumes=_CLASSIFY, indeterminacy=LINEAR,
+    promises="h is linear, h(z) = A z; w_i is an affine image of v_C(i), by A⁻ᵀ; and w_i = w_j within a class. If the"
+    " w_i have unit norm and d(d + 3)/2 or more classes lie in general position, A is orthogonal times a scale.",
     not_promised=("angles", "axis alignment", *_LABEL_LIMITS),
     diversity=_CLASSES)
 
@@ -362,7 +372,8 @@ INTERVENTIONS_UNKNOWN = Theorem("interventions-unknown", "von Kügelgen et al. 2
     diversity=Diversity("2d", "interventions (about two per latent)", lambda d, k: 2 * d))
 
 THEOREMS = (
-    CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CLASSIFY_NORMALISED, CLASSIFY_FREE, FORGET,
+    CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
+    CLASSIFY_FREE, FORGET,
     DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, DICTIONARY_SINGLE,
     AUXILIARY_ICA, TCL, IVAE, ROEDER, INTERVENTIONS, INTERVENTIONS_UNKNOWN,
 )

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.checkpoints import Checkpoint, State
+from pindown.optimizers import MakeOptimizer, adam
 
 REPORT_EVERY = 25
 
@@ -126,6 +127,7 @@ def train(
     learning_rate: float,
     seed: int,
     weight_decay: float = 0.0,
+    optimizer: MakeOptimizer = adam,
     schedule: Callable[[float], float] = cosine,
     patience: int | None = None,
     tol: float = 1e-3,
@@ -134,7 +136,7 @@ def train(
     verbose: bool = True,
     title: str = "fit",
 ) -> TrainingLog:
-    """Minimise an objective with Adam and decoupled weight decay; in place.
+    """Minimise an objective; in place.
 
     The same call runs on a CPU, on one GPU, and under ``torchrun`` or ``accelerate launch`` on several: there each
     process draws its own batches and gradients are averaged.
@@ -148,11 +150,13 @@ def train(
     max_iter
         Number of steps.
     learning_rate
-        Of Adam, at the top of the schedule.
+        At the top of the schedule.
     seed
         Of the generator handed to ``draw``.
     weight_decay
         Share of the weight matrices taken off per step, in units of the learning rate.
+    optimizer
+        `optimizers.adam` or `optimizers.muon`: called as ``optimizer(objective, learning_rate, weight_decay)``.
     schedule
         Factor of the learning rate as a function of progress in [0, 1].
     patience, tol
@@ -197,10 +201,10 @@ def train(
     objective.to(device).train()
     # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
     generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
-    optimizer: Any = _adam(objective, learning_rate, weight_decay)
-    state = State(objective, optimizer, generator, accelerator)
+    descent = optimizer(objective, learning_rate, weight_decay)
+    state = State(objective, descent, generator, accelerator)
     curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
-    wrapped, optimizer = accelerator.prepare(objective, optimizer)
+    wrapped, descent = accelerator.prepare(objective, descent)
 
     # What changes from step to step lies on the device, so that a captured step finds it there.
     rates = torch.tensor([learning_rate * schedule(k / max_iter) for k in range(max_iter)], device=device)
@@ -208,13 +212,13 @@ def train(
     now = torch.tensor([len(curve)], device=device)
 
     def descend(batch: tuple[Tensor, ...]) -> None:
-        for group in optimizer.param_groups:
+        for group in descent.param_groups:
             group["lr"].copy_(rates[now][0])
-        optimizer.zero_grad()
+        descent.zero_grad()
         with accelerator.autocast():
             loss = wrapped(*batch)
         accelerator.backward(loss)
-        optimizer.step()
+        descent.step()
         losses[now] = loss.detach().double()
         now.add_(1)
 
@@ -315,18 +319,6 @@ def _on(device: torch.device):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    # Only matrices decay: offsets and temperatures have no reason to be small.
-    matrices = [w for w in objective.parameters() if w.ndim >= 2]
-    others = [w for w in objective.parameters() if w.ndim < 2]
-    groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    device = next(objective.parameters()).device
-    # A captured step reads its learning rate from memory.
-    rate = torch.tensor(learning_rate, device=device)
-    used = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(used, lr=rate, fused=True, capturable=device.type == "cuda")
 
 
 def _check_finite(curve: list[float], n_new: int, max_iter: int, learning_rate: float) -> None:

@@ -7,42 +7,41 @@ const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).tr
 const dataOf = (figure) => JSON.parse(figure.querySelector("script").textContent);
 const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 
-// ---- clouds: orthographic, all seen from one direction, so that turning one turns all --------------------------
-const view = { yaw: -0.6, pitch: 0.35 };
-const clouds = [];
+// ---- clouds: orthographic, those of a figure seen from one direction, so that turning one turns all -------------
+const groups = [];
 
 for (const figure of document.querySelectorAll("figure.clouds")) {
-  const data = dataOf(figure);
+  const data = dataOf(figure), group = { view: { yaw: -0.6, pitch: 0.35 }, clouds: [] };
+  groups.push(group);
   figure.querySelectorAll("canvas").forEach((canvas, k) => {
-    const cloud = { canvas, ...data.clouds[k], colours: data.colours, surfaceColours: data.surfaceColours };
-    clouds.push(cloud);
+    group.clouds.push({ canvas, ...data, ...data.clouds[k] });
     let last = null;
     canvas.addEventListener("pointerdown", (event) => { last = event; canvas.setPointerCapture(event.pointerId); });
     canvas.addEventListener("pointerup", () => { last = null; });
     canvas.addEventListener("pointercancel", () => { last = null; });
     canvas.addEventListener("pointermove", (event) => {
-      if (last) turn((event.clientX - last.clientX) / 150, (event.clientY - last.clientY) / 150);
+      if (last) turn(group, (event.clientX - last.clientX) / 150, (event.clientY - last.clientY) / 150);
       if (last) last = event;
     });
     canvas.addEventListener("keydown", (event) => {
       const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
-      if (step) { event.preventDefault(); turn(...step); }
+      if (step) { event.preventDefault(); turn(group, ...step); }
     });
   });
 }
 
-function turn(yaw, pitch) {
+function turn(group, yaw, pitch) {
   entrance = 0;
-  view.yaw += yaw;
-  view.pitch = Math.max(-1.5, Math.min(1.5, view.pitch + pitch));
-  requestAnimationFrame(drawClouds);
+  group.view.yaw += yaw;
+  group.view.pitch = Math.max(-1.5, Math.min(1.5, group.view.pitch + pitch));
+  requestAnimationFrame(() => drawGroup(group));
 }
 
-function drawClouds() {
-  clouds.forEach(drawCloud);
+function drawGroup({ view, clouds }) {
+  for (const cloud of clouds) drawCloud(view, cloud);
 }
 
-function drawCloud({ canvas, points, surface, colours, surfaceColours }) {
+function drawCloud(view, { canvas, points, surface, arrows, colours, surfaceColours, arrowColours }) {
   const side = canvas.clientWidth, dense = Math.max(window.devicePixelRatio || 1, 1.5);
   if (!side) return;
   canvas.width = canvas.height = Math.round(side * dense);
@@ -54,37 +53,64 @@ function drawCloud({ canvas, points, surface, colours, surfaceColours }) {
     const across = cy * x - sy * y, away = sy * x + cy * y;
     return [side / 2 + radius * across, side / 2 - radius * (cp * z + sp * away), sp * z - cp * away];
   };
-  const marks = []; // [near, ink, corners of a patch or the place of a point, edges of the patch to draw]
+  const marks = []; // [near, draw(t), with t from 0 (far) to 1 (near)]
   const net = surface.map((row) => row.map(seen));
   for (let i = 1; i < net.length; i++) {
     for (let j = 1; j < net[i].length; j++) {
       const patch = [net[i - 1][j - 1], net[i - 1][j], net[i][j], net[i][j - 1]];
       const near = (patch[0][2] + patch[1][2] + patch[2][2] + patch[3][2]) / 4;
-      marks.push([near, surfaceColours[i][j], patch, i % 4 === 0 && i < net.length - 1, j % 4 === 0]);
+      const edges = [i % 4 === 0 && i < net.length - 1 && [patch[2], patch[3]], j % 4 === 0 && [patch[1], patch[2]]];
+      marks.push([near, (t) => drawPatch(pen, patch, edges.filter(Boolean), surfaceColours[i][j], t, unit)]);
     }
   }
-  points.forEach((point, i) => { const at = seen(point); marks.push([at[2] + 0.02, colours[i], at]); });
+  points.forEach((point, i) => {
+    const at = seen(point);
+    marks.push([at[2] + 0.02, (t) => drawDisc(pen, at, (0.8 + 1.3 * t) * unit, colours[i], 0.1 + 0.9 * t)]);
+  });
+  const rim = colour("paper"), ink = colour("ink");
+  arrows.forEach(([tail, tip], i) => {
+    const [from, to] = [seen(tail), seen(tip)];
+    marks.push([(from[2] + to[2]) / 2, (t) => drawStem(pen, from, to, arrowColours[i], 0.35 + 0.65 * t, unit)]);
+    marks.push([to[2] + 0.06, (t) => { // above the points around it
+      const alpha = 0.3 + 0.7 * t, radius = (3.4 + 2 * t) * unit;
+      drawDisc(pen, to, radius + 2.2 * unit, rim, alpha);
+      drawDisc(pen, to, radius + 1.1 * unit, ink, alpha);
+      drawDisc(pen, to, radius, arrowColours[i], 1);
+    }]);
+  });
   marks.sort((a, b) => a[0] - b[0]); // far ones first
-  for (const [near, ink, at, parallel, meridian] of marks) {
-    const t = Math.max(0, Math.min(1, (near + 1) / 2));
-    pen.fillStyle = pen.strokeStyle = ink;
-    pen.beginPath();
-    if (parallel === undefined) {
-      pen.globalAlpha = 0.1 + 0.9 * t;
-      pen.arc(at[0], at[1], (0.8 + 1.3 * t) * unit, 0, 7);
-      pen.fill();
-      continue;
-    }
-    pen.globalAlpha = 0.12 + 0.33 * t;
-    at.forEach(([x, y], k) => (k ? pen.lineTo(x, y) : pen.moveTo(x, y)));
-    pen.fill();
-    pen.globalAlpha = 0.1 + 0.8 * t;
-    pen.lineWidth = (0.5 + 0.9 * t) * unit;
-    pen.beginPath();
-    if (parallel) { pen.moveTo(at[2][0], at[2][1]); pen.lineTo(at[3][0], at[3][1]); }
-    if (meridian) { pen.moveTo(at[1][0], at[1][1]); pen.lineTo(at[2][0], at[2][1]); }
-    pen.stroke();
-  }
+  for (const [near, draw] of marks) draw(Math.max(0, Math.min(1, (near + 1) / 2)));
+}
+
+function drawPatch(pen, patch, edges, ink, t, unit) {
+  pen.fillStyle = pen.strokeStyle = ink;
+  pen.globalAlpha = 0.12 + 0.33 * t;
+  pen.beginPath();
+  patch.forEach(([x, y], k) => (k ? pen.lineTo(x, y) : pen.moveTo(x, y)));
+  pen.fill();
+  pen.globalAlpha = 0.1 + 0.8 * t;
+  pen.lineWidth = (0.5 + 0.9 * t) * unit;
+  pen.beginPath();
+  for (const [from, to] of edges) { pen.moveTo(from[0], from[1]); pen.lineTo(to[0], to[1]); }
+  pen.stroke();
+}
+
+function drawDisc(pen, at, radius, ink, alpha) {
+  pen.globalAlpha = alpha;
+  pen.fillStyle = ink;
+  pen.beginPath();
+  pen.arc(at[0], at[1], radius, 0, 7);
+  pen.fill();
+}
+
+function drawStem(pen, from, to, ink, alpha, unit) {
+  pen.globalAlpha = alpha;
+  pen.strokeStyle = ink;
+  pen.lineWidth = 1.6 * unit;
+  pen.beginPath();
+  pen.moveTo(from[0], from[1]);
+  pen.lineTo(to[0], to[1]);
+  pen.stroke();
 }
 
 // A short turn on arrival shows that these are bodies, not discs; nothing moves for those who asked for that.
@@ -93,8 +119,8 @@ const began = performance.now();
 (function arrive(now) {
   if (!entrance) return;
   const t = Math.min(1, Math.max(0, now - began) / 2600);
-  view.yaw = -0.6 - 1.6 * (1 - t) ** 3;
-  drawClouds();
+  for (const { view } of groups) view.yaw = -0.6 - 1.6 * (1 - t) ** 3;
+  groups.forEach(drawGroup);
   if (t < 1) requestAnimationFrame(arrive);
 })(began);
 
@@ -183,7 +209,7 @@ async function loadPlotly() {
 }
 
 function drawAll() {
-  drawClouds();
+  groups.forEach(drawGroup);
   if (window.Plotly) drawPlots();
 }
 

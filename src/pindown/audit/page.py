@@ -10,7 +10,7 @@ import base64
 import gzip
 import os
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -80,17 +80,18 @@ class Condition:
 
 @dataclass(frozen=True, eq=False)
 class Cloud:
-    """Points in space, and a surface under them: a net of meridians and parallels, carried along with them."""
+    """Points in space, a surface under them (a net of meridians and parallels), and perhaps arrows among them."""
 
     title: str
     note: str
     points: Array  # (n, 3)
     surface: Array  # (n_parallels, n_meridians, 3)
+    arrows: Array = field(default_factory=lambda: np.empty((0, 2, 3)))  # (n_arrows, tail and tip, 3)
 
 
 @dataclass(frozen=True, eq=False)
 class Clouds:
-    """Clouds of the same points side by side, each point in the same colour, turned together.
+    """Clouds of the same points side by side, each point and each arrow in the same colour, turned together.
 
     ``hues`` are directions, unit vectors: what is near in direction is near in colour.
     """
@@ -100,11 +101,17 @@ class Clouds:
     clouds: tuple[Cloud, ...]
     hues: Array  # (n, 3)
     surface_hues: Array  # (n_parallels, n_meridians, 3)
+    arrow_hues: Array = field(default_factory=lambda: np.empty((0, 3)))  # (n_arrows, 3)
 
     def data(self) -> dict[str, Any]:
         """Return what the page's script draws."""
-        clouds = [{"points": _listed(c.points), "surface": _listed(c.surface)} for c in self.clouds]
-        return {"clouds": clouds, "colours": _colours(self.hues), "surfaceColours": _colours(self.surface_hues)}
+        parts = ("points", "surface", "arrows")
+        return {
+            "clouds": [{part: _listed(getattr(cloud, part)) for part in parts} for cloud in self.clouds],
+            "colours": colours(self.hues),
+            "surfaceColours": colours(self.surface_hues),
+            "arrowColours": colours(self.arrow_hues),
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,6 +184,7 @@ class Section:
     claim: str
     conditions: tuple[Condition, ...]
     not_promised: tuple[str, ...]
+    warned: tuple[str, ...] = ()  # what the estimator says against itself
 
 
 @dataclass(frozen=True, eq=False)
@@ -286,7 +294,7 @@ def _listed(values: Array) -> list[Any]:
     return np.round(np.asarray(values, dtype=np.float64), 4).tolist()
 
 
-def _colours(directions: Array) -> list[Any]:
+def colours(directions: Array) -> list[Any]:
     """Return the colours of unit vectors as hexadecimal strings, nested as they are.
 
     The vector is placed into the Oklab colour space, where equal steps look equal: up is lightness, round about

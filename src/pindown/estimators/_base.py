@@ -7,8 +7,10 @@ import hashlib
 import math
 import numbers
 import re
+import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any, Self
 
@@ -21,7 +23,9 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.checkpoints import Checkpoint
+from pindown.folding import look_for_folds
 from pindown.networks import Whiten
+from pindown.optimizers import MakeOptimizer
 from pindown.processes import Process
 from pindown.spaces import Space
 from pindown.training import Draw, best_device, train
@@ -31,6 +35,13 @@ ENCODE_ROWS = 65_536
 
 WHITEN_ROWS = 20_000
 """Fresh samples from which `fit_process` takes mean and covariance."""
+
+DECAY_ROWS, DECAY_MOST = 10_000, 2.0
+"""A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
+
+
+class IdentifiabilityWarning(UserWarning):
+    """The fit goes through, but no theorem says that its codes are the latents: the message says why."""
 
 
 class Encoder(nn.Module):
@@ -63,7 +74,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     batch_size: int | None
     max_iter: int
     learning_rate: float
-    weight_decay: float
+    weight_decay: float | None
+    optimizer: MakeOptimizer
     patience: int | None
     checkpoint: str | Path | None
     device: str | None
@@ -71,14 +83,15 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     random_state: Any
 
     _default_batch_size = 512
+    _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
 
     @abstractmethod
     def _space(self) -> Space:
         """Return the space of the codes, after checking the final class's own parameters."""
 
     @abstractmethod
-    def _objective(self, encoder: Encoder) -> nn.Module:
-        """Return the module that maps a batch to the loss."""
+    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        """Return the module that maps a batch to the loss; the first batches may tell it where to start."""
 
     @abstractmethod
     def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
@@ -107,7 +120,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self._check_components(X.shape[1])
         draw = self._draw(X, y, device)
         settings = {"data": _digest(X, as_array(y))} if self.checkpoint is not None else {}
-        return self._learn(torch.as_tensor(X), draw, space, device, _random.draw_seed(self.random_state), settings)
+        seed = _random.draw_seed(self.random_state)
+        return self._learn(torch.as_tensor(X), len(X), draw, space, device, seed, settings)
 
     def fit_process(self, process: Process) -> Self:
         """Train the encoder on a world of `pindown.processes`, with fresh samples at every step.
@@ -131,7 +145,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         draw = self._draw_fresh(process, self.batch_size or self._default_batch_size)
         # The repr names the laws; what it leaves out, such as the weights of a mixing, shows in the samples.
         settings = {"data": f"{process!r} {_digest(as_array(x))}"} if self.checkpoint is not None else {}
-        return self._learn(x, draw, space, device, seed, settings)
+        return self._learn(x, math.inf, draw, space, device, seed, settings)
 
     def transform(self, X):
         """Encode observations; numpy in, numpy out; torch in, torch out.
@@ -141,8 +155,11 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         check_is_fitted(self)
         array = self._validated(X, reset=False)
-        codes = self._encode(torch.as_tensor(array)).to(torch.as_tensor(array).dtype)
-        return codes.to(X.device) if isinstance(X, Tensor) else codes.cpu().numpy()
+        return self._like(X, array, self._encode(torch.as_tensor(array)))
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether a fit went through: one that was broken off leaves attributes, but no encoder."""
+        return hasattr(self, "encoder_")
 
     def __sklearn_tags__(self):
         """Say what scikit-learn may expect."""
@@ -154,6 +171,12 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _n_features_out(self) -> int:
         return self.n_components
 
+    @staticmethod
+    def _like(X: Any, array: np.ndarray, result: Tensor) -> Any:
+        """Return the result as X came: a tensor on its device or an array, in the precision it was read in."""
+        result = result.to(torch.as_tensor(array).dtype)
+        return result.to(X.device) if isinstance(X, Tensor) else result.cpu().numpy()
+
     def _encode(self, x: Tensor) -> Tensor:
         """Encode (n, n_features) in float64; (n, n_components)."""
         encoder = copy.deepcopy(self.encoder_).double()
@@ -162,17 +185,27 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
 
     def _learn(
-        self, x: Tensor, draw: Draw, space: Space, device: torch.device, seed: int, settings: dict[str, Any]
+        self,
+        x: Tensor,
+        n_rows: float,
+        draw: Draw,
+        space: Space,
+        device: torch.device,
+        seed: int,
+        settings: dict[str, Any],
     ) -> Self:
         with _random.forked(seed):
             encoder = Encoder(Whiten(x.cpu()), self._body(x.shape[1]), space)
-            objective = self._objective(encoder)
+            # From a generator of their own, so that training draws as if nobody had looked.
+            peek = _random.generator(seed, device)
+            objective = self._objective(encoder, (draw(step, peek) for step in count()))
         log = train(
             objective,
             draw,
             max_iter=self.max_iter,
             learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
+            optimizer=self.optimizer,
+            weight_decay=min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay,
             seed=seed,
             patience=self.patience,
             checkpoint=self._checkpoint(settings),
@@ -183,7 +216,24 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.encoder_, self.objective_ = encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective)
+        if self._must_not_fold:
+            self._look_for_folds(x.cpu())
         return self
+
+    def _look_for_folds(self, x: Tensor) -> None:
+        encoder = copy.deepcopy(self.encoder_).double()
+        device = encoder.whiten.mean.device
+        self.folding_ = look_for_folds(lambda rows: encoder(rows.to(device)), x, encoder.space)
+        if self.folding_.verdict not in ("folded", "flat"):
+            return
+        warnings.warn(
+            f"{type(self).__name__}: the encoder is {self.folding_}. So different latents share a code, and no theorem "
+            "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
+            "(max_iter) or another random_state, and see whether y says anything about X"
+            + (", and whether there are fewer latents than components." if self.folding_.flat else "."),
+            IdentifiabilityWarning,
+            stacklevel=4,
+        )
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:
         """Return X as a finite float array with the right number of features, or say what is wrong with it."""
@@ -201,7 +251,13 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     def _checked_space(self) -> Space:
         check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
         check_positive(self.learning_rate, "learning_rate")
-        check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
+        if self.weight_decay is not None:
+            check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
+        if not callable(self.optimizer):
+            raise TypeError(
+                f"{type(self).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
+                f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {self.optimizer!r}."
+            )
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
         if self.patience is not None:
@@ -216,13 +272,13 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
             )
 
-    def _rows_per_batch(self, n_rows: int) -> int:
-        """Return the batch size for so many rows."""
+    def _rows_per_batch(self, n_rows: int, noun: str = "pairs") -> int:
+        """Return the batch size for so many rows, which are called so."""
         if self.batch_size is None:
             return min(self._default_batch_size, n_rows)
         if self.batch_size > n_rows:
             raise ValueError(
-                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} pairs in the "
+                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} {noun} in the "
                 "data. Leave it at None to take what fits, or give more data."
             )
         return self.batch_size

@@ -10,6 +10,8 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
+from pindown.estimators._drawing import Epochs as Epochs  # pairs are drawn in epochs like all rows
+from pindown.estimators._drawing import numbered
 from pindown.processes import Process
 from pindown.training import CapturableDraw
 
@@ -78,14 +80,7 @@ def _one_each(x: Tensor, partners: Tensor) -> Pairing:
 
 def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
     """Pair each row with another of its group; rows alone in their group are left out."""
-    if _some_missing(groups):
-        raise ValueError("y (the groups) contains NaN or None. Give each row a group, or leave the row out.")
-    try:
-        _, label, count = np.unique(groups, return_inverse=True, return_counts=True)
-    except TypeError as error:
-        raise ValueError(
-            f"y (the groups) mixes types that cannot be compared ({error}). Make them all text or all numbers."
-        ) from error
+    _, label, count = numbered(groups, "group")
     if len(count) == 1:
         raise ValueError(
             f"y puts all {len(groups)} rows into a single group, so there are no strangers to tell partners from. "
@@ -120,36 +115,6 @@ def _by_group(x: Tensor, groups: np.ndarray) -> Pairing:
         size=put(size[paired]),
         choices=put((size - 1)[paired]),  # … and never come round to oneself
     )
-
-
-def _some_missing(groups: np.ndarray) -> bool:
-    if groups.dtype.kind == "O":
-        return any(g is None or (not isinstance(g, str) and str(g) in ("nan", "NaT", "<NA>")) for g in groups)
-    return bool((groups != groups).any())
-
-
-class Epochs(CapturableDraw):
-    """Batches of pairs without replacement: each epoch is a new order, known from the seed and the step alone."""
-
-    def __init__(self, pairing: Pairing, batch_size: int) -> None:
-        self.pairing, self.batch_size = pairing, batch_size
-        self.rows = torch.empty(batch_size, dtype=torch.int64, device=pairing.x.device)
-        self._epoch, self._order = -1, self.rows
-
-    def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Put the row numbers of this step's batch into `rows`."""
-        n = len(self.pairing)
-        epoch, k = divmod(step, n // self.batch_size)
-        if epoch != self._epoch:
-            # Not the generator itself: a resumed run must find the order of an epoch it starts in the middle of.
-            shuffler = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
-            self._order = torch.randperm(n, generator=shuffler).to(self.rows.device)
-            self._epoch = epoch
-        self.rows.copy_(self._order[k * self.batch_size : (k + 1) * self.batch_size])
-
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return anchors and partners at `rows`."""
-        return self.pairing.take(self.rows, generator)
 
 
 @dataclass(frozen=True)

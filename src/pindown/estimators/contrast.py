@@ -6,24 +6,34 @@ import copy
 import math
 import numbers
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
+from scipy.optimize import minimize_scalar
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, theory
-from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive
-from pindown.estimators._pairing import Epochs, FreshPairs, pair_up
-from pindown.losses import infonce
+from pindown import networks, optimizers, theory
+from pindown.estimators._base import BaseEncoder, Encoder, IdentifiabilityWarning, as_array, check_positive
+from pindown.estimators._pairing import Epochs, FreshPairs, Pairing, pair_up
+from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
 from pindown.spaces import Reals, Space, Sphere
 from pindown.training import Draw
 
+SATURATED = 0.02
+"""Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a
+loss near zero teaches the encoder nothing. On the sphere alone: elsewhere the scale of the codes is free."""
+
 SCORE_ROWS = 4_096
 """Pairs compared with each other in `score`."""
+
+TEMPERATURE_ROWS = 1_024
+"""Pairs by which `score` chooses a temperature, where the learned one was not made for it."""
 
 
 class Contrast(BaseEncoder):
@@ -43,7 +53,14 @@ class Contrast(BaseEncoder):
     p : float
         Codes are compared by −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
-        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ.
+        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ, unless
+        that is so large that partners are nearer than all strangers of a batch: then it is less.
+    alpha : float or None
+        None trains InfoNCE. A number between 0 and 1 trains alignment and uniformity, `losses.align_uniform`, with
+        this weight of uniformity. At 0.5 that is InfoNCE in the limit of many negatives, and the same theorems hold.
+        Other weights have no theorem. They change the temperature (in the reals: the size of the codes), and on the
+        uniform sphere nothing else that we have seen; in a box they bend the codes. It wants large batches where
+        partners lie close: if they are nearer than all strangers, nothing holds the temperature, and a fit warns.
     any_marginal : bool
         Learn the log density of the observations along with the codes. The theorems ask for latents with a uniform
         marginal; with this correction they need not be.
@@ -53,14 +70,17 @@ class Contrast(BaseEncoder):
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
     batch_size : int or None
-        Pairs per step; None takes 512, or all if there are fewer.
+        Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a share of the
+        data and takes so many pairs of it, and each pair is compared with those of all processes.
     max_iter : int
         Steps.
     learning_rate : float
-        Of Adam, at the top of a cosine schedule.
+        Of the optimiser, at the top of a cosine schedule.
     weight_decay : float
         Share of the weights taken off per step, in units of the learning rate. Lower it when samples are fresh at
         every step.
+    optimizer : callable
+        ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
     patience : int or None
         Stop when the mean loss over so many steps is less than .001 below that of as many before.
     checkpoint : path or None
@@ -78,12 +98,20 @@ class Contrast(BaseEncoder):
         The trained encoder.
     objective_ : torch.nn.Module
         What was minimised: maps samples and partners to the loss.
+    folding_ : Folding
+        Whether the encoder folds the data, so that different latents share a code: what `folding.look_for_folds` saw
+        of the rows fitted to.
     temperature_ : float
         The temperature, given or learned.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
         Steps taken.
+
+    Warns
+    -----
+    IdentifiabilityWarning
+        If the encoder is folded or flat, so that different latents share a code.
 
     References
     ----------
@@ -99,6 +127,8 @@ class Contrast(BaseEncoder):
     True
     """
 
+    _must_not_fold = True
+
     def __init__(
         self,
         n_components=2,
@@ -106,6 +136,7 @@ class Contrast(BaseEncoder):
         space=Sphere(),  # noqa: B008 (a frozen value)
         p=2,
         temperature=None,
+        alpha=None,
         any_marginal=True,
         self_negatives=False,
         encoder=networks.unfolded,
@@ -113,6 +144,7 @@ class Contrast(BaseEncoder):
         max_iter=2_000,
         learning_rate=2e-3,
         weight_decay=2.0,
+        optimizer=optimizers.adam,
         patience=None,
         checkpoint=None,
         device=None,
@@ -123,6 +155,7 @@ class Contrast(BaseEncoder):
         self.space = space
         self.p = p
         self.temperature = temperature
+        self.alpha = alpha
         self.any_marginal = any_marginal
         self.self_negatives = self_negatives
         self.encoder = encoder
@@ -130,6 +163,7 @@ class Contrast(BaseEncoder):
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.optimizer = optimizer
         self.patience = patience
         self.checkpoint = checkpoint
         self.device = device
@@ -139,6 +173,8 @@ class Contrast(BaseEncoder):
     @property
     def guarantee(self) -> theory.Theorem | None:
         """The theorem that applies if the data meet its assumptions; None if none covers these parameters."""
+        if self.alpha not in (None, 0.5):
+            return None
         if self.space == Sphere():
             return theory.CONTRAST_SPHERE if self.p == 2 else None
         if self.space == Reals():
@@ -146,10 +182,12 @@ class Contrast(BaseEncoder):
         return None
 
     def score(self, X, y=None) -> float:
-        """Return the information between partners that the codes show, in nats: log n minus the loss.
+        """Return the information between partners that the codes show, in nats: log n minus InfoNCE.
 
         A lower bound, at most ``log 4096`` since so many pairs are compared at once. Unrelated partners give 0 or
-        less. On data not used in `fit` it says, without ground truth, whether anything was learned.
+        less. On data not used in `fit` it says, without ground truth, whether anything was learned. With `alpha` it is
+        the same, at the temperature that suits InfoNCE best on the first thousand pairs, because the weight of
+        uniformity has moved the learned one; unrelated partners then give about 0.
         """
         check_is_fitted(self)
         pairing = pair_up(self._validated(X, reset=False), as_array(y))
@@ -158,11 +196,20 @@ class Contrast(BaseEncoder):
         shuffled = torch.randperm(len(pairing), generator=generator)
         x, x_pos = pairing.take(shuffled, generator)
         n_chunks = math.ceil(len(x) / SCORE_ROWS)
-        objective = copy.deepcopy(self.objective_).double()
+        objective = copy.deepcopy(self.objective_)
+        assert isinstance(objective, _Objective)
+        objective.double()
         device = self.encoder_.whiten.mean.device
+
+        def put(rows: Tensor) -> Tensor:
+            return rows.to(device).double()
+
         with torch.inference_mode():
+            temperature = objective.temperature()
+            if self.alpha is not None:
+                temperature = _best_temperature(objective, put(x[:TEMPERATURE_ROWS]), put(x_pos[:TEMPERATURE_ROWS]))
             information = [
-                len(a) * (math.log(len(a)) - float(objective(a.to(device).double(), b.to(device).double())))
+                len(a) * (math.log(len(a)) - float(objective.infonce(put(a), put(b), temperature=temperature)))
                 for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True)
             ]
         return sum(information) / len(x)
@@ -172,6 +219,13 @@ class Contrast(BaseEncoder):
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
             check_positive(self.temperature, "temperature")
+        if self.alpha is not None:
+            check_scalar(self.alpha, "alpha", numbers.Real, min_val=0, max_val=1, include_boundaries="neither")
+            if self.self_negatives:
+                raise ValueError(
+                    f"Contrast: self_negatives=True is a choice of InfoNCE's negatives, but alpha={self.alpha} trains "
+                    "alignment and uniformity, where they are the other samples. Leave one of the two out."
+                )
         if self.any_marginal and self.self_negatives:
             raise ValueError(
                 "Contrast: self_negatives=True takes samples as negatives, and any_marginal=True corrects for the "
@@ -190,14 +244,30 @@ class Contrast(BaseEncoder):
             )
         return self.space
 
-    def _objective(self, encoder: Encoder) -> nn.Module:
+    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         p = None if self.space == Sphere() and self.p == 2 else self.p
         potential = networks.flat(encoder.n_features, 1, hidden=(64, 64)) if self.any_marginal else None
-        return _Objective(encoder, potential, p, self.temperature, self.self_negatives)
+        return _Objective(
+            encoder,
+            potential,
+            p=p,
+            temperature=self.temperature,
+            alpha=self.alpha,
+            self_negatives=self.self_negatives,
+            across_processes=_this_process()[1] > 1,
+        )
 
     def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
         pairing = pair_up(X, as_array(y), device)
-        return Epochs(pairing, self._rows_per_batch(len(pairing)))
+        batch_size = self._rows_per_batch(len(pairing))
+        index, n_processes = _this_process()
+        share = _share(pairing, index, n_processes)
+        if len(share) < (self.batch_size or 1):
+            raise ValueError(
+                f"Contrast: of {len(pairing)} pairs {len(share)} fall to each of {n_processes} processes, too few for "
+                f"batch_size={self.batch_size}. Leave it at None to take what fits, or start fewer processes."
+            )
+        return Epochs(share, min(batch_size, len(share)))
 
     def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
         return FreshPairs(process, batch_size)
@@ -206,6 +276,28 @@ class Contrast(BaseEncoder):
         assert isinstance(objective, _Objective)
         with torch.no_grad():
             self.temperature_ = float(objective.temperature())
+        self._warn_if_nothing_held_the_scale()
+
+    def _warn_if_nothing_held_the_scale(self) -> None:
+        if self.alpha is None or (self.space == Sphere() and self.temperature is not None):
+            return
+        # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
+        # w of the n − 1 strangers in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
+        n = (self.batch_size or self._default_batch_size) * _this_process()[1]
+        loss, least = float(np.mean(self.loss_curve_[-25:])), -self.alpha * math.log(n - 1)
+        if loss < least:
+            warnings.warn(
+                f"Contrast: with alpha={self.alpha} the loss fell to {loss:.3g}, below {least:.3g}, the least at which "
+                f"distances can settle among {n} samples: partners are nearer than all strangers, and temperature or "
+                "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen.",
+                IdentifiabilityWarning,
+                stacklevel=5,
+            )
+
+
+def _turn_back(number: Tensor, *, where: Tensor) -> None:
+    """Let a number climb the loss instead of descending it, where this is so."""
+    number.register_hook(lambda grad: torch.where(where, -grad, grad))
 
 
 class _Objective(nn.Module):
@@ -215,12 +307,16 @@ class _Objective(nn.Module):
         self,
         encoder: Encoder,
         potential: nn.Module | None,
+        *,
         p: float | None,
         temperature: float | None,
+        alpha: float | None,
         self_negatives: bool,
+        across_processes: bool,
     ) -> None:
         super().__init__()
-        self.encoder, self.potential, self.p, self.self_negatives = encoder, potential, p, self_negatives
+        self.encoder, self.potential, self.p, self.alpha = encoder, potential, p, alpha
+        self.self_negatives, self.across_processes = self_negatives, across_processes
         self.given = temperature
         if temperature is None:
             self.log_temperature = nn.Parameter(torch.zeros(()))
@@ -230,13 +326,71 @@ class _Objective(nn.Module):
         return torch.exp(10 * self.log_temperature) if self.given is None else self.given
 
     def forward(self, x: Tensor, x_pos: Tensor) -> Tensor:
+        """Return what is minimised: under several processes, this one's part of it."""
+        if self.alpha is None:
+            temperature = self.temperature()
+            loss = self.infonce(x, x_pos, temperature=temperature, across_processes=self.across_processes)
+            if self.p is None and isinstance(temperature, Tensor) and temperature.requires_grad:
+                _turn_back(temperature, where=loss.detach() < SATURATED)
+            return loss
+        # On the sphere ‖a − b‖² = 2 − 2aᵀb: twice the temperature, and its inverse is a concentration here, too.
+        p, temperature = (2, 2 * self.temperature()) if self.p is None else (self.p, self.temperature())
+        potentials = None
+        if self.potential is not None:
+            of_samples, of_partners = self._potentials(torch.cat([x, x_pos])).chunk(2)
+            potentials = of_samples, of_partners
+        return align_uniform(
+            *self._codes(x, x_pos),
+            alpha=self.alpha,
+            temperature=temperature,
+            p=p,
+            potentials=potentials,
+            across_processes=self.across_processes,
+        )
+
+    def infonce(
+        self, x: Tensor, x_pos: Tensor, *, temperature: float | Tensor, across_processes: bool = False
+    ) -> Tensor:
+        """Return InfoNCE, which says what the codes show whatever is minimised."""
+        return infonce(
+            *self._codes(x, x_pos),
+            temperature=temperature,
+            p=self.p,
+            potential=None if self.potential is None else self._potentials(x_pos),
+            self_negatives=self.self_negatives,
+            across_processes=across_processes,
+        )
+
+    def _codes(self, x: Tensor, x_pos: Tensor) -> tuple[Tensor, Tensor]:
         # One pass over both halves is faster than two passes over one.
         z, z_pos = self.encoder(torch.cat([x, x_pos])).chunk(2)
-        return infonce(
-            z,
-            z_pos,
-            temperature=self.temperature(),
-            p=self.p,
-            potential=None if self.potential is None else self.potential(self.encoder.whiten(x_pos))[:, 0],
-            self_negatives=self.self_negatives,
-        )
+        return z, z_pos
+
+    def _potentials(self, x: Tensor) -> Tensor:
+        assert self.potential is not None
+        return self.potential(self.encoder.whiten(x))[:, 0]
+
+
+def _best_temperature(objective: _Objective, x: Tensor, x_pos: Tensor) -> float:
+    """Return the temperature at which InfoNCE is least: in its inverse the loss is convex."""
+
+    def loss(log_temperature: float) -> float:
+        return float(objective.infonce(x, x_pos, temperature=math.exp(log_temperature)))
+
+    learned = math.log(float(objective.temperature()))
+    return math.exp(minimize_scalar(loss, bounds=(learned - 30, learned + 30), options={"xatol": 0.01}).x)
+
+
+def _this_process() -> tuple[int, int]:
+    """Return which process of a training this is, and of how many."""
+    from accelerate import Accelerator  # slow to import
+
+    accelerator = Accelerator(device_placement=False)  # as in `train`, for the first one settles it for all
+    return accelerator.process_index, accelerator.num_processes
+
+
+def _share(pairing: Pairing, index: int, n_processes: int) -> Pairing:
+    """Return every n-th anchor, so that no process meets among its strangers a sample of its own."""
+    n = len(pairing) // n_processes * n_processes  # the same number for all
+    per_anchor = ("anchors", "start", "skip", "size", "choices")
+    return replace(pairing, **{name: getattr(pairing, name)[index:n:n_processes] for name in per_anchor})

@@ -1,13 +1,16 @@
 """The papers' tables as values, one file per paper, with the paper's numbers beside what we measure.
 
->>> [experiment.name for experiment in EXPERIMENTS]
-['zimmermann2021/table1']
+>>> [experiment.name for experiment in EXPERIMENTS][:3]
+['zimmermann2021/table1', 'zimmermann2021/identification', 'reizinger2024/table2']
 >>> print(zimmermann2021.TABLE_1.rows[0].unsupervised)
 99.42±0.05
 """
 
-from pindown.papers import zimmermann2021
+from typing import Any
+
+from pindown.papers import reizinger2024, reizinger2024_figures, zimmermann2021, zimmermann2021_identification
 from pindown.papers._experiment import (
+    Axes,
     Experiment,
     Profile,
     Published,
@@ -16,13 +19,20 @@ from pindown.papers._experiment import (
     pending,
     reproduce,
 )
+from pindown.papers._figure import draw
 from pindown.papers._results import Results
 from pindown.papers._table import Line, Table, compare
 
-EXPERIMENTS: tuple[Experiment, ...] = (*zimmermann2021.EXPERIMENTS,)
+EXPERIMENTS: tuple[Experiment[Any], ...] = (
+    *zimmermann2021.EXPERIMENTS,
+    *zimmermann2021_identification.EXPERIMENTS,
+    *reizinger2024.EXPERIMENTS,
+    *reizinger2024_figures.EXPERIMENTS,
+)
 
 __all__ = [
     "EXPERIMENTS",
+    "Axes",
     "Experiment",
     "Line",
     "Profile",
@@ -32,7 +42,11 @@ __all__ = [
     "Row",
     "Table",
     "compare",
+    "draw",
     "pending",
+    "reizinger2024",
+    "reizinger2024_figures",
     "reproduce",
     "zimmermann2021",
+    "zimmermann2021_identification",
 ]

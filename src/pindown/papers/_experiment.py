@@ -7,29 +7,32 @@ run of a row gives a `Record`, which is one line of a results file. Nothing here
 from __future__ import annotations
 
 import json
+import math
 import platform
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, Generic, Protocol, TypeVar
 
 import pindown
 
 
 @dataclass(frozen=True)
 class Published:
-    """A number as the paper prints it: in percent, with its ± where one is known.
+    """A number as the paper prints it: in percent, with its ± where one is known; NaN where the number is not.
 
     Examples
     --------
-    >>> print(Published(99.42, 0.05), Published(77.58))
-    99.42±0.05 77.58
+    >>> print(Published(99.42, 0.05), Published(77.58), Published(math.nan))
+    99.42±0.05 77.58 –
     """
 
     mean: float
     spread: float | None = None
 
     def __str__(self) -> str:
+        if math.isnan(self.mean):
+            return "–"
         return f"{self.mean:.2f}" if self.spread is None else f"{self.mean:.2f}±{self.spread:.2f}"
 
 
@@ -37,52 +40,39 @@ class Published:
 class Profile:
     """How large a reproduction is run; the same for every row, for tuning row by row proves nothing.
 
+    A paper adds its own fields in a final class: all that a score depends on besides row and seed.
+
     Parameters
     ----------
     name
         What to call it.
     seeds
         One run of a row each, unless others are asked for.
-    d
-        Latent dimensions.
-    n_layers
-        Layers of the mixing.
-    batch_size, max_iter, learning_rate, weight_decay
-        Of the fit without supervision.
-    supervised_iter
-        Steps of the fit to the truth, otherwise the same.
-    temperature
-        Divides the similarity; None learns it.
-    any_marginal
-        Whether the fit corrects for latents that are not uniform, which the paper's does not.
-    hidden
-        Widths of the hidden layers of the encoder.
-    n_eval
-        Held-out samples: a linear map is fitted on one half of them and scored on the other.
+
+    Examples
+    --------
+    >>> @dataclass(frozen=True)
+    ... class Sized(Profile):
+    ...     hidden: tuple[int, ...]
+    >>> Sized("quick", (0, 1), hidden=(64, 64)).settings
+    {'hidden': [64, 64]}
     """
 
     name: str
     seeds: tuple[int, ...]
-    d: int
-    n_layers: int
-    batch_size: int
-    max_iter: int
-    supervised_iter: int
-    learning_rate: float
-    weight_decay: float
-    temperature: float | None
-    any_marginal: bool
-    hidden: tuple[int, ...]
-    n_eval: int
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All that a score depends on besides row and seed, as JSON gives it back."""
+        """The fields that a paper has added, as JSON gives them back."""
         own = {key: value for key, value in asdict(self).items() if key not in ("name", "seeds")}
-        return json.loads(json.dumps(own))
+        return json.loads(json.dumps(own, default=lambda function: function.__name__))
 
 
-class Row(Protocol):
+ProfileT = TypeVar("ProfileT", bound=Profile)
+ProfileT_contra = TypeVar("ProfileT_contra", bound=Profile, contravariant=True)
+
+
+class Row(Protocol[ProfileT_contra]):
     """A row of a table: what is set, what the paper found, and how to find out again."""
 
     @property
@@ -97,12 +87,29 @@ class Row(Protocol):
     def published(self) -> tuple[Published, ...]:
         """The paper's scores, in the experiment's order."""
 
-    def measure(self, profile: Profile, seed: int, device: str) -> dict[str, float]:
+    def measure(self, profile: ProfileT_contra, seed: int, device: str) -> dict[str, float]:
         """Train, and return the scores by name, as fractions; this is where the time goes."""
 
 
 @dataclass(frozen=True)
-class Experiment:
+class Axes:
+    """How to draw an experiment: a panel per score, a line per value of one heading, the values of another along x.
+
+    Parameters
+    ----------
+    x, line
+        Two of the experiment's headings.
+    scores
+        Of its scores, or of those beside them.
+    """
+
+    x: str
+    line: str
+    scores: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Experiment(Generic[ProfileT]):
     """A table of a paper.
 
     Parameters
@@ -123,6 +130,8 @@ class Experiment:
         Minutes on two cores; the paper's size on a GPU.
     notes
         What a reader must know before comparing.
+    axes
+        How to draw it, if the paper has a figure.
     """
 
     name: str
@@ -131,10 +140,11 @@ class Experiment:
     headings: tuple[str, ...]
     scores: tuple[str, ...]
     beside: tuple[str, ...]
-    rows: tuple[Row, ...]
-    quick: Profile
-    full: Profile
+    rows: tuple[Row[ProfileT], ...]
+    quick: ProfileT
+    full: ProfileT
     notes: tuple[str, ...]
+    axes: Axes | None = None
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown.estimators._base import WHITEN_ROWS, Encoder
 from pindown.networks import Whiten
+from pindown.optimizers import MakeOptimizer, adam
 from pindown.processes import Process
 from pindown.spaces import Space, Sphere
 from pindown.training import CapturableDraw, train
@@ -63,6 +64,7 @@ def fit_supervised(
     weight_decay: float,
     seed: int,
     device: str,
+    optimizer: MakeOptimizer = adam,
 ) -> Encoder:
     """Train an encoder to give the true latents up to scale and shift, with fresh samples at every step.
 
@@ -92,6 +94,7 @@ def fit_supervised(
         max_iter=max_iter,
         learning_rate=learning_rate,
         weight_decay=weight_decay,
+        optimizer=optimizer,
         seed=seed,
         device=device,
         title="supervised",

@@ -42,7 +42,8 @@ class Table:
         header = ["row", *self.headings, *pairs, *self.beside]
         body = [[str(line.number), *line.setting, *line.paired, *line.beside] for line in self.lines]
         rows = [header, ["---"] * len(header), *body]
-        text = "\n".join(f"| {' | '.join(cells)} |" for cells in rows)
+        escaped = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)  # as |C| has them
+        text = "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
         return f"**{self.title}**\n\n{text}\n\n" + "\n".join(f"- {note}" for note in self.notes) + "\n"
 
 

@@ -16,10 +16,12 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pindown.papers._experiment import Experiment, Profile, Published
+from pindown.papers._optimizers import adam, muon
 
 if TYPE_CHECKING:
     from pindown.distributions import Conditional, Marginal
     from pindown.estimators import Contrast
+    from pindown.optimizers import MakeOptimizer
     from pindown.processes import Pairs
     from pindown.spaces import Space
 
@@ -128,6 +130,44 @@ def reals() -> Space:
 
 
 @dataclass(frozen=True)
+class Recipe(Profile):
+    """How the worlds are made, how both encoders are trained, and how they are scored.
+
+    Parameters
+    ----------
+    d
+        Latent dimensions.
+    n_layers
+        Layers of the mixing.
+    batch_size, max_iter, learning_rate, weight_decay, optimizer
+        Of the fit without supervision.
+    supervised_iter
+        Steps of the fit to the truth, otherwise the same.
+    temperature
+        Divides the similarity; None learns it.
+    any_marginal
+        Whether the fit corrects for latents that are not uniform, which the paper's does not.
+    hidden
+        Widths of the hidden layers of the encoder.
+    n_eval
+        Held-out samples: a linear map is fitted on one half of them and scored on the other.
+    """
+
+    d: int
+    n_layers: int
+    batch_size: int
+    max_iter: int
+    supervised_iter: int
+    learning_rate: float
+    weight_decay: float
+    optimizer: MakeOptimizer
+    temperature: float | None
+    any_marginal: bool
+    hidden: tuple[int, ...]
+    n_eval: int
+
+
+@dataclass(frozen=True)
 class Row:
     """A row of Table 1.
 
@@ -177,7 +217,7 @@ class Row:
 
         return Pairs(self.marginal(d), self.conditional(), leaky_relu_mlp(d, n_layers=n_layers, random_state=seed))
 
-    def estimator(self, profile: Profile, seed: int, device: str) -> Contrast:
+    def estimator(self, profile: Recipe, seed: int, device: str) -> Contrast:
         """Return the estimator of this row, not yet fitted."""
         from pindown import networks
         from pindown.estimators import Contrast
@@ -193,11 +233,12 @@ class Row:
             max_iter=profile.max_iter,
             learning_rate=profile.learning_rate,
             weight_decay=profile.weight_decay,
+            optimizer=profile.optimizer,
             device=device,
             random_state=seed,
         )
 
-    def measure(self, profile: Profile, seed: int, device: str) -> dict[str, float]:
+    def measure(self, profile: Recipe, seed: int, device: str) -> dict[str, float]:
         """Train with and without the truth, and score both on held-out samples."""
         import torch
 
@@ -215,6 +256,7 @@ class Row:
             max_iter=profile.supervised_iter,
             learning_rate=profile.learning_rate,
             weight_decay=profile.weight_decay,
+            optimizer=profile.optimizer,
             seed=seed,
             device=device,
         )
@@ -277,7 +319,7 @@ TABLE_1_ROWS = (
 # dimensions none comes as near as a partner, and the loss is zero before the encoder is good.
 # The temperature is learned, because with κ = 400 (row 5) and τ = 1 nearly all of the signal drowns in log n; and
 # so is the marginal, which plain InfoNCE takes for uniform (rows 9 to 12: it is not).
-QUICK = Profile(
+QUICK = Recipe(
     name="quick",
     seeds=(0,),
     d=5,
@@ -287,24 +329,26 @@ QUICK = Profile(
     supervised_iter=1_000,
     learning_rate=5e-3,
     weight_decay=0.0,
+    optimizer=adam,
     temperature=None,
     any_marginal=True,
     hidden=(128, 128, 128),
     n_eval=20_000,
 )
 
-# The paper's dimensions and batch, and a fiftieth of its 300,000 steps: a start that is unfolded, a learned
+# The paper's dimensions and batch, and 8,000 of its 300,000 steps: a start that is unfolded, a learned
 # temperature and a learned marginal need no more. Two layers of mixing: their linear scores are nearest to the table's.
-FULL = Profile(
+FULL = Recipe(
     name="full",
     seeds=(0, 1, 2, 3, 4),
     d=10,
     n_layers=2,
     batch_size=6_144,
-    max_iter=6_000,
+    max_iter=8_000,
     supervised_iter=2_000,
-    learning_rate=5e-3,
-    weight_decay=0.3,
+    learning_rate=3e-3,
+    weight_decay=0.03,
+    optimizer=muon,
     temperature=None,
     any_marginal=True,
     hidden=(256, 256, 256),
@@ -313,7 +357,7 @@ FULL = Profile(
 
 TABLE_1 = Experiment(
     name="zimmermann2021/table1",
-    title="latents recovered by InfoNCE in twelve worlds, R² in %",
+    title="latents recovered in twelve worlds, R² in %",
     source="Zimmermann et al. 2021, ICML, Table 1",
     headings=("latents", "partners", "model", "assumptions hold"),
     scores=("linear", "supervised", "unsupervised"),
@@ -324,10 +368,9 @@ TABLE_1 = Experiment(
     notes=(
         "The paper has d = 10, batches of 6144, τ = 1 and 5 runs; its ± is shown where we know it. Compare"
         " linear scores first: the higher they are, the easier is the world.",
-        "Ours trains another encoder (a linear path beside a perceptron), and in the full profile for 6,000 steps where"
+        "Ours trains another encoder (a linear path beside a perceptron), and in the full profile for 8,000 steps where"
         " the paper took 300,000.",
-        "The full profile was chosen on seeds 0 and 11; without seed 0 each row stays on the same side of the paper's"
-        " number.",
+        "The full profile was chosen on seed 11, its widths on seed 0 as well.",
         "We score held-out samples, fitting the linear map on one half and scoring the other; the paper scored the"
         " samples the map was fitted on.",
         "supervised is the same encoder trained on the true latents: an upper bound once both have converged.",
@@ -336,6 +379,8 @@ TABLE_1 = Experiment(
         " so β=3 draws the codes away from the axes.",
         "A learned temperature gives the sphere's model the world's κ, so that row 3 meets the assumptions after all;"
         " any_marginal corrects for latents that are not uniform (rows 9 to 12). The paper's loss does neither.",
+        "The paper's public code mixes with three layers (--layers 3), whose linear scores, 64.5 on the sphere, 72.2 in"
+        " the box and 63 in R^d, are far below the table's: those of two layers come near to it.",
     ),
 )
 

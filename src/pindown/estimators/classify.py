@@ -1,0 +1,390 @@
+"""`Classify`: recover latents from labels, or from instance ids, that are signal."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils import assert_all_finite, column_or_1d
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import networks, optimizers, theory
+from pindown.estimators._base import BaseEncoder, Encoder, IdentifiabilityWarning, as_array, check_positive
+from pindown.estimators._drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
+from pindown.losses import cross_entropy
+from pindown.processes import Clusters, Instances, Process
+from pindown.spaces import Reals, Space, Sphere
+from pindown.training import Draw
+
+PREDICT_ENTRIES = 1 << 22
+"""Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
+
+START_ROWS_PER_CLASS, START_ROWS = 50, 1 << 18
+"""Rows from which the first class vectors are taken: so many per class, and no more than so many in all."""
+
+FLAT = 0.15
+"""Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
+
+Where the true vectors lie in a hyperplane, learned ones of unit norm came out with .02 to .11, free ones with up to
+.4, so that these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less.
+"""
+
+
+class Classify(ClassifierMixin, BaseEncoder):
+    r"""Recover latents from labels that are signal, by telling the classes apart (cross-entropy).
+
+    If samples are :math:`x = g(z)` with injective g, the latents of class c follow :math:`\mathrm{vMF}(v_c, \kappa)`,
+    and the class vectors lie in no affine hyperplane, then the minimiser of the cross-entropy of
+    :math:`\mathrm{softmax}_c(\beta\, w_c^\top f(x) + \log \pi_c)` is z, up to a map that depends on what is kept at
+    unit norm:
+
+    ===================  ===================  ==============================  ==================================
+    ``space``            ``vector_space``     codes f(x)                      class vectors w_c
+    ===================  ===================  ==============================  ==================================
+    ``Sphere()``         ``Sphere()``         Q z, Q orthogonal               Q v_c; and β = κ
+    ``Sphere()``         ``Reals()``          Q z                             (κ/β) Q v_c + t
+    ``Reals()``          either               A z, A invertible               (κ/β) A⁻ᵀ v_c + t
+    ===================  ===================  ==============================  ==================================
+
+    The priors π_c are the frequencies of the classes, which therefore need not be equal. `guarantee` is the theorem
+    that applies. A label may also be an instance: then all its views have one id, in ``y``, or ``augment`` makes them
+    (DIET), and ``class_vectors_`` of instances of one class agree.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    space : Space
+        Where the codes live: ``Sphere()`` or ``Reals()``.
+    vector_space : Space
+        Where the class vectors live: ``Sphere()`` or ``Reals()``.
+    scale : float or None
+        The factor β. None learns it; with codes and class vectors on the sphere it then estimates the concentration
+        κ, and no other value lets them fit.
+    augment : callable or None
+        Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of chance it may use,
+        returns another view of each row. With it ``y=None`` means that each row is a class of its own.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+    batch_size : int or None
+        Rows per step; None takes 512, or all if there are fewer.
+    max_iter : int
+        Steps.
+    learning_rate : float
+        Of the optimiser, at the top of a cosine schedule.
+    weight_decay : float or None
+        Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
+        2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
+    optimizer : callable
+        ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
+    patience : int or None
+        Stop when the mean loss over so many steps is less than .001 below that of as many before.
+    checkpoint : path or None
+        File to save the fit to, and to resume it from.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted; the numbers of the rows of X if there were none.
+    class_vectors_ : ndarray of shape (n_classes, n_components)
+        One vector per class, in the coordinates of the codes.
+    class_prior_ : ndarray of shape (n_classes,)
+        The frequency of each class.
+    scale_ : float
+        The factor β, given or learned.
+    encoder_ : torch.nn.Module
+        The trained encoder.
+    objective_ : torch.nn.Module
+        What was minimised: maps rows and the numbers of their classes to the loss.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step.
+    n_iter_ : int
+        Steps taken.
+
+    Warns
+    -----
+    IdentifiabilityWarning
+        If the theorem cannot apply to these labels: there are no more classes than components, a class has a single
+        row, or the learned class vectors lie near a hyperplane, which shows best if they have unit norm.
+
+    References
+    ----------
+    Reizinger et al., Cross-Entropy Is All You Need To Invert the Data Generating Process, 2024.
+
+    Examples
+    --------
+    >>> from pindown.metrics import linear_r2
+    >>> from pindown.processes import Clusters
+    >>> world = Clusters.on_sphere(3, 20, 10.0, random_state=0)
+    >>> train, test = (world.sample(5_000, random_state=s) for s in (1, 2))
+    >>> classify = Classify(3, max_iter=300, random_state=0).fit(train.x, train.u)
+    >>> linear_r2(test.x, test.z) < 0.95 < 0.98 < linear_r2(classify.transform(test.x), test.z)
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        space=Sphere(),  # noqa: B008 (a frozen value)
+        vector_space=Sphere(),  # noqa: B008
+        scale=None,
+        augment=None,
+        encoder=networks.unfolded,
+        batch_size=None,
+        max_iter=2_000,
+        learning_rate=1e-2,
+        weight_decay=None,
+        optimizer=optimizers.adam,
+        patience=None,
+        checkpoint=None,
+        device=None,
+        verbose=True,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.space = space
+        self.vector_space = vector_space
+        self.scale = scale
+        self.augment = augment
+        self.encoder = encoder
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem:
+        """The theorem that applies if the data meet its assumptions."""
+        if self.space != Sphere():
+            return theory.CLASSIFY_FREE
+        return theory.CLASSIFY_NORMALISED if self.vector_space == Sphere() else theory.CLASSIFY_UNIT_CODES
+
+    def predict_proba(self, X):
+        """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        return self._like(X, array, self._scores(self._encode(torch.as_tensor(array))).softmax(1))
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each row; after a fit without ``y``, the row of X it is taken for."""
+        check_is_fitted(self)
+        codes = self._encode(torch.as_tensor(self._validated(X, reset=False)))
+        rows = max(1, PREDICT_ENTRIES // len(self.classes_))
+        best = torch.cat([self._scores(some).argmax(1) for some in codes.split(rows)])
+        return self.classes_[best.cpu().numpy()]
+
+    def score(self, X, y=None, sample_weight=None) -> float:
+        """Return the accuracy of `predict`: the share of rows whose class is the most probable one.
+
+        A label that was not there in `fit` can never be predicted, so it counts as an error. After a fit without
+        ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
+        """
+        predicted = self.predict(X)
+        if y is None and self.augment is not None:
+            y = np.arange(len(predicted))
+        return float(accuracy_score(as_array(y), predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.augment is None
+        return tags
+
+    def _scores(self, codes: Tensor) -> Tensor:
+        """Return log p(c | x) up to a number per row; (n, n_components) to (n, n_classes)."""
+        vectors, prior = (torch.as_tensor(a).to(codes) for a in (self.class_vectors_, self.class_prior_))
+        return torch.addmm(prior.log(), codes, vectors.T, alpha=self.scale_)
+
+    def _space(self) -> Space:
+        if self.scale is not None:
+            check_positive(self.scale, "scale")
+        for name in ("space", "vector_space"):
+            if getattr(self, name) not in (Sphere(), Reals()):
+                raise ValueError(f"Classify: {name} must be Sphere() or Reals(), got {getattr(self, name)!r}.")
+        if self.augment is not None and not callable(self.augment):
+            raise TypeError(
+                f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
+            )
+        if self.space == Sphere() and self.n_components == 1:
+            warnings.warn(
+                "Classify: n_components=1 on the sphere leaves only the two points −1 and 1. "
+                "Use space=Reals(), or n_components=2 for an angle.",
+                IdentifiabilityWarning,
+                stacklevel=4,
+            )
+        return self.space
+
+    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
+        classes, labels, counts = self._labels(as_array(y), len(X))
+        self._begin(classes, counts)
+        rows = Labelled(torch.as_tensor(X, device=device), torch.as_tensor(labels, device=device))
+        return self._in_views(Epochs(rows, self._rows_per_batch(len(rows), "rows")))
+
+    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
+        match process:
+            case Clusters(n_classes=n, weights=weights):
+                prior = np.ones(n) if weights is None else np.asarray(weights)
+            case Instances(n_instances=n):
+                prior = np.ones(n)
+            case _:
+                raise ValueError(
+                    f"Classify learns from labels that are signal, but those of {type(process).__name__} are not, or "
+                    "there are none. Give a world of Clusters or Instances."
+                )
+        self._begin(np.arange(n), prior)
+        return self._in_views(FreshLabelled(process, batch_size))
+
+    def _begin(self, classes: np.ndarray, weights: np.ndarray) -> None:
+        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet these classes
+            del self.encoder_
+        self.classes_, self.class_prior_ = classes, weights / weights.sum()
+
+    def _in_views(self, draw: Draw) -> Draw:
+        return draw if self.augment is None else Augmented(draw, self.augment)
+
+    def _labels(self, y: Any, n_rows: int) -> Numbered:
+        """Give each class a number, after checking that classes can be told apart by more than memory."""
+        if y is None:
+            if self.augment is None:
+                raise ValueError(
+                    "Classify: this estimator requires y to be passed, but the target y is None. Without labels each "
+                    "row is a class of its own, seen in a single view, which an encoder can learn by heart: give "
+                    "labels, or augment=… to make other views of a row."
+                )
+            return Numbered(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, dtype=np.int64))
+        y = _one_column(y)
+        if len(y) != n_rows:
+            raise ValueError(f"X has {n_rows} rows but y has {len(y)}. Row i of y must be the class of row i of X.")
+        labels = numbered(y, "label")
+        assert_all_finite(y, input_name="y (the labels)")
+        if y.dtype.kind == "f" and (y != y.round()).any():
+            raise ValueError(
+                "Unknown label type: continuous. y (the labels) has fractions, so these are no classes: "
+                "group the values into bins, or turn them into text if they are names."
+            )
+        if len(labels.values) == 1:
+            raise ValueError(
+                f"Classify: y puts all {n_rows} rows into a single class, so there is nothing to tell apart. "
+                "Give y at least two classes."
+            )
+        if self.augment is None and labels.counts.max() == 1:
+            raise ValueError(
+                f"Classify: no class of y has two rows: there are as many classes as samples, {n_rows}, and each is "
+                "seen in a single view, which an encoder can learn by heart. Give related rows one class, or augment=… "
+                "to make other views of a row."
+            )
+        if self.augment is None and labels.counts.min() == 1:
+            alone = labels.values[labels.counts == 1]
+            self._warn(
+                f"{len(alone)} of {len(labels.values)} classes have a single row, which an encoder can learn by heart: "
+                f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little; "
+                "give more rows, or leave these out."
+            )
+        return labels
+
+    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        n = len(self.classes_)
+        if n <= self.n_components:
+            self._warn(
+                f"{n} classes cannot pin down {self.n_components} latents, whatever the data: it takes at least "
+                f"{self.n_components + 1}, in general position. Give more classes, or ask for fewer components."
+            )
+        # Equal offsets cancel in the softmax.
+        balanced = np.ptp(self.class_prior_) <= 1e-9 * self.class_prior_.max()
+        offsets = None if balanced else torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32)
+        objective = _Objective(encoder, self.vector_space, self.scale, offsets, (n, self.n_components))
+        objective.start_at_class_means(batches, rows=min(START_ROWS_PER_CLASS * n, START_ROWS))
+        return objective
+
+    def _learned(self, objective: nn.Module) -> None:
+        assert isinstance(objective, _Objective)
+        with torch.no_grad():
+            self.class_vectors_ = objective.vectors().cpu().numpy()
+            self.scale_ = float(objective.scale())
+        sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
+        rank = int((sizes > FLAT * sizes[0]).sum())
+        if rank < self.n_components < len(self.classes_):
+            self._warn(
+                f"the {len(self.classes_)} learned class vectors lie near an affine subspace of {rank} dimensions, not "
+                f"{self.n_components} (numerical rank {rank}: beyond, singular values are below {FLAT} of the largest; "
+                f"the least is {sizes[-1] / sizes[0]:.2g} of it). They are no affine generator system, so that latents "
+                "across that subspace are not pinned down. Give more classes, in general position, or ask for fewer "
+                "components."
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"Classify: {message}", IdentifiabilityWarning, stacklevel=5)  # where fit was called
+
+
+class _Objective(nn.Module):
+    """The loss of a batch of rows and their classes, with a scale that is given or learned."""
+
+    offsets: Tensor | None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        vector_space: Space,
+        scale: float | None,
+        offsets: Tensor | None,
+        shape: tuple[int, int],
+    ) -> None:
+        super().__init__()
+        self.encoder, self.vector_space, self.given = encoder, vector_space, scale
+        self.register_buffer("offsets", offsets)
+        self.weight = nn.Parameter(0.02 * torch.randn(shape))
+        if scale is None:
+            self.log_scale = nn.Parameter(torch.zeros(()))
+
+    @torch.no_grad()
+    def start_at_class_means(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
+        """Put each class vector where the untrained encoder puts its class.
+
+        Classes that hardly overlap do not tell the loss which of them are neighbours. From a random start it settles
+        at a wrong arrangement that classifies nearly as well; a linear image of the data is nearly arranged right.
+        """
+        total, count = torch.zeros_like(self.weight), torch.zeros(len(self.weight))
+        while rows > 0:
+            x, labels = (t.cpu() for t in next(batches))
+            total.index_add_(0, labels, self.encoder(x))
+            count.index_add_(0, labels, torch.ones(len(x)))
+            rows -= len(x)
+        # Short ones if their length is free: the first scores are then small, and none is certain before it is learned.
+        length = 1.0 if self.vector_space == Sphere() else 0.1
+        self.weight.add_(total / count.clamp_min(1)[:, None], alpha=length)
+
+    def vectors(self) -> Tensor:
+        return self.vector_space(self.weight)
+
+    def scale(self) -> float | Tensor:
+        # One number must travel as far as ten thousand weights do together: give it ten times their speed.
+        return torch.exp(10 * self.log_scale) if self.given is None else self.given
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropy(self.encoder(x), self.vectors(), labels, scale=self.scale(), offsets=self.offsets)
+
+
+def _one_column(y: Any) -> np.ndarray:
+    """Return y as a 1-d array; text beside numbers stays what it is."""
+    if isinstance(y, list | tuple) and any(isinstance(v, str) for v in y):
+        y = np.asarray(y, dtype=object)  # numpy would make text of the numbers
+    return column_or_1d(y, warn=True)

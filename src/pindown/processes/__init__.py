@@ -1,0 +1,13 @@
+"""Worlds whose truth is known: latents, a mixing, and perhaps a side variable, drawn as a `Sample`.
+
+A process says which assumptions of `pindown.theory` it satisfies. Drawing neither branches on data nor waits
+for the device; constants are copied to a device the first time they are needed there.
+"""
+
+from pindown.processes._base import Process, Sample
+from pindown.processes.clusters import Clusters, Instances, in_hyperplane
+from pindown.processes.nuisance import Nuisance
+from pindown.processes.pairs import Pairs
+from pindown.processes.structured import Structured
+
+__all__ = ["Clusters", "Instances", "Nuisance", "Pairs", "Process", "Sample", "Structured", "in_hyperplane"]

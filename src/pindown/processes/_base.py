@@ -1,0 +1,75 @@
+"""What a world is, and what all worlds share."""
+
+import copy
+from abc import ABC, abstractmethod
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from pindown import theory
+from pindown._random import RandomState, generator
+from pindown.mixing import Leaky, Mixing
+from pindown.theory import Assumption
+
+
+class Sample(NamedTuple):
+    """What a process gives: observations, their truth, and the side variable or partner if there is one."""
+
+    x: Tensor  # (n, m) observations
+    z: Tensor  # (n, d) latents
+    u: Tensor | None = None  # (n,) class or nuisance value, int64
+    x_pos: Tensor | None = None  # (n, m) partners
+    z_pos: Tensor | None = None  # (n, d) latents of the partners
+
+
+class Process(ABC):
+    """A world one can draw from."""
+
+    @property
+    @abstractmethod
+    def d(self) -> int:
+        """Number of latent dimensions, the columns of ``Sample.z``."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> frozenset[Assumption]:
+        """What the theorems may rest on in this world."""
+
+    @abstractmethod
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        """Draw n independent observations with the generator, which is on the device."""
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Sample:
+        """Draw n independent observations with their truth, on a device and in a precision.
+
+        A generator given as `random_state` must be on that device, and is advanced.
+        """
+        if n < 1:
+            raise ValueError(f"sample: n must be at least 1, got {n}.")
+        device = torch.device(device)
+        return self._draw(n, generator(random_state, device), device, dtype)
+
+
+@lru_cache(maxsize=64)
+def placed(constant: Tensor | nn.Module, device: torch.device) -> Any:
+    """Return the constant on a device, copied there once: a copy per draw would wait for the device."""
+    return copy.deepcopy(constant).to(device)
+
+
+def of_mixing(mixing: Mixing) -> frozenset[Assumption]:
+    kinked = isinstance(mixing.bend, Leaky) and mixing.bend.slope != 1 and len(mixing.weights) > 1
+    return frozenset({theory.INJECTIVE_MIXING} | (set() if kinked else {theory.DIFFEOMORPHIC_MIXING}))
+
+
+def check_dimensions(owner: str, d: int, mixing_d: int) -> None:
+    if d != mixing_d:
+        raise ValueError(f"{owner}: the latents have {d} dimensions, the mixing takes {mixing_d}. Make them agree.")
