@@ -59,6 +59,7 @@ def test_partners_recover_the_latents():
     assert linear_r2(codes(trained(), test.x), test.z) > 0.98
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
     data, test = pairs(3_000), pairs(2_000, seed=2)
     X, groups = np.concatenate([data.x, data.x_pos]), np.tile(np.arange(3_000), 2)
@@ -68,6 +69,7 @@ def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
     assert linear_r2(codes(strangers, test.x), test.z) < 0.95
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_a_time_series_recovers_its_latents_and_shuffled_in_time_it_does_not():
     z = [Sphere().uniform(1, 3, random_state=0)]
     chance = torch.Generator().manual_seed(0)
@@ -298,6 +300,7 @@ def test_a_given_temperature_stays_and_a_missing_one_is_learned():
     assert 1 / trained().temperature_ == pytest.approx(10, rel=0.15)  # the concentration of the world
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_the_encoder_is_the_one_asked_for():
     def own(n_features, n_components):
         return nn.Sequential(nn.Linear(n_features, 7), nn.Tanh(), nn.Linear(7, n_components))

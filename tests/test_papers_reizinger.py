@@ -4,7 +4,6 @@ import math
 from dataclasses import fields, replace
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
@@ -186,14 +185,6 @@ def test_a_measurement_can_be_repeated():
 
 def test_no_cell_breaks_a_markdown_table():
     assert not any("|" in cell for e in EXPERIMENTS for row in e.rows for cell in (*row.setting, *e.headings))
-
-
-def test_the_page_in_docs_is_made_from_the_results_beside_it():
-    docs = Path(__file__).parents[1] / "docs"
-    records = Results(docs / "results" / "reizinger2024-table2-quick.jsonl").read()
-    table = papers.compare(TABLE_2, TABLE_2.quick, records)
-    assert len(table.lines) == 10
-    assert (docs / "reizinger2024-table2.md").read_text("utf-8").endswith(table.markdown())
 
 
 # The science, in four dimensions behind two layers. Bounds from seeds 0 to 4.

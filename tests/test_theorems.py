@@ -33,6 +33,10 @@ def sphere(seed):
     return split(Pairs.on_sphere(4, 4.0, random_state=seed), 20_000, seed)
 
 
+# Nothing holds these codes apart, so that they may well be folded; the fit then says so.
+MAY_FOLD = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed):
     train, test = sphere(seed)
@@ -46,6 +50,7 @@ def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed):
     assert 1 / contrast.temperature_ == pytest.approx(4, rel=0.05)  # the concentration
 
 
+@MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
 def test_on_the_sphere_unrelated_partners_teach_nothing(seed):
     train, test = sphere(seed)
@@ -102,6 +107,7 @@ def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed):
     assert 1 - after < (1 - before) / 3  # some mixings of a box are nearly linear: .92 to .98 before
 
 
+@MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_box_unrelated_partners_teach_nothing(seed):
     train, test = normal_box(seed)
@@ -166,6 +172,7 @@ def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_laten
     assert 1 / contrast.temperature_ == pytest.approx(4, rel=0.05)
 
 
+@MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
 def test_on_the_sphere_alignment_with_unrelated_partners_teaches_nothing(seed):
     train, test = sphere(seed)
@@ -189,6 +196,7 @@ def test_in_a_box_alignment_and_uniformity_in_equal_parts_recover_every_latent_a
     assert min(linear_r2(z_hat, test.z), mcc(z_hat, test.z)) > 0.995
 
 
+@MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_box_another_weight_of_uniformity_has_no_theorem_and_bends_the_codes(seed):
     train, test = small_box(seed)
