@@ -17,7 +17,7 @@ demo: $(STAMP)
 	$(BIN)/pindown demo
 
 test: lint type
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import pindown
 from pindown import papers, theory
 from pindown.cli import app
-from pindown.papers import zimmermann2021
+from pindown.papers import _clusters, zimmermann2021
 
 TABLE_1 = "zimmermann2021/table1"
 
@@ -55,6 +55,17 @@ def test_reproduce_writes_a_line_per_row_and_seed_and_prints_both_tables(tiny, t
     assert record["settings"] == tiny.quick.settings
     assert set(record["versions"]) == {"pindown", "torch", "numpy", "python"}
     assert (record["device"], record["profile"]) == ("cpu", "quick")
+
+
+def test_a_figure_is_drawn_and_unknown_numbers_are_not_said_to_be_the_papers(tmp_path, monkeypatch):
+    monkeypatch.setattr(_clusters.Row, "measure", lambda *arguments: {"free z": 0.9, "free w": 0.8, "linear": 0.5})
+    result = call(
+        "reproduce", "reizinger2024/figure5c", "--output", tmp_path / "r.jsonl", "--figure", tmp_path / "f.svg"
+    )
+    assert result.exit_code == 0, result.output
+    assert (tmp_path / "f.svg").read_text(encoding="utf-8").count("<circle") >= 12
+    assert "the paper's are not known" in result.output
+    assert "Above the paper's" not in result.output
 
 
 def test_a_second_call_runs_nothing_anew(tiny, tmp_path, monkeypatch):
@@ -144,6 +155,7 @@ def test_quick_and_full_have_files_of_their_own(tiny, tmp_path, monkeypatch):
         ([TABLE_1, "--seeds", "-1"], "--seeds must be numbers"),
         ([TABLE_1, "--seeds", "0-99999999999"], "--seeds must be numbers"),
         ([TABLE_1, "--device", "gpu"], "device 'gpu' cannot be used here"),
+        ([TABLE_1, "--figure", "t.svg"], "zimmermann2021/table1 is a table, not a figure. Leave --figure out, or take"),
     ],
 )
 def test_user_errors_are_one_sentence_and_code_2(tmp_path, arguments, message):

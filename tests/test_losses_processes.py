@@ -153,7 +153,6 @@ def found(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("GLOO_SOCKET_IFNAME", "lo")
         patch.setenv("OMP_NUM_THREADS", "1")
-        patch.setenv("ACCELERATE_USE_CPU", "true")
         patch.setenv("CUDA_VISIBLE_DEVICES", "")
         multiprocessing.spawn(work, (str(folder),), nprocs=2)
     return [torch.load(folder / f"{rank}.pt", weights_only=False) for rank in (0, 1)]

@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -567,7 +568,6 @@ def test_two_processes_draw_different_batches_keep_the_same_weights_and_resume_a
     script.write_text(textwrap.dedent(TOGETHER).format(tests=os.path.dirname(__file__)))
     launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc_per_node=2", script, tmp_path]
     local = {
-        "ACCELERATE_USE_CPU": "true",
         "CUDA_VISIBLE_DEVICES": "",
         "OMP_NUM_THREADS": "1",
         "GLOO_SOCKET_IFNAME": "lo",
@@ -598,7 +598,5 @@ def test_two_processes_draw_different_batches_keep_the_same_weights_and_resume_a
 
 
 def test_a_gpu_without_float64_is_passed_over_for_the_cpu(monkeypatch):
-    from accelerate import PartialState
-
-    monkeypatch.setattr(PartialState, "device", torch.device("mps"), raising=False)
+    monkeypatch.setattr(training, "processes", lambda: SimpleNamespace(device=torch.device("mps")))
     assert best_device() == torch.device("cpu")

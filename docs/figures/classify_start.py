@@ -1,4 +1,4 @@
-"""Print what the start of the class vectors is worth: R² from class means of the untrained encoder, and from random.
+"""Print what the start of the class vectors is worth: R² from short vectors in random directions, and from unit ones.
 
 Run ``python docs/figures/classify_start.py`` (a few minutes on one thread). Clusters of κ = 10 overlap; clusters of
 κ = 50 hardly do, so that the loss says less about which of them are neighbours. Vectors are normalised, so a step turns
@@ -7,8 +7,7 @@ short ones further than long ones.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from typing import Any
 from unittest.mock import patch
 
 import torch
@@ -22,17 +21,16 @@ from pindown.spaces import Sphere
 D, N_CLASSES, SEEDS = 5, 50, (0, 1, 2)
 
 
-def at_random(size: float) -> Callable[[], AbstractContextManager[object]]:
-    """Return what lets class vectors start in random directions, at this length, instead of at class means."""
+class UnitStart(_Objective):
+    """The objective of `Classify`, with class vectors that start at unit length."""
 
-    def start(objective: _Objective, *_: object, **__: object) -> None:
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         with torch.no_grad():
-            objective.weight.copy_(size * Sphere()(objective.weight))
-
-    return lambda: patch.object(_Objective, "start_at_class_means", start)
+            self.weight.copy_(Sphere()(self.weight))
 
 
-STARTS = {"class means": nullcontext, "random, length 1": at_random(1.0), "random, length .04": at_random(0.04)}
+STARTS = {"length .04 (default)": _Objective, "length 1": UnitStart}
 
 
 def recovered(kappa: float, seed: int) -> tuple[float, float, float]:
@@ -53,8 +51,8 @@ if __name__ == "__main__":
     print(f"d = {D}, {N_CLASSES} classes, seeds {SEEDS}")
     print("| κ | start | R² of z | R² of v_c | accuracy |\n| --- | --- | --- | --- | --- |")
     for kappa in (10.0, 50.0):
-        for name, start in STARTS.items():
-            with start():
+        for name, objective in STARTS.items():
+            with patch("pindown.estimators.classify._Objective", objective):
                 scores = zip(*(recovered(kappa, seed) for seed in SEEDS), strict=True)
             print(
                 f"| {kappa:g} | {name} | " + " | ".join(" ".join(f"{v:.3f}" for v in some) for some in scores) + " |",

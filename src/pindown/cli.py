@@ -103,6 +103,7 @@ def reproduce_experiment(
     output: Annotated[Path | None, typer.Option(help="File of JSON lines. Finished runs in it are kept.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. A GPU is taken if there is one.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the table to this page, too.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw it to this SVG file, too.")] = None,
 ) -> None:
     """Run a paper's table again, and print its numbers beside ours."""
     from pindown import papers
@@ -119,8 +120,12 @@ def reproduce_experiment(
     with _refusing(OSError, ValueError):  # before anything is trained
         if device is not None:
             _check_device(device)
-        if markdown is not None:
-            check_writable(markdown)
+        if figure is not None and experiment.axes is None:
+            drawn = [other.name for other in papers.EXPERIMENTS if other.axes is not None]
+            raise ValueError(f"{name} is a table, not a figure. Leave --figure out, or take {' or '.join(drawn)}.")
+        for page in (markdown, figure):
+            if page is not None:
+                check_writable(page)
         kept = results.open()
     runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
     n_wanted = len(wanted_rows) * len(wanted_seeds)
@@ -138,6 +143,9 @@ def reproduce_experiment(
     if markdown is not None:
         with _refusing(OSError):
             markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
+    if figure is not None:
+        with _refusing(OSError):
+            figure.write_text(papers.draw(experiment, profile, records), encoding="utf-8")
 
 
 @app.command("demo")
@@ -259,7 +267,9 @@ def _print_comparison(console: Console, table: Table) -> None:
         scores = [f"{paper}\n{ours}" for paper, ours in zip(line.paper, line.ours, strict=True)]
         printed.add_row(str(line.number), setting, *scores, *(f"\n{value}" for value in line.beside))
     console.print(printed)
-    console.print(Text("Above the paper's numbers, below ours. ✓: a theorem's assumptions hold."))
+    known = any(paper != "–" for line in table.lines for paper in line.paper)
+    legend = "Above the paper's numbers, below ours." if known else "These are our numbers; the paper's are not known."
+    console.print(Text(f"{legend} ✓: a theorem's assumptions hold."))
     console.print(_grid([("·", note) for note in table.notes]))
 
 

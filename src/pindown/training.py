@@ -15,7 +15,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -24,6 +24,9 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown.checkpoints import Checkpoint, State
 from pindown.optimizers import MakeOptimizer, adam
+
+if TYPE_CHECKING:
+    from accelerate import Accelerator
 
 REPORT_EVERY = 25
 
@@ -75,6 +78,14 @@ class TrainingLog:
         return len(self.loss_curve)
 
 
+def processes() -> Accelerator:
+    """Return what knows which process of a training this is, of how many, and how they talk."""
+    from accelerate import Accelerator  # slow to import
+
+    # Without the hint it takes no notice of other processes on a machine without a GPU.
+    return Accelerator(device_placement=False, cpu=not torch.cuda.is_available())
+
+
 def best_device(device: str | torch.device | None = None) -> torch.device:
     """Return the device asked for, or this process's GPU if there is one, or the CPU.
 
@@ -89,9 +100,7 @@ def best_device(device: str | torch.device | None = None) -> torch.device:
     device(type='cpu')
     """
     if device is None:
-        from accelerate import PartialState  # knows which GPU is this process's
-
-        found = PartialState().device
+        found = processes().device
         return found if found.type == "cuda" else torch.device("cpu")  # others lack float64
     try:
         return torch.zeros(1, device=device).device
@@ -194,9 +203,7 @@ def train(
     >>> round(objective.centre.item(), 3), round(float(log.loss_curve[-1]), 3)
     (2.0, 1.0)
     """
-    from accelerate import Accelerator  # slow to import
-
-    accelerator = Accelerator(device_placement=False)
+    accelerator = processes()
     device = best_device(device)
     objective.to(device).train()
     # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.

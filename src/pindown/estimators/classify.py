@@ -25,9 +25,6 @@ from pindown.training import Draw
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
 
-START_ROWS_PER_CLASS, START_ROWS = 50, 1 << 18
-"""Rows from which the first class vectors are taken: so many per class, and no more than so many in all."""
-
 FLAT = 0.15
 """Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
 
@@ -311,9 +308,7 @@ class Classify(ClassifierMixin, BaseEncoder):
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(self.class_prior_) <= 1e-9 * self.class_prior_.max()
         offsets = None if balanced else torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32)
-        objective = _Objective(encoder, self.vector_space, self.scale, offsets, (n, self.n_components))
-        objective.start_at_class_means(batches, rows=min(START_ROWS_PER_CLASS * n, START_ROWS))
-        return objective
+        return _Objective(encoder, self.vector_space, self.scale, offsets, (n, self.n_components))
 
     def _learned(self, objective: nn.Module) -> None:
         assert isinstance(objective, _Objective)
@@ -351,26 +346,10 @@ class _Objective(nn.Module):
         super().__init__()
         self.encoder, self.vector_space, self.given = encoder, vector_space, scale
         self.register_buffer("offsets", offsets)
+        # Short: a step turns a short vector far, so that it still finds its place among neighbours it hardly overlaps.
         self.weight = nn.Parameter(0.02 * torch.randn(shape))
         if scale is None:
             self.log_scale = nn.Parameter(torch.zeros(()))
-
-    @torch.no_grad()
-    def start_at_class_means(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
-        """Put each class vector where the untrained encoder puts its class.
-
-        Classes that hardly overlap do not tell the loss which of them are neighbours. From a random start it settles
-        at a wrong arrangement that classifies nearly as well; a linear image of the data is nearly arranged right.
-        """
-        total, count = torch.zeros_like(self.weight), torch.zeros(len(self.weight))
-        while rows > 0:
-            x, labels = (t.cpu() for t in next(batches))
-            total.index_add_(0, labels, self.encoder(x))
-            count.index_add_(0, labels, torch.ones(len(x)))
-            rows -= len(x)
-        # Short ones if their length is free: the first scores are then small, and none is certain before it is learned.
-        length = 1.0 if self.vector_space == Sphere() else 0.1
-        self.weight.add_(total / count.clamp_min(1)[:, None], alpha=length)
 
     def vectors(self) -> Tensor:
         return self.vector_space(self.weight)

@@ -23,7 +23,7 @@ from pindown.estimators._pairing import Epochs, FreshPairs, Pairing, pair_up
 from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
 from pindown.spaces import Reals, Space, Sphere
-from pindown.training import Draw
+from pindown.training import Draw, processes
 
 SATURATED = 0.02
 """Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a
@@ -383,9 +383,7 @@ def _best_temperature(objective: _Objective, x: Tensor, x_pos: Tensor) -> float:
 
 def _this_process() -> tuple[int, int]:
     """Return which process of a training this is, and of how many."""
-    from accelerate import Accelerator  # slow to import
-
-    accelerator = Accelerator(device_placement=False)  # as in `train`, for the first one settles it for all
+    accelerator = processes()
     return accelerator.process_index, accelerator.num_processes
 
 

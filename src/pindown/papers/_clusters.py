@@ -10,6 +10,7 @@ from math import gamma
 from typing import TYPE_CHECKING
 
 from pindown.papers._experiment import Profile, Published
+from pindown.papers._laws import projected_laplace, projected_normal, vmf
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -24,42 +25,7 @@ _EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed u
 _N_POSTERIOR = 2_048  # samples at which the posterior is compared: a mean over classes at each needs no more
 
 
-# Laws of the latents around their class vector.
-
-
-def vmf(concentration: float) -> Conditional:
-    """Return the von Mises–Fisher law on the sphere."""
-    from pindown.distributions import VonMisesFisher
-
-    return VonMisesFisher(concentration)
-
-
 VMF_10 = partial(vmf, 10.0)
-
-
-def projected(scale: float, shape: float) -> Conditional:
-    """Return generalised normal noise e^{−|x/scale|^shape} in R^d, projected back onto the sphere."""
-    from pindown.distributions import GeneralizedNormal, Projected
-
-    return Projected(GeneralizedNormal(scale, shape))
-
-
-def projected_laplace(scale: float) -> Conditional:
-    """Return Laplace noise in R^d, projected back onto the sphere."""
-    return projected(scale, 1.0)
-
-
-def projected_normal(std: float) -> Conditional:
-    """Return normal noise in R^d, projected back onto the sphere."""
-    return projected(std * 2**0.5, 2.0)
-
-
-def truncated_laplace(scale: float, edge: float) -> Conditional:
-    """Return Laplace noise conditioned on staying in [−edge, edge]^d; off the sphere."""
-    from pindown.distributions import Truncated, laplace
-    from pindown.spaces import Box
-
-    return Truncated(laplace(scale), Box(-edge, edge))
 
 
 # Class vectors, (n, d).

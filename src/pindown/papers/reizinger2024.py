@@ -20,12 +20,10 @@ from pindown.papers._clusters import (
     World,
     around_axis,
     in_plane,
-    projected_laplace,
-    projected_normal,
     published,
-    vmf,
 )
 from pindown.papers._experiment import Experiment
+from pindown.papers._laws import projected_laplace, projected_normal, vmf
 from pindown.papers._optimizers import muon
 
 
@@ -33,7 +31,8 @@ def _row(number: int, world: World, given: str, *percent: float, assumptions_hol
     """Return a row of a table, whose fourth cell says what its numbers do not."""
     labels = "classes" if world.n_instances is None else f"N = {world.n_instances:,}"
     cells = (labels, f"d = {world.d}", f"classes = {world.n_classes:,}", given)
-    return Row(number, cells, world, assumptions_hold, (UNIT, FREE), published(*percent))
+    models = (UNIT,) if world.n_instances is None else (UNIT, FREE)
+    return Row(number, cells, world, assumptions_hold, models, published(*percent))
 
 
 # The tables, packed by hand like the paper's. Scores are in percent, and so is the MAE: the paper prints it as .01.
@@ -82,7 +81,7 @@ TABLE_5_ROWS = (
 # near its numbers or above them; ten and twenty dimensions want the full profile.
 QUICK = Recipe(
     name="quick",
-    seeds=(0,),
+    seeds=(2,),
     n_layers=4,
     batch_size=512,
     max_iter=600,
@@ -101,8 +100,8 @@ FULL = Recipe(
     seeds=(0, 1, 2, 3, 4),
     n_layers=4,
     batch_size=8_192,
-    max_iter=20_000,
-    learning_rate=5e-3,
+    max_iter=10_000,
+    learning_rate=1e-2,
     weight_decay=0.0,
     optimizer=muon,
     width=256,
@@ -123,7 +122,7 @@ NOTES = (
     " the least possible, in hundredths of a nat.",
     "The paper trains a perceptron with batch normalisation at a rate of .001, we a linear path beside residual blocks"
     " with a schedule; its ± is left out, for it is printed in other units than its mean.",
-    "The quick profile was chosen on seeds 0 and 1.",
+    "The quick profile was chosen on seeds 0 and 1, the full one on seed 11.",
 )
 _ON_LAPLACE = (
     "Laplace and Normal are laws in R^d, projected onto the sphere. Around Laplace clusters the codes of the best"
@@ -155,12 +154,16 @@ TABLE_3 = Experiment(
     title="latents recovered by classification, R² in %",
     source="Reizinger et al. 2024, Table 3",
     headings=("labels", "d", "classes", "latents given the class", "assumptions hold"),
-    scores=("free z",),
-    beside=("unit z", "unit w", "free w", "linear", "unit excess"),
+    scores=("unit z",),
+    beside=("unit w", "linear", "unit excess"),
     rows=TABLE_3_ROWS,
     quick=QUICK,
     full=FULL,
-    notes=(*NOTES, _ON_LAPLACE, "w is left out where there are too few classes to hold out half of them (row 4)."),
+    notes=(
+        *NOTES,
+        _ON_LAPLACE,
+        "Only unit is fitted here. w is left out where there are too few classes to hold out half of them (row 4).",
+    ),
 )
 
 TABLE_5 = Experiment(

@@ -9,8 +9,9 @@ from __future__ import annotations
 from functools import partial
 from math import nan
 
-from pindown.papers._clusters import FREE, UNIT, Row, World, projected, published, truncated_laplace, vmf
+from pindown.papers._clusters import FREE, UNIT, Row, World, published
 from pindown.papers._experiment import Axes, Experiment
+from pindown.papers._laws import projected, truncated_laplace, vmf
 from pindown.papers.reizinger2024 import FULL, NOTES, QUICK
 
 _POINTS = "The figure's own numbers are not printed: the paper's points are those of its Table 2, R²_o."

@@ -16,6 +16,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from pindown.papers._experiment import Experiment, Profile, Published
+from pindown.papers._laws import projected_laplace, projected_normal, vmf
 from pindown.papers._optimizers import adam, muon
 
 if TYPE_CHECKING:
@@ -67,28 +68,7 @@ def normal_in_reals(d: int) -> Marginal:
     return Around((0.0,) * d, normal(1.0))
 
 
-# Conditionals. The paper's "GenNorm(β=2, λ)" is a normal law with *standard deviation* λ in its code.
-
-
-def vmf(concentration: float) -> Conditional:
-    """Return the von Mises–Fisher law on the sphere."""
-    from pindown.distributions import VonMisesFisher
-
-    return VonMisesFisher(concentration)
-
-
-def projected_laplace(scale: float) -> Conditional:
-    """Return Laplace noise in R^d, projected back onto the sphere."""
-    from pindown.distributions import Projected, laplace
-
-    return Projected(laplace(scale))
-
-
-def projected_normal(std: float) -> Conditional:
-    """Return normal noise in R^d, projected back onto the sphere."""
-    from pindown.distributions import Projected, normal
-
-    return Projected(normal(std))
+# More conditionals. The paper's "GenNorm(β=2, λ)" is a normal law with *standard deviation* λ in its code.
 
 
 def truncated_laplace(scale: float) -> Conditional:
