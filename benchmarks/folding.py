@@ -1,8 +1,8 @@
 """How often `look_for_folds` errs, in worlds where it is known what is folded.
 
-Run ``python benchmarks/folding.py`` (about half an hour on one thread). The thresholds of `pindown.folding` were chosen
-on the seeds CHOICE; the rates to quote are those of the seeds REPORT. The baselines are two other statistics of the
-same encoders: the share of neighbours whose orientations differ, and how far apart in x are neighbours in code.
+Run ``python benchmarks/folding.py`` (about half an hour on one core, less on more). The thresholds of `pindown.folding`
+were chosen on the seeds CHOICE; the rates to quote are those of REPORT. The baselines are two other statistics
+of the same encoders: the share of neighbours whose orientations differ, and how far apart in x are neighbours in code.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 from _measure import save
+from joblib import Parallel, delayed
 from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
@@ -112,6 +113,7 @@ def collisions(encode: Callable[[Tensor], Tensor], x: Tensor) -> float:
 
 def examine(seed: int, space_name: str, d: int, look: str, start: str) -> Case:
     """Train an encoder and look at it."""
+    torch.set_num_threads(1)  # one case per core
     if space_name == "sphere":
         world, space = Pairs.on_sphere(d, KAPPA[d], n_layers=VIEWS[look], random_state=seed), Sphere()
     else:
@@ -161,10 +163,10 @@ def summary(seeds: str, world: str, some: list[Case]) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    torch.set_num_threads(1)
     rows = []
     for name, seeds in (("choice", CHOICE), ("report", REPORT)):
-        found = [examine(*what) for what in itertools.product(seeds, ("sphere", "box"), KAPPA, VIEWS, STARTS)]
+        cases = itertools.product(seeds, ("sphere", "box"), KAPPA, VIEWS, STARTS)
+        found = Parallel(n_jobs=-1)(delayed(examine)(*what) for what in cases)
         label = f"{name} {seeds[0]}–{seeds[-1]}"
         for world in dict.fromkeys(case.world for case in found):
             rows.append(summary(label, f"{world[0]}, d={world[1]}, {world[2]}", [c for c in found if c.world == world]))

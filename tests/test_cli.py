@@ -57,15 +57,15 @@ def test_reproduce_writes_a_line_per_row_and_seed_and_prints_both_tables(tiny, t
     assert (record["device"], record["profile"]) == ("cpu", "quick")
 
 
-def test_a_figure_is_drawn_and_unknown_numbers_are_not_said_to_be_the_papers(tmp_path, monkeypatch):
+def test_a_figure_is_drawn_and_numbers_that_are_not_known_are_not_printed(tmp_path, monkeypatch):
     monkeypatch.setattr(_clusters.Row, "measure", lambda *arguments: {"free z": 0.9, "free w": 0.8, "linear": 0.5})
     result = call(
         "reproduce", "reizinger2024/figure5c", "--output", tmp_path / "r.jsonl", "--figure", tmp_path / "f.svg"
     )
     assert result.exit_code == 0, result.output
     assert (tmp_path / "f.svg").read_text(encoding="utf-8").count("<circle") >= 12
-    assert "the paper's are not known" in result.output
-    assert "Above the paper's" not in result.output
+    assert "   ours " in result.output
+    assert "   paper " not in result.output
 
 
 def test_a_second_call_runs_nothing_anew(tiny, tmp_path, monkeypatch):

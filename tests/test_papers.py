@@ -304,9 +304,19 @@ def test_a_table_without_published_numbers_has_a_cell_for_every_heading():
     assert row.endswith("| yes | 25.00 | 50.00 | 75.00 | 12.50 |")
 
 
-def test_the_page_in_docs_is_made_from_the_results_beside_it():
-    docs = Path(__file__).parents[1] / "docs"
-    records = Results(docs / "results" / "zimmermann2021-identification-quick.jsonl").read()
-    table = papers.compare(IDENTIFICATION, IDENTIFICATION.quick, records)
-    assert len(table.lines) == 9
-    assert (docs / "zimmermann2021-identification.md").read_text("utf-8").endswith(table.markdown())
+DOCS = Path(__file__).parents[1] / "docs"
+
+
+@pytest.mark.parametrize("path", sorted((DOCS / "results").glob("*.jsonl")), ids=lambda path: path.stem)
+def test_a_page_in_docs_is_made_from_the_results_of_its_name(path):
+    records = Results(path).read()
+    experiment = next(e for e in papers.EXPERIMENTS if e.name == records[0].experiment)
+    profile = experiment.full if records[0].profile == "full" else experiment.quick
+    if "layers" in path.stem:
+        profile = replace(profile, n_layers=int(path.stem[-1]))
+    assert {record.row for record in records} == {row.number for row in experiment.rows}
+    assert all(record.answers(experiment, profile) for record in records)
+    page = (DOCS / f"{path.stem}.md").read_text("utf-8")
+    assert page.endswith(papers.compare(experiment, profile, records).markdown())
+    if experiment.axes is not None:
+        assert (DOCS / "figures" / f"{path.stem}.svg").read_text("utf-8") == papers.draw(experiment, profile, records)

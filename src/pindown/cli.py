@@ -139,13 +139,13 @@ def reproduce_experiment(
             console.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
     records = [record for record in results.read() if record.row in wanted_rows and record.seed in wanted_seeds]
     table = papers.compare(experiment, profile, records)
-    _print_comparison(console, table)
     if markdown is not None:
         with _refusing(OSError):
             markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
     if figure is not None:
         with _refusing(OSError):
             figure.write_text(papers.draw(experiment, profile, records), encoding="utf-8")
+    _print_comparison(console, table)
 
 
 @app.command("demo")
@@ -256,20 +256,27 @@ def _in_a_line(record: Record) -> str:
 
 
 def _print_comparison(console: Console, table: Table) -> None:
-    """Print two lines per row, the paper's above ours: thirteen columns would not fit a terminal."""
+    """Print each world in a line of its own, and below it the paper's numbers above ours."""
     from rich.text import Text
 
+    names = (*table.scores, *table.beside)
+    unknown = ("–",) * len(table.scores)
+    papers = [(*line.paper, *("" for _ in table.beside)) for line in table.lines]
+    ours = [(*line.ours, *line.beside) for line in table.lines]
+    widths = [max(map(len, column)) for column in zip(names, *papers, *ours, strict=True)]
+
+    def aligned(label: str, cells: Sequence[str]) -> Text:
+        return Text(f"   {label:5}  " + "  ".join(cell.rjust(w) for cell, w in zip(cells, widths, strict=True)))
+
     console.print(Text(f"\n{table.title}", "bold"))
-    printed = _plain_table("row", "world and model", *table.scores, *table.beside)
-    for line in table.lines:
-        *world, model, hold = line.setting
-        setting = f"{', '.join(world)}\n→ {model}{'  ✓' if hold == 'yes' else ''}"
-        scores = [f"{paper}\n{ours}" for paper, ours in zip(line.paper, line.ours, strict=True)]
-        printed.add_row(str(line.number), setting, *scores, *(f"\n{value}" for value in line.beside))
-    console.print(printed)
-    known = any(paper != "–" for line in table.lines for paper in line.paper)
-    legend = "Above the paper's numbers, below ours." if known else "These are our numbers; the paper's are not known."
-    console.print(Text(f"{legend} ✓: a theorem's assumptions hold."))
+    console.print(aligned("", names), style="cyan", soft_wrap=True)
+    for line, above, below in zip(table.lines, papers, ours, strict=True):
+        *world, hold = line.setting
+        console.print(Text(f"{line.number:2} {' · '.join(world)}{'  ✓' if hold == 'yes' else ''}"), soft_wrap=True)
+        if line.paper != unknown:
+            console.print(aligned("paper", above), soft_wrap=True)
+        console.print(aligned("ours", below), style="bold", soft_wrap=True)
+    console.print(Text("✓: a theorem's assumptions hold."))
     console.print(_grid([("·", note) for note in table.notes]))
 
 
