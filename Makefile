@@ -16,7 +16,11 @@ $(STAMP): pyproject.toml constraints.txt
 demo: $(STAMP)
 	$(BIN)/pindown demo
 
+BROWSERS := chromium chromium-browser google-chrome
+
 test: lint type
+	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
+		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
 	$(BIN)/python -m pytest --numprocesses auto
 
 lint: $(STAMP)

@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pindown import Classify, Contrast
+from pindown import Classify, Contrast, Dictionary, Forget, networks
 from pindown.spaces import Reals
 
 ESTIMATORS = [
@@ -11,6 +11,10 @@ ESTIMATORS = [
     Classify(space=Reals(), vector_space=Reals(), scale=1.0, max_iter=20, device="cpu"),
     Contrast(max_iter=20),
     Contrast(space=Reals(), p=1, temperature=0.5, batch_size=2, max_iter=20, device="cpu"),
+    Dictionary(n_restarts=2, max_iter=10),
+    Dictionary(penalty=None, n_restarts=1, max_iter=10, batch_size=2, device="cpu"),
+    Forget(max_iter=10),
+    Forget(encoder=networks.linear, strength=0.5, batch_size=2, max_iter=10, device="cpu"),
 ]
 
 

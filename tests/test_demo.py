@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from pindown import demo
-from pindown.audit import Clouds, page
 from pindown.demo import Budget, contrast, recovery, run
-from pindown.theory import CLASSIFY_NORMALISED, CONTRAST_LP, CONTRAST_SPHERE
+from pindown.report import Clouds, page
+from pindown.theory import CLASSIFY_NORMALISED, CONTRAST_LP, CONTRAST_SPHERE, DICTIONARY_BLOCKS, FORGET
 
 SMALL = Budget(n_pairs=8_000, n_labelled=16_000, n_test=2_000, max_iter=250)
 HASTY = Budget(n_pairs=600, n_labelled=600, n_test=200, max_iter=1)
@@ -59,6 +59,23 @@ def test_of_clusters_in_a_plane_only_the_plane_comes_back(shown_demo):
     assert float(section.facts[0].value) > 0.97  # along the plane
 
 
+def test_the_nuisance_is_forgotten_as_well_as_random_projections_do_not_and_the_rest_is_kept(shown_demo):
+    nuisance, facts = shown_demo.table[5], shown_demo.page.sections[5].facts
+    assert max(nuisance.linear, nuisance.chance) < 0.5 < 0.95 < nuisance.recovered
+    probe, kept, angle = (float(fact.value.rstrip("°")) for fact in facts)
+    assert probe < 1 / 3 + 0.04
+    assert kept > 0.95
+    assert angle < 5
+
+
+def test_the_graph_is_recovered_without_any_side_information(shown_demo):
+    graph, facts = shown_demo.table[6], shown_demo.page.sections[6].facts
+    assert graph.chance == pytest.approx(0.825, abs=0.01)
+    assert graph.linear < 0.9 < 0.95 < graph.recovered
+    assert float(facts[0].value) > 0.9  # arrows
+    assert facts[1].value == "{1}, {2}, {3}"
+
+
 def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):
     true, observed, recovered = (cloud.arrows for cloud in shown_demo.page.sections[3].figures[0].clouds)
     assert true.shape == (20, 2, 3)
@@ -84,29 +101,37 @@ def test_a_fit_keeps_what_the_estimator_says_against_itself_and_passes_other_war
 
 
 def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(shown_demo):
-    sphere, box, unrelated, clusters, flat = shown_demo.claims
-    promised = ((sphere, CONTRAST_SPHERE), (box, CONTRAST_LP), (clusters, CLASSIFY_NORMALISED))
+    sphere, box, unrelated, clusters, flat, nuisance, graph = shown_demo.claims
+    promised = (
+        (sphere, CONTRAST_SPHERE),
+        (box, CONTRAST_LP),
+        (clusters, CLASSIFY_NORMALISED),
+        (nuisance, FORGET),
+        (graph, DICTIONARY_BLOCKS),
+    )
     for claim, theorem in promised:
         assert theorem.source in claim
-        assert f"recovered up to {theorem.indeterminacy.name}" in claim
+        assert f"up to {theorem.indeterminacy.name}, as" in claim
         assert all(assumption.name in claim for assumption in theorem.assumes)
     assert "nothing may be claimed" in unrelated
     assert "assumes a vMF conditional, which is broken" in unrelated
     assert "nothing may be claimed" in flat
     assert "assumes an affine generator system, which is broken" in flat
     statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
-    assert statuses == [0, 0, 1, 0, 1]
+    assert statuses == [0, 0, 1, 0, 1, 0, 0]
+    assert "Not checked here: diffeomorphic mixing." in graph
 
 
 def test_too_short_a_fit_is_not_sold_as_a_recovery(tmp_path):
     hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
-    assert all("not recovered" in hasty.claims[i] for i in (0, 1, 3))
+    assert all("not recovered" in hasty.claims[i] for i in (0, 1, 3, 6))
     assert hasty.page.title != "Hidden variables, recovered"
     titles = [section.title for section in hasty.page.sections]
-    assert [titles[i] for i in (0, 1, 3)] == [
+    assert [titles[i] for i in (0, 1, 3, 6)] == [
         "A sphere, not recovered",
         "A box, not recovered",
         "Clusters, not recovered",
+        "A graph, not recovered",
     ]
 
 

@@ -22,7 +22,16 @@ from pindown.distributions import (
     normal,
 )
 from pindown.mixing import identity, leaky_relu_mlp, orthogonal, smooth
-from pindown.processes import Clusters, Instances, Nuisance, Pairs, Structured, in_hyperplane
+from pindown.processes import (
+    Clusters,
+    Confounded,
+    Instances,
+    Nuisance,
+    Pairs,
+    ShapeNuisance,
+    Structured,
+    in_hyperplane,
+)
 from pindown.processes._density import log_densities
 from pindown.spaces import Box, Sphere
 
@@ -35,6 +44,8 @@ PROCESSES = [
     CLUSTERS,
     Instances(CLUSTERS, 7),
     Nuisance(CLUSTERS),
+    ShapeNuisance(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), G),
+    Confounded(torch.eye(3), torch.tensor([[-1.0], [1.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0], [1.0, 1.0]]), G),
     Structured.from_support(SUPPORT, random_state=0),
 ]
 
@@ -105,7 +116,7 @@ def test_every_assumption_is_one_of_the_theory_s(process):
 
 def test_pairs_are_seen_through_the_mixing_and_their_latents_follow_the_conditional():
     world = Pairs(Uniform(4), VonMisesFisher(10.0), G)
-    x, z, u, x_pos, z_pos = world.sample(100_000, random_state=0)
+    x, z, u, x_pos, z_pos, _ = world.sample(100_000, random_state=0)
     assert u is None
     torch.testing.assert_close(G.inverse(x), z, atol=1e-5, rtol=0)
     torch.testing.assert_close(G.inverse(x_pos), z_pos, atol=1e-5, rtol=0)
@@ -117,7 +128,7 @@ def test_pairs_are_seen_through_the_mixing_and_their_latents_follow_the_conditio
 
 
 def test_pairs_in_a_box_stay_in_it_and_are_one_standard_deviation_apart():
-    _, z, _, _, z_pos = Pairs.on_box(3, normal(0.05), random_state=0).sample(50_000, random_state=0)
+    _, z, _, _, z_pos, _ = Pairs.on_box(3, normal(0.05), random_state=0).sample(50_000, random_state=0)
     assert Box().contains(z_pos, tolerance=0)
     inner = ((z > 0.3) & (z < 0.7)).all(1)  # six deviations from the walls
     assert (z_pos - z)[inner].std().item() == pytest.approx(0.05, rel=0.02)
@@ -400,6 +411,67 @@ def test_only_a_vmf_nuisance_is_claimed_to_leave_its_complement_alone():
 def test_equal_nuisance_vectors_touch_nothing():
     v = torch.eye(4)[:1].expand(3, 4).clone()
     assert Nuisance(Clusters(v, VonMisesFisher(1.0), G)).d == 4
+
+
+def test_values_of_a_nuisance_can_be_unequally_frequent():
+    world = Nuisance.on_sphere(6, 3, 10.0, weights=(10.0, 1.0, 1.0), random_state=0)
+    assert abs((world.sample(20_000, random_state=0).u == 0).float().mean().item() - 10 / 12) < 0.01
+
+
+@pytest.mark.parametrize(
+    "world",
+    [Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0), ShapeNuisance.spread(6, 2, 3, random_state=0)],
+    ids=named,
+)
+def test_the_blind_space_of_a_linear_mixing_reads_the_surviving_latents_off_the_observations(world):
+    sample = world.sample(2_000, random_state=0, dtype=torch.float64)
+    codes = sample.x @ world.blind_space
+    fitted = codes @ torch.linalg.lstsq(codes, sample.z).solution
+    torch.testing.assert_close(fitted, sample.z, atol=1e-8, rtol=0)
+    others = sample.x[:, : world.d]  # as many columns, but not blind ones
+    assert (others @ torch.linalg.lstsq(others, sample.z).solution - sample.z).abs().mean() > 0.02
+
+
+def test_a_bent_mixing_has_no_blind_space():
+    with pytest.raises(ValueError, match="the mixing is not linear, so no linear code of x is blind"):
+        _ = ShapeNuisance.spread(6, 2, 3, n_layers=2, random_state=0).blind_space
+
+
+def test_a_shape_nuisance_keeps_means_and_changes_spreads_of_what_it_touches():
+    sample = ShapeNuisance(torch.tensor([[1.0], [3.0]]), identity(3)).sample(50_000, random_state=0)
+    for e, spread in ((0, 1.0), (1, 3.0)):
+        of_value = sample.x[sample.u == e]
+        assert of_value.mean(0).abs().max() < 0.06
+        assert torch.allclose(of_value.std(0), torch.tensor([1.0, 1.0, spread]), atol=0.05)
+
+
+def test_a_confounded_label_moves_what_the_nuisance_does_not_and_goes_with_it():
+    joint = torch.tensor([[3.0, 1.0], [0.0, 4.0]])
+    world = Confounded(torch.tensor([[0.0, 0.0], [5.0, 0.0]]), torch.tensor([[0.0], [7.0]]), joint, identity(3))
+    x, z, u, _, _, label = world.sample(40_000, random_state=0)
+    counts = torch.stack([((label == c) & (u == e)).float().mean() for c in (0, 1) for e in (0, 1)])
+    assert torch.allclose(counts, joint.flatten() / 8, atol=0.01)
+    assert torch.equal(z, x[:, :2])
+    for e in (0, 1):
+        of_cell = x[(label == 0) & (u == e)].mean(0)
+        assert torch.allclose(of_cell, torch.tensor([0.0, 0.0, 7.0 * e]), atol=0.06)  # given the label, z is as ever
+    assert theory.NUISANCE_INDEPENDENT not in world.assumptions
+    assert z[u == 1, 0].mean() - z[u == 0, 0].mean() > 2  # without it, z goes with the nuisance
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: ShapeNuisance(torch.zeros(2, 1), identity(3)), "scales must be a matrix of positive numbers"),
+        (lambda: ShapeNuisance(torch.ones(2, 3), identity(3)), "touches 3 of 3 dimensions"),
+        (lambda: ShapeNuisance(torch.ones(2, 1), identity(3), (1.0,)), "weights must be 2 numbers"),
+        (lambda: Confounded(torch.eye(2), torch.eye(1), torch.ones(1, 1), identity(3)), "joint must be 2 × 1"),
+        (lambda: Confounded(torch.eye(2), torch.eye(2), torch.ones(2, 2), identity(3)), "2 \\+ 2 dimensions"),
+    ],
+)
+def test_impossible_nuisances_are_refused(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
 
 
 def test_a_nuisance_that_leaves_nothing_alone_is_refused():

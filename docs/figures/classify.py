@@ -21,12 +21,12 @@ from matplotlib.colors import to_rgba_array
 from scipy.linalg import null_space
 
 from pindown import Classify
-from pindown.audit.page import colours, shown
 from pindown.demo.drawing import net
 from pindown.estimators import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
 from pindown.processes import Clusters, in_hyperplane
 from pindown.processes.clusters import spread
+from pindown.report.page import colours, shown
 
 N_CLASSES, KAPPA, SEED, STEPS = 16, 10.0, 6, 2_000
 N_TRAIN, N_TEST, N_DRAWN = 100_000, 8_000, 1_500

@@ -9,11 +9,18 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
-    from pindown.estimators import Classify, Contrast
+    from pindown.alignment import align
+    from pindown.estimators import Classify, Contrast, Dictionary, Forget, LatentAction
+    from pindown.planning import plan
+    from pindown.report.audit import audit
 
-_HOME = {"Classify": "pindown.estimators", "Contrast": "pindown.estimators"}
+__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "LatentAction", "align", "audit", "plan"]
 
-__all__ = ["Classify", "Contrast"]
+_HOME = dict.fromkeys(__all__, "pindown.estimators") | {
+    "align": "pindown.alignment",
+    "audit": "pindown.report.audit",
+    "plan": "pindown.planning",
+}
 
 
 def __getattr__(name: str) -> Any:

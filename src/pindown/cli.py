@@ -107,7 +107,7 @@ def reproduce_experiment(
 ) -> None:
     """Run a paper's table again, and print its numbers beside ours."""
     from pindown import papers
-    from pindown.audit.page import check_writable
+    from pindown.report.page import check_writable
 
     experiment = _experiment(name)
     profile = experiment.full if full else experiment.quick
@@ -153,9 +153,9 @@ def run_demo(
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Of the worlds, the samples and the fits.")] = 0,
 ) -> None:
-    """Recover five worlds whose truth is known, and write a page that shows it; about a minute."""
+    """Recover seven worlds whose truth is known, and write a page that shows it; one to two minutes."""
     from pindown import demo
-    from pindown.audit.page import shown
+    from pindown.report.page import shown
 
     with _refusing(OSError), _stopping("no page was written."):
         result = demo.run(output, random_state=seed)

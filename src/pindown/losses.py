@@ -345,6 +345,36 @@ def cross_entropy(
     return (total - own).clamp_min(0).mean()
 
 
+class _Reverse(torch.autograd.Function):
+    """The identity, with a gradient of the other sign."""
+
+    @staticmethod
+    def forward(ctx: Any, z: Tensor, strength: float | Tensor) -> Tensor:
+        ctx.strength = strength
+        return z.view_as(z)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
+        return -ctx.strength * grad, None
+
+
+def reverse_gradient(z: Tensor, strength: float | Tensor = 1.0) -> Tensor:
+    r"""Return z as it is, and let its gradient come back with the other sign, times ``strength``.
+
+    What is minimised beyond this point is maximised before it: between an encoder and a classifier of a nuisance it
+    makes the encoder hide what the classifier looks for. Ganin and Lempitsky, Unsupervised domain adaptation by
+    backpropagation, ICML 2015.
+
+    Examples
+    --------
+    >>> z = torch.tensor([3.0], requires_grad=True)
+    >>> (2 * reverse_gradient(z, 0.5)).backward()
+    >>> reverse_gradient(z).item(), z.grad.item()
+    (3.0, -1.0)
+    """
+    return _Reverse.apply(z, strength)
+
+
 def _check_labels(z: Tensor, vectors: Tensor, labels: Tensor) -> None:
     if z.ndim != 2 or vectors.ndim != 2 or z.shape[1] != vectors.shape[1] or len(z) == 0 or len(vectors) == 0:
         raise ValueError(

@@ -256,6 +256,26 @@ class SparseMixing(nn.Module):
         hidden = self.bend.forward(before.unflatten(-1, (m, width)) + self.offset.to(z.dtype))  # (n, m, width)
         return (hidden * self.outer.to(z.dtype)).sum(-1)
 
+    def gradients(self, z: Tensor) -> Tensor:
+        """Return the Jacobian of every row of z; (n, d) → (n, m, d)."""
+        before = torch.einsum("nd,mwd->nmw", z, self.inner.to(z.dtype)) + self.offset.to(z.dtype)
+        with torch.enable_grad():
+            before.requires_grad_()
+            (slope,) = torch.autograd.grad(self.bend.forward(before).sum(), before)
+        return torch.einsum("nmw,mw,mwd->nmd", slope, self.outer.to(z.dtype), self.inner.to(z.dtype))
+
+    def nonlinearity(self, z: Tensor) -> np.ndarray:
+        r"""Return how far each observed variable is from linear: 0 if one direction of z says all about it; (m,).
+
+        .. math:: \sqrt{\lambda_{\min}(M_i) / \lambda_{\max}(M_i)}, \qquad
+                  M_i = \mathbb E\, \nabla g_i \nabla g_i^\top \text{ on } I_i
+
+        The gradients of x_i span its support ("sufficient nonlinearity") exactly if this is positive; where it is
+        small, finite data can hardly tell x_i from a function of fewer latents. A single latent gives 1.
+        """
+        gradients = self.gradients(z)
+        return np.array([_spread(gradients[:, i, row]) for i, row in enumerate(self.support.astype(bool))])
+
     def extra_repr(self) -> str:
         """Sizes and bend, for ``print``."""
         m, width, d = self.inner.shape
@@ -268,6 +288,7 @@ def sparse(
     width: int = 16,
     strength: float = 0.8,
     softness: float = 0.3,
+    n_candidates: int = 1,
     random_state: RandomState = None,
 ) -> SparseMixing:
     """Return a random smooth map whose Jacobian has the given support.
@@ -281,6 +302,9 @@ def sparse(
         that row can span all directions of its support ("sufficient nonlinearity").
     strength, softness : float
         See `SinhArcsinh`.
+    n_candidates : int
+        Each observed variable is the most nonlinear of so many draws, for standard normal latents: see
+        `SparseMixing.nonlinearity`. A single draw is often nearly linear if it sees many latents.
     random_state : int, RandomState, Generator or None
 
     Examples
@@ -292,18 +316,43 @@ def sparse(
             [0, 1]], dtype=torch.int32)
     """
     mask = torch.from_numpy(_checked_support(support))  # (m, d)
-    m, d = mask.shape
-    if width < (most := int(mask.sum(1).max())):
+    d = mask.shape[1]
+    if width < (fewest := int(mask.sum(1).max())):
         raise ValueError(
-            f"width must be at least {most}, the most latents in one row of the support, got {width}: "
+            f"width must be at least {fewest}, the most latents in one row of the support, got {width}: "
             "fewer hidden units cannot be sufficiently nonlinear."
         )
-    rng = generator(random_state)
+    if n_candidates < 1:
+        raise ValueError(f"n_candidates must be at least 1, got {n_candidates}.")
+    rng, bend = generator(random_state), SinhArcsinh(strength, softness)
+    best = _drawn(mask, width, bend, rng)
+    if n_candidates == 1:
+        return best
+    z = torch.randn(500, d, generator=rng, dtype=torch.float64)
+    most = best.nonlinearity(z)
+    for _ in range(n_candidates - 1):
+        other = _drawn(mask, width, bend, rng)
+        score = other.nonlinearity(z)
+        better = torch.from_numpy(score > most)
+        for name in ("inner", "offset", "outer"):
+            getattr(best, name)[better] = getattr(other, name)[better]
+        most = np.maximum(score, most)
+    return best
+
+
+def _drawn(mask: Tensor, width: int, bend: Bend, rng: torch.Generator) -> SparseMixing:
+    m, d = mask.shape
     inner = torch.randn(m, width, d, generator=rng, dtype=torch.float64) * mask[:, None, :]
     inner = nn.functional.normalize(inner, dim=-1)  # unit variance of each hidden unit when z is standard normal
     offset = torch.randn(m, width, generator=rng, dtype=torch.float64)
     outer = torch.randn(m, width, generator=rng, dtype=torch.float64) / math.sqrt(width)
-    return SparseMixing(inner, offset, outer, SinhArcsinh(strength, softness))
+    return SparseMixing(inner, offset, outer, bend)
+
+
+def _spread(gradients: Tensor) -> float:
+    """Return the least root mean square of gradients (n, k) along any direction, relative to the largest."""
+    values = torch.linalg.eigvalsh(gradients.mT @ gradients)
+    return math.sqrt(max(0.0, float(values[0] / values[-1])))
 
 
 def _checked_support(support: ArrayLike) -> np.ndarray:

@@ -7,6 +7,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import torch
 from torch import Tensor, nn
@@ -61,6 +62,51 @@ def flat(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> n
     return network
 
 
+def reader(n_in: int, n_out: int) -> nn.Module:
+    """Small perceptron, two layers of 64: what an encoder is trained against when it is to hide something.
+
+    Examples
+    --------
+    >>> reader(5, 2)(torch.zeros(3, 5)).shape
+    torch.Size([3, 2])
+    """
+    return mlp(n_in, n_out, hidden=(64, 64))
+
+
+class Frame(nn.Module):
+    """Linear map whose rows stay orthonormal whatever step its weight takes: see :func:`nearest_frame`."""
+
+    def __init__(self, weight: Tensor) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(weight.contiguous())  # as checkpoints store it
+
+    def rows(self) -> Tensor:
+        """Return the orthonormal rows; (n_out, n_in)."""
+        return nearest_frame(self.weight)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode (n, n_in) to (n, n_out)."""
+        return x @ self.rows().mT
+
+
+def nearest_frame(matrix: Tensor) -> Tensor:
+    r"""Return the orthonormal rows nearest to those of a matrix, :math:`(A A^\top)^{-1/2} A`; (k, d) → (k, d).
+
+    By Newton–Schulz steps, :math:`X \mapsto \tfrac32 X - \tfrac12 X X^\top X`, which need no decomposition, so that
+    they can be captured in a CUDA graph. They converge if no singular value is much larger than their mean.
+
+    Examples
+    --------
+    >>> frame = nearest_frame(torch.tensor([[2.0, 0.0, 0.0], [0.5, 1.5, 0.0]]))
+    >>> torch.allclose(frame @ frame.T, torch.eye(2), atol=1e-5)
+    True
+    """
+    x = matrix * (len(matrix) ** 0.5 / torch.linalg.matrix_norm(matrix))
+    for _ in range(10):
+        x = torch.addmm(x, x @ x.mT, x, beta=1.5, alpha=-0.5)
+    return x
+
+
 class Unfolded(nn.Module):
     """The map A x + m(x): see :func:`unfolded`."""
 
@@ -86,6 +132,21 @@ def unfolded(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) 
     True
     """
     return Unfolded(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
+
+
+def smooth(n_in: int, n_out: int, *, hidden: Sequence[int] = (64, 64)) -> nn.Module:
+    """Linear path beside a perceptron that starts at zero, as in :func:`unfolded`, but infinitely differentiable.
+
+    Examples
+    --------
+    >>> encoder = smooth(5, 5)
+    >>> x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
+    >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
+    True
+    """
+    widths = [n_in, *hidden]
+    layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.SiLU())]
+    return Unfolded(linear(n_in, n_out), nn.Sequential(*layers, flat(widths[-1], n_out, hidden=())))
 
 
 class Residual(nn.Module):
@@ -119,6 +180,20 @@ def residual(n_in: int, n_out: int, *, width: int = 128, n_blocks: int = 2) -> n
     ]
     bend = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), flat(width, n_out, hidden=()))
     return Unfolded(linear(n_in, n_out), bend)
+
+
+class Centre(nn.Module):
+    """Fixed first layer: take the mean off, and nothing else."""
+
+    mean: Tensor
+
+    def __init__(self, mean: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("mean", mean)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Centre (n, d)."""
+        return x - self.mean
 
 
 class Whiten(nn.Module):

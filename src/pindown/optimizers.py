@@ -1,6 +1,6 @@
 r"""Optimisers: functions that take an objective and return what minimises it.
 
-Both read their learning rate from memory, so that a step captured in a CUDA graph follows a schedule.
+All read their learning rate from memory, so that a step captured in a CUDA graph follows a schedule.
 """
 
 from __future__ import annotations
@@ -13,8 +13,17 @@ import torch
 from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
+from pindown.networks import Frame
+
 LEAST_SIDE = 128
 """Matrices with a shorter side stay with Adam: few directions leave little to even out."""
+
+STILL = 0.05
+"""Gradient of an orthonormal row, in nats per radian, below which its steps shrink with it.
+
+Adam's steps are as long for noise as for a signal. Once a classifier reads nothing, an encoder that went on at that
+pace would wander off.
+"""
 
 
 class MakeOptimizer(Protocol):
@@ -53,6 +62,36 @@ def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
         {"params": others, "weight_decay": 0.0, "orthogonal": False},
     ]
     return Muon([group for group in groups if group["params"]], lr=rate)
+
+
+def rivals(
+    objective: nn.Module, learning_rate: float, weight_decay: float, *, answer_rate: float = 5e-3
+) -> torch.optim.Optimizer:
+    """Adam for a game: the encoder without momentum, those who answer it with momentum and at a rate of their own.
+
+    The objective has an ``encoder``; all else in it (a classifier, a decoder) answers. While the encoder's rate
+    follows the schedule, down to zero, that of the answers stays: they keep up, as if they took several steps to one
+    of the encoder. See :class:`Rivals`.
+    """
+    encoder = getattr(objective, "encoder", None)
+    if not isinstance(encoder, nn.Module):
+        raise TypeError(f"rivals: the objective must have an encoder for the others to answer, got {objective!r}.")
+    own, decoder = (_of(part) for part in (encoder, getattr(objective, "decoder", None)))
+    frames = {id(part.weight) for part in encoder.modules() if isinstance(part, Frame)}
+    leads, answers = _split([w for w in objective.parameters() if w.requires_grad], lambda w: id(w) in own)
+    rate, _ = _rate(objective, learning_rate)
+    groups = []
+    for weights, betas, pace in ((leads, (0.0, 0.99), None), (answers, (0.9, 0.99), answer_rate)):
+        framed, others = _split(weights, lambda w: id(w) in frames)
+        # Decay keeps a classifier from learning rows by heart; a decoder it would only bend.
+        decayed, free = _split(others, lambda w: w.ndim >= 2 and id(w) not in decoder)
+        for same, decay, eps in ((framed, 0.0, STILL), (decayed, weight_decay, 1e-8), (free, 0.0, 1e-8)):
+            groups.append({"params": same, "weight_decay": decay, "betas": betas, "pace": pace, "eps": eps})
+    return Rivals([group for group in groups if group["params"]], lr=rate)
+
+
+def _of(part: nn.Module | None) -> set[int]:
+    return set() if part is None else {id(w) for w in part.parameters()}
 
 
 def _split(
@@ -119,30 +158,11 @@ class Muon(torch.optim.Optimizer):
         for group in self.param_groups:
             weights = [w for w in group["params"] if w.grad is not None]
             if not group["orthogonal"]:
-                self._adam(group, weights)
+                states = [self.state[w] for w in weights]
+                _adam_step(weights, states, group["lr"], (0.9, 0.999), group["weight_decay"])
                 continue
             for _, alike in groupby(weights, key=lambda w: w.shape):
                 self._orthogonal(group, list(alike))
-
-    def _adam(self, group: dict[str, Any], weights: list[Tensor]) -> None:
-        states = [self.state[w] for w in weights]
-        adamw(
-            weights,
-            [w.grad for w in weights if w.grad is not None],
-            [state["average"] for state in states],
-            [state["square"] for state in states],
-            [],
-            [state["step"] for state in states],
-            fused=True,
-            capturable=weights[0].is_cuda if weights else False,
-            amsgrad=False,
-            beta1=0.9,
-            beta2=0.999,
-            lr=group["lr"],
-            weight_decay=group["weight_decay"],
-            eps=1e-8,
-            maximize=False,
-        )
 
     def _orthogonal(self, group: dict[str, Any], weights: list[Tensor]) -> None:
         gradients = [w.grad for w in weights if w.grad is not None]
@@ -153,6 +173,76 @@ class Muon(torch.optim.Optimizer):
         moves = orthogonal_factor(ahead) * (group["lr"] * (0.2 * max(r, c) ** 0.5))
         torch._foreach_mul_(weights, 1 - group["lr"] * group["weight_decay"])
         torch._foreach_sub_(weights, list(moves.unbind()))
+
+
+class Rivals(torch.optim.Optimizer):
+    """Adam with momenta and rates by group, so that one who answers can be quicker than the one who leads.
+
+    In a game momentum carries a player past the point where the other has turned, and both circle. A player whose
+    group has a ``pace`` keeps that rate; the others follow the schedule, to rest at the end.
+
+    Parameters
+    ----------
+    groups
+        Parameter groups, each with ``betas``, ``weight_decay``, ``eps`` and ``pace`` (None: the learning rate).
+    lr
+        Learning rate, a tensor.
+
+    Examples
+    --------
+    >>> leads, answers = (nn.Parameter(torch.zeros(1)) for _ in range(2))
+    >>> common = {"betas": (0.0, 0.99), "weight_decay": 0.0, "eps": 1e-8}
+    >>> groups = [{"params": [leads], "pace": None, **common}, {"params": [answers], "pace": 0.5, **common}]
+    >>> for w in (leads, answers): w.grad = torch.ones(1)
+    >>> Rivals(groups, lr=torch.tensor(0.1)).step()
+    >>> [round(w.item(), 3) for w in (leads, answers)]
+    [-0.1, -0.5]
+    """
+
+    def __init__(self, groups: Any, lr: Tensor) -> None:
+        super().__init__(groups, {"lr": lr})
+        for group in self.param_groups:
+            if group["pace"] is not None:
+                group["pace"] = torch.as_tensor(group["pace"], dtype=lr.dtype, device=lr.device)
+            for w in group["params"]:
+                zeros = {"average": torch.zeros_like(w), "square": torch.zeros_like(w)}
+                self.state[w] = zeros | {"step": torch.zeros((), device=w.device)}
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> Any:
+        """Move all parameters that have a gradient."""
+        for group in self.param_groups:
+            weights = [w for w in group["params"] if w.grad is not None]
+            rate = group["lr"] if group["pace"] is None else group["pace"]
+            states = [self.state[w] for w in weights]
+            _adam_step(weights, states, rate, group["betas"], group["weight_decay"], group["eps"])
+
+
+def _adam_step(
+    weights: list[Tensor],
+    states: list[Any],
+    rate: Tensor,
+    betas: tuple[float, float],
+    weight_decay: float,
+    eps: float = 1e-8,
+) -> None:
+    adamw(
+        weights,
+        [w.grad for w in weights if w.grad is not None],
+        [state["average"] for state in states],
+        [state["square"] for state in states],
+        [],
+        [state["step"] for state in states],
+        fused=True,
+        capturable=weights[0].is_cuda if weights else False,
+        amsgrad=False,
+        beta1=betas[0],
+        beta2=betas[1],
+        lr=rate,
+        weight_decay=weight_decay,
+        eps=eps,
+        maximize=False,
+    )
 
 
 def orthogonal_factor(matrices: Tensor) -> Tensor:

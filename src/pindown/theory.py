@@ -201,6 +201,8 @@ INJECTIVE_MIXING = Assumption("injective mixing", "mixing",
     "x = g(z), g continuous and injective (for the contrastive results also differentiable)")
 DIFFEOMORPHIC_MIXING = Assumption("diffeomorphic mixing", "mixing",
     "x = g(z), g a diffeomorphism onto its image")
+INJECTIVE_GIVEN_NUISANCE = Assumption("injective given the nuisance", "mixing",
+    "x = g(z, e), g(·, e) continuous and injective for every e, and nothing else moves x")
 PARAMETRIC_MIXING = Assumption("linear or polynomial mixing", "mixing",
     "x = g(z), g linear (Squires et al.) or polynomial (Ahuja et al.)")
 
@@ -260,6 +262,7 @@ BIJECTIVE_OBSERVABLE = Assumption("bijective observable", "model", "ã = ρ(a), 
 LINEAR_ENCODER = Assumption("linear encoder of full rank", "model", "ẑ = M ã, rank M = d_z = d_a − dim V")
 INFORMATION_KEPT = Assumption("information kept", "model",
     "M has orthonormal rows, or a decoder rebuilds ã from (ẑ, e): a constant is invariant too")
+EXACT_REBUILDING = Assumption("exact rebuilding", "model", "a decoder rebuilds x from (ẑ, e) without error")
 SPARSE_ENOUGH = Assumption("sparse enough", "model",
     "‖D_ẑ ĝ‖₀ ≤ ‖D_z g‖₀: a bias of the fit, not of the world")
 SAME_DISTRIBUTION = Assumption("same distribution", "model", "the fit has exactly the observed distribution")
@@ -320,10 +323,22 @@ FORGET = Theorem("forget", "anti-diversity, a proof sketch drawn from Liu et al.
     diversity=Diversity("d_a − d_z + 1", "nuisance values (d_z = d_a − dim V)", lambda d, k: d - k + 1,
                         k_means="d_z, the dimensions that survive of the d = d_a observed"))
 
+# Given e, x is an injective function of z, and by the decoder also of ẑ; so each is a function of the other. And the
+# optimum has I(e; ẑ) = 0, since ẑ = z reaches it.
+FORGET_NONLINEAR = Theorem("forget-nonlinear", "anti-diversity, Liu et al. 2026, arXiv:2605.16412; argued here",
+    side_information="a label that is a nuisance: domain, batch, body",
+    assumes=(INJECTIVE_GIVEN_NUISANCE, NUISANCE_INDEPENDENT, EXACT_REBUILDING, OPTIMUM_REACHED),
+    indeterminacy=BIJECTION_PER_VALUE, subject="the part of z that the nuisance does not touch is recovered",
+    promises="ẑ ⟂ e, and ẑ = Φ_e(z) with Φ_e invertible; all Φ_e send p(z) to one law.",
+    not_promised=("one map for all values: moving from e₁ to e₂ needs Φ_e₂∘Φ_e₁⁻¹, learned from paired data",
+                  "which part of x is kept, if codes are too few to rebuild it",
+                  "invariance because a classifier failed in training: probe afterwards, on held-out data"))
+
 DICTIONARY_BLOCKS = Theorem("dictionary-blocks", "Zheng et al., Diverse Dictionary Learning, Th. 1",
     side_information="none", assumes=(*_DICTIONARY, INDEPENDENT_BLOCKS), indeterminacy=BLOCKWISE,
     promises="Intersections, complements and symmetric differences of latent index sets do not mix.",
-    not_promised=("single latents inside an atomic region",))
+    not_promised=("single latents inside an atomic region",
+                  "that a block of several latents turns as one: by how much may depend on a latent that reaches more"))
 DICTIONARY_STRUCTURE = Theorem("dictionary-structure", "Zheng et al., Diverse Dictionary Learning, Th. 2",
     side_information="none", assumes=_DICTIONARY, indeterminacy=PERMUTATION,
     subject="the dependency structure S is recovered",
@@ -373,7 +388,7 @@ INTERVENTIONS_UNKNOWN = Theorem("interventions-unknown", "von Kügelgen et al. 2
 
 THEOREMS = (
     CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
-    CLASSIFY_FREE, FORGET,
+    CLASSIFY_FREE, FORGET, FORGET_NONLINEAR,
     DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, DICTIONARY_SINGLE,
     AUXILIARY_ICA, TCL, IVAE, ROEDER, INTERVENTIONS, INTERVENTIONS_UNKNOWN,
 )

@@ -1,8 +1,9 @@
 """The demonstration: worlds whose truth is known are scrambled, recovered, and shown on one page.
 
-Five worlds, five lessons. From pairs (`Contrast`): on the sphere latents come back up to a rotation; in a box with
+Seven worlds, seven lessons. From pairs (`Contrast`): on the sphere latents come back up to a rotation; in a box with
 Laplace partners even the axes come back; and when the partners are unrelated, nothing does. From labels (`Classify`):
-clusters come back with their class vectors; and what the classes do not differ in is lost.
+clusters come back with their class vectors; and what the classes do not differ in is lost. From a nuisance (`Forget`):
+it is gone from the codes, and the rest is kept. From nothing (`Dictionary`): a graph, and the latents it tells apart.
 """
 
 from __future__ import annotations
@@ -11,9 +12,9 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from pindown.audit.page import Page, Row, Section, check_writable, save
-from pindown.demo import classify, contrast
+from pindown.demo import classify, contrast, dictionary, forget
 from pindown.demo.recovery import Budget, recovered
+from pindown.report.page import Page, Row, Section, check_writable, save
 
 __all__ = ["Budget", "Demo", "run"]
 
@@ -37,7 +38,7 @@ class Demo:
 
 
 def run(output: Path, *, random_state: int = 0, verbose: bool = True, budget: Budget = Budget()) -> Demo:  # noqa: B008
-    """Recover five worlds whose truth is known, and write a page that shows it.
+    """Recover seven worlds whose truth is known, and write a page that shows it.
 
     Parameters
     ----------
@@ -62,13 +63,15 @@ def run(output: Path, *, random_state: int = 0, verbose: bool = True, budget: Bu
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     demo = run(Path(folder) / "demo.html", budget=small)
     ...     print(demo.output.name, [row.metric for row in demo.table])
-    demo.html ['R²', 'MCC', 'R²', 'R²', 'R² across the plane']
+    demo.html ['R²', 'MCC', 'R²', 'R²', 'R² across the plane', 'blindness', 'MCC']
     """
     output = Path(output)
     check_writable(output)
     start = time.monotonic()
     sections = tuple(
-        section for part in (contrast, classify) for section in part.sections(random_state, budget, verbose)
+        section
+        for part in (contrast, classify, forget, dictionary)
+        for section in part.sections(random_state, budget, verbose)
     )
     seconds = time.monotonic() - start
     page = Page(
@@ -76,12 +79,12 @@ def run(output: Path, *, random_state: int = 0, verbose: bool = True, budget: Bu
         if all(map(_as_promised, sections))
         else "Not everything came out as the theorems promise",
         kicker=f"pindown demo · seed {random_state}",
-        lead="Each world below hides a few variables behind a nonlinear mixing. pindown sees only the mixed data, and "
-        "which samples belong together, by pairs or by labels. The truth was kept aside to check the result: every "
-        "score is from samples that were not used in the fit.",
+        lead="Each world below hides a few variables behind a mixing. pindown sees only the mixed data, and at most "
+        "which samples belong together: by pairs, by labels, or by a nuisance. The truth was kept aside to check the "
+        "result: every score is from samples that were not used in the fit.",
         sections=sections,
         footer=f"{budget.n_pairs:,} pairs or {budget.n_labelled:,} labelled samples and {budget.max_iter:,} steps per "
-        f"world, {budget.n_test:,} samples to score; {seconds:.0f} seconds for the five worlds. This page is one file "
+        f"world, {budget.n_test:,} samples to score; {seconds:.0f} seconds for the seven worlds. This page is one file "
         "and asks nothing of the network.",
     )
     save(page, output)

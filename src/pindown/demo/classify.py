@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pindown.audit.page import Cloud, Clouds, Curve, Curves, Fact, Row, Section, shown
 from pindown.demo.drawing import N_DRAWN, encoded, filling, mixed, net
 from pindown.demo.recovery import BATCH_SIZE, Budget, Recovery, loss_curves, recover, recovered, samples
 from pindown.metrics import chance_linear_r2, linear_r2, procrustes
+from pindown.report.page import Cloud, Clouds, Curve, Curves, Fact, Row, Section, shown
 
 if TYPE_CHECKING:
     from pindown.estimators import Classify

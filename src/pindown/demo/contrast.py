@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from pindown.audit.page import Cloud, Clouds, Curve, Curves, Fact, Panel, Row, Scatters, Section, shown
 from pindown.demo.drawing import N_DRAWN, encoded, filling, mixed, net
 from pindown.demo.recovery import BATCH_SIZE, Budget, Recovery, loss_curves, recover, recovered, samples
 from pindown.metrics import chance_mcc, mcc, procrustes
+from pindown.report.page import Cloud, Clouds, Curve, Curves, Fact, Panel, Row, Scatters, Section, shown
 
 if TYPE_CHECKING:
     from pindown.estimators import Contrast

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
 
 import numpy as np
 
-from pindown.audit.page import Condition, Curve, Curves, Fact, Figure, Row, Section, shown
 from pindown.metrics import chance_linear_r2, linear_r2
+from pindown.report.page import Condition, Curve, Curves, Fact, Figure, Row, Section, shown
 from pindown.theory import Assumption, Theorem
 
 if TYPE_CHECKING:  # torch is imported when it is needed: `pindown --help` should not wait for it
     from torch import Tensor
 
-    from pindown.estimators import Classify, Contrast
-    from pindown.processes import Clusters, Pairs, Sample
+    from pindown.estimators import Classify, Contrast, Dictionary, Forget
+    from pindown.processes import Clusters, Nuisance, Pairs, Sample, Structured
 
-World = TypeVar("World", bound="Pairs | Clusters")
-Estimator = TypeVar("Estimator", bound="Contrast | Classify")
+World = TypeVar("World", bound="Pairs | Clusters | Nuisance | Structured")
+Estimator = TypeVar("Estimator", bound="Contrast | Classify | Forget | Dictionary")
 
 RECOVERED = 0.9
 """The share of the way from the linear fit to perfection from which a world counts as recovered."""
@@ -50,6 +50,7 @@ class Recovery(Generic[World, Estimator]):
     z_hat: np.ndarray  # (n, d)
     z_linear: np.ndarray  # (n, d)
     warned: tuple[str, ...]  # why the estimator itself says that no theorem applies
+    unchecked: tuple[Assumption, ...] = ()  # assumptions about the world of which nobody knows whether they hold
 
     @property
     def x(self) -> np.ndarray:
@@ -70,15 +71,18 @@ class Recovery(Generic[World, Estimator]):
     @property
     def broken(self) -> tuple[Assumption, ...]:
         """The assumptions about the world that do not hold in it."""
-        return tuple(a for a in self.theorem.assumes if a.about != "model" and a not in self.world.assumptions)
+        known = {*self.world.assumptions, *self.unchecked}
+        return tuple(a for a in self.theorem.assumes if a.about != "model" and a not in known)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
         """How the assumptions of the theorem stand."""
 
-        def status(assumption: Assumption) -> Literal["holds", "broken", "of the fit"]:
+        def status(assumption: Assumption) -> Literal["holds", "broken", "not checked", "of the fit"]:
             if assumption.about == "model":
                 return "of the fit"
+            if assumption in self.unchecked:
+                return "not checked"
             return "broken" if assumption in self.broken else "holds"
 
         return tuple(Condition(a.name, a.statement, status(a)) for a in self.theorem.assumes)
@@ -100,10 +104,16 @@ class Recovery(Generic[World, Estimator]):
             return f"{numbers}: nothing may be claimed, for {theorem.source} assumes {missing}, which is broken here."
         if not recovered(row):
             return f"{numbers}: not recovered; {theorem.source} promises more, but only at the optimum: train longer."
-        *first, last = (assumption.name for assumption in theorem.assumes)
+        return f"{numbers}: {self.promise}"
+
+    @property
+    def promise(self) -> str:
+        """What the theorem promises, and given what."""
+        *first, last = (assumption.name for assumption in self.theorem.assumes)
+        unchecked = "".join(f" Not checked here: {assumption.name}." for assumption in self.unchecked)
         return (
-            f"{numbers}: {theorem.subject} up to {theorem.indeterminacy.name}, as {theorem.source} promises given "
-            f"{', '.join(first)}, and {last}."
+            f"{self.theorem.subject} up to {self.theorem.indeterminacy.name}, as {self.theorem.source} promises given "
+            f"{', '.join(first)}, and {last}.{unchecked}"
         )
 
     def section(self, title: str, text: str, score: Row, figures: tuple[Figure, ...], *facts: Fact) -> Section:
@@ -115,7 +125,12 @@ class Recovery(Generic[World, Estimator]):
 
 
 def recover(
-    world: World, estimator: Estimator, train: Sample, side: Tensor | None, test: Sample
+    world: World,
+    estimator: Estimator,
+    train: Sample,
+    side: Tensor | None,
+    test: Sample,
+    unchecked: tuple[Assumption, ...] = (),
 ) -> Recovery[World, Estimator]:
     """Fit an estimator to samples of a world and their side variable, and encode others."""
     from sklearn.linear_model import LinearRegression
@@ -123,7 +138,7 @@ def recover(
     warned = _fit(estimator, train.x, side)
     x = test.x.numpy()
     z_linear = LinearRegression().fit(train.x.numpy(), train.z.numpy()).predict(x)
-    return Recovery(world, estimator, test, estimator.transform(x), z_linear, warned)
+    return Recovery(world, estimator, test, estimator.transform(x), z_linear, warned, unchecked)
 
 
 def samples(world: World, n_train: int, n_test: int, random_state: int) -> tuple[Sample, Sample]:

@@ -3,5 +3,8 @@
 from pindown.estimators._base import IdentifiabilityWarning
 from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
+from pindown.estimators.dictionary import Dictionary
+from pindown.estimators.forget import Forget
+from pindown.estimators.latent_action import InverseDynamics, LatentAction
 
-__all__ = ["Classify", "Contrast", "IdentifiabilityWarning"]
+__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "IdentifiabilityWarning", "InverseDynamics", "LatentAction"]

@@ -24,11 +24,11 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown.checkpoints import Checkpoint
 from pindown.folding import look_for_folds
-from pindown.networks import Whiten
+from pindown.networks import Centre, Whiten
 from pindown.optimizers import MakeOptimizer
 from pindown.processes import Process
 from pindown.spaces import Space
-from pindown.training import Draw, best_device, train
+from pindown.training import Draw, TrainingLog, best_device, cosine, train
 
 ENCODE_ROWS = 65_536
 """Rows encoded at once: bounds the memory of `transform` whatever the size of X."""
@@ -47,7 +47,7 @@ class IdentifiabilityWarning(UserWarning):
 class Encoder(nn.Module):
     """Whitening, a network, and the projection onto the space of the codes."""
 
-    def __init__(self, whiten: Whiten, body: nn.Module, space: Space) -> None:
+    def __init__(self, whiten: Whiten | Centre, body: nn.Module, space: Space) -> None:
         super().__init__()
         self.whiten, self.body, self.space = whiten, body, space
 
@@ -69,7 +69,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     (`_learned`).
     """
 
-    n_components: int
+    n_components: Any  # int, or None where `_chooses_components`
+    n_components_: int
     encoder: Callable[[int, int], nn.Module]
     batch_size: int | None
     max_iter: int
@@ -83,6 +84,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     random_state: Any
 
     _default_batch_size = 512
+    _schedule = staticmethod(cosine)  # of the learning rate
+    _chooses_components = False  # whether None leaves n_components to `_draw`, which sets n_components_
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
 
     @abstractmethod
@@ -115,11 +118,15 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         y : array, tensor or None
             The side variable: see the class.
         """
+        return self._fit(X, y)
+
+    def _fit(self, X, y, *more) -> Self:
+        """Train the encoder with one side variable, or with several, which `_draw` is then handed as a tuple."""
         space, device = self._checked_space(), best_device(self.device)
         X = self._validated(X, reset=True)
         self._check_components(X.shape[1])
-        draw = self._draw(X, y, device)
-        settings = {"data": _digest(X, as_array(y))} if self.checkpoint is not None else {}
+        draw = self._draw(X, (y, *more) if more else y, device)
+        settings = {"data": _digest(X, *map(as_array, (y, *more)))} if self.checkpoint is not None else {}
         seed = _random.draw_seed(self.random_state)
         return self._learn(torch.as_tensor(X), len(X), draw, space, device, seed, settings)
 
@@ -169,7 +176,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     @property
     def _n_features_out(self) -> int:
-        return self.n_components
+        return self.n_components_
 
     @staticmethod
     def _like(X: Any, array: np.ndarray, result: Tensor) -> Any:
@@ -194,31 +201,53 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         seed: int,
         settings: dict[str, Any],
     ) -> Self:
-        with _random.forked(seed):
-            encoder = Encoder(Whiten(x.cpu()), self._body(x.shape[1]), space)
-            # From a generator of their own, so that training draws as if nobody had looked.
-            peek = _random.generator(seed, device)
-            objective = self._objective(encoder, (draw(step, peek) for step in count()))
-        log = train(
-            objective,
-            draw,
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            optimizer=self.optimizer,
-            weight_decay=min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay,
-            seed=seed,
-            patience=self.patience,
-            checkpoint=self._checkpoint(settings),
-            device=device,
-            verbose=self.verbose,
-            title=type(self).__name__,
-        )
+        def make(seed: int) -> nn.Module:
+            with _random.forked(seed):
+                encoder = Encoder(Whiten(x.cpu()), self._body(x.shape[1]), space)
+                # From a generator of their own, so that training draws as if nobody had looked.
+                peek = _random.generator(seed, device)
+                return self._objective(encoder, (draw(step, peek) for step in count()))
+
+        def minimise(objective: nn.Module, seed: int, part: str = "") -> TrainingLog:
+            return train(
+                objective,
+                draw,
+                max_iter=self.max_iter,
+                learning_rate=self.learning_rate,
+                optimizer=self.optimizer,
+                schedule=self._schedule,
+                weight_decay=min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay,
+                seed=seed,
+                patience=self.patience,
+                checkpoint=self._checkpoint(settings, part),
+                device=device,
+                verbose=self.verbose,
+                title=f"{type(self).__name__} {part}".strip(),
+            )
+
+        objective, log = self._search(make, minimise, draw, seed)
+        encoder = objective.encoder
+        assert isinstance(encoder, Encoder)
         self.encoder_, self.objective_ = encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective)
         if self._must_not_fold:
             self._look_for_folds(x.cpu())
         return self
+
+    def _search(
+        self,
+        make: Callable[[int], nn.Module],
+        minimise: Callable[..., TrainingLog],
+        draw: Draw,
+        seed: int,
+    ) -> tuple[nn.Module, TrainingLog]:
+        """Return the trained objective, and how it went: here made once and minimised once.
+
+        A final class may make several, and minimise each in several parts, which it gives names.
+        """
+        objective = make(seed)
+        return objective, minimise(objective, seed)
 
     def _look_for_folds(self, x: Tensor) -> None:
         encoder = copy.deepcopy(self.encoder_).double()
@@ -265,7 +294,10 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return self._space()
 
     def _check_components(self, n_features: int) -> None:
+        if self.n_components is None and self._chooses_components:
+            return
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        self.n_components_ = self.n_components
         if self.n_components > n_features:
             raise ValueError(
                 f"{type(self).__name__}: n_components={self.n_components} is more than n_features={n_features}. "
@@ -285,7 +317,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _body(self, n_features: int) -> nn.Module:
         """Build the network, and see that it does what it should before hours are spent on it."""
-        body = self.encoder(n_features, self.n_components) if callable(self.encoder) else None
+        body = self.encoder(n_features, self.n_components_) if callable(self.encoder) else None
         if not isinstance(body, nn.Module):
             raise TypeError(
                 f"{type(self).__name__}: encoder must be a function (n_in, n_out) -> nn.Module, such as "
@@ -293,14 +325,14 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         with torch.no_grad():
             shape = tuple(copy.deepcopy(body)(torch.zeros(2, n_features)).shape)
-        if shape != (2, self.n_components):
+        if shape != (2, self.n_components_):
             raise ValueError(
-                f"{type(self).__name__}: encoder(n_in={n_features}, n_out={self.n_components}) maps (2, {n_features}) "
-                f"to {shape}, not to (2, {self.n_components}). Let its last layer have n_out outputs."
+                f"{type(self).__name__}: encoder(n_in={n_features}, n_out={self.n_components_}) maps (2, {n_features}) "
+                f"to {shape}, not to (2, {self.n_components_}). Let its last layer have n_out outputs."
             )
         return body
 
-    def _checkpoint(self, settings: dict[str, Any]) -> Checkpoint | None:
+    def _checkpoint(self, settings: dict[str, Any], part: str = "") -> Checkpoint | None:
         if self.checkpoint is None:
             return None
         if not isinstance(self.random_state, numbers.Integral):
@@ -309,7 +341,9 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "be resumed if it draws the same numbers again: set random_state to an integer."
             )
         ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
-        return Checkpoint(Path(self.checkpoint), {k: _stable_repr(v) for k, v in ours.items()} | settings)
+        path = Path(self.checkpoint)
+        path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
+        return Checkpoint(path, {k: _stable_repr(v) for k, v in ours.items()} | settings)
 
 
 def check_positive(value: Any, name: str) -> None:

@@ -25,10 +25,10 @@ def recovery_by_value(
               \qquad i \text{ held out, } e_i = e
 
     with :math:`\hat\Phi_e` a kernel ridge regression (Gaussian kernel, 300 landmarks), learned on half of the rows of
-    value e and scored on the other half, all latents pooled. Blind to any smooth invertible map of the code, *another one
-    for each value*: a high score says nothing of whether one code means the same for two values. Chance is just below
-    0. With few rows, or many columns, a perfect code scores below 1, since the map has to be learned: compare with the
-    score of the observations themselves.
+    value e and scored on the other half, all latents pooled. Blind to any smooth invertible map of the code, *another
+    one for each value*: a high score says nothing of whether one code means the same for two values. Chance is just
+    below 0. With few rows, or many columns, a perfect code scores below 1, since the map has to be learned: compare
+    with the score of the observations themselves.
 
     Examples
     --------

@@ -8,7 +8,15 @@
 
 from typing import Any
 
-from pindown.papers import reizinger2024, reizinger2024_figures, zimmermann2021, zimmermann2021_identification
+from pindown.papers import (
+    antidiversity,
+    antidiversity_bodies,
+    reizinger2024,
+    reizinger2024_figures,
+    zheng2025,
+    zimmermann2021,
+    zimmermann2021_identification,
+)
 from pindown.papers._experiment import (
     Axes,
     Experiment,
@@ -28,6 +36,9 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *zimmermann2021_identification.EXPERIMENTS,
     *reizinger2024.EXPERIMENTS,
     *reizinger2024_figures.EXPERIMENTS,
+    *antidiversity.EXPERIMENTS,
+    *antidiversity_bodies.EXPERIMENTS,
+    *zheng2025.EXPERIMENTS,
 )
 
 __all__ = [
@@ -41,12 +52,15 @@ __all__ = [
     "Results",
     "Row",
     "Table",
+    "antidiversity",
+    "antidiversity_bodies",
     "compare",
     "draw",
     "pending",
     "reizinger2024",
     "reizinger2024_figures",
     "reproduce",
+    "zheng2025",
     "zimmermann2021",
     "zimmermann2021_identification",
 ]

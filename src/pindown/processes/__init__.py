@@ -5,9 +5,23 @@ for the device; constants are copied to a device the first time they are needed 
 """
 
 from pindown.processes._base import Process, Sample
+from pindown.processes.bodies import Arm, Bodies
 from pindown.processes.clusters import Clusters, Instances, in_hyperplane
-from pindown.processes.nuisance import Nuisance
+from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
 from pindown.processes.structured import Structured
 
-__all__ = ["Clusters", "Instances", "Nuisance", "Pairs", "Process", "Sample", "Structured", "in_hyperplane"]
+__all__ = [
+    "Arm",
+    "Bodies",
+    "Clusters",
+    "Confounded",
+    "Instances",
+    "Nuisance",
+    "Pairs",
+    "Process",
+    "Sample",
+    "ShapeNuisance",
+    "Structured",
+    "in_hyperplane",
+]

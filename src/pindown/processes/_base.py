@@ -22,6 +22,7 @@ class Sample(NamedTuple):
     u: Tensor | None = None  # (n,) class or nuisance value, int64
     x_pos: Tensor | None = None  # (n, m) partners
     z_pos: Tensor | None = None  # (n, d) latents of the partners
+    label: Tensor | None = None  # (n,) a class that z depends on, beside the nuisance u, int64
 
 
 class Process(ABC):

@@ -1,13 +1,14 @@
-"""A nuisance that moves part of what is seen, and leaves the rest alone."""
+"""A nuisance that moves part of what is seen, or changes its shape, and leaves the rest alone."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
 from torch import Tensor
 
 from pindown import theory
-from pindown._random import RandomState
+from pindown._random import RandomState, generator
+from pindown.mixing import Mixing, leaky_relu_mlp
 from pindown.processes._base import Process, Sample, of_mixing, placed
 from pindown.processes.clusters import Clusters, spread
 from pindown.theory import Assumption
@@ -55,11 +56,15 @@ class Nuisance(Process):
         concentration: float,
         *,
         n_layers: int = 2,
+        weights: tuple[float, ...] | None = None,
         random_state: RandomState = None,
     ) -> "Nuisance":
-        """Make `Clusters.on_sphere` in d dimensions the world of ã; d − n_values + 1 of them survive."""
+        """Make `Clusters.on_sphere` in d dimensions the world of ã; d − n_values + 1 of them survive.
+
+        ``weights`` are the frequencies of the values, up to a factor; equal by default.
+        """
         clusters = Clusters.on_sphere(d, n_values, concentration, n_layers=n_layers, random_state=random_state)
-        return cls(clusters)
+        return cls(replace(clusters, weights=weights))
 
     @property
     def d(self) -> int:
@@ -77,6 +82,11 @@ class Nuisance(Process):
         return torch.linalg.qr(self.nuisance_space, mode="complete").Q[:, self.nuisance_space.shape[1] :]
 
     @property
+    def blind_space(self) -> Tensor:
+        """Orthonormal basis of the row space that a blind linear code of x must have, in columns; (d_a, d)."""
+        return _rows_of(self.clusters.mixing, self.complement)
+
+    @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world."""
         held = of_mixing(self.clusters.mixing)
@@ -88,3 +98,196 @@ class Nuisance(Process):
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         x, a, u, *_ = self.clusters._draw(n, rng, device, dtype)
         return Sample(x=x, z=a @ placed(self.complement, device).to(dtype), u=u)
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeNuisance(Process):
+    """A nuisance that changes spreads, not means: ã = (z, w), z ~ N(0, I), w | e ~ N(0, diag(s_e²)), x = g(ã).
+
+    The means of x agree for all values of e if g is linear, so that whatever looks at means alone finds nothing to
+    remove; yet the spread of w tells e.
+
+    Parameters
+    ----------
+    scales : Tensor of shape (n_values, n_touched)
+        The standard deviations s_e of w, one row per value of e.
+    mixing : Mixing
+        The map g; what it takes beyond the n_touched coordinates of w is z.
+    weights : tuple of float, optional
+        Frequencies of the values of e, up to a factor; equal by default.
+
+    Examples
+    --------
+    >>> from pindown.mixing import identity
+    >>> world = ShapeNuisance(torch.tensor([[1.0], [3.0]]), identity(3))
+    >>> sample = world.sample(10_000, random_state=0)
+    >>> world.d, [round(sample.x[sample.u == e, 2].std().item()) for e in (0, 1)]
+    (2, [1, 3])
+    """
+
+    scales: Tensor
+    mixing: Mixing
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scales.ndim != 2 or not (self.scales > 0).all():
+            raise ValueError(
+                "ShapeNuisance: scales must be a matrix of positive numbers, one row per value of the nuisance, "
+                f"got shape {tuple(self.scales.shape)}."
+            )
+        if not 0 < self.scales.shape[1] < self.mixing.d:
+            raise ValueError(
+                f"ShapeNuisance: the nuisance touches {self.scales.shape[1]} of {self.mixing.d} dimensions. "
+                "Let it touch at least one, and leave at least one alone."
+            )
+        if self.weights is not None and len(self.weights) != len(self.scales):
+            raise ValueError(f"ShapeNuisance: weights must be {len(self.scales)} numbers, one per row of scales.")
+
+    @classmethod
+    def spread(
+        cls,
+        d: int,
+        n_touched: int,
+        n_values: int,
+        ratio: float = 5.0,
+        *,
+        n_layers: int = 1,
+        weights: tuple[float, ...] | None = None,
+        random_state: RandomState = None,
+    ) -> "ShapeNuisance":
+        """Make a world in d dimensions whose touched ones have spreads from 1 to ``ratio``, in an order of their own.
+
+        One layer of mixing is a linear map; with more there is a leaky ReLU between each two.
+        """
+        rng = generator(random_state)
+        mixing = leaky_relu_mlp(d, n_layers=n_layers, random_state=rng)
+        steps = torch.logspace(0, 1, n_values, base=ratio, dtype=torch.float64)
+        orders = torch.rand(n_values, n_touched, generator=rng, dtype=torch.float64).argsort(0)
+        return cls(steps[orders], mixing, weights)
+
+    @property
+    def d(self) -> int:
+        """Number of dimensions that the nuisance leaves alone."""
+        return self.mixing.d - self.scales.shape[1]
+
+    @property
+    def blind_space(self) -> Tensor:
+        """Orthonormal basis of the row space that a blind linear code of x must have, in columns; (d_a, d)."""
+        return _rows_of(self.mixing, torch.eye(self.mixing.d, self.d, dtype=torch.float64))
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """What the theorems may rest on in this world."""
+        return of_mixing(self.mixing) | {theory.NUISANCE_INDEPENDENT}
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        u = _drawn(self._thresholds, n, rng, device)
+        white = torch.randn(n, self.mixing.d, generator=rng, device=device, dtype=dtype)
+        a = white * placed(self._spreads, device).to(dtype)[u]
+        return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u)
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return _thresholds(torch.tensor(self.weights or (1.0,) * len(self.scales)))
+
+    @cached_property
+    def _spreads(self) -> Tensor:
+        """Standard deviations of ã, one row per value; (n_values, d_a)."""
+        return torch.cat([torch.ones(len(self.scales), self.d), self.scales], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Confounded(Process):
+    """A nuisance e that goes with a label c, as in a badly balanced study: (c, e) ~ joint, x = g(z, w).
+
+    z | c ~ N(l_c, I) is what the label moves, w | e ~ N(v_e, I) what the nuisance moves. So z is independent of e
+    *given the label*, but not without: a code that forgets e altogether must forget part of c. The label is the
+    ``label`` of a sample.
+
+    Parameters
+    ----------
+    label_vectors : Tensor of shape (n_labels, d)
+        The means l_c of z.
+    nuisance_vectors : Tensor of shape (n_values, n_touched)
+        The means v_e of w.
+    joint : Tensor of shape (n_labels, n_values)
+        Frequencies of the pairs (c, e), up to a factor.
+    mixing : Mixing
+        The map g of (z, w).
+
+    Examples
+    --------
+    >>> from pindown.mixing import identity
+    >>> joint = torch.tensor([[9.0, 1.0], [1.0, 9.0]])  # nearly every sample of a label has one value
+    >>> world = Confounded(torch.eye(2), torch.tensor([[-1.0], [1.0]]), joint, identity(3))
+    >>> sample = world.sample(10_000, random_state=0)
+    >>> round((sample.label == sample.u).float().mean().item(), 1)
+    0.9
+    """
+
+    label_vectors: Tensor
+    nuisance_vectors: Tensor
+    joint: Tensor
+    mixing: Mixing
+
+    def __post_init__(self) -> None:
+        shape = (len(self.label_vectors), len(self.nuisance_vectors))
+        if self.joint.shape != shape or not (self.joint >= 0).all() or not self.joint.sum() > 0:
+            raise ValueError(
+                f"Confounded: joint must be {shape[0]} × {shape[1]} frequencies, a row per label and a column per "
+                f"value of the nuisance, got shape {tuple(self.joint.shape)}."
+            )
+        if self.label_vectors.shape[1] + self.nuisance_vectors.shape[1] != self.mixing.d:
+            raise ValueError(
+                f"Confounded: z and w have {self.label_vectors.shape[1]} + {self.nuisance_vectors.shape[1]} "
+                f"dimensions, the mixing takes {self.mixing.d}. Make them agree."
+            )
+
+    @property
+    def d(self) -> int:
+        """Number of dimensions that the nuisance leaves alone, given the label."""
+        return self.label_vectors.shape[1]
+
+    @property
+    def blind_space(self) -> Tensor:
+        """Orthonormal basis of the row space of codes blind given the label, all of w kept that can be; (d_a, d_b)."""
+        moved = spread(self.nuisance_vectors)
+        basis = torch.eye(self.mixing.d, dtype=torch.float64)
+        basis[self.d :, self.d :] -= moved @ moved.mT
+        u, s, _ = torch.linalg.svd(basis)
+        return _rows_of(self.mixing, u[:, s > 0.5])
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """What the theorems may rest on in this world: z depends on e unless the label is given."""
+        return of_mixing(self.mixing)
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        pair = _drawn(self._thresholds, n, rng, device)
+        label, u = pair // self.joint.shape[1], pair % self.joint.shape[1]
+        means = [placed(self.label_vectors, device)[label], placed(self.nuisance_vectors, device)[u]]
+        white = torch.randn(n, self.mixing.d, generator=rng, device=device, dtype=dtype)
+        a = white + torch.cat(means, 1).to(dtype)
+        return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u, label=label)
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return _thresholds(self.joint.flatten())
+
+
+def _thresholds(shares: Tensor) -> Tensor:
+    """Return the levels between values of these frequencies; the last takes the rest, however the sum was rounded."""
+    shares = shares.double()
+    return (shares / shares.sum()).cumsum(0)[:-1]
+
+
+def _drawn(thresholds: Tensor, n: int, rng: torch.Generator, device: torch.device) -> Tensor:
+    levels = torch.rand(n, generator=rng, device=device, dtype=torch.float64)
+    return torch.searchsorted(placed(thresholds, device), levels, right=True)
+
+
+def _rows_of(mixing: Mixing, directions: Tensor) -> Tensor:
+    """Return the directions m of x with mᵀ g(ã) = nᵀ ã for each direction n of ã, as an orthonormal basis."""
+    if len(mixing.weights) > 1:
+        raise ValueError("blind_space: the mixing is not linear, so no linear code of x is blind. Use n_layers=1.")
+    return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q

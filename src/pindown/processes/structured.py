@@ -7,12 +7,18 @@ import torch
 from numpy.typing import ArrayLike
 
 from pindown import theory
-from pindown._random import RandomState
+from pindown._random import RandomState, generator
 from pindown.distributions import Around, GeneralizedNormal, Marginal, Truncated, Uniform, normal
 from pindown.mixing import SparseMixing, sparse
 from pindown.processes._base import Process, Sample, check_dimensions, placed
 from pindown.spaces import Box
 from pindown.theory import Assumption
+
+NONLINEAR = 0.05
+"""Least nonlinearity of an observed variable that counts as sufficient, not to depend on the last digits."""
+
+MAX_DRAWS = 500
+"""Worlds that `Structured.well_posed` tries before it gives up."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,10 +48,47 @@ class Structured(Process):
         check_dimensions("Structured", self.marginal.d, self.mixing.d)
 
     @classmethod
-    def from_support(cls, support: ArrayLike, *, random_state: RandomState = None) -> "Structured":
-        """Make a world of standard normal latents and a random smooth mixing with this m×d support."""
-        mixing = sparse(support, random_state=random_state)
+    def from_support(
+        cls, support: ArrayLike, *, n_candidates: int = 1, random_state: RandomState = None
+    ) -> "Structured":
+        """Make a world of standard normal latents and a random smooth mixing with this m×d support.
+
+        With more `n_candidates` observed variables are further from linear: see `mixing.sparse`.
+        """
+        mixing = sparse(support, n_candidates=n_candidates, random_state=random_state)
         return cls(mixing, Around((0.0,) * mixing.d, normal(1.0)))
+
+    @classmethod
+    def well_posed(
+        cls,
+        support: ArrayLike,
+        *,
+        nonlinearity: float = NONLINEAR,
+        injectivity: float = 0.1,
+        n_candidates: int = 1,
+        random_state: RandomState = None,
+    ) -> "Structured":
+        """Make a world as `from_support` does that keeps away from the edges of the theorem's assumptions.
+
+        Worlds are drawn until every observed variable is as nonlinear, and the least singular value of the Jacobian as
+        large, as asked for: see `nonlinearity` and `injectivity`. The two pull in opposite directions, and what is
+        far from linear is harder to learn.
+
+        Examples
+        --------
+        >>> world = Structured.well_posed([[1, 0], [1, 1], [0, 1]], random_state=0)
+        >>> world.nonlinearity().min() >= 0.05 and world.injectivity() >= 0.1
+        True
+        """
+        rng = generator(random_state)
+        for _ in range(MAX_DRAWS):
+            world = cls.from_support(support, n_candidates=n_candidates, random_state=rng)
+            if world.nonlinearity().min() >= nonlinearity and world.injectivity() >= injectivity:
+                return world
+        raise ValueError(
+            f"well_posed: none of {MAX_DRAWS} worlds with this support had nonlinearity >= {nonlinearity} and "
+            f"injectivity >= {injectivity}. Ask for less of one of them, or add observed variables."
+        )
 
     @property
     def d(self) -> int:
@@ -57,13 +100,29 @@ class Structured(Process):
         """The m×d matrix of zeros and ones that says which latent reaches which observed variable."""
         return self.mixing.support
 
+    def nonlinearity(self, n: int = 4_000) -> np.ndarray:
+        """Return how far each observed variable is from linear, from n samples: see `SparseMixing.nonlinearity`."""
+        return self.mixing.nonlinearity(self.marginal.sample(n, random_state=0, dtype=torch.float64))
+
+    def injectivity(self, n: int = 4_000) -> float:
+        """Return the least singular value of the Jacobian in standardised units over n samples: near 0, x hides z.
+
+        It looks at each point by itself: that distant latents have different observations it does not say.
+        """
+        z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
+        gradients = self.mixing.gradients(z) * z.std(0) / self.mixing(z).std(0)[:, None]
+        return float(torch.linalg.svdvals(gradients)[:, -1].min())
+
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world; nothing guarantees an injective mixing."""
+        held = frozenset[Assumption]()
+        if self.nonlinearity().min() >= NONLINEAR:  # then gradients span all directions of the support
+            held |= {theory.SUFFICIENT_NONLINEARITY}
         match self.marginal:
             case Around(law=GeneralizedNormal() | Truncated()) | Uniform(space=Box()):
-                return frozenset({theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS})
-        return frozenset()
+                held |= {theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS}
+        return held
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         z = self.marginal.sample(n, random_state=rng, device=device, dtype=dtype)

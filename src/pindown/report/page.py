@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import math
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -75,7 +76,7 @@ class Condition:
 
     name: str
     statement: str
-    status: Literal["holds", "broken", "of the fit"]
+    status: Literal["holds", "broken", "not checked", "of the fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -149,12 +150,12 @@ class Curve:
 
 @dataclass(frozen=True, eq=False)
 class Curves:
-    """Loss curves, and the loss of a model that only guesses."""
+    """Loss curves, and the loss of a model that only guesses, where there is such a thing."""
 
     caption: str
     description: str
     curves: tuple[Curve, ...]
-    guessing: float
+    guessing: float | None
 
     def data(self) -> dict[str, Any]:
         """Return what the page's script draws."""
@@ -166,10 +167,34 @@ class Curves:
             middles = ends - np.array([len(block) for block in blocks]) / 2
             means = np.array([block.mean() for block in blocks])
             curves.append({"name": curve.name, "step": _listed(middles), "loss": _listed(means)})
-        return {"curves": curves, "guessing": round(self.guessing, 4)}
+        return {"curves": curves, "guessing": None if self.guessing is None else round(self.guessing, 4)}
 
 
-Figure = Clouds | Scatters | Curves
+@dataclass(frozen=True, eq=False)
+class Colouring:
+    """A column that points are coloured by: text and whole numbers of few values as kinds, other numbers by size."""
+
+    name: str
+    values: NDArray[Any]  # (n,)
+
+
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """Codes of which the reader chooses three to see, or two, and the column to colour them by."""
+
+    caption: str
+    description: str
+    names: tuple[str, ...]  # one per column
+    points: Array  # (n, columns), each column from −1 to 1
+    colourings: tuple[Colouring, ...]
+
+    def data(self) -> dict[str, Any]:
+        """Return what the page's script draws."""
+        by = [{"name": each.name, "colours": colours(_directions(each.values))} for each in self.colourings]
+        return {"points": _listed(self.points), "colourings": by}
+
+
+Figure = Clouds | Scatters | Curves | Latents
 
 
 @dataclass(frozen=True, eq=False)
@@ -209,11 +234,16 @@ class Page:
 
 def render(page: Page) -> str:
     """Return the page as HTML that needs nothing else: no network, no files beside it."""
+    return fill("page.html.j2", page=page)
+
+
+def fill(template: str, **content: Any) -> str:
+    """Return a template of this folder, filled: text is escaped, and style, script and plotly.js come with it."""
     from jinja2 import Environment, PackageLoader, StrictUndefined  # slow to import, and only needed here
     from markupsafe import Markup
 
     environment = Environment(
-        loader=PackageLoader("pindown", "audit"),
+        loader=PackageLoader("pindown", "report"),
         autoescape=True,
         undefined=StrictUndefined,
         trim_blocks=True,
@@ -222,8 +252,8 @@ def render(page: Page) -> str:
     environment.filters["shown"] = shown
     environment.globals["percent"] = lambda *scores: [round(100 * min(1.0, max(0.0, s)), 2) for s in scores]
     environment.filters["kind"] = lambda figure: type(figure).__name__.lower()
-    return environment.get_template("page.html.j2").render(
-        page=page,
+    return environment.get_template(template).render(
+        **content,
         # These three are ours; all else is escaped.
         style=Markup(_beside("page.css")),
         script=Markup(_beside("page.js")),
@@ -239,7 +269,17 @@ def save(page: Page, path: Path) -> None:
     OSError
         If the file cannot be written.
     """
-    text = render(page)
+    write_whole(render(page), path)
+
+
+def write_whole(text: str, path: Path) -> None:
+    """Write text to a file, whole or not at all.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    """
     check_writable(path)
     handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
     try:
@@ -278,7 +318,7 @@ def _umask() -> int:
 
 
 def _beside(name: str) -> str:
-    return files("pindown.audit").joinpath(name).read_text(encoding="utf-8")
+    return files("pindown.report").joinpath(name).read_text(encoding="utf-8")
 
 
 @cache
@@ -292,6 +332,23 @@ def _plotly() -> str:
 def _listed(values: Array) -> list[Any]:
     """Return nested lists; four digits are more than a screen can show."""
     return np.round(np.asarray(values, dtype=np.float64), 4).tolist()
+
+
+MOST_KINDS = 24
+"""Values of a column up to which they are kinds; more whole numbers are amounts."""
+
+
+def _directions(values: NDArray[Any]) -> NDArray[np.float64]:
+    """Return unit vectors, one per value: kinds far from each other, amounts along a spiral from dark to light."""
+    found, number = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)
+    if found.dtype.kind in "fiu" and (len(found) > MOST_KINDS or (found.dtype.kind == "f" and (found % 1).any())):
+        rank = np.linspace(0, 1, len(found))
+        height, turn = 2 * rank - 1, 1.5 * np.pi * rank
+    else:  # the golden angle keeps neighbours apart however many there are
+        kind = np.arange(len(found), dtype=np.float64)
+        height, turn = 1 - (2 * kind + 1) / max(len(found), 2), math.pi * (3 - math.sqrt(5)) * kind
+    across = np.sqrt(np.maximum(0, 1 - height**2))
+    return np.stack([across * np.cos(turn), across * np.sin(turn), height], axis=-1)[number.reshape(-1)]
 
 
 def colours(directions: Array) -> list[Any]:

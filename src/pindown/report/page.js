@@ -10,11 +10,11 @@ const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
 // ---- clouds: orthographic, those of a figure seen from one direction, so that turning one turns all -------------
 const groups = [];
 
-for (const figure of document.querySelectorAll("figure.clouds")) {
+for (const figure of document.querySelectorAll("figure.clouds, figure.latents")) {
   const data = dataOf(figure), group = { view: { yaw: -0.6, pitch: 0.35 }, clouds: [] };
   groups.push(group);
   figure.querySelectorAll("canvas").forEach((canvas, k) => {
-    group.clouds.push({ canvas, ...data, ...data.clouds[k] });
+    group.clouds.push(data.clouds ? { canvas, ...data, ...data.clouds[k] } : chosen(figure, group, canvas, data));
     let last = null;
     canvas.addEventListener("pointerdown", (event) => { last = event; canvas.setPointerCapture(event.pointerId); });
     canvas.addEventListener("pointerup", () => { last = null; });
@@ -30,8 +30,26 @@ for (const figure of document.querySelectorAll("figure.clouds")) {
   });
 }
 
+// Of latents the reader chooses the columns to see. Two lie flat before the eye, three are turned.
+function chosen(figure, group, canvas, { points, colourings }) {
+  const cloud = { canvas, points: [], surface: [], arrows: [], colours: [], surfaceColours: [], arrowColours: [] };
+  const axes = [...figure.querySelectorAll("select.axis")], colouring = figure.querySelector("select.colouring");
+  const choose = () => {
+    const columns = axes.map((select) => Number(select.value));
+    const flat = columns.length < 3 || columns[2] < 0;
+    if (flat) Object.assign(group.view, { yaw: 0, pitch: 0 });
+    group.flat = flat;
+    cloud.points = points.map((row) => (flat ? [row[columns[0]], 0, row[columns[1] ?? columns[0]]] : columns.map((k) => row[k])).map((v) => 0.85 * v));
+    cloud.colours = colourings.length ? colourings[Number(colouring.value)].colours : points.map(() => colour("accent"));
+  };
+  for (const select of [...axes, colouring]) select.addEventListener("change", () => { choose(); drawGroup(group); });
+  choose();
+  return cloud;
+}
+
 function turn(group, yaw, pitch) {
   entrance = 0;
+  if (group.flat) return;
   group.view.yaw += yaw;
   group.view.pitch = Math.max(-1.5, Math.min(1.5, group.view.pitch + pitch));
   requestAnimationFrame(() => drawGroup(group));
@@ -119,7 +137,7 @@ const began = performance.now();
 (function arrive(now) {
   if (!entrance) return;
   const t = Math.min(1, Math.max(0, now - began) / 2600);
-  for (const { view } of groups) view.yaw = -0.6 - 1.6 * (1 - t) ** 3;
+  for (const { view, flat } of groups) if (!flat) view.yaw = -0.6 - 1.6 * (1 - t) ** 3;
   groups.forEach(drawGroup);
   if (t < 1) requestAnimationFrame(arrive);
 })(began);
@@ -177,10 +195,10 @@ function curves({ curves, guessing }) {
     layout({
       margin: { l: 42, r: 6, t: 12, b: 40 }, xaxis: axis("step", { range: [0, last * 1.01], nticks: 6, showgrid: false }),
       yaxis: axis("loss", { nticks: 5 }),
-      shapes: [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: guessing, y1: guessing, line: { color: colour("faint"), width: 1, dash: "dot" } }],
+      shapes: guessing === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: guessing, y1: guessing, line: { color: colour("faint"), width: 1, dash: "dot" } }],
       annotations: [
-        label(guessing, "guessing", colour("soft"), "bottom"),
-        ...curves.slice(curves.length > 1 ? 0 : 1).map((curve, k) => label(curve.loss.at(-1), curve.name, inks[k], curve.loss.at(-1) > guessing - 0.2 ? "top" : "bottom")),
+        ...(guessing === null ? [] : [label(guessing, "guessing", colour("soft"), "bottom")]),
+        ...curves.slice(curves.length > 1 ? 0 : 1).map((curve, k) => label(curve.loss.at(-1), curve.name, inks[k], guessing !== null && curve.loss.at(-1) > guessing - 0.2 ? "top" : "bottom")),
       ],
     }),
   ]];

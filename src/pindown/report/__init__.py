@@ -1,6 +1,6 @@
 """Reports: what was found as plain frozen data, apart from the one self-contained HTML page that shows it."""
 
-from pindown.audit.page import (
+from pindown.report.page import (
     Cloud,
     Clouds,
     Condition,

@@ -1,0 +1,191 @@
+"""What the audit claims where nothing can be, whether agreement tells identified worlds from others, and what it costs.
+
+Run ``python benchmarks/audit.py`` (all seeds, all cores), or name the first seed and the one after the last:
+``python benchmarks/audit.py 0 10``. Bounds were chosen on seeds 100 to 102; the table to quote is that of seeds from 0
+on. It is printed, put into docs/audit.md, and saved in results/.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _measure import save
+from joblib import Parallel, delayed
+from sklearn.metrics import roc_auc_score
+
+from pindown import networks
+from pindown.estimators import Classify, Contrast, Dictionary, Forget
+from pindown.processes import Clusters, Nuisance, Pairs, Structured
+from pindown.report import audit as audit_module
+from pindown.report.audit import audit
+
+REPORT = range(100)
+PAGE = Path(__file__).parents[1] / "docs" / "audit.md"
+BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
+SUPPORT = [[1, 0], [1, 1], [0, 1], [1, 1]]
+
+Made = tuple[Any, np.ndarray, np.ndarray | None]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A world: whether it is identified, and whether agreement between fits should show that."""
+
+    world: str
+    identified: bool
+    make: Callable[[int], Made]
+    by_agreement: bool = True
+
+
+def pairs(seed: int, *, shuffled: bool = False) -> Made:
+    sample = Pairs.on_sphere(2, 10.0, random_state=seed).sample(1_000, random_state=seed + 1)
+    partners = sample.x_pos.numpy()
+    partners = np.random.default_rng(seed).permutation(partners) if shuffled else partners
+    return Contrast(2, max_iter=150, batch_size=256), sample.x.numpy(), partners
+
+
+def labels(seed: int, *, n_classes: int = 12, shuffled: bool = False) -> Made:
+    sample = Clusters.on_sphere(3, n_classes, 10.0, random_state=seed).sample(2_000, random_state=seed + 1)
+    classes = sample.u.numpy()
+    classes = np.random.default_rng(seed).permutation(classes) if shuffled else classes
+    return Classify(3, max_iter=200), sample.x.numpy(), classes
+
+
+def nuisance(seed: int, *, shuffled: bool = False) -> Made:
+    sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=seed).sample(1_500, random_state=seed + 1)
+    values = sample.u.numpy()
+    values = np.random.default_rng(seed).permutation(values) if shuffled else values
+    return Forget(4, encoder=networks.linear, max_iter=60), sample.x.numpy(), values
+
+
+def torn(seed: int) -> Made:
+    sample = Structured.from_support(SUPPORT, random_state=seed).sample(1_000, random_state=seed + 1)
+    x = np.random.default_rng(seed).permuted(sample.x.numpy(), axis=0)
+    return Dictionary(2, n_restarts=1, max_iter=60), x, None
+
+
+CASES = (
+    Case("pairs", True, pairs),
+    Case("pairs, shuffled", False, lambda seed: pairs(seed, shuffled=True)),
+    Case("labels", True, labels),
+    Case("labels, shuffled", False, lambda seed: labels(seed, shuffled=True)),
+    Case("labels, 2 classes for 3 latents", False, lambda seed: labels(seed, n_classes=2)),
+    Case("nuisance", True, nuisance, by_agreement=False),
+    Case("nuisance, shuffled", False, lambda seed: nuisance(seed, shuffled=True), by_agreement=False),
+    Case("columns permuted", False, torn, by_agreement=False),
+)
+
+
+def audited(number: int, seed: int) -> dict[str, Any]:
+    torch.set_num_threads(1)
+    case = CASES[number]
+    est, x, y = case.make(seed)
+    est.set_params(random_state=seed, verbose=False)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = audit(est.fit(x, y), x, y, n_fits=2, random_state=seed)
+    agreement = min(each.worst for each in found.agreement[:2])
+    return {"number": number, "seed": seed, "claims": found.claims, "agreement": agreement, "reasons": found.reasons}
+
+
+def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per world: how often something was claimed, and how well fits agreed."""
+    rows = []
+    for number, case in enumerate(CASES):
+        own = [run for run in runs if run["number"] == number]
+        values = np.array([run["agreement"] for run in own])
+        rows.append(
+            {
+                "world": case.world,
+                "identified": case.identified,
+                "runs": len(own),
+                "claims": sum(run["claims"] for run in own),
+                "agreement, least": float(values.min()),
+                "agreement, median": float(np.median(values)),
+                "agreement, most": float(values.max()),
+                "reasons": sorted({reason for run in own for reason in run["reasons"]})[:20] if case.identified else [],
+            }
+        )
+    return rows
+
+
+def separation(runs: list[dict[str, Any]]) -> float:
+    """Return how well agreement alone tells identified worlds from others (area under the ROC curve)."""
+    told = [(CASES[run["number"]].identified, run["agreement"]) for run in runs if CASES[run["number"]].by_agreement]
+    identified, agreement = zip(*told, strict=True)
+    return float(roc_auc_score(identified, agreement))
+
+
+def cost(n_rows: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, Any]:
+    """Time an audit without its fits, whose number of steps is not its business, and weigh its page."""
+    world = Clusters.on_sphere(d, 40, 10.0, random_state=0)
+    sample = world.sample(n_rows, random_state=1)
+    lift = np.random.default_rng(0).normal(size=(d, n_features))
+    x, y = sample.x.numpy() @ lift, sample.u.numpy()
+    est = Classify(d, max_iter=100, verbose=False, random_state=0).fit(x, y)
+    spent, refit = [], audit_module.refit
+
+    def timed(*args: Any, **settings: Any) -> Any:
+        start = time.perf_counter()
+        result = refit(*args, **settings)
+        spent.append(time.perf_counter() - start)
+        return result
+
+    audit_module.refit = timed
+    start = time.perf_counter()
+    found = audit(est, x, y, random_state=0)
+    total = time.perf_counter() - start
+    audit_module.refit = refit
+    with tempfile.TemporaryDirectory() as folder:
+        start = time.perf_counter()
+        page = found.save(Path(folder) / "audit.html")
+        return {
+            "rows": n_rows,
+            "features": n_features,
+            "latents": d,
+            "fits_s": spent[0],
+            "beyond_fits_s": total - spent[0],
+            "page_s": time.perf_counter() - start,
+            "page_MB": page.stat().st_size / 1e6,
+        }
+
+
+def report(rows: list[dict[str, Any]], auc: float, costs: dict[str, Any], seeds: str) -> None:
+    """Save the counts, and put the table into its page."""
+    save("audit", [*({"seeds": seeds} | row for row in rows), {"agreement_auc": auc}, costs])
+    null = [row for row in rows if not row["identified"]]
+    text = (
+        f"Seeds {seeds}. Where nothing can be claimed: {sum(row['claims'] for row in null)} claims in "
+        f"{sum(row['runs'] for row in null)} runs. Agreement alone tells identified worlds from others with an area "
+        f"under the ROC curve of {auc:.3f}. An audit of {costs['rows']:,} × {costs['features']} with "
+        f"{costs['latents']} latents takes {costs['beyond_fits_s']:.0f} s beyond its fits, its page has "
+        f"{costs['page_MB']:.1f} MB."
+    )
+    names = ("world", "identified", "runs", "claims", "agreement, least", "agreement, median", "agreement, most")
+    lines = [f"| {' | '.join(names)} |", "|---|---|---:|---:|---:|---:|---:|"]
+    for row in rows:
+        cells = (f"{row[name]:.3f}" if isinstance(row[name], float) else str(row[name]) for name in names)
+        lines.append(f"| {' | '.join(cells)} |")
+    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    table = "\n".join(lines).replace("True", "yes").replace("False", "no")
+    PAGE.write_text(f"{head}{BEGIN}\n{text}\n\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    print(text, table, sep="\n\n")
+
+
+def main(seeds: range) -> None:
+    jobs = (delayed(audited)(number, seed) for seed in seeds for number in range(len(CASES)))
+    runs = Parallel(n_jobs=-1, verbose=5)(jobs)
+    report(counted(runs), separation(runs), cost(), f"{seeds.start}–{seeds.stop - 1}")
+
+
+if __name__ == "__main__":
+    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)

@@ -1,0 +1,385 @@
+"""How often the checks err, in worlds where it is known what holds and what is broken.
+
+Run ``python benchmarks/checks.py`` (all seeds, all cores), or name the first and the one after the last:
+``python benchmarks/checks.py 0 20``. Thresholds were chosen on seeds 100 to 129; the table to quote is that of seeds
+from 0 on. It is printed, put into docs/checks.md, and saved in results/.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+from _measure import save
+from joblib import Parallel, delayed
+from torch import Tensor
+
+from pindown import networks, theory
+from pindown._random import generator
+from pindown.checks import Outcome, Verdict, after, before, conditions
+from pindown.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
+from pindown.estimators import Classify, Contrast
+from pindown.estimators.dictionary import Dictionary
+from pindown.estimators.forget import Forget
+from pindown.mixing import leaky_relu_mlp, orthogonal, sparse
+from pindown.processes import (
+    Clusters,
+    Confounded,
+    Instances,
+    Nuisance,
+    Pairs,
+    Sample,
+    ShapeNuisance,
+    Structured,
+    in_hyperplane,
+)
+from pindown.spaces import Box, Reals
+from pindown.structure import generators
+
+REPORT = range(100)
+PAGE = Path(__file__).parents[1] / "docs" / "checks.md"
+BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
+N_TRAIN, N_TEST, STEPS = 4_000, 4_000, 300
+
+COUNT = theory.CLASSIFY_NORMALISED.diversity
+
+
+@dataclass(frozen=True)
+class Case:
+    """A world, how to look at it, and what is true of it; ``verdicts`` maps a seed to verdicts."""
+
+    when: str
+    world: str
+    verdicts: Callable[[int], Iterable[Verdict]]
+    holds: tuple[Any, ...] = ()
+    fails: tuple[Any, ...] = ()
+
+    def judged(self, seed: int) -> list[dict[str, Any]]:
+        """Return what was said of each condition whose truth is known, and the truth."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # that a fit warns of a broken world is as it should be
+            said = {verdict.assumption: verdict for verdict in self.verdicts(seed)}
+        truths: list[tuple[Any, Outcome]] = [(a, "holds") for a in self.holds] + [(a, "fails") for a in self.fails]
+        return [
+            {
+                "when": self.when,
+                "world": self.world,
+                "condition": said[about].name,
+                "truth": truth,
+                "said": said[about].outcome,
+                "statistic": float(said[about].statistic),
+                "seed": seed,
+            }
+            for about, truth in truths
+        ]
+
+
+def dimensions(seed: int) -> int:
+    """Return 3, 4 or 5, so that every row of the table is a mixture of them."""
+    return 3 + seed % 3
+
+
+# Worlds: seed → process.
+
+
+def mixed(seed: int, d: int) -> Any:
+    return leaky_relu_mlp(d, n_layers=2, random_state=seed)
+
+
+def sphere(seed: int, conditional: Any = VonMisesFisher(10.0)) -> Pairs:  # noqa: B008 (a frozen value)
+    d = dimensions(seed)
+    return Pairs(Uniform(d), conditional, mixed(seed, d))
+
+
+def around_pole(seed: int) -> Pairs:
+    d = dimensions(seed)
+    pole = (1.0,) + (0.0,) * (d - 1)
+    return Pairs(Around(pole, Projected(normal(1.0))), VonMisesFisher(10.0), mixed(seed, d))
+
+
+def box(seed: int, base: Any = normal(0.1)) -> Pairs:  # noqa: B008
+    return Pairs.on_box(dimensions(seed), base, random_state=seed)
+
+
+def reals(seed: int) -> Pairs:
+    d = dimensions(seed)
+    return Pairs(Around((0.0,) * d, normal(1.0)), normal(0.5), mixed(seed, d))
+
+
+@dataclass(frozen=True)
+class Uneven:
+    """A normal law whose spread grows along the first axis: no one metric fits."""
+
+    space: Box = Box()  # noqa: RUF009
+
+    def sample(self, loc: Tensor, *, random_state: Any = None) -> Tensor:
+        """Draw one point around each row of loc."""
+        noise = torch.randn(loc.shape, generator=generator(random_state, loc.device), dtype=loc.dtype)
+        return self.space.project(loc + (0.02 + 0.25 * loc[:, :1] ** 2) * noise)
+
+
+def uneven(seed: int) -> Pairs:
+    d = dimensions(seed)
+    return Pairs(Uniform(d, Box()), Uneven(), mixed(seed, d))
+
+
+def clusters(seed: int, per_latent: int = 4) -> Clusters:
+    d = dimensions(seed)
+    return Clusters.on_sphere(d, per_latent * d, 10.0, random_state=seed)
+
+
+def flat_clusters(seed: int) -> Clusters:
+    return replace(clusters(seed), vectors=in_hyperplane(clusters(seed).vectors))
+
+
+def heavy_clusters(seed: int) -> Clusters:
+    return replace(clusters(seed), conditional=Projected(laplace(0.3)))
+
+
+def instances(seed: int) -> Instances:
+    return Instances(clusters(seed), 160)
+
+
+def flat_instances(seed: int) -> Instances:
+    return Instances(flat_clusters(seed), 160)
+
+
+def nuisance(seed: int, concentration: float = 5.0) -> Nuisance:
+    """Make a linear world in which d of d + 2 dimensions survive three values."""
+    return Nuisance.on_sphere(dimensions(seed) + 2, 3, concentration, n_layers=1, random_state=seed)
+
+
+def shapes(seed: int) -> ShapeNuisance:
+    return ShapeNuisance.spread(dimensions(seed) + 2, 2, 3, n_layers=1, random_state=seed)
+
+
+def labelled(seed: int, crossed: float) -> Confounded:
+    """Make a label that goes with the nuisance in all but a share of the samples."""
+    d = dimensions(seed)
+    joint = torch.tensor([[1 - crossed, crossed], [crossed, 1 - crossed]])
+    rng = generator(seed)
+    vectors = torch.randn(2, d, generator=rng)
+    return Confounded(vectors, torch.tensor([[-1.0], [1.0]]), joint, orthogonal(d + 1, random_state=rng))
+
+
+def structured(seed: int, *, dense: bool = False, strength: float = 1.2) -> Structured:
+    d = 3
+    support = generators.dense(2 * d, d) if dense else generators.diverse(2 * d, d, random_state=seed)
+    mixing = sparse(support, strength=strength, n_candidates=20 if strength else 1, random_state=seed)
+    return Structured(mixing, Around((0.0,) * d, normal(1.0)))
+
+
+# Ways to look at a world: seed → verdicts.
+
+
+def drawn(world: Any, seed: int, n_train: int = N_TRAIN) -> tuple[Sample, Sample]:
+    return world.sample(n_train, random_state=10_000 + seed), world.sample(N_TEST, random_state=20_000 + seed)
+
+
+def look_before(
+    make: Callable[[int], Any], side: Callable[[Sample], dict[str, Any]], seed: int, *, extra: int = 0
+) -> Iterable[Verdict]:
+    world = make(seed)
+    sample = drawn(world, seed)[0]
+    return before(sample.x, world.d + extra, **side(sample))
+
+
+def look_after(
+    make: Callable[[int], Any], est: Callable[[int], Any], seed: int, *, n_train: int = N_TRAIN
+) -> Iterable[Verdict]:
+    world = make(seed)
+    train, test = drawn(world, seed, n_train)
+    sides = [sample.u if sample.x_pos is None else sample.x_pos for sample in (train, test)]
+    fitted = est(world.d).set_params(random_state=seed, verbose=False, device="cpu")
+    fitted.fit(train.x, sides[0])
+    return after(fitted, test.x, sides[1])
+
+
+def embedded(seed: int, extra: int) -> Iterable[Verdict]:
+    """Look at d latents in 2d features, all of them linear combinations of d."""
+    sample = drawn(sphere(seed), seed)[0]
+    d = dimensions(seed)
+    into = torch.randn(d, 2 * d, generator=generator(seed))
+    return before(sample.x.double() @ into.double(), d + extra)
+
+
+def rare_value(seed: int) -> Iterable[Verdict]:
+    """Look at a nuisance with three rows of one value."""
+    world = nuisance(seed)
+    sample = drawn(world, seed)[0]
+    rows = torch.cat([(sample.u == 0).nonzero()[:3, 0], (sample.u != 0).nonzero()[:, 0]])
+    return before(sample.x[rows], world.d, nuisance=sample.u[rows])
+
+
+def shuffled(sample: Sample) -> Tensor:
+    order = torch.randperm(len(sample.x), generator=generator(0))
+    assert sample.x_pos is not None
+    return sample.x_pos[order]
+
+
+def as_pairs(sample: Sample) -> dict[str, Any]:
+    return {"pairs": sample.x_pos}
+
+
+def as_strangers(sample: Sample) -> dict[str, Any]:
+    return {"pairs": shuffled(sample)}
+
+
+def as_signal(sample: Sample) -> dict[str, Any]:
+    return {"signal": sample.u}
+
+
+def as_nuisance(sample: Sample) -> dict[str, Any]:
+    return {"nuisance": sample.u}
+
+
+def as_both(sample: Sample) -> dict[str, Any]:
+    return {"signal": sample.label, "nuisance": sample.u}
+
+
+def contrast(d: int, **options: Any) -> Contrast:
+    return Contrast(d, **({"max_iter": STEPS} | options))
+
+
+def classify(d: int) -> Classify:
+    return Classify(d, max_iter=STEPS)
+
+
+def forget(d: int, *, extra: int = 0) -> Forget:
+    return Forget(d + extra, encoder=networks.linear, max_iter=STEPS)
+
+
+def dictionary(d: int) -> Dictionary:
+    return Dictionary(d, n_restarts=2, max_iter=400)
+
+
+def cases() -> tuple[Case, ...]:
+    t, c = theory, conditions
+    data = (t.INJECTIVE_MIXING, c.ENOUGH_ROWS)
+    sound = (c.UNFOLDED_CODES, t.INJECTIVE_MIXING)
+
+    def seen(world: str, make: Any, side: Any, holds: Any = (), fails: Any = (), **options: Any) -> Case:
+        return Case("before", world, partial(look_before, make, side, **options), holds, fails)
+
+    def fitted(world: str, make: Any, est: Any, holds: Any = (), fails: Any = (), **options: Any) -> Case:
+        return Case("after", world, partial(look_after, make, est, **options), holds, fails)
+
+    pairs = contrast
+    on_reals = partial(contrast, space=Reals())
+    on_axes = partial(contrast, space=Reals(), p=1)
+    random_encoder = partial(contrast, encoder=networks.mlp, max_iter=1)
+    return (
+        seen("pairs on the sphere", sphere, as_pairs, (*data, c.RELATED_PARTNERS)),
+        seen("pairs in the box", box, as_pairs, (*data, c.RELATED_PARTNERS)),
+        seen("pairs in the reals", reals, as_pairs, (*data, c.RELATED_PARTNERS)),
+        seen("pairs, shuffled", sphere, as_strangers, data, (c.RELATED_PARTNERS,)),
+        Case("before", "d latents in 2d columns", partial(embedded, extra=0), (t.INJECTIVE_MIXING,)),
+        Case("before", "the same, d + 1 asked for", partial(embedded, extra=1), (), (t.INJECTIVE_MIXING,)),
+        seen("clusters", clusters, as_signal, (*data, COUNT, t.AFFINE_GENERATORS)),
+        seen("clusters in a hyperplane", flat_clusters, as_signal, (*data, COUNT), (t.AFFINE_GENERATORS,)),
+        seen("as many classes as latents", partial(clusters, per_latent=1), as_signal, data,
+             (COUNT, t.AFFINE_GENERATORS)),
+        seen("instances", instances, as_signal, (*data, COUNT, t.AFFINE_GENERATORS)),
+        seen("instances in a hyperplane", flat_instances, as_signal, (*data, COUNT), (t.AFFINE_GENERATORS,)),
+        seen("nuisance", nuisance, as_nuisance,
+             (*data, c.COMMON_VALUES, t.LINEAR_ENCODER, t.NUISANCE_VMF, c.OVERLAPPING_VALUES)),
+        seen("nuisance, d + 1 asked for", nuisance, as_nuisance, (), (t.LINEAR_ENCODER,), extra=1),
+        Case("before", "nuisance with a rare value", rare_value, (), (c.COMMON_VALUES,)),
+        seen("nuisance of shape", shapes, as_nuisance, (c.OVERLAPPING_VALUES,), (t.NUISANCE_VMF,)),
+        seen("nuisance, values apart", partial(nuisance, concentration=500.0), as_nuisance, (),
+             (c.OVERLAPPING_VALUES,)),
+        seen("label beside a nuisance", partial(labelled, crossed=0.5), as_both, (t.NUISANCE_INDEPENDENT,)),
+        seen("label with a nuisance", partial(labelled, crossed=0.2), as_both, (), (t.NUISANCE_INDEPENDENT,)),
+        seen("structured", structured, lambda sample: {}, data),
+        fitted("pairs on the sphere", sphere, pairs, (t.VMF_CONDITIONAL, t.UNIFORM_SPHERE, t.MANY_NEGATIVES, *sound)),
+        fitted("pairs on the sphere, Laplace", partial(sphere, conditional=Projected(laplace(0.2))), pairs,
+               (t.UNIFORM_SPHERE, *sound), (t.VMF_CONDITIONAL,)),
+        fitted("pairs around a pole", around_pole, pairs, (t.VMF_CONDITIONAL, *sound), (t.UNIFORM_SPHERE,)),
+        fitted("pairs, d − 1 components", sphere, lambda d: contrast(d - 1), (), (t.INJECTIVE_MIXING,)),
+        fitted("pairs, untrained perceptron", sphere, random_encoder, (), (c.UNFOLDED_CODES,)),
+        fitted("pairs, batches of 4", partial(sphere, conditional=VonMisesFisher(50.0)), partial(pairs, batch_size=4),
+               (), (t.MANY_NEGATIVES,)),
+        fitted("pairs in the box", box, on_reals,
+               (t.MATCHING_MODEL, t.METRIC_CONDITIONAL, t.UNIFORM_CONVEX_BODY, t.MANY_NEGATIVES, *sound)),
+        fitted("pairs in the box, Laplace, p = 1", partial(box, base=laplace(0.1)), on_axes,
+               (t.MATCHING_MODEL, t.METRIC_CONDITIONAL, t.LP_CONDITIONAL, *sound)),
+        fitted("pairs in the box, Laplace, p = 2", partial(box, base=laplace(0.1)), on_reals,
+               (t.METRIC_CONDITIONAL,), (t.MATCHING_MODEL,)),
+        fitted("pairs in the box, normal, p = 1", box, on_axes,
+               (t.METRIC_CONDITIONAL,), (t.MATCHING_MODEL, t.LP_CONDITIONAL)),
+        fitted("pairs in the box, uneven", uneven, on_reals, (), (t.METRIC_CONDITIONAL,)),
+        fitted("pairs in the reals", reals, on_reals,
+               (t.MATCHING_MODEL, t.METRIC_CONDITIONAL, *sound), (t.UNIFORM_CONVEX_BODY,)),
+        fitted("clusters", clusters, classify, (COUNT, t.AFFINE_GENERATORS, t.VMF_CLUSTERS, *sound)),
+        fitted("clusters in a hyperplane", flat_clusters, classify, (COUNT,), (t.AFFINE_GENERATORS,)),
+        fitted("clusters, Laplace", heavy_clusters, classify, (COUNT, t.AFFINE_GENERATORS), (t.VMF_CLUSTERS,)),
+        fitted("instances", instances, classify, (COUNT, t.AFFINE_GENERATORS, t.VMF_CLUSTERS, *sound)),
+        fitted("instances in a hyperplane", flat_instances, classify, (COUNT,), (t.AFFINE_GENERATORS,)),
+        # With fewer rows the codes are so far off V^⊥ that a faint leak is true.
+        fitted("nuisance", nuisance, forget, (t.INFORMATION_KEPT, c.INVARIANT_CODES), n_train=20_000),
+        fitted("nuisance, d + 1 components", nuisance, partial(forget, extra=1), (), (c.INVARIANT_CODES,)),
+        fitted("structured", structured, dictionary,
+               (t.DIVERSE_SUPPORT, t.SUFFICIENT_NONLINEARITY, t.INJECTIVE_MIXING)),
+        fitted("structured, dense", partial(structured, dense=True), dictionary, (), (t.DIVERSE_SUPPORT,)),
+        fitted("structured, linear", partial(structured, strength=0.0), dictionary, (), (t.SUFFICIENT_NONLINEARITY,)),
+    )  # fmt: skip
+
+
+def judged(number: int, seed: int) -> list[dict[str, Any]]:
+    torch.set_num_threads(1)
+    return cases()[number].judged(seed)
+
+
+def counted(verdicts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per world and condition: how often each outcome was said, and the seeds where it was wrong."""
+    rows: dict[tuple[str, ...], dict[str, Any]] = {}
+    for verdict in verdicts:
+        about = {name: verdict[name] for name in ("when", "world", "condition", "truth")}
+        row = rows.setdefault(
+            tuple(about.values()), about | {"holds": 0, "fails": 0, "undecided": 0, "wrong_seeds": []}
+        )
+        row[verdict["said"]] += 1
+        if verdict["said"] not in (verdict["truth"], "undecided"):
+            row["wrong_seeds"].append(verdict["seed"])
+    return list(rows.values())
+
+
+def shares(rows: list[dict[str, Any]]) -> str:
+    """Return which shares of all verdicts are right, wrong and undecided."""
+    total = sum(row[said] for row in rows for said in ("holds", "fails", "undecided"))
+    wrong, undecided = sum(len(row["wrong_seeds"]) for row in rows), sum(row["undecided"] for row in rows)
+    right = total - wrong - undecided
+    return f"{total} verdicts: {right / total:.1%} right, {wrong / total:.1%} wrong, {undecided / total:.1%} undecided"
+
+
+def table(rows: list[dict[str, Any]]) -> str:
+    """Return the confusion table in Markdown."""
+    names = ("when", "world", "condition", "truth", "holds", "fails", "undecided")
+    lines = [f"| {' | '.join(names)} |", "|---|---|---|---|---:|---:|---:|"]
+    return "\n".join([*lines, *(f"| {' | '.join(str(row[name]) for name in names)} |" for row in rows)])
+
+
+def report(verdicts: Iterable[dict[str, Any]], seeds: str) -> None:
+    """Save the counts, and put the table into its page."""
+    rows = counted(verdicts)
+    save("checks", [{"seeds": seeds} | row for row in rows])
+    text = f"Seeds {seeds}, {shares(rows)}.\n\n{table(rows)}"
+    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
+    PAGE.write_text(f"{head}{BEGIN}\n{text}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    print(text)
+
+
+def main(seeds: range) -> None:
+    jobs = (delayed(judged)(number, seed) for number in range(len(cases())) for seed in seeds)
+    verdicts = [verdict for some in Parallel(n_jobs=-1)(jobs) for verdict in some]
+    report(verdicts, f"{seeds.start}–{seeds.stop - 1}")
+
+
+if __name__ == "__main__":
+    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)

@@ -1,0 +1,71 @@
+"""Checks: can a theorem apply to these data, and do the codes bear it out? Each returns a `Verdict`.
+
+`before` looks at data alone, `after` at a fitted estimator. Every single check is a function of arrays that can be
+called by itself, and says what it is blind to.
+"""
+
+from pindown.checks import conditions
+from pindown.checks.assembled import after, before
+from pindown.checks.conditionals import (
+    even_conditional,
+    lp_conditional,
+    matching_model,
+    related_partners,
+    tail_index,
+    vmf_clusters,
+    vmf_conditional,
+)
+from pindown.checks.encoders import (
+    enough_directions,
+    live_codes,
+    many_negatives,
+    rebuilt_observations,
+    unfolded_codes,
+)
+from pindown.checks.marginals import uniform_on_body, uniform_on_sphere
+from pindown.checks.nuisances import (
+    invariant_codes,
+    overlapping_values,
+    same_spread,
+    surviving_dimensions,
+    unconfounded,
+)
+from pindown.checks.supports import diverse_support, sufficient_nonlinearity
+from pindown.checks.values import common_values, diverse_values, enough_rows, enough_values, spanned_dimensions
+from pindown.checks.verdict import Estimate, Outcome, Verdict, unchecked
+
+__all__ = [
+    "Estimate",
+    "Outcome",
+    "Verdict",
+    "after",
+    "before",
+    "common_values",
+    "conditions",
+    "diverse_support",
+    "diverse_values",
+    "enough_directions",
+    "enough_rows",
+    "enough_values",
+    "even_conditional",
+    "invariant_codes",
+    "live_codes",
+    "lp_conditional",
+    "many_negatives",
+    "matching_model",
+    "overlapping_values",
+    "rebuilt_observations",
+    "related_partners",
+    "same_spread",
+    "spanned_dimensions",
+    "sufficient_nonlinearity",
+    "surviving_dimensions",
+    "tail_index",
+    "unchecked",
+    "unconfounded",
+    "unfolded_codes",
+    "uniform_on_body",
+    "uniform_on_sphere",
+    "vmf_clusters",
+    "vmf_conditional",
+]

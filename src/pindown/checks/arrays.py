@@ -1,0 +1,123 @@
+"""Reading the user's arrays, cutting them in halves, and smooth predictors that need no tuning."""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from sklearn.kernel_approximation import Nystroem
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pindown.checks.verdict import Estimate, estimate
+
+Matrix = NDArray[np.float64]
+Codes = NDArray[np.int64]
+
+N_SPLITS = 40
+"""Random halves by which the noise of an estimate is seen."""
+
+N_RESAMPLES = 50
+"""Draws with replacement for the same purpose, where nothing is fitted."""
+
+N_LANDMARKS = 200
+"""Points whose neighbourhoods a smooth predictor is made of."""
+
+
+def read(name: str, values: Any) -> Matrix:
+    """Return rows of numbers as a float64 matrix, or say what is wrong with them."""
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.ndim != 2 or array.dtype.kind not in "buif" or 0 in array.shape:
+        raise ValueError(f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}.")
+    if len(rows := np.flatnonzero(~np.isfinite(array).all(1))):
+        raise ValueError(f"{name} has NaN or infinity in {len(rows)} row(s), first row {rows[0]}. Leave them out.")
+    return array.astype(np.float64)
+
+
+def read_labels(name: str, values: Any, n: int) -> Codes:
+    """Give the values of a label numbers from 0, or say what is wrong with them."""
+    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    if array.shape not in ((n,), (n, 1)):
+        raise ValueError(f"{name} must have one value for each of the {n} rows, got shape {array.shape}.")
+    array = array.reshape(-1)
+    missing = [v is None or v != v for v in array] if array.dtype.kind in "fO" else [False]
+    if any(missing):
+        raise ValueError(f"{name} is missing in {sum(missing)} row(s). Leave them out, or name them 'unknown'.")
+    if array.dtype.kind == "f" and (array != array.round()).any():
+        raise ValueError(f"{name} has fractions such as {array[0]!r}, so it is no label. Cut it into bins.")
+    return np.unique(array.astype(str) if array.dtype.kind == "O" else array, return_inverse=True)[1].reshape(-1)
+
+
+def halves(labels: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Draw half of the rows of every label; (n,).
+
+    Examples
+    --------
+    >>> some = halves(np.array([0, 1, 0, 1, 1, 1]), np.random.default_rng(0))
+    >>> np.bincount([0, 1, 0, 1, 1, 1], some).tolist()
+    [1.0, 2.0]
+    """
+    order = np.lexsort([rng.random(len(labels)), labels])
+    counts = np.bincount(labels)
+    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
+    chosen = np.empty(len(labels), dtype=bool)
+    chosen[order] = place % 2 == 0
+    return chosen
+
+
+def means_of(rows: Matrix, labels: Codes, weights: Matrix | None = None) -> Matrix:
+    """Return the mean row of each label, perhaps weighted; (n, d) → (labels, d).
+
+    Examples
+    --------
+    >>> means_of(np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1]), np.array([3.0, 1.0, 1.0])).tolist()
+    [[1.5], [8.0]]
+    """
+    weights = np.ones(len(rows)) if weights is None else weights
+    by_label = csr_array((weights, (labels, np.arange(len(rows)))))
+    return (by_label @ rows) / np.bincount(labels, weights)[:, None]
+
+
+def without_rare(labels: Codes, least: int) -> NDArray[np.bool_]:
+    """Say of each row whether its label has at least so many rows."""
+    return (np.bincount(labels) >= least)[labels]
+
+
+def on_sphere(rows: Matrix) -> Matrix:
+    """Scale rows to unit length."""
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
+
+
+def whitened(rows: Matrix) -> Matrix:
+    """Return coordinates of unit variance along the directions in which rows vary; none if nothing does.
+
+    Examples
+    --------
+    >>> whitened(np.array([[0.0, 1.0], [4.0, 1.0]])).shape
+    (2, 1)
+    """
+    u, s, _ = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
+    varies = s > max(1e-6 * s[0], 1e-12 * np.abs(rows).max())
+    return u[:, varies] * np.sqrt(len(rows))
+
+
+def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Estimate:
+    """Return R² of a smooth regression on the half of the rows it has not seen, pooled over columns."""
+    order = rng.permutation(len(inputs))
+    fit, score = order[: len(order) // 2], order[len(order) // 2 :]
+    predicted = _radial(len(fit), Ridge(1.0)).fit(inputs[fit], targets[fit]).predict(inputs[score])
+    miss = ((targets[score] - predicted.reshape(len(score), -1)) ** 2).sum(1)
+    spread = ((targets[score] - targets[fit].mean(0)) ** 2).sum(1)
+    resampled = (rng.integers(len(miss), size=len(miss)) for _ in range(N_RESAMPLES))
+    return estimate([1 - miss[some].sum() / max(spread[some].sum(), 1e-300) for some in resampled])
+
+
+def smooth_classifier(n_rows: int) -> Pipeline:
+    """Return an unfitted logistic regression on radial features of standardised columns."""
+    return _radial(n_rows, LogisticRegression(C=10.0, max_iter=300))
+
+
+def _radial(n_rows: int, last: Any) -> Pipeline:
+    landmarks = Nystroem(gamma=0.1, n_components=min(N_LANDMARKS, n_rows // 4), random_state=0)
+    return make_pipeline(StandardScaler(), landmarks, last)

@@ -1,0 +1,13 @@
+"""Conditions of practice: no theorem states them, since each speaks of unlimited data and the best encoder."""
+
+from pindown.theory import Assumption
+
+ENOUGH_ROWS = Assumption("enough samples", "model", "there are many more samples than latents, and several per value")
+COMMON_VALUES = Assumption("common values", "labels", "every value of the nuisance has rows enough to be compared")
+RELATED_PARTNERS = Assumption("related partners", "conditional", "partners depend on each other: κ > 0, or λ > 0")
+OVERLAPPING_VALUES = Assumption("overlapping values", "conditional",
+    "samples of different values of the nuisance look alike now and then, as vMF laws do; where they never do, nothing"
+    " says which latent of one value is which of another")  # fmt: skip
+UNFOLDED_CODES = Assumption("unfolded codes", "model",
+    "different latents have different codes, as they have at the optimum")  # fmt: skip
+INVARIANT_CODES = Assumption("invariant codes", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")

@@ -1,0 +1,119 @@
+"""Is a dependency structure diverse, and are its rows bent enough? What a fitted decoder's Jacobian shows."""
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown import theory
+from pindown.checks.verdict import Estimate, Verdict, above, estimate
+from pindown.structure import as_support, identified_blocks, is_diverse
+
+STRAIGHT = 0.02
+"""Least singular value of a variable's gradients, relative to the largest, below which they are too much alike."""
+
+FACTOR, N_THRESHOLDS = 2.5, 11
+"""A support is looked at with thresholds from 1/FACTOR to FACTOR times the given one."""
+
+N_RESAMPLES = 30
+
+
+def diverse_support(dependence: Any, threshold: float) -> Verdict:
+    """Say whether every latent is singled out by the observed variables it reaches, whatever the exact threshold.
+
+    Parameters
+    ----------
+    dependence : array (m, d)
+        How much each observed variable depends on each latent, such as ``Dictionary.dependence_``; or a support.
+    threshold : float
+        Above it there is an edge. If other thresholds within a factor of :data:`FACTOR` lead to another answer, the
+        verdict is undecided.
+
+    Examples
+    --------
+    >>> [diverse_support(table, 0.1).outcome for table in ([[1, 0], [1, 1]], [[1, 1], [1, 1]], [[1, 0.1], [1, 1]])]
+    ['holds', 'fails', 'undecided']
+    """
+    strength = np.abs(np.asarray(dependence, dtype=float))
+    levels = threshold * np.geomspace(1 / FACTOR, FACTOR, N_THRESHOLDS)
+    supports = [as_support(strength > level, allow_empty=True) for level in levels]
+    diverse = float(np.mean([_is_diverse(support) for support in supports]))
+    outcome = above(Estimate(diverse, diverse, diverse), 1 - 1e-9, unless_below=1e-9)
+    middle = supports[N_THRESHOLDS // 2]
+    if outcome == "holds":
+        return Verdict(theory.DIVERSE_SUPPORT, diverse, 1.0, outcome, "every latent is singled out by what it reaches.")
+    if outcome == "undecided":
+        why = f"{diverse:.0%} of the thresholds around {threshold:.2g} give a diverse support: some edges are faint."
+        return Verdict(theory.DIVERSE_SUPPORT, diverse, 1.0, outcome, f"{why} Fit longer, or give more data.")
+    return Verdict(theory.DIVERSE_SUPPORT, diverse, 1.0, outcome, _not_singled_out(middle))
+
+
+def _is_diverse(support: NDArray[np.bool_]) -> bool:
+    return bool(support.any(0).all()) and is_diverse(support[support.any(1)])
+
+
+def _not_singled_out(support: NDArray[np.bool_]) -> str:
+    if not support.any(0).all():
+        return f"latent(s) {np.flatnonzero(~support.any(0)).tolist()} reach nothing: ask for fewer."
+    blocks = [sorted(block.latents) for block in identified_blocks(support[support.any(1)]) if not block.is_single]
+    if not blocks:
+        return "no condition singles out every latent, though their reaches differ: claim what rests on independence."
+    return f"latents {' and '.join(map(str, blocks))} reach the same variables: claim them as blocks."
+
+
+def sufficient_nonlinearity(jacobians: Any, support: Any, *, random_state: int = 0) -> Verdict:
+    r"""Say whether each observed variable's gradients span all the latents it depends on.
+
+    With G the gradients of :math:`x_i` by the latents :math:`I_i`, one row per sample and columns of unit mean square,
+    the statistic is the least over i of :math:`\sigma_{\min}(G) / \sigma_{\max}(G)`. It is 0 where a variable with
+    several latents depends on them through one fixed combination, as in a linear world.
+
+    Parameters
+    ----------
+    jacobians : array (n, m, d)
+        Derivatives of observed variables by latents, such as ``Dictionary.jacobian(X)``.
+    support : array (m, d)
+        Zeros and ones.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(500, 2))
+    >>> bent = np.stack([np.cos(z[:, :1] + [[0.0, 1.0]]), 1 + 0 * z[:, None][:, 0]], axis=1)  # (n, 2, 2)
+    >>> [sufficient_nonlinearity(j, np.ones((m, 2))).outcome for j, m in ((bent[:, :1], 1), (bent, 2))]
+    ['holds', 'fails']
+    """
+    array = np.asarray(jacobians.detach().cpu() if hasattr(jacobians, "detach") else jacobians, dtype=float)
+    mask = as_support(support, allow_empty=True)
+    if array.ndim != 3 or array.shape[1:] != mask.shape:
+        raise ValueError(f"jacobians must be (n, {mask.shape[0]}, {mask.shape[1]}) to suit support, got {array.shape}.")
+    several = [i for i in range(len(mask)) if mask[i].sum() > 1]
+    if not several:
+        why = "each observed variable depends on one latent only, so nothing needs to bend."
+        return Verdict(theory.SUFFICIENT_NONLINEARITY, 1.0, STRAIGHT, "holds", why)
+    rng = np.random.default_rng(random_state)
+    moments = {i: _outer(array[:, i, mask[i]]) for i in several}
+    by_variable = {i: estimate(_bending(outer, rng)) for i, outer in moments.items()}
+    worst = min(several, key=lambda i: by_variable[i].value)
+    bend = by_variable[worst]
+    outcome = above(bend, 2 * STRAIGHT, unless_below=STRAIGHT)
+    why = f"gradients of variable {worst}, the straightest, reach {bend} across their main direction."
+    if outcome != "holds":
+        why += " Where variables are linear in their latents a rotation may be as sparse: claim the structure only."
+    return Verdict(theory.SUFFICIENT_NONLINEARITY, bend.value, STRAIGHT, outcome, why)
+
+
+def _outer(gradients: np.ndarray) -> np.ndarray:
+    """Return the outer product of each row, columns of unit mean square; (n, k) → (n, k, k)."""
+    unit = gradients / np.maximum(np.sqrt((gradients**2).mean(0)), 1e-300)
+    return unit[:, :, None] * unit[:, None, :]
+
+
+def _bending(outer: np.ndarray, rng: np.random.Generator) -> list[float]:
+    """Return ratios of least to largest singular value of resampled gradients."""
+    ratios = []
+    for _ in range(N_RESAMPLES):
+        weights = rng.multinomial(len(outer), np.full(len(outer), 1 / len(outer))) / len(outer)
+        values = np.linalg.eigvalsh(np.tensordot(weights, outer, axes=1))
+        ratios.append(math.sqrt(max(values[0], 0.0) / values[-1]) if values[-1] > 0 else 0.0)
+    return ratios

@@ -1,0 +1,178 @@
+"""The variational autoencoder of `Dictionary`: a bound of the likelihood that sees no rotation of the latents."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pindown import networks
+from pindown.estimators._base import Encoder
+from pindown.penalties import Penalty, pushforward
+from pindown.penalties.dependency import batch_scale
+from pindown.processes import Process
+from pindown.training import CapturableDraw
+
+LEAST_NOISE = 0.02
+"""Least standard deviation of the observation noise, in units of each observed variable's: a world without noise would
+otherwise make the bound ever steeper."""
+
+START_ROWS, START_BATCHES = 8_192, 64
+"""Rows from which the decoder takes the scales of the observed variables and its linear start; and most batches."""
+
+START_SPREAD = 0.3
+"""Standard deviation of the posterior at the start; that of the prior is 1."""
+
+
+@dataclass(frozen=True)
+class RowsWithNoise:
+    """Rows with the random numbers of a step: a normal one per latent and a uniform one."""
+
+    x: Tensor  # (n, n_features)
+    d: int
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the rows at these positions, and new random numbers."""
+        return self.x[which], *random_numbers(len(which), self.d, generator)
+
+
+@dataclass(frozen=True)
+class FreshRows(CapturableDraw):
+    """Rows from a world, new at every step, with the same random numbers beside them."""
+
+    process: Process
+    batch_size: int
+    d: int
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Nothing to make ready."""
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
+        """Return fresh samples and random numbers."""
+        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
+        return sample.x, *random_numbers(self.batch_size, self.d, generator)
+
+
+def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    """Return standard normal and uniform numbers, (n, d) each."""
+    device = generator.device
+    return torch.randn(n, d, generator=generator, device=device), torch.rand(n, d, generator=generator, device=device)
+
+
+class Autoencoder(nn.Module):
+    r"""Minus the evidence lower bound of a batch, in nats per row, and a penalty on the decoder.
+
+    .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma
+              + \mathrm{KL}\bigl(q(z|x) \,\|\, N(0, I)\bigr), \qquad q(z|x) = N\bigl(f(x), L(x) L(x)^\top\bigr)
+
+    on observations standardised variable by variable. L(x) is a whole triangle: with the usual diagonal one the bound
+    would favour decoders whose Jacobian has orthogonal columns, which a sparse one need not have. So it is the same for
+    all rotations of z, and :meth:`turn` may choose one.
+    """
+
+    centre: Tensor
+    scale: Tensor
+    below: Tensor
+    penalty: Penalty | None
+
+    def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, batches: Iterator[tuple[Tensor, ...]]) -> None:
+        super().__init__()
+        self.d, self.penalty = d, None
+        self.turned, self.turned_back = (_frozen_identity(d) for _ in range(2))
+        encoder.body = nn.Sequential(encoder.body, self.turned)
+        self.encoder, self.decoder = encoder, nn.Sequential(self.turned_back, decoder)
+        self.spread = networks.flat(encoder.n_features, d * (d + 1) // 2, hidden=(64, 64))  # the entries of L
+        self.register_buffer("below", _below_diagonal(d))
+        x = _first_rows(batches)
+        self.register_buffer("centre", x.double().mean(0))
+        self.register_buffer("scale", batch_scale(x.double()))
+        self.log_noise = nn.Parameter(torch.zeros(()))
+        self._start_straight(x, decoder)
+
+    @torch.no_grad()
+    def _start_straight(self, x: Tensor, decoder: nn.Module) -> None:
+        """Start a decoder that has a linear path at the best linear one, and the noise at what that leaves over."""
+        z, standardised = self.encoder(x), self.standardised(x)
+        if isinstance(decoder, networks.Unfolded) and isinstance(decoder.straight, nn.Linear):
+            decoder.straight.weight.copy_(torch.linalg.lstsq(z.double(), standardised.double()).solution.mT)
+        left = (standardised - self.decoder(z)).square().mean().sqrt()
+        self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
+
+    def standardised(self, x: Tensor) -> Tensor:
+        """Return observations in the decoder's units."""
+        return ((x - self.centre) / self.scale).to(self.log_noise.dtype)
+
+    def noise(self) -> Tensor:
+        """Return the standard deviation of the observation noise."""
+        return (torch.exp(2 * self.log_noise) + LEAST_NOISE**2).sqrt()
+
+    def forward(self, x: Tensor, normal: Tensor, uniform: Tensor) -> Tensor:
+        """Return what is minimised."""
+        white = self.encoder.whiten(x)
+        mean = self.encoder.space(self.encoder.body(white))
+        triangle, log_diagonal = self._triangle(white)
+        z = mean + self.turned((triangle @ normal[..., None])[..., 0])
+        if self.penalty is None:
+            x_hat, cost = self.decoder(z), torch.zeros((), device=x.device)
+        else:
+            x_hat, cost = self.penalty(self.decoder, z, uniform)
+        variance = self.noise() ** 2
+        misfit = (self.standardised(x) - x_hat).square().sum(1) / variance + x.shape[1] * torch.log(variance)
+        divergence = mean.square().sum(1) + triangle.square().sum((1, 2)) - self.d - 2 * log_diagonal.sum(1)
+        return 0.5 * (misfit + divergence).mean() + cost
+
+    def _triangle(self, white: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the lower triangles L (n, d, d), and the logarithms of their diagonals (n, d)."""
+        entries = self.spread(white)
+        log_diagonal, below = entries[:, : self.d] + math.log(START_SPREAD), entries[:, self.d :]
+        # Scattered by a matrix of zeros and ones: an index assignment would be slower in both directions.
+        return torch.diag_embed(log_diagonal.exp()) + (below @ self.below).unflatten(1, (self.d, self.d)), log_diagonal
+
+    @torch.no_grad()
+    def turn(self, rotation: Tensor) -> None:
+        """Turn the latents, z → z Q: the decoder turns them back, so that no likelihood changes."""
+        turned = self.turned.weight.mT @ rotation.to(self.turned.weight)
+        self.turned.weight.copy_(turned.mT)
+        self.turned_back.weight.copy_(turned)
+
+    @torch.no_grad()
+    def bound(self, x: Tensor, seed: int) -> float:
+        """Return the evidence lower bound without penalty, in nats per row, with one draw of the latents each."""
+        penalty, self.penalty = self.penalty, None
+        generator = torch.Generator(x.device).manual_seed(seed)
+        bound = -float(self(x, *(r.to(self.log_noise.dtype) for r in random_numbers(len(x), self.d, generator))))
+        self.penalty = penalty
+        return bound
+
+    @torch.no_grad()
+    def dependence(self, x: Tensor) -> Tensor:
+        """Return the derivative of each standardised observed variable by each standardised latent; (n, m, d)."""
+        z = self.encoder(x)
+        columns = pushforward(self.decoder, z).columns  # (d, n, m)
+        return (columns * batch_scale(z)[:, None, None]).permute(1, 2, 0)
+
+
+def _below_diagonal(d: int) -> Tensor:
+    """Return the matrix that puts d(d − 1)/2 numbers below the diagonal of a flattened d×d matrix."""
+    rows, columns = torch.tril_indices(d, d, -1)
+    place = torch.zeros(len(rows), d * d)
+    place[torch.arange(len(rows)), rows * d + columns] = 1.0
+    return place
+
+
+def _first_rows(batches: Iterator[tuple[Tensor, ...]]) -> Tensor:
+    first = next(batches)[0].cpu()
+    n_more = min(START_ROWS // len(first), START_BATCHES) - 1
+    return torch.cat([first, *(next(batches)[0].cpu() for _ in range(n_more))])
+
+
+def _frozen_identity(d: int) -> nn.Linear:
+    layer = nn.Linear(d, d, bias=False)
+    nn.init.eye_(layer.weight)
+    return layer.requires_grad_(False)

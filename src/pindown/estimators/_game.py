@@ -1,0 +1,187 @@
+"""The game of `Forget`: a classifier looks for the nuisance in the codes, the encoder hides it, a decoder rebuilds."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from pindown.estimators._base import Encoder
+from pindown.losses import reverse_gradient
+from pindown.metrics import Leakage
+from pindown.networks import Frame, Unfolded, Whiten
+
+LISTEN = 0.1
+"""Share of the steps in which the encoder waits, so that the classifier first learns what there is to be hidden."""
+
+LAST = 0.25
+"""Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
+
+EVENNESS = 0.1
+"""Weight of the squared distance between the covariance of the codes and the identity."""
+
+
+def waiting_cosine(progress: float) -> float:
+    """Factor of the encoder's learning rate: zero at first, then half a cosine down to zero.
+
+    Examples
+    --------
+    >>> [round(waiting_cosine(t), 3) for t in (0.0, 0.09, 0.1, 0.55, 1.0)]
+    [0.0, 0.0, 1.0, 0.5, 0.0]
+    """
+    if progress < LISTEN:
+        return 0.0
+    return 0.5 * (1 + math.cos(math.pi * (progress - LISTEN) / (1 - LISTEN)))
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What happened in a game, step by step, and what a probe read afterwards.
+
+    Attributes
+    ----------
+    classifier_loss, classifier_accuracy : ndarray of shape (n_iter,)
+        Of the classifier in the loop, all values of the nuisance counting the same.
+    chance_loss : float
+        Loss of a classifier that knows nothing. That the curve reaches it proves nothing: this classifier may be weak,
+        or late.
+    reconstruction : ndarray of shape (n_iter,)
+        Mean squared error of the decoder, in whitened units.
+    probe : Leakage or None
+        What readers trained from scratch, afterwards, on rows that were held out, find. None if there were too few.
+    """
+
+    classifier_loss: np.ndarray
+    classifier_accuracy: np.ndarray
+    chance_loss: float
+    reconstruction: np.ndarray
+    probe: Leakage | None
+
+
+class Game(nn.Module):
+    r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
+
+    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_f\; L_g - \lambda L_D
+
+    with :math:`L_D` the cross-entropy of classifier D, and :math:`L_g` the squared error of decoder g, which is shown
+    the nuisance beside the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. A linear encoder
+    has orthonormal rows, so that nothing else need hold its codes apart: the decoder then follows it unheard.
+    """
+
+    now: Tensor
+    trace: Tensor
+    worth: Tensor
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        classifier: nn.Module,
+        decoder: nn.Module,
+        *,
+        sizes: Sequence[int],
+        n_strata: int,
+        strength: float,
+        worth: Tensor,
+        max_iter: int,
+    ) -> None:
+        super().__init__()
+        self.encoder, self.classifier, self.decoder = encoder, classifier, decoder
+        self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
+        self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
+        self.first_averaged = int((1 - LAST) * max_iter)
+        self.register_buffer("worth", worth)
+        self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("trace", torch.zeros(max_iter, 3))
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the encoder is a frame of orthonormal rows."""
+        return isinstance(self.encoder.body, Frame)
+
+    def forward(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor, shown: Tensor) -> Tensor:
+        """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
+        white = self.encoder.whiten(x)
+        z = self.encoder.space(self.encoder.body(white))  # (n, d)
+        read, accuracy = self.read(reverse_gradient(z, self.strength), groups, weights, strata)
+        kept = z.detach() if self.is_linear else z
+        missed = self.decoder(torch.cat([kept, shown.to(z)], 1)) - white
+        rebuilt = (missed @ self.worth).square().mean()
+        if self.training:
+            self._remember(torch.stack([read, accuracy, missed.square().mean()]).detach())
+        return read + rebuilt + EVENNESS * _unevenness(kept)
+
+    def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
+        # In standard units, or the encoder would hide by whispering.
+        z = (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
+        beside = [one_hot(strata, self.n_strata).to(z)] if self.n_strata > 1 else []
+        scores = self.classifier(torch.cat([z, *beside], 1)).split(self.sizes, 1)
+        losses, right = [], []
+        for score, group, weight in zip(scores, groups.T, weights.T, strict=True):
+            losses.append((weight * cross_entropy(score, group, reduction="none")).mean())
+            right.append((weight * (score.argmax(1) == group)).mean())
+        return torch.stack(losses).mean(), torch.stack(right).mean()
+
+    @torch.no_grad()
+    def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
+        """Start the decoder's linear part, if it has one, at the least squares of about so many rows."""
+        straight = self.decoder.straight if isinstance(self.decoder, Unfolded) else self.decoder
+        if not isinstance(straight, nn.Linear):
+            return
+        told, white = [], []
+        while rows > 0:
+            x, _, _, _, shown = (t.cpu() for t in next(batches))
+            told.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
+            white.append(self.encoder.whiten(x).double())
+            rows -= len(x)
+        gram = torch.cat(told).mT @ torch.cat(told)
+        # One-hot columns add up to the constant: a trace of a ridge decides between equal solutions.
+        gram += 1e-6 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+        map_back = torch.linalg.solve(gram, torch.cat(told).mT @ torch.cat(white)).mT.float()
+        straight.weight.copy_(map_back[:, :-1])
+        if straight.bias is not None:
+            straight.bias.copy_(map_back[:, -1])
+        self.averaged[1].load_state_dict(self.decoder.state_dict())
+
+    @torch.no_grad()
+    def _remember(self, row: Tensor) -> None:
+        self.trace.index_copy_(0, self.now, row[None].float())
+        share = 1 / (self.now - self.first_averaged + 1).clamp_min(1).float()  # all of the present, until the last part
+        for mean, player in zip(self.averaged, (self.encoder, self.decoder), strict=True):
+            for kept, weight in zip(mean.parameters(), player.parameters(), strict=True):
+                kept.lerp_(weight, share)
+            for same, buffer in zip(mean.buffers(), player.buffers(), strict=True):
+                same.copy_(buffer)
+        self.now.add_(1)
+
+
+def _unevenness(z: Tensor) -> Tensor:
+    """Return the squared distance of the covariance from the identity, per column: no direction may die."""
+    centred = z - z.mean(0)
+    covariance = centred.mT @ centred / len(z)
+    return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
+
+
+class Rebuild(nn.Module):
+    """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the whitening."""
+
+    back: Tensor
+    coloured: Tensor
+    mean: Tensor
+
+    def __init__(self, back: Tensor, decoder: nn.Module, whiten: Whiten) -> None:
+        super().__init__()
+        self.decoder = decoder
+        self.register_buffer("back", back)
+        self.register_buffer("coloured", torch.linalg.pinv(whiten.matrix.double()))
+        self.register_buffer("mean", whiten.mean)
+
+    def forward(self, z: Tensor, shown: Tensor) -> Tensor:
+        """Rebuild (n, d) codes of rows whose nuisance is shown; (n, n_features)."""
+        return self.decoder(torch.cat([z @ self.back, shown], 1)) @ self.coloured + self.mean

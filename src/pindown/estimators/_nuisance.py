@@ -1,0 +1,288 @@
+"""Reading a nuisance: labels or quantities, one column or several, perhaps within the values of a label."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.utils import check_consistent_length
+from torch import Tensor
+from torch.nn.functional import one_hot
+
+from pindown.estimators._blind import Grouping
+from pindown.estimators._drawing import numbered
+from pindown.metrics import PROBES, Leakage, leakage
+from pindown.processes import Process
+from pindown.processes._base import placed
+from pindown.training import CapturableDraw
+
+MIN_ROWS = 3
+"""Rows of a value below which nothing of it can be learned, let alone forgotten."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column of a nuisance: the values of a label, or the mean and spread of a quantity and where it is cut."""
+
+    values: np.ndarray  # of a label: sorted; of a quantity: the inner edges of its bins
+    centre: float = 0.0
+    spread: float = 0.0  # 0 for a label
+
+    @property
+    def is_label(self) -> bool:
+        """Whether values are names rather than amounts."""
+        return self.spread == 0
+
+    def numbers(self, column: np.ndarray) -> np.ndarray:
+        """Return the number of each row's value, or of its bin; (n,)."""
+        if not self.is_label:
+            return np.searchsorted(self.values, column, side="right")
+        number = np.searchsorted(self.values, column)
+        known = self.values[np.minimum(number, len(self.values) - 1)] == column
+        if not np.all(known):
+            unseen = np.unique(np.asarray(column)[~known])
+            raise ValueError(
+                f"Forget: y has value(s) that were not there in fit: {', '.join(map(str, unseen[:5]))}. "
+                f"It knows {', '.join(map(str, self.values[:5]))}{', …' if len(self.values) > 5 else ''}."
+            )
+        return number
+
+    def seen(self, column: np.ndarray) -> np.ndarray:
+        """Return what a decoder is shown of it: one-hot, or the quantity in standard units; (n, k)."""
+        if self.is_label:
+            return np.eye(len(self.values), dtype=np.float32)[self.numbers(column)]
+        return ((column.astype(float) - self.centre) / self.spread).astype(np.float32)[:, None]
+
+
+def read_columns(y: Any, n_rows: int, n_bins: int | None) -> tuple[list[np.ndarray], list[Column]]:
+    """Split y into columns, and say of each what it is: labels if n_bins is None, else quantities."""
+    table = as_table(y, n_rows)
+    columns = [table[:, j] for j in range(table.shape[1])]
+    columns = [np.array(c.tolist()) if c.dtype.kind == "O" and not _mixed(c) else c for c in columns]
+    return columns, [_column(c, n_bins) for c in columns]
+
+
+def as_table(y: Any, n_rows: int) -> np.ndarray:
+    """Return y as (n, k), or say what is wrong with its shape."""
+    if y is None:
+        raise ValueError(
+            "Forget: this estimator requires y to be passed, but the target y is None. It is the nuisance: the value "
+            "of each row that is to be forgotten."
+        )
+    if isinstance(y, list | tuple) and any(isinstance(v, str) for v in y):
+        y = np.asarray(y, dtype=object)  # numpy would make text of the numbers
+    table = np.asarray(y)
+    if table.ndim not in (1, 2) or table.size == 0:
+        raise ValueError(f"Forget: y (the nuisance) must have shape (n,) or (n, columns), got {table.shape}.")
+    check_consistent_length(np.empty(n_rows), table)
+    return table.reshape(len(table), -1)
+
+
+def read_strata(given: Any, n_rows: int) -> np.ndarray:
+    """Return the number of each row's given label, or 0 if there is none; (n,)."""
+    if given is None:
+        return np.zeros(n_rows, dtype=np.int64)
+    given = np.asarray(given)
+    if given.shape != (n_rows,):
+        raise ValueError(f"Forget: given must have one label for each of the {n_rows} rows, got shape {given.shape}.")
+    if given.dtype.kind == "f" and (given != given.round()).any() and not np.isnan(given).any():
+        raise ValueError("Forget: given must be labels, but has fractions. Cut it into a few bins.")
+    return numbered(given, "given label").labels.astype(np.int64)
+
+
+def _mixed(column: np.ndarray) -> bool:
+    return len({isinstance(v, str) for v in column}) > 1 or any(v is None or v != v for v in column)
+
+
+def _column(column: np.ndarray, n_bins: int | None) -> Column:
+    values, _, counts = numbered(column, "nuisance value")
+    if column.dtype.kind == "f" and not np.isfinite(column).all():
+        raise ValueError("Forget: y (the nuisance) contains infinity. Leave these rows out.")
+    if len(values) == 1:
+        raise ValueError(
+            f"Forget: y has one value only, {values[0]}, in 1 class: there is nothing to forget. Were the rows "
+            "filtered by it? Give rows of at least two values."
+        )
+    if n_bins is not None:
+        if column.dtype.kind not in "buif":
+            raise ValueError(
+                f"Forget: n_bins={n_bins} makes y a quantity, but it holds text such as '{column[0]}'. Leave it out."
+            )
+        edges = np.unique(np.quantile(column, np.linspace(0, 1, n_bins + 1)[1:-1]))
+        return Column(edges, float(column.mean()), float(column.std()))
+    if column.dtype.kind == "f" and (column != column.round()).any():
+        raise ValueError(
+            "Unknown label type: continuous. Forget: y (the nuisance) has fractions. If it is a quantity say so by "
+            "n_bins=8; if its values are names, turn them into text."
+        )
+    if counts.max() < MIN_ROWS:
+        raise ValueError(
+            f"Forget: no value of y has {MIN_ROWS} rows: with {len(values)} values in {len(column)} rows it names rows "
+            "rather than groups of them. If it is a quantity say so by n_bins=8."
+        )
+    return Column(values)
+
+
+@dataclass(frozen=True)
+class Nuisance:
+    """What the game is about, row by row.
+
+    A classifier has a head for each column, and for all of them together if there are several; ``groups`` has the
+    number of a row's value for each head, ``weights`` what the row counts there. Within a stratum, a value of the given
+    label, all values count the same; rows of values that are too rare, or alone in their stratum, count nothing.
+    """
+
+    groups: np.ndarray  # (n, heads) int64
+    weights: np.ndarray  # (n, heads) float32
+    strata: np.ndarray  # (n,) int64
+    shown: np.ndarray  # (n, k) float32, what the decoder sees of it
+    sizes: tuple[int, ...]  # values of each head
+
+    @property
+    def n_strata(self) -> int:
+        """Number of values of the given label; 1 if there is none."""
+        return int(self.strata.max()) + 1
+
+    def groupings(self) -> list[Grouping]:
+        """Return the heads as groups to compare."""
+        used = self.weights > 0
+        return [
+            Grouping(np.where(use, g, -1), np.where(use, self.strata, -1))
+            for g, use in zip(self.groups.T, used.T, strict=True)
+        ]
+
+    def take(self, rows: np.ndarray) -> Nuisance:
+        """Return these rows."""
+        return Nuisance(self.groups[rows], self.weights[rows], self.strata[rows], self.shown[rows], self.sizes)
+
+    def chance_loss(self) -> float:
+        """Return the loss of a classifier that knows nothing: the mean over heads of log(values in the stratum)."""
+        return float(np.mean([_chance(g.labels, g.strata) for g in self.groupings()]))
+
+
+def assemble(columns: Sequence[np.ndarray], kinds: Sequence[Column], strata: np.ndarray) -> Nuisance:
+    """Give numbers to the values of all columns and to their combinations, and weigh the rows."""
+    numbers = [kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)]
+    if len(numbers) > 1:
+        numbers.append(np.unique(np.stack(numbers, 1), axis=0, return_inverse=True)[1].reshape(-1))
+    return Nuisance(
+        np.stack(numbers, 1).astype(np.int64),
+        np.stack([balanced(labels, strata) for labels in numbers], 1),
+        strata,
+        np.hstack([kind.seen(column) for kind, column in zip(kinds, columns, strict=True)]),
+        tuple(int(labels.max()) + 1 for labels in numbers),
+    )
+
+
+def balanced(labels: np.ndarray, strata: np.ndarray) -> np.ndarray:
+    """Return weights of mean 1 with which all values of a stratum count the same, and a stratum as its rows do; (n,).
+
+    Examples
+    --------
+    Of nine rows six have one value; the other stratum has but one value, and tells nothing:
+
+    >>> balanced(np.array([0] * 6 + [1] * 6), np.array([0] * 9 + [1] * 3)).tolist()
+    [1.0, 1.0, 1.0, 1.0, 1.0, 1.0, 2.0, 2.0, 2.0, 0.0, 0.0, 0.0]
+    """
+    kinds, cell, counts = np.unique(np.stack([strata, labels], 1), axis=0, return_inverse=True, return_counts=True)
+    cell = cell.reshape(-1)
+    common = counts >= MIN_ROWS
+    stratum = kinds[:, 0]
+    n_values = np.bincount(stratum, common)[stratum]
+    rows = np.bincount(stratum, counts * common)[stratum]
+    weight = np.where(common & (n_values > 1), rows / (np.maximum(n_values, 1) * counts), 0.0)[cell]
+    return (weight * len(weight) / max(weight.sum(), 1e-300)).astype(np.float32)
+
+
+def _chance(labels: np.ndarray, strata: np.ndarray) -> float:
+    used = labels >= 0
+    kinds = np.unique(np.stack([strata[used], labels[used]], 1), axis=0)
+    n_values, rows = np.bincount(kinds[:, 0]), np.bincount(strata[used])
+    return float((rows * np.log(np.maximum(n_values, 1))).sum() / max(rows.sum(), 1))
+
+
+@dataclass(frozen=True)
+class Troubled:
+    """Rows with their nuisance, as tensors to draw batches from."""
+
+    x: Tensor  # (n, n_features)
+    groups: Tensor
+    weights: Tensor
+    strata: Tensor
+    shown: Tensor
+
+    @classmethod
+    def on(cls, device: torch.device, X: np.ndarray, nuisance: Nuisance) -> Troubled:
+        """Put rows on a device."""
+        parts = (X, nuisance.groups, nuisance.weights, nuisance.strata, nuisance.shown)
+        return cls(*(torch.as_tensor(part, device=device) for part in parts))
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the rows at these positions and what belongs to them."""
+        return tuple(part[which] for part in (self.x, self.groups, self.weights, self.strata, self.shown))
+
+
+@dataclass(frozen=True)
+class FreshTroubled(CapturableDraw):
+    """Batches of rows with their nuisance from a world, new at every step."""
+
+    process: Process
+    batch_size: int
+    weights: Tensor  # (n_values,)
+
+    @classmethod
+    def of(cls, process: Process, batch_size: int, nuisance: Nuisance) -> FreshTroubled:
+        """Take the weight of each value from a sample."""
+        number = nuisance.groups[:, 0]
+        first = [np.flatnonzero(number == value)[0] for value in range(nuisance.sizes[0])]
+        return cls(process, batch_size, torch.as_tensor(nuisance.weights[first, 0]))
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Nothing to make ready."""
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return fresh samples, and what belongs to them."""
+        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
+        u = sample.u
+        assert u is not None
+        weights = placed(self.weights, u.device)[u][:, None]
+        return sample.x, u[:, None], weights, torch.zeros_like(u), one_hot(u, len(self.weights)).float()
+
+
+PROBE_NAMES = ("linear", "quadratic", "network")
+"""Families that read the held-out rows after a fit: the cheap ones."""
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Rows that were kept out of a game, to be probed afterwards."""
+
+    x: np.ndarray
+    nuisance: Nuisance
+    is_given: bool
+
+    def probe(self, encode: Callable[[Tensor], Tensor], seed: int) -> Leakage | None:
+        """Read the nuisance off their codes; None if too few rows can be compared."""
+        if not len(self.x):
+            return None
+        codes = encode(torch.as_tensor(self.x)).cpu().numpy()
+        groups = self.nuisance.groups
+        try:
+            return leakage(
+                codes,
+                groups[:, 0] if groups.shape[1] == 1 else groups,
+                given=self.nuisance.strata if self.is_given else None,
+                continuous=False,
+                probes=[probe for probe in PROBES if probe.name in PROBE_NAMES],
+                n_seeds=1,
+                n_permutations=199,
+                random_state=seed,
+            )
+        except ValueError:  # a value too rare among these rows
+            return None

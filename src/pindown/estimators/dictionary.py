@@ -1,0 +1,336 @@
+"""`Dictionary`: recover latents from observations alone, if they reach different observed variables."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_array, check_is_fitted
+from torch import Tensor, nn
+
+from pindown import networks, optimizers, structure, theory
+from pindown.estimators._autoencoder import Autoencoder, FreshRows, RowsWithNoise
+from pindown.estimators._base import BaseEncoder, Encoder, as_array
+from pindown.estimators._drawing import Epochs
+from pindown.estimators._rotation import sparsest_rotation
+from pindown.penalties import DependencyCount, DependencySparsity, pushforward
+from pindown.processes import Process
+from pindown.spaces import Reals, Space
+from pindown.training import Draw, TrainingLog
+
+HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
+"""Share of the rows that no step sees, and by which restarts are compared; and their largest number."""
+
+FAINT, STRONG = 0.05, 0.3
+"""Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
+
+
+class Dictionary(BaseEncoder):
+    r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
+
+    Among all decoders that explain the data equally well, look for the one in which the fewest latents reach the fewest
+    observed variables. A fit has three parts. Several restarts maximise the likelihood, and the one that explains
+    held-out rows best is kept. Since a Gaussian prior leaves the rotation of the latents open, all rotations are then
+    searched for the one with the fewest dependencies. From there training goes on with the penalty,
+
+    .. math:: \min\; -\mathrm{ELBO} + \lambda \, \#\bigl\{ (i, j) :
+              \tfrac{\partial \hat g_i}{\partial \hat z_j} \ne 0 \text{ anywhere} \bigr\}
+
+    the number of dependencies softened as in `penalties.dependency_count`.
+
+    What may be claimed are `blocks_`: latents that reach the same observed variables are found together only.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    penalty : Penalty or None
+        ``penalties.DependencyCount(weight, epsilon)`` or ``penalties.DependencySparsity(weight, n_columns)``, the L1
+        norm of the paper, which costs less with sampled columns. Others have no theorem: with `LatentSparsity`,
+        `OroJAR` and `HessianPenalty` nothing is rotated, and with None or weight 0 the restarts are all there is.
+    n_restarts : int
+        Fits from different initial weights, of which the best goes on.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, returns a module.
+    decoder : callable
+        Called as ``decoder(n_components, n_features)``, returns a differentiable module.
+    batch_size : int or None
+        Rows per step; None takes 512, or all if there are fewer.
+    max_iter : int
+        Steps of each restart, and of the part with the penalty.
+    learning_rate : float
+        Of the optimiser, at the top of a cosine schedule.
+    weight_decay : float
+        Share of the weights taken off per step, in units of the learning rate.
+    optimizer : callable
+        ``optimizers.adam`` or ``optimizers.muon``.
+    patience : int or None
+        Stop a part when the mean loss over so many steps is less than .001 below that of as many before.
+    checkpoint : path or None
+        Where to save the fit to, and to resume it from: a file for each part, whose name is added.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    dependence_ : ndarray of shape (n_features, n_components)
+        Mean absolute derivative of each standardised observed variable by each standardised latent.
+    support_ : ndarray of shape (n_features, n_components)
+        Zeros and ones: which latent reaches which observed variable.
+    threshold_ : float
+        What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
+    blocks_ : tuple of structure.Block
+        The latents that may be claimed, alone or together.
+    bounds_ : ndarray of shape (n_restarts,)
+        Evidence lower bound of each restart on held-out rows, in nats per row.
+    agreement_ : ndarray of shape (n_restarts,)
+        Mean absolute correlation of each restart's latents, after its own rotation, with those of the best restart. Low
+        values beside nearly equal bounds say that the data do not decide.
+    noise_ : float
+        Standard deviation of the observation noise, in units of each observed variable's.
+    encoder_ : torch.nn.Module
+        The trained encoder.
+    decoder_ : torch.nn.Module
+        The trained decoder, to standardised observations.
+    objective_ : torch.nn.Module
+        What was minimised.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step of the best restart and of the part with the penalty.
+    n_iter_ : int
+        Steps on that way.
+
+    References
+    ----------
+    Zheng et al., Diverse Dictionary Learning.
+
+    Examples
+    --------
+    >>> from pindown.metrics import mcc
+    >>> from pindown.processes import Structured
+    >>> support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+    >>> world = Structured.well_posed(support, n_candidates=5, random_state=0)
+    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> dictionary = Dictionary(3, n_restarts=2, max_iter=300, random_state=0).fit(train.x)
+    >>> mcc(dictionary.transform(test.x), test.z) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        n_components=2,
+        *,
+        penalty=DependencyCount(),  # noqa: B008 (a frozen value)
+        n_restarts=3,
+        encoder=networks.smooth,
+        decoder=networks.smooth,
+        batch_size=None,
+        max_iter=2_000,
+        learning_rate=1e-2,
+        weight_decay=0.0,
+        optimizer=optimizers.adam,
+        patience=None,
+        checkpoint=None,
+        device=None,
+        verbose=True,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.penalty = penalty
+        self.n_restarts = n_restarts
+        self.encoder = encoder
+        self.decoder = decoder
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.patience = patience
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem | None:
+        """The theorem that applies if the data meet its assumptions; None if no penalty makes the Jacobian sparse.
+
+        It speaks of blocks. Where all `blocks_` are single latents, `theory.DICTIONARY_SINGLE` does, too.
+        """
+        return theory.DICTIONARY_BLOCKS if self._seeks_sparsity else None
+
+    def inverse_transform(self, Z):
+        """Decode latents to observations; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        array = check_array(as_array(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)
+        if array.shape[1] != self.n_components:
+            raise ValueError(f"Dictionary: Z has {array.shape[1]} columns, but n_components={self.n_components}.")
+        objective = self._double()
+        with torch.no_grad():
+            x = objective.decoder(self._put(array)) * objective.scale + objective.centre
+        return self._like(Z, array, x)
+
+    def jacobian(self, X):
+        """Return the derivative of the decoder at the latents of each row, (n, n_features, n_components).
+
+        In units of X per unit of latent: see `dependence_` for standardised ones.
+        """
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        objective = self._double()
+        with torch.no_grad():
+            columns = pushforward(objective.decoder, objective.encoder(self._put(array))).columns
+            return self._like(X, array, (columns * objective.scale).permute(1, 2, 0))
+
+    def score(self, X, y=None) -> float:
+        """Return the evidence lower bound of the observations in nats per row, each variable in standardised units."""
+        check_is_fitted(self)
+        return self._double().bound(self._put(self._validated(X, reset=False)), seed=0)
+
+    @property
+    def _seeks_sparsity(self) -> bool:
+        return isinstance(self.penalty, DependencyCount | DependencySparsity) and self.penalty.weight > 0
+
+    def _double(self) -> Autoencoder:
+        objective = copy.deepcopy(self.objective_).double()
+        assert isinstance(objective, Autoencoder)
+        return objective
+
+    def _put(self, array: np.ndarray) -> Tensor:
+        return torch.as_tensor(array).to(self.encoder_.whiten.mean.device).double()
+
+    def _space(self) -> Space:
+        check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
+        if self.penalty is not None and not (callable(self.penalty) and hasattr(self.penalty, "weight")):
+            raise TypeError(
+                "Dictionary: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or None, "
+                f"got {self.penalty!r}."
+            )
+        return Reals()
+
+    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
+        if len(constant := np.flatnonzero(np.ptp(X, axis=0) == 0)):
+            raise ValueError(
+                f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
+                "their scale is undefined. Leave them out."
+            )
+        n_held_out = min(int(HELD_OUT * len(X)), MOST_HELD_OUT)
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
+        rows = torch.as_tensor(X)[order].to(device)
+        seen = RowsWithNoise(rows[n_held_out:], self.n_components)
+        # With so few rows that none can be spared, the fit is judged by those it was made from.
+        return _Rows(seen, self._rows_per_batch(len(seen), "rows"), rows[:n_held_out] if n_held_out > 1 else rows)
+
+    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
+        return FreshRows(process, batch_size, self.n_components)
+
+    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        decoder = self.decoder(self.n_components, encoder.n_features) if callable(self.decoder) else None
+        if not isinstance(decoder, nn.Module):
+            raise TypeError(
+                "Dictionary: decoder must be a function (n_in, n_out) -> nn.Module, such as pindown.networks.smooth, "
+                f"got {self.decoder!r}."
+            )
+        pushed = pushforward(
+            copy.deepcopy(decoder), torch.zeros(2, self.n_components)
+        )  # refuses what has no derivative
+        if pushed.x.shape != (2, encoder.n_features):
+            raise ValueError(
+                f"Dictionary: decoder(n_in={self.n_components}, n_out={encoder.n_features}) maps (2, "
+                f"{self.n_components}) to {tuple(pushed.x.shape)}, not to (2, {encoder.n_features})."
+            )
+        return Autoencoder(encoder, decoder, self.n_components, batches)
+
+    def _search(
+        self, make: Callable[[int], nn.Module], minimise: Callable[..., TrainingLog], draw: Draw, seed: int
+    ) -> tuple[nn.Module, TrainingLog]:
+        restarts: list[Autoencoder] = []
+        logs = []
+        for k in range(self.n_restarts):
+            restart = make(seed + k)
+            assert isinstance(restart, Autoencoder)
+            restarts.append(restart)
+            logs.append(minimise(restart, seed + k, f"restart {k}"))
+        held_out = draw.held_out if isinstance(draw, _Rows) else draw(0, _generator_like(restarts[0], seed))[0]
+        self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
+        if self._seeks_sparsity:
+            for restart in restarts:
+                restart.turn(torch.as_tensor(sparsest_rotation(_moments(restart.dependence(held_out)))))
+        best = int(self.bounds_.argmax())
+        codes = [restart.encoder(held_out).detach().cpu().numpy() for restart in restarts]
+        self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
+        objective, log = restarts[best], logs[best]
+        if self.penalty is not None and self.penalty.weight > 0:
+            objective.penalty = self.penalty
+            log = _joined(log, minimise(objective, seed, "sparse"))
+        self._settle_support(objective.dependence(held_out))
+        return objective, log
+
+    def _settle_support(self, dependence: Tensor) -> None:
+        self.dependence_ = dependence.double().abs().mean(0).cpu().numpy()
+        self.threshold_ = widest_gap(self.dependence_)
+        reached = self.dependence_ > self.threshold_
+        # Every observed variable varies, so some latent reaches it; and a latent that reaches nothing is none.
+        reached[np.arange(len(reached)), self.dependence_.argmax(1)] = True
+        reached[self.dependence_.argmax(0), np.arange(reached.shape[1])] = True
+        self.support_ = reached.astype(int)
+        self.blocks_ = structure.identified_blocks(self.support_)
+
+    def _learned(self, objective: nn.Module) -> None:
+        assert isinstance(objective, Autoencoder)
+        self.decoder_ = objective.decoder
+        with torch.no_grad():
+            self.noise_ = float(objective.noise())
+
+
+class _Rows(Epochs):
+    """Batches of the rows that are seen, and the rows held out."""
+
+    def __init__(self, source: RowsWithNoise, batch_size: int, held_out: Tensor) -> None:
+        super().__init__(source, batch_size)
+        self.held_out = held_out
+
+
+def widest_gap(dependence: np.ndarray, least: float = FAINT, most: float = STRONG) -> float:
+    """Return the middle, on a logarithmic scale, of the widest gap between strengths within bounds.
+
+    Examples
+    --------
+    >>> round(widest_gap(np.array([[1.0, 0.03], [0.06, 0.5]])), 3)
+    0.134
+    """
+    inside = np.sort(dependence[(dependence > least) & (dependence < most)])
+    edges = np.log(np.concatenate([[least], inside, [most]]))
+    widest = np.diff(edges).argmax()
+    return float(np.exp((edges[widest] + edges[widest + 1]) / 2))
+
+
+def _moments(dependence: Tensor) -> np.ndarray:
+    """Return the mean outer product of each observed variable's gradients; (n, m, d) → (m, d, d)."""
+    dependence = dependence.double()
+    return (torch.einsum("nij,nik->ijk", dependence, dependence) / len(dependence)).cpu().numpy()
+
+
+def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    d = first.shape[1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a collapsed latent correlates with none
+        correlation = np.nan_to_num(np.abs(np.corrcoef(first.T, second.T)[:d, d:]))
+    return float(correlation[linear_sum_assignment(correlation, maximize=True)].mean())
+
+
+def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
+    curve = np.concatenate([first.loss_curve, second.loss_curve])
+    return TrainingLog(curve, first.seconds + second.seconds, second.stopped_on_plateau)
+
+
+def _generator_like(objective: nn.Module, seed: int) -> torch.Generator:
+    return torch.Generator(next(objective.parameters()).device).manual_seed(seed)

@@ -1,0 +1,414 @@
+"""`Forget`: codes that are blind to a nuisance."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+import sys
+import warnings
+from collections.abc import Iterator
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.utils import check_array, check_scalar
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import _random, networks, optimizers, theory
+from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, IdentifiabilityWarning, as_array
+from pindown.estimators._blind import Directions, directions
+from pindown.estimators._drawing import Epochs
+from pindown.estimators._game import Game, History, Rebuild, waiting_cosine
+from pindown.estimators._nuisance import (
+    Column,
+    FreshTroubled,
+    HeldOut,
+    Nuisance,
+    Troubled,
+    as_table,
+    assemble,
+    read_columns,
+    read_strata,
+)
+from pindown.networks import Centre, Frame, Unfolded, Whiten
+from pindown.processes import Confounded, Process, ShapeNuisance
+from pindown.processes import Nuisance as NuisanceWorld
+from pindown.spaces import Reals, Space
+from pindown.training import Draw
+
+CLOSED_FORM_ROWS = 50_000
+"""Rows from which means and covariances of the start are taken."""
+
+START_ROWS = 5_000
+"""Rows, about, from which the decoder's straight path starts."""
+
+HELD_OUT_ROWS = 4_000, 200
+"""Rows held out for the probe: no more than so many; and if fewer than so many, none."""
+
+TOLD_WORTH = 0.01
+"""Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
+
+With equal weights codes also hold how a row deviates, along these directions, from the mean of its value. That can be
+hidden, too, and takes the place of what the nuisance does not touch."""
+
+LEAK = 0.1
+"""How far from chance to certainty a probe may get before the fit warns."""
+
+
+class Forget(BaseEncoder):
+    r"""Codes that are blind to a nuisance, by a game: a classifier looks for it, the encoder hides it.
+
+    .. math:: \min_f\, \max_D\; -\lambda L_D(f) + L_g(f), \qquad
+              \min_D L_D = H(e \mid \hat z) = H(e) - I(e; \hat z)
+
+    At the classifier's best answer its cross-entropy is the entropy of the nuisance e less what the codes tell of it,
+    so that the encoder minimises mutual information; that is 0 exactly if :math:`\hat z \perp e`. A constant would do
+    as well, so something must keep information: orthonormal rows if ``encoder=networks.linear``, otherwise a decoder
+    that is shown e and rebuilds x.
+
+    **What is promised** (`guarantee`). A linear code of clusters
+    :math:`\tilde a \mid e \sim \mathrm{vMF}(v_e, \kappa)` is blind if and only if its rows are orthogonal to
+    :math:`V = \mathrm{span}\{v_e - v_{e'}\}`; with d − dim V rows it keeps all the rest. **What is not**: that one code
+    means the same for two values of e. Blind is not aligned: see ``not_promised``. And a classifier that fails in
+    training proves nothing: ``history_.probe`` is trained afterwards, from scratch, on rows that were held out; for a
+    report use `pindown.metrics.leakage` on rows of your own.
+
+    The game starts from a closed form (off the directions in which means, and for a linear encoder also covariances,
+    differ between values) and is played so that it settles: the classifier learns first and at a constant rate, the
+    encoder has no momentum and a rate that falls to zero, and the weights of the last quarter are averaged.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Number of codes. None takes d − dim V, by the numerical rank of the means of the values (and, for a linear
+        encoder, of their covariances), beyond what noise would show in so many rows.
+    strength : float
+        λ, what hiding is worth against keeping: nats of the classifier's loss against whitened units of squared error.
+        Larger ones hide less in the end if the classifier cannot follow. 0 hides nothing: an autoencoder. For a linear
+        encoder, which nothing else pulls at, it only matters whether it is 0.
+    n_bins : int or None
+        None: y holds labels. A number: y holds quantities. The classifier then tells apart so many bins with about
+        equally many rows, since a regression would only make the *mean* of e unpredictable; the decoder sees the
+        quantity itself.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
+        can bend; ``networks.linear`` stays linear, with orthonormal rows: see ``components_``.
+    classifier, decoder : callable
+        Called as ``(n_in, n_out)``, return modules. A linear encoder has a linear decoder.
+    batch_size : int or None
+        Rows per step; None takes 512, or all if there are fewer.
+    max_iter : int
+        Steps. The classifier and the decoder move in all of them, the encoder after the first tenth.
+    learning_rate : float
+        Of the encoder, at its top. The others' is an argument of ``optimizers.rivals``: ``functools.partial(
+        optimizers.rivals, answer_rate=5e-3)``.
+    weight_decay : float or None
+        Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
+        2.
+    optimizer : callable
+        See `pindown.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
+    holdout : float
+        Share of the rows, at most 4,000 in all, kept out of the training and given to the probe. Fewer than 200 are not
+        worth it, and none are held out.
+    checkpoint : path or None
+        File to save the fit to, and to resume it from.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, and the number of codes if it was chosen, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    n_components_ : int
+        Number of codes.
+    n_told_ : tuple of int
+        In how many directions of the data means differ between values, and in how many more covariances (0 unless the
+        encoder is linear).
+    components_ : ndarray of shape (n_components_, n_features)
+        Of a linear encoder: orthonormal rows M; the code of x is M (x − mean).
+    history_ : History
+        ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
+        a `pindown.metrics.Leakage`.
+    encoder_, decoder_, objective_ : torch.nn.Module
+        The trained encoder; the map from code and nuisance to x; what was played.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Sum of the losses, each step. A game has no loss that falls; see ``history_``.
+    n_iter_ : int
+        Steps taken.
+
+    Warns
+    -----
+    IdentifiabilityWarning
+        If more codes are asked for than directions are blind, or none is, values of y are rare, or the probe reads y.
+
+    References
+    ----------
+    Ganin and Lempitsky, Unsupervised domain adaptation by backpropagation, ICML 2015. Liu et al., SCAR, 2026.
+
+    Examples
+    --------
+    Eight observed variables, a nuisance of four values: five dimensions survive, and they are found.
+
+    >>> from pindown.metrics import PROBES, leakage
+    >>> from pindown.processes import Nuisance
+    >>> world = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=0)
+    >>> train, test = (world.sample(2_000, random_state=s) for s in (1, 2))
+    >>> forget = Forget(encoder=networks.linear, max_iter=200, random_state=0).fit(train.x, train.u)
+    >>> forget.n_components_
+    5
+    >>> told = [leakage(a, test.u, probes=PROBES[:2], random_state=0) for a in (test.x, forget.transform(test.x))]
+    >>> [found.worst > 0.5 for found in told]  # chance is .25
+    [True, False]
+    """
+
+    patience = None  # a game has no falling loss to stop by
+    _schedule = staticmethod(waiting_cosine)
+    _chooses_components = True
+
+    def __init__(
+        self,
+        n_components=None,
+        *,
+        strength=0.5,
+        n_bins=None,
+        encoder=networks.unfolded,
+        classifier=networks.reader,
+        decoder=networks.unfolded,
+        batch_size=None,
+        max_iter=2_000,
+        learning_rate=1e-3,
+        weight_decay=None,
+        optimizer=optimizers.rivals,
+        holdout=0.1,
+        checkpoint=None,
+        device=None,
+        verbose=True,
+        random_state=None,
+    ):
+        self.n_components = n_components
+        self.strength = strength
+        self.n_bins = n_bins
+        self.encoder = encoder
+        self.classifier = classifier
+        self.decoder = decoder
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.holdout = holdout
+        self.checkpoint = checkpoint
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem:
+        """The theorem that applies if the data meet its assumptions."""
+        return theory.FORGET if self._is_linear else theory.FORGET_NONLINEAR
+
+    def fit(self, X, y=None, given=None) -> Self:
+        """Play the game.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+            The observations.
+        y : array or tensor of shape (n_samples,) or (n_samples, n_columns)
+            The nuisance: labels, or quantities (``n_bins``). Of several columns each is forgotten, and what they tell
+            together.
+        given : array of shape (n_samples,), optional
+            A label that must survive although it goes with the nuisance. Codes are then blind to y *within* each of its
+            values: ẑ ⟂ e | label. Without it, forgetting e takes with it what e tells of the label.
+        """
+        return self._fit(X, y, given)
+
+    def inverse_transform(self, Z, y):
+        """Rebuild observations from codes and the nuisance of each; what the codes dropped is filled in by its mean.
+
+        With another value of y than a row's own this says how the row would look *if* one code meant the same for
+        both. Nothing promises that: blind is not aligned.
+        """
+        check_is_fitted(self)
+        codes = check_array(as_array(Z), dtype=[np.float64, np.float32])
+        if codes.shape[1] != self.n_components_:
+            raise ValueError(f"Forget: Z must have {self.n_components_} columns, one per code, got {codes.shape[1]}.")
+        table = as_table(as_array(y), len(codes))
+        if table.shape[1] != len(self.columns_):
+            raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
+        shown = np.hstack([kind.seen(column) for kind, column in zip(self.columns_, table.T, strict=True)])
+        device = self.decoder_.mean.device
+        with torch.no_grad():
+            rebuilt = self.decoder_(*(torch.as_tensor(a, dtype=torch.float64, device=device) for a in (codes, shown)))
+        return self._like(Z, codes, rebuilt)
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
+
+    @property
+    def _is_linear(self) -> bool:
+        return self.encoder is networks.linear
+
+    def _space(self) -> Space:
+        check_scalar(self.strength, "strength", numbers.Real, min_val=0)
+        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
+        if self.n_bins is not None:
+            check_scalar(self.n_bins, "n_bins", numbers.Integral, min_val=2)
+        return Reals()
+
+    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
+        side, given = (as_array(part) for part in y)
+        columns, kinds = read_columns(side, len(X), self.n_bins)
+        strata = read_strata(given, len(X))
+        nuisance = assemble(columns, kinds, strata)
+        self._refuse_identical(nuisance)
+        self._warn_of_rare(nuisance)
+        rng = np.random.default_rng(_random.draw_seed(self.random_state) % 2**63)
+        order = rng.permutation(len(X))
+        n_held = min(int(self.holdout * len(X)), HELD_OUT_ROWS[0])
+        held, used = np.split(order, [n_held if n_held >= HELD_OUT_ROWS[1] else 0])
+        used = np.sort(used)
+        self._begin(X, kinds, nuisance, used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]])
+        self._held_out = HeldOut(X[held], nuisance.take(held), given is not None)
+        rows = Troubled.on(device, X[used], nuisance.take(used))
+        return Epochs(rows, self._rows_per_batch(len(rows), "rows"))
+
+    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
+        if not isinstance(process, NuisanceWorld | ShapeNuisance | Confounded):
+            raise ValueError(
+                f"Forget forgets a nuisance, but {type(process).__name__} has none. Give a world of Nuisance, "
+                "ShapeNuisance or Confounded."
+            )
+        sample = process.sample(WHITEN_ROWS + HELD_OUT_ROWS[0], random_state=0)
+        assert sample.u is not None
+        X, u = sample.x.numpy(), sample.u.numpy()
+        columns, kinds = read_columns(u, len(u), None)
+        nuisance = assemble(columns, kinds, np.zeros(len(u), dtype=np.int64))
+        used, held = np.arange(WHITEN_ROWS), np.arange(WHITEN_ROWS, len(u))
+        self._begin(X[used], kinds, nuisance.take(used), used)
+        self._held_out = HeldOut(X[held], nuisance.take(held), False)
+        return FreshTroubled.of(process, batch_size, nuisance)
+
+    def _begin(self, X: np.ndarray, kinds: list[Column], nuisance: Nuisance, rows: np.ndarray) -> None:
+        """Look at the data: which directions tell the nuisance, and so how many codes there can be."""
+        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet these columns
+            del self.encoder_
+        whiten = Whiten(torch.as_tensor(X))
+        self.columns_ = kinds
+        matrix = whiten.matrix.double().numpy()
+        found = directions(
+            whiten(torch.as_tensor(X[rows])).double().numpy(),
+            nuisance.take(rows).groupings(),
+            spreads=self._is_linear,
+            size=np.linalg.pinv(matrix),
+            rng=np.random.default_rng(0),
+        )
+        self._game = nuisance, found, matrix
+        self._choose(found)
+
+    def _choose(self, found: Directions) -> None:
+        self.n_told_ = found.n_means, found.n_spreads
+        d, blind = len(found.basis), found.n_blind
+        told = f"{found.n_means} of {d} directions means differ between values"
+        if self._is_linear:
+            told += f", and in {found.n_spreads} more covariances"
+        if self.n_components is not None:
+            if self.n_components > blind:
+                self._warn(
+                    f"n_components={self.n_components} is more than the {blind} blind directions there are: in {told}. "
+                    "Linear codes beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out."
+                )
+            return
+        self.n_components_ = max(1, blind)
+        if not blind:
+            self._warn(
+                f"every direction tells the nuisance: in {told}. A single code is kept, the least telling, and nothing "
+                "says that it can be blind. Join values of y, or give n_components."
+            )
+        elif self.verbose and sys.stderr.isatty():
+            print(f"Forget: {blind} codes, since in {told}.", file=sys.stderr)
+
+    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        nuisance, found, matrix = self._game
+        assert isinstance(encoder.whiten, Whiten)
+        found = found.as_seen_after(np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ matrix)
+        start = torch.as_tensor(found.keep(self.n_components_), dtype=torch.float32)
+        if self._is_linear:
+            encoder.body = Frame(start)
+        elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
+            encoder.body.straight.weight.data.copy_(start)
+        n_strata = nuisance.n_strata
+        make_decoder = networks.linear if self._is_linear else self.decoder
+        worth = np.ones(len(found.basis))
+        worth[: len(found.basis) - found.n_blind] = TOLD_WORTH**0.5
+        game = Game(
+            encoder,
+            self.classifier(self.n_components_ + (n_strata if n_strata > 1 else 0), sum(nuisance.sizes)),
+            make_decoder(self.n_components_ + nuisance.shown.shape[1], encoder.n_features),
+            sizes=nuisance.sizes,
+            n_strata=n_strata,
+            # Nothing pulls a linear code the other way, so that there is nothing to weigh.
+            strength=float(self.strength > 0) if self._is_linear else self.strength,
+            worth=torch.as_tensor(found.basis.T * worth, dtype=torch.float32),
+            max_iter=self.max_iter,
+        )
+        game.start_decoder(batches, START_ROWS)
+        return game
+
+    def _learned(self, objective: nn.Module) -> None:
+        assert isinstance(objective, Game)
+        encoder, decoder = (copy.deepcopy(player) for player in objective.averaged)
+        assert isinstance(encoder, Encoder)
+        assert isinstance(encoder.whiten, Whiten)
+        whiten, back = encoder.whiten, torch.eye(self.n_components_)
+        if objective.is_linear:
+            encoder, back = _straightened(encoder)
+            self.components_ = next(encoder.body.parameters()).cpu().numpy().astype(np.float64)
+        self.encoder_ = encoder.eval()
+        self.decoder_ = Rebuild(back, decoder, whiten).to(whiten.mean.device).double().eval()
+        loss, accuracy, rebuilt = objective.trace[: self.n_iter_].double().cpu().numpy().T
+        probe = self._held_out.probe(self._encode, _random.draw_seed(self.random_state))
+        self.history_ = History(loss, accuracy, self._game[0].chance_loss(), rebuilt, probe)
+        del self._held_out, self._game
+        if probe is not None and probe.leaks and probe.excess > LEAK:
+            self._warn(f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
+
+    def _refuse_identical(self, nuisance: Nuisance) -> None:
+        if not nuisance.weights.any():
+            raise ValueError(
+                "Forget: within every value of given y has one value, or others too rare, so that hiding y would hide "
+                "given, and nothing can be compared. Collect rows that cross them. To forget both, leave given out."
+            )
+
+    def _warn_of_rare(self, nuisance: Nuisance) -> None:
+        rare = (nuisance.weights[:, : len(nuisance.sizes)] == 0).sum(0)
+        if rare.any():
+            self._warn(
+                f"{rare.max()} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
+                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values."
+            )
+
+    def _warn(self, message: str) -> None:
+        warnings.warn(f"Forget: {message}", IdentifiabilityWarning, stacklevel=5)
+
+
+def _straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
+    """Return a linear encoder whose rows are orthonormal in the data's own units, and the way back to its codes.
+
+    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
+    """
+    body, whiten = encoder.body, encoder.whiten
+    assert isinstance(body, Frame)
+    assert isinstance(whiten, Whiten)
+    with torch.no_grad():
+        rows = body.double().rows() @ whiten.matrix.double().mT  # (k, d)
+        frame = torch.linalg.qr(rows.mT).Q.mT
+        linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
+        linear.weight.copy_(frame)
+    return Encoder(Centre(whiten.mean), linear, encoder.space), frame @ rows.mT

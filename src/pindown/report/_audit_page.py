@@ -1,0 +1,308 @@
+"""The page of an audit: its numbers put into parts of plain data, which ``audit.html.j2`` lays out."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown.report.agreement import MOST_SHOWN, Agreement
+from pindown.report.claims import enough, needed
+from pindown.report.evidence import Control, Score
+from pindown.report.page import Colouring, Curve, Curves, Figure, Latents, fill, shown
+
+if TYPE_CHECKING:
+    from pindown.checks.verdict import Verdict
+    from pindown.metrics import Leakage
+    from pindown.report.audit import Audit, Pictures
+
+CELL = 22
+"""Pixels of a latent in the picture of a matching."""
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """A number on a scale from 0 to 1, beside what chance scores; off the scale it is only written."""
+
+    name: str
+    value: float
+    chance: float
+    note: str
+    unit: str = ""
+    status: str = ""
+    interval: tuple[float, float] | None = None
+    others: tuple[float, ...] = ()
+    shuffled: float | None = None
+
+    @property
+    def on_scale(self) -> bool:
+        """Whether there is a scale to draw it on."""
+        return not self.unit
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table; its status is one of holds, fails, undecided and beside."""
+
+    name: str
+    cells: tuple[str, ...]
+    status: str
+
+
+@dataclass(frozen=True, eq=False)
+class Drawing:
+    """A picture that is drawn already, as SVG of our own making."""
+
+    svg: Any
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One part of the page: text, then whatever it has of rulers, a table, pictures and points."""
+
+    title: str
+    text: str
+    rulers: tuple[Ruler, ...] = ()
+    header: tuple[str, ...] = ()
+    table: tuple[Line, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AuditPage:
+    """All that the page says."""
+
+    title: str
+    kicker: str
+    lead: str
+    footer: str
+    claims: bool
+    claim: str
+    reasons: tuple[str, ...]
+    warned: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+def render(audit: Audit) -> str:
+    """Return an audit as HTML that needs nothing else."""
+    return fill("audit.html.j2", page=page_of(audit))
+
+
+def page_of(audit: Audit) -> AuditPage:
+    """Put an audit into the parts of its page."""
+    theorem = audit.theorem
+    promise = "No theorem covers these parameters." if theorem is None else f"{theorem.source}: {theorem.promises}"
+    return AuditPage(
+        title="This may be claimed" if audit.claims else "Nothing is claimed",
+        kicker=f"pindown audit · {audit.estimator} · {audit.n_rows:,} rows",
+        lead=promise,
+        footer=f"{audit.n_fits} fits beside the one that was audited; refits learned from {audit.n_learned_from:,} "
+        f"rows, and all was measured on {audit.n_held_out:,} others. This page is one file and asks nothing of the "
+        "network.",
+        claims=audit.claims,
+        claim=audit.claim,
+        reasons=audit.reasons,
+        warned=audit.warned,
+        parts=tuple(part for part in _parts(audit) if part is not None),
+    )
+
+
+def _parts(audit: Audit) -> tuple[Part | None, ...]:
+    pictures = audit.pictures
+    return (
+        Part(
+            "What was learned",
+            "Measured on rows that were held out, with refits that have not seen them: the least of these counts. The "
+            "tick is what chance scores.",
+            rulers=tuple(map(_score_ruler, audit.scores)),
+        ),
+        Part(
+            "Do independent fits agree?",
+            "Two fits of what is identified must agree up to what the theorem leaves open, and are compared up to that "
+            "and no more. Each refit has another seed, and all but the first start at another map of the data (not so "
+            "for Forget and Dictionary). Circles are pairs of fits, the dot is the worst; the dashed tick is a fit to "
+            "shuffled side information.",
+            rulers=tuple(map(_agreement_ruler, audit.agreement)),
+            drawings=(_matching(pictures),),
+        ),
+        _leakage_part(audit.leakage),
+        Part(
+            "Controls",
+            "Trials whose outcome is known beforehand. If one fails, nothing else on this page can be trusted.",
+            header=("control", "expected", "found", "outcome"),
+            table=tuple(map(_control_line, audit.controls)),
+        ),
+        Part(
+            "Assumptions",
+            "What the data say of each. That one holds means that no break was seen where a break of the size of the "
+            "threshold would have been. Those without a mark are not needed for this claim.",
+            header=("assumption", "outcome", "measured", "threshold", "why"),
+            table=_verdict_lines(audit),
+        ),
+        Part(
+            "The latents",
+            "The codes of the fit. Choose which of them to see, and what colours them.",
+            figures=(_latents(pictures), _curves(pictures)),
+        ),
+        _support_part(pictures),
+        Part(
+            "Against the truth",
+            "The latents were supplied, so that recovery can be measured. Nothing above has seen them.",
+            rulers=tuple(map(_score_ruler, audit.recovery)),
+        )
+        if audit.recovery
+        else None,
+        Part("What was not shown", "An audit cannot show these. A claim rests on them.", points=audit.not_shown),
+    )
+
+
+def _score_ruler(score: Score) -> Ruler:
+    p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
+    status = "" if score.good else "behind"
+    return Ruler(score.name, score.value, score.chance, f"chance {_number(score.chance)}{p}", score.unit, status)
+
+
+def _agreement_ruler(found: Agreement) -> Ruler:
+    null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
+    note = f"{found.metric}; chance {shown(found.chance, 3)}{null}"
+    status = "" if found.worst >= enough(found) else "behind"
+    return Ruler(
+        found.between,
+        found.worst,
+        found.chance,
+        note,
+        status=status,
+        others=found.values,
+        shuffled=found.shuffled,
+    )
+
+
+def _leakage_part(leakage: Leakage | None) -> Part | None:
+    if leakage is None:
+        return None
+    rulers = tuple(
+        Ruler(
+            name,
+            probe.score,
+            leakage.chance,
+            f"{leakage.measure}; 95 % from {shown(probe.interval[0], 3)} to {shown(probe.interval[1], 3)}; "
+            f"{probe.bits:.3f} bits",
+            interval=probe.interval,
+            status="behind" if probe.interval[0] > leakage.chance else "",
+        )
+        for name, probe in leakage.by_probe.items()
+    )
+    return Part(
+        "What the codes still tell of the nuisance",
+        f"Probes of {len(rulers)} families, trained from scratch on held-out codes and scored on others. The tick is "
+        f"chance; the worst probe counts. {leakage.verdict}",
+        rulers=rulers,
+        points=leakage.notes,
+    )
+
+
+def _control_line(control: Control) -> Line:
+    status = "holds" if control.passed else "fails"
+    return Line(control.name, (control.expected, control.found, "passed" if control.passed else "failed"), status)
+
+
+def _verdict_lines(audit: Audit) -> tuple[Line, ...]:
+    asked = () if audit.theorem is None else needed(audit.theorem, audit.verdicts, audit.waived)
+    ordered = sorted(audit.verdicts, key=lambda v: (v not in asked, ("fails", "undecided", "holds").index(v.outcome)))
+    return tuple(_verdict_line(verdict, verdict in asked) for verdict in ordered)
+
+
+def _verdict_line(verdict: Verdict, asked: bool) -> Line:
+    numbers = (_number(verdict.statistic), _number(verdict.threshold))
+    return Line(verdict.name, (verdict.outcome, *numbers, verdict.why), verdict.outcome if asked else "beside")
+
+
+def _number(value: float) -> str:
+    return "–" if math.isnan(value) else f"{value:.3g}".replace("-", "−")
+
+
+def _latents(pictures: Pictures) -> Latents:
+    n, d = pictures.codes.shape
+    order = np.argsort(-pictures.codes.std(0), kind="stable")[:MOST_SHOWN] if d > MOST_SHOWN else np.arange(d)
+    codes = pictures.codes[:, order]
+    centred = codes - (codes.max(0) + codes.min(0)) / 2
+    points = centred / max(float(np.abs(centred).max()), 1e-12)
+    sample = "" if n == pictures.n_rows else f", a sample of {pictures.n_rows:,}"
+    left_out = "" if d <= MOST_SHOWN else f" Of {d} latents the {MOST_SHOWN} that vary most can be chosen."
+    return Latents(
+        caption=f"{n:,} held-out rows{sample}, at one scale for all latents. Drag it, or use the arrow keys."
+        + left_out,
+        description=f"A cloud of {n:,} coloured points: the codes of held-out rows.",
+        names=tuple(f"ẑ{_subscript(j)}" for j in order.tolist()),
+        points=points,
+        colourings=tuple(Colouring(name, values) for name, values in pictures.colourings.items()),
+    )
+
+
+def _curves(pictures: Pictures) -> Curves:
+    curves = tuple(Curve(name, values) for name, values in pictures.curves.items())
+    ends = "; ".join(f"{curve.name} ends at {curve.values[-25:].mean():.2f}" for curve in curves)
+    return Curves(
+        caption="The loss while training." + ("" if pictures.guessing is None else " The dotted line is a guess."),
+        description=f"Loss over {max(len(curve.values) for curve in curves):,} steps: {ends}.",
+        curves=curves,
+        guessing=pictures.guessing,
+    )
+
+
+def _matching(pictures: Pictures) -> Drawing:
+    from markupsafe import Markup
+
+    angles = pictures.angles
+    d = len(pictures.angles)
+    some = f" The first {MOST_SHOWN} of {d} latents are drawn." if d > MOST_SHOWN else ""
+    caption = (
+        "Absolute correlation of each latent of this fit (rows) with those of a refit (columns, in the order that "
+        f"matches best).{some} One dark square per row means that even the axes agree. Between the spans of both codes "
+        f"the largest angle is {angles.max():.1f}°, the median {np.median(angles):.1f}°."
+    )
+    return Drawing(Markup(_squares(pictures.matching)), caption)
+
+
+def _squares(matrix: NDArray[np.float64]) -> str:
+    """Return a matrix of numbers from 0 to 1 as squares."""
+    n, m = matrix.shape
+    size = min(CELL * 2, max(CELL, 200 // max(n, 1)))
+    depth = 0.04 + 0.96 * np.clip(matrix, 0, 1) ** 2
+    squares = [
+        f'<rect x="{j * size + 1}" y="{i * size + 1}" width="{size - 2}" height="{size - 2}" rx="2" '
+        f'fill="currentColor" fill-opacity="{depth[i, j]:.2f}"><title>{matrix[i, j]:.3f}</title></rect>'
+        for i in range(n)
+        for j in range(m)
+    ]
+    return (
+        f'<svg class="squares" viewBox="0 0 {m * size} {n * size}" width="{m * size}" height="{n * size}" role="img">'
+        f"<title>Matching of latents</title>{''.join(squares)}</svg>"
+    )
+
+
+def _support_part(pictures: Pictures) -> Part | None:
+    from markupsafe import Markup
+
+    from pindown.structure import draw
+    from pindown.structure.drawing import MOST_LATENTS, MOST_OBSERVED
+
+    if pictures.support is None:
+        return None
+    m, d = pictures.support.shape
+    title, text = "Which latent reaches what", "The support of the decoder's Jacobian, and what may be claimed of it."
+    if m > MOST_OBSERVED or d > MOST_LATENTS:
+        reached = pictures.support.sum(0)
+        spread = f"a latent reaches {reached.min()} to {reached.max()} of {m} observed variables"
+        return Part(title, f"{text} {m} × {d} is too large for a picture: {spread}.")
+    return Part(title, text, drawings=(Drawing(Markup(draw(pictures.support)), "Latents on the left, columns of X."),))
+
+
+def _subscript(j: int) -> str:
+    return "".join(chr(ord("₀") + int(digit)) for digit in str(j))

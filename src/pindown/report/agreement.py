@@ -1,0 +1,229 @@
+"""Do independent fits agree? Compared up to exactly what a theorem leaves open, on rows that none of them has seen."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import special_ortho_group
+
+from pindown import metrics, theory
+from pindown.structure import Block
+from pindown.theory import Freedom, Indeterminacy
+
+Matrix = NDArray[np.float64]
+
+CONSTANT = 1e-9
+"""Spread of a code, relative to its size, below which it says nothing and agrees with nothing."""
+
+N_TURNS = 5
+"""Random rotations whose agreement is averaged for a level of chance."""
+
+HALVES = "fits to two halves of the rows"
+"""Name of the comparison between fits that share no rows."""
+
+MOST_SHOWN = 24
+"""Latents in a picture of a matching."""
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How well the codes of independent fits match, pair by pair.
+
+    Parameters
+    ----------
+    between : str
+        Which fits were compared.
+    metric : str
+        By what; it ignores what the theorem leaves open.
+    values : tuple of float
+        One for each pair, the less of its two directions.
+    chance : float
+        What codes that need not agree would score; see the metric.
+    shuffled : float or None
+        What a fit to shuffled side information scores against this one.
+    """
+
+    between: str
+    metric: str
+    values: tuple[float, ...]
+    chance: float
+    shuffled: float | None = None
+
+    @property
+    def worst(self) -> float:
+        """The least of the values."""
+        return min(self.values)
+
+    def __str__(self) -> str:
+        null = "" if self.shuffled is None else f", a fit to shuffled side information {self.shuffled:.3f}"
+        return f"{self.between}: {self.metric} {self.worst:.3f} at least (chance {self.chance:.3f}{null})"
+
+
+@dataclass(frozen=True)
+class Measure:
+    """A comparison of two codes (n, d) of the same rows, and what it scores by chance."""
+
+    name: str
+    compare: Callable[[Matrix, Matrix], float]
+    chance: Callable[[Matrix], float]
+
+    def __call__(self, first: Matrix, second: Matrix) -> float:
+        """Return the less of both directions; 0 if a code has a constant column, which agrees with nothing.
+
+        Examples
+        --------
+        >>> z = np.random.default_rng(0).normal(size=(200, 2))
+        >>> measure = measure_for(theory.ORTHOGONAL)
+        >>> round(measure(z, 3 * z[:, ::-1]), 3), measure(z, 0 * z)
+        (1.0, 0.0)
+        """
+        if _is_dead(first) or _is_dead(second):
+            return 0.0
+        return min(self.compare(first, second), self.compare(second, first))
+
+
+def measure_for(
+    free: Indeterminacy, values: NDArray[Any] | None = None, blocks: Sequence[Block] | None = None
+) -> Measure:
+    """Choose the comparison that ignores what is free, and no more.
+
+    Parameters
+    ----------
+    free : Indeterminacy
+        Of the theorem.
+    values : array (n,), optional
+        The nuisance, where another map is allowed for each of its values.
+    blocks : sequence of Block, optional
+        Latents that may be mixed among themselves, where that is allowed.
+
+    Examples
+    --------
+    >>> [measure_for(free).name for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL, theory.LINEAR)]
+    ['MCC', 'R² after a rotation', 'R² after a linear map']
+    """
+    if free.within(theory.SCALED_PERMUTATION):
+        return Measure("MCC", metrics.mcc, lambda code: metrics.chance_mcc(code.shape[1]))
+    if free.within(theory.ORTHOGONAL):
+        return Measure(
+            "R² after a rotation",
+            lambda a, b: metrics.procrustes(a, b).r2,
+            lambda code: metrics.chance_procrustes(*code.shape),
+        )
+    if free.within(theory.AFFINE):
+        return Measure("R² after a linear map", metrics.linear_r2, lambda code: metrics.chance_linear_r2(*code.shape))
+    if Freedom.PER_VALUE in free.allows and values is not None:
+        return Measure("R² after a smooth map per value", lambda a, b: _by_value(a, b, values), lambda code: 0.0)
+    if free == theory.BLOCKWISE and blocks is not None:
+        return Measure(
+            "R² after a smooth map per block", lambda a, b: _by_block(a, b, blocks), lambda code: _turned(code, blocks)
+        )
+    if free.within(theory.ELEMENTWISE):
+        return Measure(
+            "MCC of ranks",
+            lambda a, b: metrics.mcc(a, b, method="spearman"),
+            lambda code: metrics.chance_mcc(code.shape[1], method="spearman"),
+        )
+    return Measure(
+        "R² after a smooth map", lambda a, b: _by_value(a, b, np.zeros(len(a), dtype=np.int64)), lambda code: 0.0
+    )
+
+
+def _by_value(first: Matrix, second: Matrix, values: NDArray[Any]) -> float:
+    """Return the mean of R² over values with rows enough, each weighed by its rows."""
+    found, number, counts = np.unique(values, return_inverse=True, return_counts=True)
+    usable = counts >= 2 * metrics.by_value.MIN_ROWS
+    if not usable.any():
+        raise ValueError(
+            f"audit: no value of the nuisance has {2 * metrics.by_value.MIN_ROWS} rows among those held out. Give more."
+        )
+    rows = usable[number.reshape(-1)]
+    scores = metrics.recovery_by_value(first[rows], second[rows], values[rows])
+    return float(np.average([scores[value] for value in found[usable].tolist()], weights=counts[usable]))
+
+
+def _by_block(first: Matrix, second: Matrix, blocks: Sequence[Block]) -> float:
+    """Return the mean over latents of R² by which their block in one code tells the same block of the other."""
+    one_value = np.zeros(len(first), dtype=np.int64)
+    scores = []
+    for block in blocks:
+        members = sorted(block.latents)
+        scores += [_by_value(first[:, members], second[:, members], one_value)] * len(members)
+    return float(np.mean(scores))
+
+
+def _turned(code: Matrix, blocks: Sequence[Block]) -> float:
+    """Return the agreement of codes with random rotations of themselves: right in all but the axes."""
+    d = code.shape[1]
+    if d == 1:
+        return 1.0
+    white = (code - code.mean(0)) / code.std(0)
+    turns = special_ortho_group.rvs(d, size=N_TURNS, random_state=0).reshape(N_TURNS, d, d)
+    return float(np.mean([_by_block(in_order_of(white, white @ turn), white, blocks) for turn in turns]))
+
+
+def in_order_of(code: Matrix, other: Matrix) -> Matrix:
+    """Return another fit's latents in the order in which they match those of a code best, by ranks.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(100, 3))
+    >>> np.array_equal(in_order_of(z, z[:, [2, 0, 1]]), z)
+    True
+    """
+    if _is_dead(code) or _is_dead(other):
+        return other
+    return other[:, metrics.match_latents(other, code, method="spearman")]
+
+
+def _is_dead(code: Matrix) -> bool:
+    """Whether a column is constant, but for rounding."""
+    return bool((code.std(0) <= CONSTANT * max(np.abs(code).max(), CONSTANT)).any())
+
+
+def agreements(
+    measure: Measure, fit: Matrix, others: Sequence[Matrix], halves: Sequence[Matrix], null: Matrix | None
+) -> tuple[Agreement, ...]:
+    """Compare the codes of a fit, of refits, of fits to halves, and of one to shuffled side information."""
+    chance = measure.chance(fit)
+    shuffled = None if null is None else max(measure(null, other) for other in others)
+    seeds = tuple(measure(a, b) for a, b in combinations(others, 2))
+    rows = [("this fit and refits", tuple(measure(fit, other) for other in others))]
+    rows += [("refits with other seeds", seeds)] if seeds else []
+    rows.append((HALVES, (measure(*halves),)))
+    return tuple(Agreement(name, measure.name, values, chance, shuffled) for name, values in rows)
+
+
+def principal_angles(first: Matrix, second: Matrix) -> Matrix:
+    """Return the angles between the spans of two codes, in degrees, the least first: 0 where both hold the same.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(500, 3))
+    >>> principal_angles(z[:, :2], z[:, 1:]).round(-1).tolist()
+    [0.0, 90.0]
+    """
+    bases = [np.linalg.qr(code - code.mean(0))[0] for code in (first, second)]
+    cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
+    return np.degrees(np.arccos(np.clip(cosines, 0, 1)))
+
+
+def matching(first: Matrix, second: Matrix) -> Matrix:
+    """Return absolute correlations of latents with those of another fit, in the order that matches them best.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(500, 2))
+    >>> matching(z, -z[:, ::-1]).round().tolist()
+    [[1.0, 0.0], [0.0, 1.0]]
+    """
+    d = first.shape[1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a constant correlates with nothing
+        correlation = np.nan_to_num(np.abs(np.corrcoef(first, second, rowvar=False)[:d, d:]))
+    order = linear_sum_assignment(correlation, maximize=True)[1]
+    return correlation[:MOST_SHOWN, order[:MOST_SHOWN]]

@@ -1,0 +1,139 @@
+"""What may be written down: one sentence with its conditions, or why there is none; and what was not shown."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pindown.checks import conditions
+from pindown.checks.verdict import Verdict, unchecked
+from pindown.report.agreement import HALVES, Agreement
+from pindown.report.evidence import Control, Score
+from pindown.theory import (
+    NUISANCE_INDEPENDENT,
+    UNIFORM_CONVEX_BODY,
+    UNIFORM_SPHERE,
+    UNIT_CODES,
+    UNIT_NORM,
+    Assumption,
+    Diversity,
+    Theorem,
+)
+
+AGREED, AGREED_BY_HALVES = 0.9, 0.8
+"""Least agreement of independent fits that is one: of fits to the same rows, and of fits to half as many."""
+
+BY_CONSTRUCTION = (UNIT_NORM, UNIT_CODES)
+"""Assumptions on the model that an estimator meets by the way it is built."""
+
+OF_PRACTICE = (
+    conditions.ENOUGH_ROWS,
+    conditions.COMMON_VALUES,
+    conditions.RELATED_PARTNERS,
+    conditions.UNFOLDED_CODES,
+    conditions.INVARIANT_CODES,
+)
+"""Conditions that no theorem states and every one needs."""
+
+
+def waived(*, any_marginal: bool, given: bool) -> tuple[Assumption, ...]:
+    """Return assumptions that need no checking: met by construction, or made up for by what was learned or given.
+
+    A density that is learned makes up for one that is not uniform; within a given label the nuisance may go with it.
+    """
+    uniform = (UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if any_marginal else ()
+    return (*BY_CONSTRUCTION, *uniform, *((NUISANCE_INDEPENDENT,) if given else ()))
+
+
+def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assumption]) -> tuple[Verdict, ...]:
+    """Return the verdicts on what a theorem needs, in theory or in practice; the others are for information.
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE, UNIFORM_SPHERE, VMF_CLUSTERS
+    >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
+    >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both, without=())]
+    ['vMF clusters']
+    """
+    asked: set[Assumption | Diversity | None] = {*theorem.assumes, theorem.diversity, *OF_PRACTICE} - {*without}
+    return tuple(verdict for verdict in verdicts if verdict.assumption in asked)
+
+
+def enough(found: Agreement) -> float:
+    """Return the least agreement that is asked of these fits."""
+    return AGREED_BY_HALVES if found.between == HALVES else AGREED
+
+
+def refusals(
+    theorem: Theorem | None,
+    verdicts: Sequence[Verdict],
+    agreement: Sequence[Agreement],
+    controls: Sequence[Control],
+    learned_nothing: Sequence[str],
+    without: Sequence[Assumption] = (),
+) -> tuple[str, ...]:
+    """Return what stands against any claim; empty if nothing does.
+
+    Examples
+    --------
+    >>> refusals(None, (), (), (), ())
+    ('no theorem covers these parameters',)
+    """
+    if theorem is None:
+        return ("no theorem covers these parameters",)
+    reasons = list(learned_nothing)
+    reasons += [f"a control failed: {control.name}" for control in controls if not control.passed]
+    failed = [verdict for verdict in needed(theorem, verdicts, without) if verdict.outcome == "fails"]
+    reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
+    reasons += [
+        f"{found.between} agree by {found.metric} {found.worst:.3f} only, and {enough(found)} is asked"
+        for found in agreement
+        if not found.worst >= enough(found)
+    ]
+    return tuple(reasons)
+
+
+def sentence(
+    theorem: Theorem | None,
+    reasons: Sequence[str],
+    verdicts: Sequence[Verdict],
+    scores: Sequence[Score],
+    agreement: Sequence[Agreement],
+    n_held_out: int,
+    *,
+    without: Sequence[Assumption] = (),
+    within: str = "",
+) -> str:
+    """Return the sentence that may be quoted, or the one that says why there is none."""
+    if reasons or theorem is None:
+        return f"Nothing is claimed: {'; '.join(reasons)}."
+    open_ones = [v.name for v in needed(theorem, verdicts, without) if v.outcome == "undecided"]
+    trusted = [a.name for a in unchecked(theorem, verdicts) if a not in without]
+    condition = ", ".join(dict.fromkeys(open_ones + trusted))
+    worst = min((found for found in agreement if found.between != HALVES), key=lambda found: found.worst)
+    shown = (
+        f"on {n_held_out:,} held-out rows, {scores[0]}, and independent fits agree with {worst.metric} "
+        f"{worst.worst:.3f} or more (chance {worst.chance:.3f})"
+    )
+    start = f"If these hold: {condition}, then " if condition else ""
+    subject = theorem.subject + (f", within each value of {within}," if within else "")
+    text = f"{start}{subject} up to {theorem.indeterminacy.name} ({theorem.source}); {shown}."
+    return text[0].upper() + text[1:]
+
+
+def not_shown(
+    theorem: Theorem | None, verdicts: Sequence[Verdict], without: Sequence[Assumption] = ()
+) -> tuple[str, ...]:
+    """Return what the audit leaves open: undecided, taken on trust, and what no theorem promises.
+
+    Examples
+    --------
+    >>> from pindown.theory import ROEDER
+    >>> not_shown(ROEDER, ())[-1]
+    'not promised: that the features are the true latents: fits are compared with fits, not with the world'
+    """
+    if theorem is None:
+        return ("that the codes are the latents, up to anything: no theorem covers these parameters",)
+    asked = needed(theorem, verdicts, without)
+    undecided = [f"undecided: {v.name}: {v.why}" for v in asked if v.outcome == "undecided"]
+    trusted = [f"taken on trust: {a.name}: {a.statement}" for a in unchecked(theorem, verdicts) if a not in without]
+    return (*undecided, *trusted, *(f"not promised: {text}" for text in theorem.not_promised))

@@ -1,0 +1,157 @@
+"""Alignment: what pairs are worth, with k = 0 shown, on pairs that were not used."""
+
+import numpy as np
+import pytest
+
+from pindown.alignment import LEAST_SCORED, Alignment, PolynomialRidge, Transfer, align
+from pindown.metrics.transfer import value_recovery
+
+
+def codes(n=400, d=2, seed=0):
+    return np.random.default_rng(seed).normal(size=(n, d))
+
+
+def turned(a, degrees=120):
+    c, s = np.cos(np.radians(degrees)), np.sin(np.radians(degrees))
+    return a @ np.array([[c, s], [-s, c]])
+
+
+def test_codes_that_agree_need_no_pairs():
+    source = codes()
+    found = align(source, source, n_pairs=(0, 50), random_state=0)
+    assert found.at(0).r2 == pytest.approx(1)
+    assert "the codes agree as they are" in str(found)
+
+
+def test_turned_codes_are_worth_less_than_nothing_without_pairs_and_all_with_a_few():
+    source = codes()
+    found = align(source, turned(source), n_pairs=(0, 5, 50), random_state=0)
+    assert found.at(0).r2 == pytest.approx(1 - 2 * (1 - np.cos(np.radians(120))), abs=0.1)  # −2: |Rz − z|² = 3|z|²
+    assert found.at(5).r2 > 0.99
+    assert "invariance is not unification" in str(found)
+
+
+def test_codes_that_have_nothing_in_common_cannot_be_carried_over():
+    found = align(codes(seed=0), codes(seed=1), n_pairs=(0, 10, 200), random_state=0)
+    assert found.at(200).r2 < 0.05
+    assert found.at(10).r2 < 0.05
+
+
+def test_more_pairs_help_where_codes_are_noisy():
+    source = codes(600)
+    noisy = turned(source) + 0.5 * codes(600, seed=1)
+    curve = align(source, noisy, n_pairs=(2, 10, 100), random_state=0)
+    assert curve.at(2).r2 < curve.at(10).r2 < curve.at(100).r2 < 0.85  # of which 1 / 1.25 can be had
+
+
+def test_scores_are_of_pairs_that_were_not_used():
+    # A map with as many features as pairs fits noise exactly, and must not be paid for it.
+    found = align(codes(60), codes(60, seed=1), n_pairs=(9, 30), max_degree=3, random_state=0)
+    assert found.at(9).r2 < 0.2
+    assert found.at(30).r2 < 0.2
+
+
+def test_a_bent_map_needs_powers_and_pairs_enough():
+    source = codes(800)
+    bent = turned(np.stack([source[:, 0], source[:, 1] + 0.5 * source[:, 0] ** 2], 1))
+    line, curve = (align(source, bent, n_pairs=(100,), max_degree=k, random_state=0).at(100).r2 for k in (1, 3))
+    assert line < 0.85
+    assert curve > 0.99
+
+
+def test_few_pairs_keep_a_linear_map_linear():
+    source = codes(30)
+    assert PolynomialRidge(3).fit(source, turned(source)).degree_ == 1
+
+
+def test_the_map_is_fitted_to_all_pairs():
+    source = codes()
+    found = align(source, turned(source), n_pairs=(0,), random_state=0)
+    assert found.n_available == 400
+    assert np.allclose(found.transform(source[:5]), turned(source[:5]), atol=1e-3)
+
+
+def test_one_column_is_carried_as_one_column():
+    source = codes(d=1)
+    found = align(source, -source, n_pairs=(0, 5), random_state=0)
+    assert found.transform(source).shape == source.shape
+    assert found.at(5).r2 > 0.99 > 0 > found.at(0).r2
+
+
+def test_the_default_curve_starts_at_zero_and_leaves_pairs_to_score_on():
+    source = codes(75)
+    assert [point.n_pairs for point in align(source, source, random_state=0).curve] == [0, 5, 10, 20, 50]
+    assert LEAST_SCORED == 20
+
+
+def test_the_same_seed_gives_the_same_curve():
+    source, target = codes(), turned(codes()) + codes(seed=2)
+    first, second, other = (align(source, target, n_pairs=(5,), random_state=seed).curve for seed in (0, 0, 1))
+    assert first == second != other
+
+
+def test_a_result_prints_as_a_table():
+    result = Alignment((Transfer(0, -0.5, 0.0), Transfer(50, 0.94, 0.01)), 100, None)
+    assert str(result).splitlines() == [
+        "Transfer by number of pairs, of 100",
+        "pairs  held-out R²",
+        "    0   -0.500 ± 0.000",
+        "   50    0.940 ± 0.010",
+        "Without pairs -0.500, with 50 0.940: invariance is not unification.",
+    ]
+    with pytest.raises(ValueError, match="the curve has 0, 50 pairs, not 10"):
+        result.at(10)
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "options", "message"),
+    [
+        (codes(100), codes(90), {}, "inconsistent numbers of samples"),
+        (codes(100), codes(100, d=3), {}, "source has 2 columns and target 3"),
+        (codes(21), codes(21), {}, "21 pairs are too few"),
+        (codes(100), codes(100), {"n_pairs": (1,)}, "0, or from 2 to 80"),
+        (codes(100), codes(100), {"n_pairs": (81,)}, "0, or from 2 to 80"),
+        (codes(100) * np.nan, codes(100), {}, "source contains NaN"),
+    ],
+)
+def test_pairs_that_cannot_be_used_are_refused(source, target, options, message):
+    with pytest.raises(ValueError, match=message):
+        align(source, target, **options)
+
+
+# Recovery per value.
+
+
+def test_a_code_that_bends_differently_for_each_value_is_recovered_within_and_not_across():
+    z, e = codes(3_000), np.arange(3_000) % 3
+    hat = np.where((e == 0)[:, None], z, np.where((e == 1)[:, None], turned(z), turned(np.sinh(z) / 2, 240)))
+    found = value_recovery(hat, z, e)
+    assert found.worst > 0.97
+    assert found.pooled < 0.3
+    assert found.elsewhere < 0
+
+
+def test_a_unified_code_is_recovered_everywhere():
+    z, e = codes(2_000), np.arange(2_000) % 2
+    found = value_recovery(np.sinh(turned(z)), z, e)
+    assert min(found.worst, found.pooled, found.elsewhere) > 0.97
+
+
+def test_a_code_that_knows_nothing_scores_nothing():
+    found = value_recovery(codes(2_000, seed=1), codes(2_000), np.arange(2_000) % 2)
+    assert max(found.by_value.values()) < 0.03
+    assert found.pooled < 0.03
+
+
+def test_recovery_names_the_values_and_prints_them():
+    z, e = codes(200), np.array(["left", "right"] * 100)
+    found = value_recovery(z, z, e)
+    assert set(found.by_value) == {"left", "right"}
+    assert "within left" in str(found)
+    assert "elsewhere" in str(found)
+
+
+@pytest.mark.parametrize("e", [np.zeros(200), np.arange(200) % 7])
+def test_recovery_refuses_one_value_and_rare_ones(e):
+    with pytest.raises(ValueError, match="at least two values with 40 rows each"):
+        value_recovery(codes(200), codes(200), e)

@@ -1,0 +1,169 @@
+"""The page of an audit: whole, escaped, offline, drawn in a browser; for two latents and for two hundred."""
+
+import dataclasses
+import re
+import shutil
+import subprocess
+
+import numpy as np
+import pytest
+from test_page import ATTACK, Reader
+
+from pindown import theory
+from pindown.checks.verdict import Verdict
+from pindown.metrics import leakage
+from pindown.report._audit_page import page_of, render
+from pindown.report.agreement import Agreement
+from pindown.report.audit import Audit, Pictures
+from pindown.report.evidence import Control, Score
+
+
+def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
+    """Return an audit with all there can be, and the text everywhere a text of the user's can stand."""
+    rng = np.random.default_rng(0)
+    n = min(n_held_out, 2_000)
+    codes = rng.normal(size=(n, d))
+    verdicts = (
+        Verdict(theory.VMF_CLUSTERS, 0.1, 0.3, "holds", text),
+        Verdict(theory.INJECTIVE_MIXING, float("nan"), 0.3, "undecided", text),
+        Verdict(theory.CLASSIFY_FREE.diversity, 3, 6, "fails", text),
+        Verdict(theory.UNIFORM_SPHERE, 1, 2, "fails", text),
+    )
+    pictures = Pictures(
+        codes=codes,
+        colourings={"y": np.array([text, "other"])[rng.integers(2, size=n)], "X, column 0": codes[:, 0]},
+        curves={"this fit": np.linspace(3, 1, 300), "shuffled": np.full(300, 3.0)},
+        guessing=3.2,
+        matching=np.abs(rng.uniform(size=(min(d, 24), min(d, 24)))),
+        angles=np.linspace(0, 30, d),
+        support=np.eye(d, dtype=int) if support else None,
+        n_rows=n_held_out,
+    )
+    return Audit(
+        estimator=f"Classify({d})",
+        theorem=theory.CLASSIFY_FREE,
+        verdicts=verdicts,
+        scores=(Score(text, 0.8, 0.1, 0.001), Score(text, 1.9, 0.0, unit="nats"), Score(text, 0.1, 0.2)),
+        agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
+        controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
+        leakage=leakage(codes[:100, :3], np.arange(100) % 2, n_seeds=1, n_permutations=19, random_state=0),
+        recovery=(Score(text, 0.9, 0.0),),
+        waived=(),
+        reasons=(text,),
+        claim=text,
+        not_shown=(text,),
+        warned=(text,),
+        n_rows=1_000_000,
+        n_learned_from=750_000,
+        n_held_out=n_held_out,
+        n_fits=6,
+        pictures=pictures,
+    )
+
+
+@pytest.fixture(scope="module")
+def html() -> str:
+    return render(an_audit())
+
+
+def test_the_page_is_well_formed_and_has_the_landmarks_of_a_document(html):
+    names = [name for name, _ in Reader(html).tags]
+    for name in ("html", "head", "title", "body", "header", "h1", "main", "footer"):
+        assert names.count(name) == 1 or (name == "title" and "svg" in names), name  # a drawing has a title, too
+    assert html.lstrip().lower().startswith("<!doctype html>")
+
+
+def test_the_page_asks_nothing_of_the_network(html):
+    reader = Reader(html)
+    names = ("src", "href", "srcset", "action", "data")
+    assert [value for _, a in reader.tags for key, value in a.items() if key in names] == []
+    policy = next(a["content"] for a in reader.attributes("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert policy.startswith("default-src 'none';")
+
+
+def test_text_that_looks_like_markup_stays_text():
+    reader, plain = Reader(render(an_audit(text=ATTACK))), Reader(render(an_audit()))
+    assert [name for name, _ in reader.tags] == [name for name, _ in plain.tags]
+    assert "".join(reader.text).count(ATTACK) == "".join(plain.text).count("plain") > 10
+
+
+def test_every_verdict_has_a_row_and_failures_come_first():
+    page = page_of(an_audit())
+    (table,) = (part.table for part in page.parts if part.title == "Assumptions")
+    assert [line.status for line in table] == ["fails", "undecided", "holds", "beside"]
+    assert table[1].cells[1] == "–"  # what could not be measured is not a number
+
+
+def test_the_page_says_first_whether_anything_is_claimed(html):
+    assert "<h1>Nothing is claimed</h1>" in html
+    claiming = render(dataclasses.replace(an_audit(), reasons=(), claim="All is well."))
+    assert "<h1>This may be claimed</h1>" in claiming
+    assert re.search(r"<blockquote><p>All is well\.</p></blockquote>", claiming)
+
+
+def test_a_sample_is_called_a_sample_and_left_out_latents_are_counted():
+    few, many = (
+        next(part for part in page_of(an_audit(d, n_held_out=n)).parts if part.title == "The latents").figures[0]
+        for d, n in ((2, 100), (200, 4_000))
+    )
+    assert few.caption.startswith("100 held-out rows, at one scale")
+    assert few.points.shape == (100, 2)
+    assert many.caption.startswith("2,000 held-out rows, a sample of 4,000")
+    assert "Of 200 latents the 24 that vary most" in many.caption
+    assert many.points.shape == (2_000, 24)
+    assert np.abs(many.points).max() <= 1
+
+
+def test_a_support_too_large_to_draw_is_described():
+    parts = {part.title: part for part in page_of(an_audit(200)).parts}
+    assert "too large for a picture" in parts["Which latent reaches what"].text
+    assert parts["Which latent reaches what"].drawings == ()
+    assert "Which latent reaches what" not in {part.title for part in page_of(an_audit(support=False)).parts}
+
+
+@pytest.mark.parametrize("d", [2, 200])
+def test_the_page_stays_small_with_few_and_many_latents(d):
+    assert len(render(an_audit(d)).encode()) < 6_000_000
+
+
+def test_the_probes_stand_beside_chance_with_their_intervals():
+    audit = an_audit()
+    part = next(part for part in page_of(audit).parts if part.title.startswith("What the codes still tell"))
+    assert [ruler.name for ruler in part.rulers] == list(audit.leakage.by_probe)
+    assert all(ruler.chance == 0.5 and ruler.interval[0] <= ruler.value <= ruler.interval[1] for ruler in part.rulers)
+
+
+TRIAL = """<script>addEventListener("load", async () => {
+  const until = async (ready) => {
+    for (let k = 0; k < 50 && !ready(); k++) await new Promise((go) => setTimeout(go, 100));
+    return ready();
+  };
+  await until(() => document.documentElement.classList.contains("drawn"));
+  await new Promise((go) => setTimeout(go, 3000)); // the clouds turn on arrival
+  const canvas = document.querySelector("figure.latents canvas"), before = canvas.toDataURL();
+  canvas.focus();
+  const focused = document.activeElement === canvas;
+  canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
+  const turned = await until(() => canvas.toDataURL() !== before), after = canvas.toDataURL();
+  const select = document.querySelector("select.colouring");
+  select.value = "1";
+  select.dispatchEvent(new Event("change"));
+  document.body.dataset.trial = [focused, turned, canvas.toDataURL() !== after].join(" ");
+});</script></body>"""
+
+
+@pytest.mark.parametrize(("d", "turns"), [(2, "false"), (200, "true")])
+def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp_path, d, turns):
+    browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if browser is None:
+        pytest.skip("No Chromium or Chrome is installed, so the page is not looked at.")
+    path = tmp_path / "audit.html"
+    path.write_text(render(an_audit(d, text="A <b>title</b>")).replace("</body>", TRIAL), encoding="utf-8")
+    command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]
+    command += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"]
+    command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", path.as_uri()]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert "CONSOLE" not in done.stderr, done.stderr
+    assert re.search(r'<html[^>]* class="drawn"', done.stdout)
+    assert 'class="main-svg"' in done.stdout, "plotly drew the loss"
+    assert re.search(rf'<body data-trial="true {turns} true"', done.stdout), re.findall("<body[^>]*>", done.stdout)

@@ -1,0 +1,267 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pindown import Dictionary, networks, theory
+from pindown.estimators._autoencoder import Autoencoder
+from pindown.estimators._base import Encoder
+from pindown.estimators._rotation import sparsest_rotation
+from pindown.estimators.dictionary import widest_gap
+from pindown.metrics import mcc
+from pindown.metrics.sets import support_f1
+from pindown.networks import Whiten
+from pindown.penalties import DependencyCount, DependencySparsity, HessianPenalty, LatentSparsity, OroJAR
+from pindown.processes import Structured
+from pindown.spaces import Reals
+
+SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
+QUICK = {"n_restarts": 1, "max_iter": 30, "device": "cpu", "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def world():
+    return Structured.well_posed(SUPPORT, n_candidates=5, random_state=0)
+
+
+@pytest.fixture(scope="module")
+def data(world):
+    return world.sample(3_000, random_state=1), world.sample(3_000, random_state=2)
+
+
+@pytest.fixture(scope="module")
+def fitted(data):
+    return Dictionary(3, n_restarts=2, max_iter=300, random_state=0, device="cpu").fit(data[0].x)
+
+
+# ---- what a fit gives ---------------------------------------------------------------------------------
+
+
+def test_a_fit_finds_who_reaches_whom(fitted, data):
+    assert fitted.support_.shape == fitted.dependence_.shape == (6, 3)
+    assert support_f1(fitted.support_, SUPPORT) > 0.9
+    assert (fitted.dependence_[fitted.support_ == 0] <= fitted.threshold_).all()
+    assert mcc(fitted.transform(data[1].x), data[1].z) > 0.95
+
+
+def test_blocks_are_those_of_the_support(fitted):
+    assert sorted(j for block in fitted.blocks_ for j in block.latents) == [0, 1, 2]
+    assert all(block.is_single for block in fitted.blocks_) == (len(np.unique(fitted.support_.T, axis=0)) == 3)
+
+
+def test_decoding_undoes_encoding(fitted, data):
+    x = data[1].x.double().numpy()
+    again = fitted.inverse_transform(fitted.transform(x))
+    assert (1 - (x - again).var(0) / x.var(0)).min() > 0.97
+
+
+def test_the_jacobian_is_the_derivative_of_decoding(fitted, data):
+    x = data[1].x[:5].double()
+    z, jacobian, step = fitted.transform(x), fitted.jacobian(x), 1e-6
+    for j in range(3):
+        ahead, behind = z.clone(), z.clone()
+        ahead[:, j] += step
+        behind[:, j] -= step
+        difference = (fitted.inverse_transform(ahead) - fitted.inverse_transform(behind)) / (2 * step)
+        torch.testing.assert_close(jacobian[:, :, j], difference, atol=1e-6, rtol=1e-4)
+
+
+def test_results_come_as_the_data_did(fitted, data):
+    x = data[1].x[:5]
+    for method in (fitted.transform, fitted.jacobian, lambda x: fitted.inverse_transform(x[:, :3])):
+        assert isinstance(method(x), torch.Tensor)
+        assert method(x).dtype == torch.float32
+        assert isinstance(method(x.numpy()), np.ndarray)
+
+
+def test_the_restart_with_the_best_bound_goes_on(fitted):
+    best = fitted.bounds_.argmax()
+    assert fitted.bounds_.shape == fitted.agreement_.shape == (2,)
+    assert fitted.agreement_[best] == pytest.approx(1)
+    assert fitted.n_iter_ == len(fitted.loss_curve_) == 600
+
+
+def test_the_score_is_lower_for_strangers(fitted, data):
+    x = data[1].x
+    strangers = torch.stack([column.roll(i) for i, column in enumerate(x.T)], dim=1)
+    assert fitted.score(x) > fitted.score(strangers) + 10
+
+
+def test_fits_repeat_themselves_and_leave_the_global_generator_alone(data):
+    before = torch.get_rng_state()
+    first, second = (Dictionary(3, **QUICK).fit(data[0].x).transform(data[1].x) for _ in range(2))
+    assert torch.equal(first, second)
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_world_can_be_fitted_directly(world):
+    dictionary = Dictionary(3, **QUICK).fit_process(world)
+    assert dictionary.transform(world.sample(7, random_state=0).x).shape == (7, 3)
+
+
+def test_a_fit_can_be_taken_up_again_part_by_part(data, tmp_path):
+    settings = QUICK | {"checkpoint": tmp_path / "fit.safetensors"}
+    first = Dictionary(3, **settings).fit(data[0].x)
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["fit-restart-0.safetensors", "fit-sparse.safetensors"]
+    (tmp_path / "fit-sparse.safetensors").unlink()
+    assert np.array_equal(Dictionary(3, **settings).fit(data[0].x).dependence_, first.dependence_)
+
+
+# ---- guarantees ---------------------------------------------------------------------------------------
+
+
+def test_only_sparse_jacobians_carry_a_theorem():
+    assert Dictionary().guarantee is Dictionary(penalty=DependencySparsity()).guarantee is theory.DICTIONARY_BLOCKS
+    for penalty in (None, DependencyCount(0.0), LatentSparsity(), OroJAR(), HessianPenalty()):
+        assert Dictionary(penalty=penalty).guarantee is None
+
+
+@pytest.mark.parametrize(
+    "penalty",
+    [DependencySparsity(n_columns=1), LatentSparsity(), OroJAR(), HessianPenalty(), None, DependencyCount(0.0)],
+    ids=str,
+)
+def test_other_penalties_can_be_compared(penalty, data):
+    dictionary = Dictionary(3, penalty=penalty, **QUICK).fit(data[0].x)
+    trained_on = penalty is not None and penalty.weight > 0
+    assert dictionary.n_iter_ == (60 if trained_on else 30)
+
+
+# ---- the autoencoder and the rotation -----------------------------------------------------------------
+
+
+def autoencoder(x, d=3):
+    with torch.random.fork_rng():
+        torch.default_generator.manual_seed(0)
+        encoder = Encoder(Whiten(x), networks.smooth(x.shape[1], d), Reals())
+        return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, iter([(x,)] * 64)).double()
+
+
+def some_turn(d=3):
+    return torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
+
+
+def test_the_bound_does_not_see_a_rotation_but_the_codes_and_their_dependence_do(data):
+    x = data[0].x.double()
+    model = autoencoder(x)
+    bound, codes, dependence = model.bound(x, seed=0), model.encoder(x), model.dependence(x)
+    turn = some_turn()
+    model.turn(turn)
+    model.turn(turn)  # turns add up
+    assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
+    torch.testing.assert_close(model.encoder(x), codes @ turn @ turn)
+    assert (model.dependence(x) - dependence).abs().max() > 0.1
+
+
+def test_the_bound_is_exact_for_a_linear_gaussian_model():
+    # x = W z + noise has the law N(0, W Wᵀ + σ² I), and the posterior is a Gaussian that the encoder can have.
+    rng = torch.Generator().manual_seed(0)
+    w, sigma = torch.randn(4, 2, generator=rng, dtype=torch.float64), 0.5
+    z, noise = (torch.randn(20_000, k, generator=rng, dtype=torch.float64) for k in (2, 4))
+    x = z @ w.mT + sigma * noise
+    model = autoencoder(x, d=2)
+    posterior = torch.linalg.inv(torch.eye(2) + w.mT @ w / sigma**2)
+    triangle = torch.linalg.cholesky(posterior)
+    with torch.no_grad():
+        model.centre.zero_()
+        model.scale.fill_(1.0)
+        model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
+        straight, last = model.encoder.body[0].straight, model.spread[-1]
+        straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(model.encoder.whiten.matrix.double()).mT)
+        straight.bias.copy_(posterior @ w.mT @ model.encoder.whiten.mean / sigma**2)
+        model.decoder[1].straight.weight.copy_(w)
+        last.bias.copy_(torch.stack([triangle[0, 0].log(), triangle[1, 1].log(), triangle[1, 0]]))
+        last.bias[:2] -= np.log(0.3)
+    law = torch.distributions.MultivariateNormal(torch.zeros(4).double(), w @ w.mT + sigma**2 * torch.eye(4))
+    exact = law.log_prob(x).mean().item() + 2 * np.log(2 * np.pi)  # the bound leaves out (m/2) log 2π
+    assert model.bound(x, seed=0) == pytest.approx(exact, abs=0.02)
+
+
+def rotated(moments, turn):
+    return np.einsum("aj,ijk,bk->iab", turn, moments, turn)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_the_sparsest_rotation_is_found_from_any_angle(seed):
+    world = Structured.well_posed(SUPPORT, random_state=seed)
+    z = torch.randn(2_000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+    gradients = world.mixing.gradients(z) / world.mixing(z).std(0)[:, None]
+    moments = (torch.einsum("nij,nik->ijk", gradients, gradients) / len(z)).numpy()
+    turn = some_turn().numpy()
+    found = np.abs(turn.T @ sparsest_rotation(rotated(moments, turn)))
+    assert np.sort(found.max(0))[0] > 0.999
+    assert sorted(found.argmax(0)) == [0, 1, 2]
+
+
+def two_clean_rows_and_three_slanted(nonlinearity):
+    v, w = np.array([1.0, 1.0]) / np.sqrt(2), np.array([1.0, -1.0]) / np.sqrt(2)
+    slanted = np.outer(v, v) + nonlinearity**2 * np.outer(w, w)
+    return np.stack([np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), *[slanted] * 3])
+
+
+def test_the_count_of_dependencies_finds_the_truth_where_the_l1_norm_prefers_another_basis():
+    moments = two_clean_rows_and_three_slanted(nonlinearity=0.15)
+    found = sparsest_rotation(moments)
+    assert np.abs(found).max(0) == pytest.approx([1, 1], abs=1e-3)
+    slant = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
+
+    def root_mean_squares(q):  # their sum bounds the mean L1 norm from above
+        return np.sqrt(np.einsum("aj,iab,bj->ij", q, moments, q)).sum()
+
+    assert root_mean_squares(slant) < root_mean_squares(np.eye(2))
+
+
+def test_rows_that_are_nearly_linear_hide_the_truth_from_any_count():
+    found = sparsest_rotation(two_clean_rows_and_three_slanted(nonlinearity=0.0))
+    assert np.abs(found).max() == pytest.approx(np.sqrt(0.5), abs=1e-3)  # three slanted rows become single
+
+
+def test_the_threshold_lies_in_the_widest_gap():
+    assert widest_gap(np.array([[0.9, 0.06, 0.07, 0.25]])) == pytest.approx(np.sqrt(0.07 * 0.25))
+    assert 0.05 < widest_gap(np.zeros((3, 2))) < 0.3
+
+
+# ---- refusals -----------------------------------------------------------------------------------------
+
+
+class Cut(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.layer = nn.Linear(n_in, n_out)
+
+    def forward(self, z):
+        return self.layer(z.detach())
+
+
+@pytest.mark.parametrize(
+    ("parameters", "error", "message"),
+    [
+        ({"n_components": 7}, ValueError, "n_components=7 is more than n_features=6"),
+        ({"n_restarts": 0}, ValueError, "n_restarts == 0, must be >= 1"),
+        ({"penalty": "l1"}, TypeError, "penalty must be a value such as"),
+        ({"decoder": "mlp"}, TypeError, "decoder must be a function"),
+        ({"decoder": Cut}, ValueError, "not differentiable"),
+        ({"decoder": lambda d, m: nn.Linear(d, m + 1)}, ValueError, r"maps \(2, 3\) to \(2, 7\)"),
+    ],
+)
+def test_parameters_that_cannot_work_are_refused(parameters, error, message, data):
+    with pytest.raises(error, match=message):
+        Dictionary(**{"n_components": 3} | QUICK | parameters).fit(data[0].x)
+
+
+def test_constant_columns_are_refused_by_number(data):
+    x = data[0].x.clone()
+    x[:, [1, 4]] = 3.0
+    with pytest.raises(ValueError, match=r"column\(s\) \[1, 4\] of X are constant"):
+        Dictionary(3, **QUICK).fit(x)
+
+
+def test_latents_of_another_size_are_refused(fitted):
+    with pytest.raises(ValueError, match="Z has 2 columns, but n_components=3"):
+        fitted.inverse_transform(np.zeros((4, 2)))
+
+
+@pytest.mark.parametrize("make", [DependencyCount, DependencySparsity, LatentSparsity, OroJAR, HessianPenalty])
+def test_negative_weights_are_refused(make):
+    with pytest.raises(ValueError, match="weight must be a number from 0 on"):
+        make(weight=-1.0)

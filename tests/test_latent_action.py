@@ -1,0 +1,234 @@
+"""Latent actions: read off two observations, led on from one, and blind to the body after the second stage."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+from torch import nn
+
+from pindown import networks, theory
+from pindown.estimators import Forget, InverseDynamics, LatentAction
+from pindown.metrics import PROBES, leakage, linear_r2
+from pindown.metrics.transfer import value_recovery
+from pindown.processes import Bodies
+
+WORLD = Bodies.different(2, random_state=0)
+QUICK = {"max_iter": 300, "verbose": False, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def one_body():
+    train, test = (WORLD.same_motions(3_000, random_state=seed)[0] for seed in (1, 2))
+    return InverseDynamics(2, **QUICK).fit(train.x, train.x_pos), train, test
+
+
+# One body.
+
+
+def test_actions_of_one_body_come_back_up_to_an_affine_map(one_body):
+    dynamics, _, test = one_body
+    assert linear_r2(dynamics.transform(test.x, test.x_pos), test.z) > 0.97
+
+
+def test_transitions_that_are_none_have_no_actions():
+    sample = WORLD.same_motions(3_000, random_state=1)[0]
+    strangers = sample.x_pos.roll(1, 0)
+    dynamics = InverseDynamics(2, **QUICK).fit(sample.x, strangers)
+    assert linear_r2(dynamics.transform(sample.x, strangers), sample.z) < 0.6
+    assert linear_r2(dynamics.transform(sample.x, strangers), sample.z.roll(7, 0)) < 0.05
+
+
+def test_codes_lead_to_where_they_were_read(one_body):
+    dynamics, _, test = one_body
+    codes = dynamics.transform(test.x, test.x_pos)
+
+    def missed(actions):
+        error = dynamics.predict_next(test.x, actions) - test.x_pos
+        return (error.square().sum() / (test.x_pos - test.x).square().sum()).item()
+
+    assert missed(codes) < 0.05
+    assert missed(codes.roll(1, 0)) > 0.5  # others' actions lead elsewhere
+    assert missed(torch.zeros_like(codes)) == pytest.approx(1, abs=0.1)  # no action leads nowhere
+
+
+def test_no_motion_has_the_code_zero_wherever_it_does_not_happen(one_body):
+    dynamics, _, test = one_body
+    assert dynamics.transform(test.x, test.x).abs().max() == 0
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4])
+def test_a_bottleneck_makes_codes_of_one_size_wherever_they_happen(seed):
+    train, test = (Bodies.different(2, random_state=seed).same_motions(6_000, random_state=s)[0] for s in (1, 2))
+
+    def unevenness(bottleneck):
+        dynamics = InverseDynamics(2, bottleneck=bottleneck, max_iter=1_000, random_state=seed, verbose=False)
+        codes = dynamics.fit(train.x, train.x_pos).transform(test.x, test.x_pos)
+        stretch = codes.norm(dim=1) / test.z.norm(dim=1)
+        return (stretch.std() / stretch.mean()).item()
+
+    assert unevenness(0.1) < 0.75 * unevenness(0.0)
+
+
+# Both stages.
+
+SMALL = {
+    "dynamics": InverseDynamics(3, max_iter=400, verbose=False),
+    "forget": Forget(max_iter=500, holdout=0, verbose=False),
+}
+
+
+@pytest.fixture(scope="module")
+def two_bodies():
+    train, test = (WORLD.sample(4_000, random_state=seed) for seed in (3, 4))
+    return LatentAction(2, random_state=0, **SMALL).fit(train.x, train.x_pos, train.u), train, test
+
+
+def test_the_second_stage_hides_the_body_and_keeps_the_action(two_bodies):
+    act, _, test = two_bodies
+    first, second = act.dynamics_.transform(test.x, test.x_pos), act.transform(test.x, test.x_pos)
+    told = [leakage(codes, test.u, probes=PROBES[:4], random_state=0).worst for codes in (first, second)]
+    assert told[0] > 0.7
+    assert told[1] < 0.58  # chance is .5
+    assert value_recovery(second, test.z, test.u).worst > 0.85
+
+
+def test_codes_lead_on_in_the_body_they_come_from(two_bodies):
+    act, _, test = two_bodies
+    codes = act.transform(test.x, test.x_pos)
+    error = act.predict_next(test.x, codes, test.u) - test.x_pos
+    assert error.square().sum() / (test.x_pos - test.x).square().sum() < 0.3
+    wrong = act.predict_next(test.x, codes.roll(1, 0), test.u) - test.x_pos
+    assert wrong.square().sum() > 3 * error.square().sum()
+
+
+def test_the_number_of_codes_is_chosen_by_the_second_stage_unless_given(two_bodies):
+    act, train, _ = two_bodies
+    assert act.n_components_ == 2
+    assert act.n_features_in_ == 6
+    stages = {"dynamics": InverseDynamics(3, max_iter=2), "forget": Forget(1, max_iter=2, holdout=0)}
+    assert LatentAction(random_state=0, **stages).fit(train.x, train.x_pos, train.u).n_components_ == 1
+
+
+def test_the_promise_is_a_bijection_per_body():
+    assert LatentAction().guarantee.indeterminacy == theory.BIJECTION_PER_VALUE
+
+
+# Habits.
+
+
+def tiny(seed=0, n=60):
+    sample = WORLD.sample(n, random_state=seed)
+    return sample.x.numpy(), sample.x_pos.numpy(), sample.u.numpy()
+
+
+def brief(**changes):
+    return InverseDynamics(2, **{"max_iter": 3, "verbose": False, "random_state": 0} | changes)
+
+
+def test_a_fit_can_be_repeated_and_leaves_the_global_generator_alone():
+    before = torch.get_rng_state()
+    x, x_next, _ = tiny()
+    first, second, other = (brief(random_state=seed).fit(x, x_next).transform(x, x_next) for seed in (0, 0, 1))
+    assert np.array_equal(first, second)
+    assert not np.array_equal(first, other)
+    assert torch.equal(before, torch.get_rng_state())
+
+
+def test_one_seed_makes_both_stages_repeatable():
+    x, x_next, body = tiny()
+    stages = {"dynamics": brief(random_state=None), "forget": Forget(max_iter=3, holdout=0, verbose=False)}
+    first, second = (LatentAction(1, random_state=5, **stages).fit(x, x_next, body) for _ in range(2))
+    assert np.array_equal(first.transform(x, x_next), second.transform(x, x_next))
+
+
+def test_arrays_come_back_as_they_came():
+    x, x_next, _ = tiny()
+    dynamics = brief().fit(x, x_next)
+    assert dynamics.transform(x, x_next).dtype == np.float32
+    assert dynamics.transform(x.astype(float), x_next.astype(float)).dtype == np.float64
+    tensors = dynamics.transform(torch.as_tensor(x), torch.as_tensor(x_next))
+    assert isinstance(tensors, torch.Tensor)
+    assert np.array_equal(tensors.numpy(), dynamics.transform(x, x_next))
+    assert isinstance(dynamics.predict_next(torch.as_tensor(x), tensors), torch.Tensor)
+
+
+def test_a_row_has_its_code_whatever_stands_beside_it():
+    x, x_next, _ = tiny()
+    dynamics = brief().fit(x, x_next)
+    together = dynamics.transform(x, x_next)
+    assert np.allclose(dynamics.transform(x[:1], x_next[:1]), together[:1], rtol=0, atol=1e-7)
+
+
+def test_parameters_can_be_cloned_and_set_from_outside():
+    act = LatentAction(2, dynamics=brief(), forget=Forget(max_iter=7))
+    copy = clone(act).set_params(dynamics__bottleneck=0.5, forget__max_iter=9)
+    assert (copy.dynamics.bottleneck, copy.forget.max_iter) == (0.5, 9)
+    assert (act.dynamics.bottleneck, act.forget.max_iter) == (0.1, 7)
+
+
+def test_the_stages_that_are_given_stay_unfitted():
+    x, x_next, body = tiny()
+    dynamics, forget = brief(), Forget(max_iter=3, holdout=0, verbose=False)
+    LatentAction(1, dynamics=dynamics, forget=forget, random_state=0).fit(x, x_next, body)
+    assert not hasattr(dynamics, "model_")
+    assert forget.n_components is None
+
+
+def test_own_networks_are_used():
+    x, x_next, _ = tiny()
+    dynamics = brief(chart=networks.linear, forward=networks.linear).fit(x, x_next)
+    assert isinstance(dynamics.model_.chart, nn.Linear)
+    doubled = dynamics.transform(x, x + 2 * (x_next - x))
+    assert np.allclose(doubled, 2 * dynamics.transform(x, x_next), atol=1e-5)  # a linear chart
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"n_actions": 0}, ValueError, "n_actions"),
+        ({"max_iter": 0}, ValueError, "max_iter"),
+        ({"learning_rate": 0.0}, ValueError, "learning_rate"),
+        ({"bottleneck": -1.0}, ValueError, "bottleneck"),
+        ({"batch_size": 61}, ValueError, "batch_size=61 is larger than the 60 transitions"),
+        ({"chart": "mlp"}, TypeError, "chart must be a function"),
+        ({"forward": lambda n_in, n_out: nn.Linear(n_in, n_out + 1)}, ValueError, r"to \(2, 7\), not to \(2, 6\)"),
+    ],
+)
+def test_parameters_that_make_no_sense_are_refused(changes, error, message):
+    x, x_next, _ = tiny()
+    with pytest.raises(error, match=message):
+        brief().set_params(**changes).fit(x, x_next)
+
+
+def test_transitions_that_make_no_sense_are_refused():
+    x, x_next, _ = tiny()
+    with pytest.raises(ValueError, match=r"X_next must have shape \(60, 6\), a row for each row of X_t, got \(59, 6\)"):
+        brief().fit(x, x_next[1:])
+    with pytest.raises(ValueError, match="NaN"):
+        brief().fit(x * np.nan, x_next)
+    with pytest.raises(ValueError, match="X_next contains NaN"):
+        brief().fit(x, x_next * np.nan)
+    with pytest.raises(ValueError, match="X_next equals X_t in every row"):
+        brief().fit(x, x)
+    fitted = brief().fit(x, x_next)
+    with pytest.raises(ValueError, match="5 features"):
+        fitted.transform(x[:, 1:], x_next[:, 1:])
+    with pytest.raises(ValueError, match=r"actions must have shape \(60, 2\)"):
+        fitted.predict_next(x, np.zeros((60, 3)))
+
+
+def test_what_is_not_fitted_or_not_known_is_refused():
+    x, x_next, body = tiny()
+    for unfitted in (InverseDynamics(), LatentAction()):
+        with pytest.raises(NotFittedError):
+            unfitted.transform(x, x_next)
+    with pytest.raises(TypeError, match="dynamics must be InverseDynamics"):
+        LatentAction(dynamics=Forget()).fit(x, x_next, body)
+    act = LatentAction(1, dynamics=brief(), forget=Forget(max_iter=3, holdout=0, verbose=False), random_state=0)
+    act.fit(x, x_next, body)
+    with pytest.raises(ValueError, match="not there in fit: 7"):
+        act.predict_next(x[:1], np.zeros((1, 1)), [7])
+    with pytest.raises(ValueError, match="one value only"):
+        act.fit(x, x_next, np.zeros(60, dtype=int))

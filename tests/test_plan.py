@@ -1,0 +1,167 @@
+"""Plans: which estimator, which theorem, and what is missing."""
+
+import doctest
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import pindown
+from pindown import plan, theory
+from pindown.checks import conditions
+from pindown.distributions import VonMisesFisher
+from pindown.mixing import leaky_relu_mlp, orthogonal
+from pindown.processes import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
+
+SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
+
+
+def outcome_of(planned, assumption):
+    return next(verdict.outcome for verdict in planned.verdicts if verdict.assumption == assumption)
+
+
+def test_a_plan_is_a_public_name():
+    assert pindown.plan is plan
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_label_leads_to_classify(seed):
+    sample = Clusters.on_sphere(4, 16, 10.0, random_state=seed).sample(2_000, random_state=seed)
+    planned = plan(sample.x, signal=sample.u, n_components=4)
+    assert planned.estimator == "Classify(n_components=4)"
+    assert planned.theorem is theory.CLASSIFY_NORMALISED
+    assert (planned.outcome, planned.needs) == ("holds", ())
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_too_few_classes_are_counted_out(seed):
+    world = Clusters(torch.eye(5)[:4], VonMisesFisher(10.0), leaky_relu_mlp(5, n_layers=2, random_state=seed))
+    sample = world.sample(2_000, random_state=seed)
+    planned = plan(sample.x, signal=sample.u, n_components=5)
+    assert planned.outcome == "fails"
+    assert planned.needs == ("two more classes in general position",)
+
+
+def test_classes_in_a_hyperplane_need_one_outside():
+    world = Clusters.on_sphere(3, 12, 10.0, random_state=2)
+    flat = Clusters(in_hyperplane(world.vectors), world.conditional, world.mixing)
+    sample = flat.sample(4_000, random_state=0)
+    planned = plan(sample.x, signal=sample.u, n_components=3)
+    assert outcome_of(planned, theory.AFFINE_GENERATORS) == "fails"
+    assert planned.needs == ("one more class in general position",)
+
+
+def test_without_a_number_as_many_latents_are_planned_as_classes_span():
+    sample = Clusters.on_sphere(5, 3, 10.0, random_state=0).sample(2_000, random_state=0)
+    planned = plan(sample.x, signal=sample.u)
+    assert (planned.n_components, planned.outcome) == (2, "holds")
+    assert "3 classes span 2 dimensions" in planned.notes[0]
+
+
+def test_all_theorems_that_count_labels_are_listed():
+    sample = Clusters.on_sphere(3, 6, 10.0, random_state=0).sample(1_000, random_state=0)
+    counts = {
+        count.theorem: (count.needed, count.missing) for count in plan(sample.x, signal=sample.u, n_components=3).counts
+    }
+    assert counts == {
+        theory.CLASSIFY_NORMALISED: (4, 0),
+        theory.ROEDER: (4, 0),
+        theory.TCL: (4, 0),
+        theory.IVAE: (7, 1),
+        theory.AUXILIARY_ICA: (7, 1),
+        theory.INTERVENTIONS: (3, 0),
+        theory.INTERVENTIONS_UNKNOWN: (6, 0),
+    }
+
+
+def test_pairs_lead_to_contrast_unless_they_are_strangers():
+    sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(600, random_state=0)
+    planned = plan(sample.x, pairs=sample.x_pos, n_components=3)
+    assert (planned.estimator, planned.theorem) == ("Contrast(n_components=3)", theory.CONTRAST_SPHERE)
+    assert (planned.outcome, planned.needs) == ("holds", ())
+    strangers = plan(sample.x, pairs=sample.x_pos.roll(5, 0), n_components=3)
+    assert (strangers.outcome, strangers.needs) == ("fails", ("partners that have to do with each other",))
+
+
+def test_a_label_beside_pairs_is_said_to_be_left_aside():
+    sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(300, random_state=0)
+    planned = plan(sample.x, pairs=sample.x_pos, signal=np.arange(300) % 3, n_components=3)
+    assert planned.notes[-1] == "signal is left aside: plan for it alone, too."
+
+
+def test_nothing_leads_to_a_dictionary_of_as_many_latents_as_directions():
+    z = np.random.default_rng(0).normal(size=(500, 2))
+    planned = plan(z @ [[1, 0, 1], [0, 1, 1]])
+    assert (planned.estimator, planned.theorem) == ("Dictionary(n_components=2)", theory.DICTIONARY_BLOCKS)
+    too_many = plan(z @ [[1, 0, 1], [0, 1, 1]], n_components=3)
+    assert too_many.needs == ("more observed variables, or fewer components",)
+
+
+def test_a_nuisance_of_means_leads_to_a_linear_forget_of_what_is_left():
+    sample = Nuisance.on_sphere(6, 3, 5.0, n_layers=1, random_state=0).sample(3_000, random_state=0)
+    planned = plan(sample.x, nuisance=sample.u)
+    assert planned.estimator == "Forget(n_components=4, encoder=networks.linear)"
+    assert (planned.theorem, planned.outcome) == (theory.FORGET, "holds")
+    more = plan(sample.x, nuisance=sample.u, n_components=5)
+    assert (more.outcome, more.needs) == ("fails", ("at most 4 components, since the nuisance moves 2 dimensions",))
+
+
+def test_a_nuisance_of_shape_leads_to_a_nonlinear_forget():
+    sample = ShapeNuisance.spread(5, 2, 3, n_layers=1, random_state=0).sample(3_000, random_state=0)
+    planned = plan(sample.x, nuisance=sample.u, n_components=3)
+    assert planned.estimator == "Forget(n_components=3)"
+    assert planned.theorem is theory.FORGET_NONLINEAR
+    assert any("a linear code cannot be blind" in note for note in planned.notes)
+
+
+def test_a_confounded_label_is_to_be_given():
+    joint = torch.tensor([[9.0, 1.0], [1.0, 9.0]])
+    world = Confounded(3 * torch.eye(2), torch.tensor([[-1.0], [1.0]]), joint, orthogonal(3, random_state=0))
+    sample = world.sample(2_000, random_state=0)
+    planned = plan(sample.x, signal=sample.label, nuisance=sample.u, n_components=1)
+    assert planned.estimator.endswith(".fit(X, nuisance, given=label)")
+    assert outcome_of(planned, theory.NUISANCE_INDEPENDENT) == "fails"
+    assert "crossed" in planned.needs[0]
+
+
+def test_values_that_never_meet_need_pairs_across_them():
+    e = np.arange(600) % 2
+    x = np.random.default_rng(0).normal(size=(600, 3)) + 30 * e[:, None] * [1, 0, 0]
+    planned = plan(x, nuisance=e)
+    assert outcome_of(planned, conditions.OVERLAPPING_VALUES) == "fails"
+    assert planned.needs == ("pairs across values of the nuisance, to carry a latent from one to another",)
+
+
+def test_few_samples_are_undecided_and_said_to_be_few():
+    sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(100, random_state=0)
+    planned = plan(sample.x, signal=sample.u, n_components=2)
+    assert planned.outcome == "undecided"
+    assert "more samples" in planned.needs
+
+
+def test_a_plan_prints_what_it_rests_on_and_what_nobody_looked_at():
+    sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(1_000, random_state=0)
+    text = str(plan(sample.x, signal=sample.u, n_components=2))
+    assert text.startswith("Classify(n_components=2): classify-normalised (Reizinger et al. 2024")
+    assert "not looked at before training: vMF clusters, global optimum reached" in text
+    assert "tcl                    8 of 3 segments" in text
+
+
+PAGE = Path(__file__).parents[1] / "docs" / "checks.md"
+
+
+def test_examples_of_the_page_run():
+    text = PAGE.read_text(encoding="utf-8")
+    examples = doctest.DocTestParser().get_doctest(text, {}, "checks.md", str(PAGE), 0)
+    assert len(examples.examples) > 5
+    assert doctest.DocTestRunner().run(examples).failed == 0
+
+
+def test_the_table_of_the_page_has_the_counts_of_the_results():
+    text = PAGE.read_text(encoding="utf-8")
+    rows = json.loads((PAGE.parents[1] / "benchmarks" / "results" / "checks_cpu.json").read_text("utf-8"))["rows"]
+    names = ("when", "world", "condition", "truth", "holds", "fails", "undecided")
+    table = [line for line in text.splitlines() if line.startswith(("| before |", "| after |"))]
+    assert table == [f"| {' | '.join(str(row[name]) for name in names)} |" for row in rows]
