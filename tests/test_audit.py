@@ -120,7 +120,7 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     assert (raw.value > 0.6) == told
     assert codes.value < 0.45
     assert rebuilt.value > rebuilt.chance
-    assert found.leakage.by_probe
+    assert json.loads(json.dumps(found.to_dict()))["leakage"]["by_probe"].keys() == found.leakage.by_probe.keys()
     if not told:
         assert "nothing to forget" in found.claim
 
@@ -133,6 +133,17 @@ def test_a_dictionary_of_columns_that_share_no_latent_gives_no_claim():
     found = audit(est, torn, n_fits=2, random_state=0)
     assert not found.claims
     assert any("columns that were permuted are rebuilt about as well" in reason for reason in found.reasons)
+
+
+@may_warn
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(1, 6))
+@pytest.mark.parametrize("shuffled", [True, False])
+def test_other_worlds_of_labels_give_a_claim_unless_they_are_shuffled(seed, shuffled):
+    sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(2_000, random_state=seed)
+    labels = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
+    est = Classify(3, max_iter=200, verbose=False, random_state=seed).fit(sample.x.numpy(), labels)
+    assert audit(est, sample.x.numpy(), labels, n_fits=2, random_state=seed).claims != shuffled
 
 
 @pytest.mark.slow
@@ -186,6 +197,34 @@ def test_the_next_row_is_a_partner_only_within_a_stretch_of_the_series():
     np.testing.assert_array_equal(data.side[0], x[1])
     assert len(data) == 200 - 40  # one pair of each of forty stretches would reach into the next
     assert data.units.max() == 39
+
+
+def test_of_a_series_in_sessions_the_next_row_is_a_partner_within_a_session():
+    x, sessions = RNG.normal(size=(200, 2)), np.repeat(np.arange(10), 20)
+    data = read(fitted(Contrast(2), x), x, None, None, sessions, None)
+    assert len(data) == 200 - 10
+    learn, hold = divide(data, np.random.default_rng(0))
+    assert not set(data.units[learn]) & set(data.units[hold])
+
+
+@may_warn
+def test_a_nuisance_with_too_few_rows_of_each_value_is_refused_before_any_fit():
+    x, values = RNG.normal(size=(120, 3)), np.arange(120) % 6
+    est = fitted(Forget(1), x, values)
+    with pytest.raises(ValueError, match=r"no value of y, .* has 20 rows among the 30 held out"):
+        audit(est, x, values)
+
+
+@may_warn
+def test_columns_with_names_labels_that_are_text_and_a_given_label_are_understood():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(RNG.normal(size=(400, 3)), columns=["a", "b", "c"])
+    series = pandas.Series(np.array(["p", "q", "r", "s"])[np.arange(400) % 4])
+    found = audit(fitted(Classify(2), frame, series), frame, series, n_fits=2, random_state=0)
+    assert set(found.pictures.colourings["y"]) == {"p", "q", "r", "s"}
+    given = np.arange(400) // 2 % 2
+    est = Forget(2, max_iter=1, verbose=False, random_state=0).fit(frame, np.arange(400) % 2, given)
+    assert "given" in audit(est, frame, np.arange(400) % 2, given=given, n_fits=2, random_state=0).pictures.colourings
 
 
 def test_small_groups_of_partners_stay_together_and_shuffling_parts_them():

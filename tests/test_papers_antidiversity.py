@@ -1,18 +1,16 @@
-"""Anti-diversity: the sign decides the subspace, the cells what is hidden and kept; and pages say what was recorded."""
+"""Anti-diversity: the sign decides the subspace, the cells what is hidden and kept."""
 
 from dataclasses import fields, replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from pindown import papers
-from pindown.papers import Results, antidiversity, antidiversity_bodies
+from pindown.papers import antidiversity, antidiversity_bodies
 from pindown.papers.antidiversity import SIGNS, SignRow
 from pindown.papers.antidiversity_bodies import BODIES, CellRow
 
 EXPERIMENTS = [*antidiversity.EXPERIMENTS, *antidiversity_bodies.EXPERIMENTS]
-DOCS = Path(__file__).parents[1] / "docs"
 SHORT = replace(SIGNS.quick, name="short", n_samples=20_000, align_iter=400, forget_iter=200)
 TINY = replace(BODIES.quick, name="tiny", n_samples=400, dynamics_iter=2, forget_iter=2, n_eval=400)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
@@ -48,16 +46,6 @@ def test_a_run_has_all_scores_and_can_be_repeated(experiment, profile):
     assert first.scores == second.scores
     (line,) = papers.compare(experiment, profile, [first]).lines
     assert "–" not in line.ours
-
-
-@pytest.mark.parametrize("experiment", EXPERIMENTS, ids=lambda e: e.name)
-def test_the_pages_say_what_the_records_say(experiment):
-    stem = experiment.name.replace("/", "-")
-    records = Results(DOCS / "results" / f"{stem}-quick.jsonl").read()
-    table = papers.compare(experiment, experiment.quick, records)
-    assert len(table.lines) == len(experiment.rows)
-    page = (DOCS / f"{stem}.md").read_text(encoding="utf-8")
-    assert page == f"# {experiment.name}, quick\n\n{table.markdown()}"
 
 
 # The sign decides the subspace.

@@ -6,6 +6,7 @@ import dataclasses
 import json
 import math
 import numbers
+import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -264,7 +265,9 @@ def audit(
 
 def _codes(fit: BaseEncoder, data: Data, like: Matrix | None = None) -> Matrix:
     """Encode rows; the latents of a dictionary in the order of another's, since their blocks are compared."""
-    codes = np.asarray(fit.transform(data.X), dtype=np.float64)
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # the rows are those it knows
+        codes = np.asarray(fit.transform(data.X), dtype=np.float64)
     return in_order_of(like, codes) if like is not None and isinstance(fit, Dictionary) else codes
 
 

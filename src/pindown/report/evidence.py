@@ -14,7 +14,7 @@ from pindown.checks.assembled import partners_of
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators._base import BaseEncoder
 from pindown.metrics import PROBES, Leakage, inject_leak, leakage
-from pindown.report.refits import Data, Refits, exchange
+from pindown.report.refits import MIN_ROWS_OF_VALUE, Data, Refits, exchange
 
 Matrix = NDArray[np.float64]
 
@@ -87,7 +87,7 @@ class Evidence:
     leakage: Leakage | None = None
 
 
-def evidence(refits: Refits, rng: np.random.Generator, *, groups: NDArray[Any] | None = None) -> Evidence:
+def evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     """Measure what the refits show."""
     match refits.others[0]:
         case Contrast():
@@ -288,7 +288,8 @@ def recovery(fit: BaseEncoder, data: Data) -> tuple[Score, ...]:
     chance = metrics.chance_linear_r2(len(codes), codes.shape[1])
     scores = [Score("latents by a linear map of the codes (R²)", metrics.linear_r2(codes, truth), chance)]
     if isinstance(fit, Forget):
-        by_value = metrics.recovery_by_value(codes, truth, data.strata)
+        common = (np.bincount(data.strata) >= MIN_ROWS_OF_VALUE)[data.strata]
+        by_value = metrics.recovery_by_value(codes[common], truth[common], data.strata[common])
         scores.append(Score("latents within each value, the least (R²)", min(by_value.values()), 0.0))
     elif (codes.std(0) > 0).all():
         level = metrics.chance_mcc(truth.shape[1], codes.shape[1])

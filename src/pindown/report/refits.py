@@ -20,6 +20,7 @@ from torch import nn
 from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning
 from pindown.estimators._base import BaseEncoder, as_array
 from pindown.estimators._nuisance import as_table, read_columns
+from pindown.metrics import by_value
 
 Rows = NDArray[np.int64]
 
@@ -28,6 +29,9 @@ N_PARTS = 4
 
 MIN_ROWS, MIN_UNITS = 60, 8
 """Rows, and groups of rows, below which there is nothing to divide."""
+
+MIN_ROWS_OF_VALUE = by_value.MIN_ROWS
+"""Held-out rows of a value of a nuisance within which fits can be compared."""
 
 MAX_HELD_OUT = 4_000
 """Held-out rows that are used: with more, what is measured would change little."""
@@ -154,11 +158,10 @@ def joint_label(est: Forget, y: Any, n_rows: int) -> Rows:
 
 
 def _with_partners(data: Data) -> Data:
-    """Make partners explicit: the next row is one as long as both lie in one stretch."""
+    """Make partners explicit: the next row is one as long as both lie in one group, or one stretch of the series."""
     side = data.side
     if side is None:
-        stretch = np.arange(len(data)) * N_BLOCKS // len(data)
-        units = stretch if data.units is None else _numbers(data.units * N_BLOCKS + stretch)
+        units = np.arange(len(data)) * N_BLOCKS // len(data) if data.units is None else data.units
         alike = np.flatnonzero(units[:-1] == units[1:])
         return replace(replace(data, side=data.X, units=units).take(alike), side=data.X[alike + 1])
     if side.ndim > 1 and side.shape[1:] != (1,):
@@ -224,6 +227,11 @@ def refit(est: BaseEncoder, data: Data, *, n_fits: int, rng: np.random.Generator
     if isinstance(est, Classify):  # a class that lies in held-out groups alone cannot be recognised
         held_out = held_out.take(np.flatnonzero(np.isin(held_out.strata, train.strata)))
     held_out = held_out.take(np.sort(rng.permutation(len(held_out))[:MAX_HELD_OUT]))
+    if isinstance(est, Forget) and np.bincount(held_out.strata).max() < MIN_ROWS_OF_VALUE:
+        raise ValueError(
+            f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_ROWS_OF_VALUE} rows "
+            f"among the {len(held_out)} held out, so that fits cannot be compared within values. Give more rows."
+        )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IdentifiabilityWarning)
         others = tuple(_fitted(est, train, rng, elsewhere=k > 0) for k in range(n_fits))
