@@ -164,7 +164,8 @@ def report(rows: list[dict[str, Any]], auc: float, costs: dict[str, Any], seeds:
     save("audit", [*({"seeds": seeds} | row for row in rows), {"agreement_auc": auc}, costs])
     null = [row for row in rows if not row["identified"]]
     text = (
-        f"Seeds {seeds}. Where nothing can be claimed: {sum(row['claims'] for row in null)} claims in "
+        f"Seeds {seeds}, of which 0 and 1 helped to choose the bounds. "
+        f"Where nothing can be claimed: {sum(row['claims'] for row in null)} claims in "
         f"{sum(row['runs'] for row in null)} runs. Agreement alone tells identified worlds from others with an area "
         f"under the ROC curve of {auc:.3f}. An audit of {costs['rows']:,} × {costs['features']} with "
         f"{costs['latents']} latents takes {costs['beyond_fits_s']:.0f} s beyond its fits, its page has "

@@ -76,7 +76,9 @@ def test_class_vectors_are_in_the_coordinates_of_the_codes():
 
 
 def test_a_missing_scale_estimates_the_concentration_and_a_given_one_stays():
-    assert trained().scale_ == pytest.approx(KAPPA, rel=0.1)
+    more = data(20_000)
+    learned = thorough(max_iter=600, batch_size=512).fit(more.x, more.u)
+    assert learned.scale_ == pytest.approx(KAPPA, rel=0.1)  # errors of the codes make it smaller: .95 of it here
     assert quick(scale=3.0).fit(data().x, data().u).scale_ == 3.0
 
 
@@ -99,14 +101,6 @@ def test_codes_and_class_vectors_lie_in_their_spaces():
 )
 def test_the_guarantee_follows_from_the_spaces(spaces, theorem):
     assert Classify(space=spaces[0], vector_space=spaces[1]).guarantee is theorem
-
-
-def test_class_vectors_start_where_the_untrained_encoder_puts_their_classes():
-    fitted = quick(max_iter=1).fit(data(4_000).x, data(4_000).u)  # the schedule starts at zero: nothing is changed
-    z_hat, u = codes(fitted, data(4_000).x), data(4_000).u
-    means = Sphere()(torch.tensor(np.stack([z_hat[u == c].mean(0) for c in range(12)]))).numpy()
-    assert (means * fitted.class_vectors_).sum(1).min() > 0.95  # from 50 rows of each class
-    assert fitted.score(data(4_000).x, u) > 4 / 12
 
 
 def test_the_loss_of_every_step_is_kept_and_starts_at_chance():

@@ -496,8 +496,16 @@ def test_structured_worlds_have_standard_normal_latents_and_the_given_support():
 def test_structured_worlds_claim_independent_latents_only_where_they_are():
     independent = {theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS}
     world = Structured.from_support(SUPPORT, random_state=0)
-    assert world.assumptions == independent
-    assert Structured(world.mixing, Uniform(3)).assumptions == set()
+    assert world.assumptions >= independent
+    assert not Structured(world.mixing, Uniform(3)).assumptions & independent
+
+
+def test_structured_worlds_claim_sufficient_nonlinearity_only_where_no_variable_is_nearly_linear():
+    worlds = [Structured.from_support(SUPPORT, random_state=seed) for seed in range(20)]
+    curved = [bool(world.nonlinearity().min() >= 0.05) for world in worlds]
+    assert [theory.SUFFICIENT_NONLINEARITY in world.assumptions for world in worlds] == curved
+    assert any(curved)
+    assert not all(curved)
 
 
 def test_structured_worlds_refuse_a_marginal_that_does_not_fit():

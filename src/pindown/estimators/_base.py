@@ -7,6 +7,7 @@ import hashlib
 import math
 import numbers
 import re
+import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
@@ -42,6 +43,14 @@ DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 
 class IdentifiabilityWarning(UserWarning):
     """The fit goes through, but no theorem says that its codes are the latents: the message says why."""
+
+
+def warn(message: str) -> None:
+    """Give an `IdentifiabilityWarning` for the line outside this package that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pindown."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, IdentifiabilityWarning, stacklevel=level)
 
 
 class Encoder(nn.Module):
@@ -255,13 +264,11 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.folding_ = look_for_folds(lambda rows: encoder(rows.to(device)), x, encoder.space)
         if self.folding_.verdict not in ("folded", "flat"):
             return
-        warnings.warn(
+        warn(
             f"{type(self).__name__}: the encoder is {self.folding_}. So different latents share a code, and no theorem "
             "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
             "(max_iter) or another random_state, and see whether y says anything about X"
-            + (", and whether there are fewer latents than components." if self.folding_.flat else "."),
-            IdentifiabilityWarning,
-            stacklevel=4,
+            + (", and whether there are fewer latents than components." if self.folding_.flat else ".")
         )
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from typing import Any
 
@@ -15,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, optimizers, theory
-from pindown.estimators._base import BaseEncoder, Encoder, IdentifiabilityWarning, as_array, check_positive
+from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
 from pindown.estimators._drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
 from pindown.losses import cross_entropy
 from pindown.processes import Clusters, Instances, Process
@@ -222,11 +221,9 @@ class Classify(ClassifierMixin, BaseEncoder):
                 f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
             )
         if self.space == Sphere() and self.n_components == 1:
-            warnings.warn(
+            warn(
                 "Classify: n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle.",
-                IdentifiabilityWarning,
-                stacklevel=4,
+                "Use space=Reals(), or n_components=2 for an angle."
             )
         return self.space
 
@@ -327,7 +324,7 @@ class Classify(ClassifierMixin, BaseEncoder):
             )
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"Classify: {message}", IdentifiabilityWarning, stacklevel=5)  # where fit was called
+        warn(f"Classify: {message}")
 
 
 class _Objective(nn.Module):

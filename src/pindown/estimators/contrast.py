@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-import warnings
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, optimizers, theory
-from pindown.estimators._base import BaseEncoder, Encoder, IdentifiabilityWarning, as_array, check_positive
+from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
 from pindown.estimators._pairing import Epochs, FreshPairs, Pairing, pair_up
 from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
@@ -237,10 +236,9 @@ class Contrast(BaseEncoder):
                 "in Reals(): where the box lies is not identified."
             )
         if self.space == Sphere() and self.n_components == 1:
-            warnings.warn(
+            warn(
                 "Contrast: n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle.",
-                stacklevel=4,
+                "Use space=Reals(), or n_components=2 for an angle."
             )
         return self.space
 
@@ -286,12 +284,10 @@ class Contrast(BaseEncoder):
         n = (self.batch_size or self._default_batch_size) * _this_process()[1]
         loss, least = float(np.mean(self.loss_curve_[-25:])), -self.alpha * math.log(n - 1)
         if loss < least:
-            warnings.warn(
+            warn(
                 f"Contrast: with alpha={self.alpha} the loss fell to {loss:.3g}, below {least:.3g}, the least at which "
                 f"distances can settle among {n} samples: partners are nearer than all strangers, and temperature or "
-                "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen.",
-                IdentifiabilityWarning,
-                stacklevel=5,
+                "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen."
             )
 
 

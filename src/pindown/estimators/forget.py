@@ -5,7 +5,6 @@ from __future__ import annotations
 import copy
 import numbers
 import sys
-import warnings
 from collections.abc import Iterator
 from typing import Any, Self
 
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, optimizers, theory
-from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, IdentifiabilityWarning, as_array
+from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, warn
 from pindown.estimators._blind import Directions, directions
 from pindown.estimators._drawing import Epochs
 from pindown.estimators._game import Game, History, Rebuild, waiting_cosine
@@ -395,7 +394,7 @@ class Forget(BaseEncoder):
             )
 
     def _warn(self, message: str) -> None:
-        warnings.warn(f"Forget: {message}", IdentifiabilityWarning, stacklevel=5)
+        warn(f"Forget: {message}")
 
 
 def _straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:

@@ -159,7 +159,7 @@ _WORLDS: tuple[dict[str, Any], ...] = (
 
 SIGNS = Experiment(
     name="antidiversity/signs",
-    title="one cross-entropy with two signs: where a linear encoder lands, in degrees",
+    title="where two signs of one loss lead, in degrees",
     source="Anti-diversity",
     headings=("world", "values of e", "cross-entropy", "assumptions hold"),
     scores=("to V", "to V⊥"),
