@@ -245,7 +245,7 @@ def _mcc(mean: float, spread: float | None = None) -> tuple[Published]:
 
 # The paper's numbers. fmt: off
 _OURS = {3: _mcc(0.8258, 0.0085), 4: _mcc(0.8449, 0.0043), 5: _mcc(0.8048, 0.0080), 10: (_UNKNOWN,)}
-_BASE = {3: _mcc(0.3814, 0.0369), 4: _mcc(0.5467, 0.0326), 5: _mcc(0.4576, 0.1075), 10: (_UNKNOWN,)}
+_BASE = {3: _mcc(0.3814, 0.0369), 4: _mcc(0.5467, 0.0326), 5: _mcc(0.4576, 0.1075)}
 _OROJAR = {3: _mcc(0.7288, 0.0280), 4: _mcc(0.6301, 0.0810), 5: _mcc(0.5119, 0.1482)}
 _HESSIAN = {3: _mcc(0.8257, 0.0240), 4: _mcc(0.8352, 0.0396), 5: _mcc(0.7789, 0.0174)}
 _NOISY = {3: _mcc(0.8210, 0.0088), 4: _mcc(0.8381, 0.0093), 5: _mcc(0.7944, 0.0134)}
@@ -306,11 +306,14 @@ FIGURE_5 = Experiment(
     beside=_BESIDE,
     rows=_rows(
         *((d, True, "count", count, 0.0, _OURS[d]) for d in (3, 4, 5, 10)),
-        *((d, False, "count", count, 0.0, _BASE[d]) for d in (3, 4, 5, 10)),
+        *((d, False, "count", count, 0.0, _BASE[d]) for d in (3, 4, 5)),
     ),
     quick=QUICK,
     full=FULL,
-    notes=(*_NOTES, "At d = 10 the figure reads about 84 for diverse structures."),
+    notes=(
+        *_NOTES,
+        "At d = 10 the figure reads about 84 for diverse structures; no dense world that we drew is injective there.",
+    ),
     axes=Axes(x="latents", line="structure", scores=("mcc", "support f1")),
 )
 
