@@ -29,7 +29,7 @@ BATCH_SIZE = 512
 
 @dataclass(frozen=True)
 class Budget:
-    """How much data and how many steps each world gets; the defaults take less than a minute on two cores.
+    """How much data and how many steps each world gets; the defaults take a minute and a half on two cores.
 
     Labels say less about a sample than a partner does, so there are more of them.
     """
