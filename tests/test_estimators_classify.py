@@ -1,11 +1,10 @@
 import math
-import os
 import pickle
-import signal
 import warnings
 from functools import cache
 
 import numpy as np
+import pressing
 import pytest
 import torch
 from sklearn.base import clone, is_classifier
@@ -14,9 +13,8 @@ from sklearn.model_selection import cross_val_score
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
-from torch import nn
 
-from pindown import networks, theory
+from pindown import theory
 from pindown.distributions import VonMisesFisher
 from pindown.estimators import Classify, IdentifiabilityWarning, classify
 from pindown.estimators._drawing import Augmented, Epochs, Labelled
@@ -374,38 +372,20 @@ def test_a_world_whose_labels_are_no_signal_is_refused(other):
 # checkpoints
 
 
-PRESS_AT = None
-
-
-class Pressing(nn.Module):
-    """An encoder during whose training Ctrl-C is pressed, at step number PRESS_AT."""
-
-    def __init__(self, n_in, n_out):
-        super().__init__()
-        self.inner = networks.unfolded(n_in, n_out, hidden=(16,))
-        self.passes = 0
-
-    def forward(self, x):
-        if self.passes == PRESS_AT and torch.is_grad_enabled():
-            os.kill(os.getpid(), signal.SIGINT)
-        self.passes += torch.is_grad_enabled()
-        return self.inner(x)
-
-
 @pytest.mark.parametrize("case", ["labels", "views", "world"])
 def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch, case):
     def fit(checkpoint=tmp_path / "fit.safetensors"):
-        estimator = quick(encoder=Pressing, batch_size=64, checkpoint=checkpoint)
+        estimator = quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint)
         if case == "world":
             return estimator.fit_process(world())
         if case == "views":
             return estimator.set_params(augment=jitter).fit(data().x)
         return estimator.fit(data().x, data().u)
 
-    monkeypatch.setitem(globals(), "PRESS_AT", 12)
+    monkeypatch.setattr(pressing, "AT", 12)
     with pytest.raises(KeyboardInterrupt, match=r"stopped at step 13 of 30; the same fit will go on from"):
         fit()
-    monkeypatch.setitem(globals(), "PRESS_AT", None)
+    monkeypatch.setattr(pressing, "AT", None)
     resumed, unbroken = fit(), fit(None)
     assert np.array_equal(resumed.loss_curve_, unbroken.loss_curve_)
     assert np.array_equal(codes(resumed), codes(unbroken))
@@ -421,8 +401,8 @@ def test_a_checkpoint_of_other_labels_is_refused_by_name(tmp_path):
 
 
 def test_a_fit_that_was_broken_off_is_not_fitted(monkeypatch):
-    estimator = quick(encoder=Pressing)
-    monkeypatch.setitem(globals(), "PRESS_AT", 3)
+    estimator = quick(encoder=pressing.Pressing)
+    monkeypatch.setattr(pressing, "AT", 3)
     with pytest.raises(KeyboardInterrupt):
         estimator.fit(data().x, data().u)
     for use in (estimator.transform, estimator.predict, estimator.predict_proba, estimator.score):

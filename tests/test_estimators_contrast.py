@@ -1,10 +1,9 @@
 import math
-import os
 import pickle
-import signal
 from functools import cache
 
 import numpy as np
+import pressing
 import pytest
 import torch
 from sklearn.base import clone
@@ -13,10 +12,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from torch import nn
 
-from pindown import networks, theory
+from pindown import theory
 from pindown.distributions import Around, VonMisesFisher, laplace
 from pindown.estimators import Contrast, IdentifiabilityWarning, _base, contrast
-from pindown.estimators._pairing import Epochs, pair_up
+from pindown.estimators._drawing import Epochs
+from pindown.estimators._pairing import pair_up
 from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Clusters, Pairs, Sample
@@ -393,29 +393,11 @@ def test_a_world_without_partners_is_refused():
 # checkpoints
 
 
-PRESS_AT = None
-
-
-class Pressing(nn.Module):
-    """An encoder during whose training Ctrl-C is pressed, at step number PRESS_AT."""
-
-    def __init__(self, n_in, n_out):
-        super().__init__()
-        self.inner = networks.unfolded(n_in, n_out, hidden=(16,))
-        self.passes = 0
-
-    def forward(self, x):
-        if self.passes == PRESS_AT and torch.is_grad_enabled():
-            os.kill(os.getpid(), signal.SIGINT)
-        self.passes += torch.is_grad_enabled()
-        return self.inner(x)
-
-
 def interrupted(fit, monkeypatch, at=12):
-    monkeypatch.setitem(globals(), "PRESS_AT", at)
+    monkeypatch.setattr(pressing, "AT", at)
     with pytest.raises(KeyboardInterrupt, match=rf"stopped at step {at + 1} of 30; the same fit will go on from"):
         fit()
-    monkeypatch.setitem(globals(), "PRESS_AT", None)
+    monkeypatch.setattr(pressing, "AT", None)
 
 
 @pytest.mark.parametrize("y", ["partners", "groups", None])
@@ -423,7 +405,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
     y = {"partners": pairs().x_pos, "groups": np.arange(400) // 4, None: None}[y]
 
     def fit(checkpoint=tmp_path / "fit.safetensors"):
-        return quick(encoder=Pressing, batch_size=64, checkpoint=checkpoint).fit(pairs().x, y)
+        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit(pairs().x, y)
 
     interrupted(fit, monkeypatch)
     resumed, unbroken = fit(), fit(None)
@@ -434,7 +416,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
 
 def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
     def fit(checkpoint=str(tmp_path / "fit.safetensors")):  # a string will do
-        return quick(encoder=Pressing, batch_size=64, checkpoint=checkpoint).fit_process(world())
+        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit_process(world())
 
     interrupted(fit, monkeypatch)
     assert np.array_equal(codes(fit()), codes(fit(None)))
@@ -442,12 +424,12 @@ def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
 
 def test_a_finished_fit_is_loaded(tmp_path, monkeypatch):
     def fit():
-        return quick(encoder=Pressing, checkpoint=tmp_path / "fit").fit(pairs().x, pairs().x_pos)
+        return quick(encoder=pressing.Pressing, checkpoint=tmp_path / "fit").fit(pairs().x, pairs().x_pos)
 
     first = fit()
-    monkeypatch.setitem(globals(), "PRESS_AT", 0)  # any step would be interrupted
+    monkeypatch.setattr(pressing, "AT", 0)  # any step would be interrupted
     assert np.array_equal(fit().loss_curve_, first.loss_curve_)
-    monkeypatch.setitem(globals(), "PRESS_AT", None)
+    monkeypatch.setattr(pressing, "AT", None)
     assert np.array_equal(codes(fit()), codes(first))
 
 

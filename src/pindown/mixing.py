@@ -15,6 +15,7 @@ from scipy.sparse.csgraph import structural_rank
 from torch import Tensor, nn
 
 from pindown._random import RandomState, generator
+from pindown.structure import as_support
 
 
 class Bend(Protocol):
@@ -356,22 +357,13 @@ def _spread(gradients: Tensor) -> float:
 
 
 def _checked_support(support: ArrayLike) -> np.ndarray:
-    mask = np.asarray(support)
-    if mask.ndim != 2:
-        raise ValueError(f"support must be a matrix (observed × latent), got shape {mask.shape}.")
-    if not np.isin(mask, (0, 1)).all():
-        raise ValueError("support must hold zeros and ones only. Threshold it first, e.g. (abs(J) > 1e-3).")
-    mask = mask.astype(np.float64)
+    mask = as_support(support).astype(np.float64)
     m, d = mask.shape
     if m < d:
         raise ValueError(
             f"support has fewer observed variables ({m}) than latents ({d}), so no map with it is injective. "
             "Rows are observed variables: is it transposed?"
         )
-    if len(rows := np.flatnonzero(mask.sum(1) == 0)):
-        raise ValueError(f"support row(s) {rows.tolist()} are empty: these observed variables would be constant.")
-    if len(columns := np.flatnonzero(mask.sum(0) == 0)):
-        raise ValueError(f"support column(s) {columns.tolist()} are empty: these latents would reach nothing.")
     if (rank := structural_rank(csr_array(mask))) < d:
         raise ValueError(
             f"support has structural rank {rank} with {d} latents: some group of latents reaches fewer "

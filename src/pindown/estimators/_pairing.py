@@ -10,7 +10,6 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from pindown.estimators._drawing import Epochs as Epochs  # pairs are drawn in epochs like all rows
 from pindown.estimators._drawing import numbered
 from pindown.processes import Process
 from pindown.training import CapturableDraw

@@ -18,7 +18,8 @@ from torch import Tensor, nn
 
 from pindown import networks, optimizers, theory
 from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
-from pindown.estimators._pairing import Epochs, FreshPairs, Pairing, pair_up
+from pindown.estimators._drawing import Epochs
+from pindown.estimators._pairing import FreshPairs, Pairing, pair_up
 from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
 from pindown.spaces import Reals, Space, Sphere

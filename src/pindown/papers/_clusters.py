@@ -9,7 +9,7 @@ from functools import lru_cache, partial
 from math import gamma
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Profile, Published
 from pindown.papers._laws import projected_laplace, projected_normal, vmf
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from pindown.optimizers import MakeOptimizer
     from pindown.processes import Clusters, Instances
 
-_EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed up there
 _N_POSTERIOR = 2_048  # samples at which the posterior is compared: a mean over classes at each needs no more
 
 
@@ -202,7 +201,7 @@ class Row:
         from pindown.metrics import linear_r2
 
         world = self.world.build(n_layers=profile.n_layers, most_instances=profile.most_instances, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=_EVALUATION_SEEDS + seed)
+        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         scores = {"linear": linear_r2(held_out.x, held_out.z)} | _spread(world)
         n_warned = 0
         for model in self.models:

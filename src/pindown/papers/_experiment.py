@@ -16,6 +16,9 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import pindown
 
+EVALUATION_SEEDS = 900_000_000
+"""Held-out samples of run s are drawn with this plus s: no world and no training starts from a seed up there."""
+
 
 @dataclass(frozen=True)
 class Published:

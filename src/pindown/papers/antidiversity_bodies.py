@@ -12,7 +12,7 @@ from functools import lru_cache
 from itertools import permutations
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from pindown.papers._experiment import Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from pindown.estimators import InverseDynamics
     from pindown.processes import Bodies, Sample
 
-_EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed up there
 _UNKNOWN = Published(math.nan)
 
 PAIRS = 50
@@ -110,7 +109,7 @@ class CellRow:
         test = _held_out(profile, seed)
         codes = latents.encode(test)
         found = value_recovery(codes, test.action, test.body, random_state=seed)
-        moved = world.same_motions(profile.n_eval // 4, random_state=_EVALUATION_SEEDS + seed)
+        moved = world.same_motions(profile.n_eval // 4, random_state=EVALUATION_SEEDS + seed)
         return {
             "recovery": found.worst,
             "leakage": _told(codes, test.body, seed),
@@ -195,7 +194,7 @@ def _transitions(profile: Staged, seed: int) -> Moves:
 
 @lru_cache(maxsize=2)
 def _held_out(profile: Staged, seed: int) -> Moves:
-    return Moves.of(_bodies(profile.n_bodies, seed).sample(profile.n_eval, random_state=_EVALUATION_SEEDS + seed))
+    return Moves.of(_bodies(profile.n_bodies, seed).sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed))
 
 
 @lru_cache(maxsize=16)

@@ -14,7 +14,7 @@ from itertools import chain, combinations
 from math import nan
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import Axes, Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Axes, Experiment, Profile, Published
 
 if TYPE_CHECKING:
     import numpy as np
@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pindown.penalties import Penalty
     from pindown.processes import Structured
 
-_EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed up there
 _UNKNOWN = Published(nan)
 
 
@@ -168,7 +167,7 @@ class Row:
             return x + self.noise * x.std(0) * torch.randn(x.shape, generator=chance)
 
         train = world.sample(profile.n_samples, random_state=seed)
-        held_out = world.sample(profile.n_eval, random_state=_EVALUATION_SEEDS + seed)
+        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         dictionary = self.estimator(profile, seed, device).fit(seen(train.x))
         z_hat = dictionary.transform(seen(held_out.x)).cpu()
         told = fit_supervised(

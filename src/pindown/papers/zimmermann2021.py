@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
 from pindown.papers._laws import projected_laplace, projected_normal, vmf
 from pindown.papers._optimizers import adam, muon
 
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from pindown.optimizers import MakeOptimizer
     from pindown.processes import Pairs
     from pindown.spaces import Space
-
-_EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed up there
 
 
 # Marginals, by the number of dimensions.
@@ -226,7 +224,7 @@ class Row:
         from pindown.papers._supervised import fit_supervised
 
         world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=_EVALUATION_SEEDS + seed)
+        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         contrast = self.estimator(profile, seed, device)
         told = fit_supervised(
             world,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
 from pindown.papers.zimmermann2021 import (
     normal_in_reals,
     normal_noise,
@@ -35,8 +35,6 @@ if TYPE_CHECKING:
     from pindown.processes import Pairs
     from pindown.spaces import Space
     from pindown.theory import Theorem
-
-_EVALUATION_SEEDS = 900_000_000  # no world and no training starts from a seed up there
 
 
 # Conditionals that Table 1 has not.
@@ -181,7 +179,7 @@ class Row:
         from pindown.metrics import chance_mcc, linear_r2, mcc
 
         world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=_EVALUATION_SEEDS + seed)
+        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         z_hat = self.estimator(profile, seed, device).fit_process(world).transform(held_out.x)
         return {
             "linear": linear_r2(held_out.x, held_out.z),
