@@ -1,9 +1,7 @@
 import io
 import itertools
-import math
 import os
 import random
-import signal
 import subprocess
 import sys
 import textwrap
@@ -13,62 +11,16 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
+from descent import Regression, assert_identical, checkpoint, interrupting, run
 from torch import nn
 
-from pindown import checkpoints, training
-from pindown.checkpoints import Checkpoint
-from pindown.training import TrainingDivergedError, best_device, constant, cosine, train
-
-
-class Regression(nn.Module):
-    """Distance of an affine map's output from a bent one: a loss that falls but never reaches zero."""
-
-    def __init__(self):
-        super().__init__()
-        self.matrix = nn.Parameter(torch.eye(3))
-        self.offset = nn.Parameter(torch.zeros(3))
-
-    def forward(self, x):
-        return (x @ self.matrix + self.offset - x.abs()).square().mean()
-
-
-def draw(step, generator):
-    return (torch.randn(8, 3, generator=generator),)
-
-
-def interrupting(at, *, times=1):
-    """The same draw, with Ctrl-C pressed during one step."""
-
-    def interrupting_draw(step, generator):
-        for _ in range(times if step == at else 0):
-            os.kill(os.getpid(), signal.SIGINT)
-        return draw(step, generator)
-
-    return interrupting_draw
-
-
-def run(draw=draw, *, objective=None, max_iter=60, **options):
-    """Train; return the log and a copy of the weights."""
-    objective = Regression() if objective is None else objective
-    options = {"learning_rate": 0.05, "seed": 0, "weight_decay": 0.1, "device": "cpu"} | options
-    log = train(objective, draw, max_iter=max_iter, **options)
-    return log, {name: w.clone() for name, w in objective.state_dict().items()}
-
-
-def assert_identical(ours, theirs):
-    (log, weights), (other_log, other_weights) = ours, theirs
-    assert np.array_equal(log.loss_curve, other_log.loss_curve)
-    assert all(torch.equal(weights[name], other_weights[name]) for name in other_weights)
+from pindown import training
+from pindown.training import best_device, constant, cosine
 
 
 @pytest.fixture
 def path(tmp_path):
     return tmp_path / "run.safetensors"
-
-
-def checkpoint(path, *, seconds=1e9, **settings):
-    return Checkpoint(path, settings, seconds=seconds)
 
 
 # descent
@@ -204,305 +156,6 @@ def test_a_falling_loss_is_not_stopped():
     assert (log.n_iter, log.stopped_on_plateau) == (50, True)
 
 
-# checkpoints
-
-
-@pytest.mark.parametrize("at", [0, 7, 24, 25, 58, 59])
-def test_an_interrupted_and_resumed_run_equals_an_unbroken_one_bit_for_bit(path, at):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(at), checkpoint=checkpoint(path))
-    assert len(load_file(path)["loss_curve"]) == at + 1
-    assert_identical(run(checkpoint=checkpoint(path)), run())
-
-
-def test_resuming_without_the_generators_state_would_give_another_run(path):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(30), checkpoint=checkpoint(path, a=1))
-    named = load_file(path)
-    named["generators"] = torch.Generator().manual_seed(0).get_state()[None]
-    save_file(named, path, metadata={"format": "1", "settings": '{"a": 1}'})
-    (resumed, _), (unbroken, _) = run(checkpoint=checkpoint(path, a=1)), run()
-    assert np.array_equal(resumed.loss_curve[:31], unbroken.loss_curve[:31])
-    assert not np.array_equal(resumed.loss_curve[31:], unbroken.loss_curve[31:])
-
-
-def test_a_run_interrupted_twice_equals_an_unbroken_one(path):
-    for at in (13, 41):
-        with pytest.raises(KeyboardInterrupt):
-            run(interrupting(at), checkpoint=checkpoint(path))
-    assert_identical(run(checkpoint=checkpoint(path)), run())
-
-
-def test_a_run_that_stops_on_a_plateau_stops_at_the_same_step_when_it_was_interrupted(path):
-    options = {"max_iter": 1_000, "learning_rate": 1e-9, "patience": 30, "tol": 1.0}
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(63), checkpoint=checkpoint(path), **options)
-    assert_identical(run(checkpoint=checkpoint(path), **options), run(**options))
-
-
-@pytest.mark.parametrize("options", [{}, {"max_iter": 1_000, "learning_rate": 1e-9, "patience": 30, "tol": 1.0}])
-def test_a_finished_run_is_loaded_without_taking_a_step(path, options):
-    def never(step, generator):
-        raise AssertionError("a step was taken")
-
-    finished = run(checkpoint=checkpoint(path), **options)
-    loaded = run(never, checkpoint=checkpoint(path), **options)
-    assert_identical(loaded, finished)
-    assert loaded[0].stopped_on_plateau == finished[0].stopped_on_plateau
-
-
-def test_a_checkpoint_is_written_when_due_and_at_the_end(path, monkeypatch):
-    lengths = []
-    write = Checkpoint.write
-    monkeypatch.setattr(Checkpoint, "write", lambda self, state, curve: [lengths.append(len(curve)), write(self, state, curve)])  # noqa: E501  # fmt: skip
-    run(checkpoint=checkpoint(path, seconds=0))
-    assert lengths == [25, 50, 60]
-    lengths.clear()
-    path.unlink()
-    run(checkpoint=checkpoint(path, seconds=1e9))
-    assert lengths == [60]
-
-
-KILLED = """
-    import os, signal, sys
-    from pathlib import Path
-    sys.path.insert(0, {tests!r})
-    import torch
-    torch.set_num_threads(1)
-    import test_training as t
-
-    def kill(*args):
-        os.kill(os.getpid(), signal.SIGKILL)
-
-    def draw(step, generator):
-        if step == 60 and sys.argv[2] == "between":
-            kill()
-        if step == 60 and sys.argv[2] == "within":
-            os.replace = kill  # the file beside is written, but not yet moved into place
-        return t.draw(step, generator)
-
-    t.run(draw, max_iter=90, checkpoint=t.checkpoint(Path(sys.argv[1]), seconds=0))
-"""
-
-
-@pytest.mark.parametrize("when", ["between", "within"])
-def test_a_run_killed_between_or_within_two_saves_goes_on_from_the_last_one(path, when):
-    script = textwrap.dedent(KILLED).format(tests=os.path.dirname(__file__))
-    killed = subprocess.run([sys.executable, "-c", script, str(path), when], capture_output=True, timeout=120)
-    assert killed.returncode == -signal.SIGKILL, killed.stderr.decode()
-    assert len(load_file(path)["loss_curve"]) == 50  # saved at 25 and 50
-    assert_identical(run(max_iter=90, checkpoint=checkpoint(path)), run(max_iter=90))
-
-
-def test_nothing_but_the_checkpoint_is_left_in_its_folder_which_is_made_if_need_be(tmp_path):
-    run(checkpoint=checkpoint(tmp_path / "deep" / "down" / "run.safetensors", seconds=0))
-    assert [p.name for p in (tmp_path / "deep" / "down").iterdir()] == ["run.safetensors"]
-
-
-def test_a_save_that_fails_leaves_the_old_file_and_nothing_beside_it(path, monkeypatch):
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(30), checkpoint=checkpoint(path))
-    old = path.read_bytes()
-
-    def full_disk(*args):
-        raise OSError("No space left on device")
-
-    monkeypatch.setattr(checkpoints.os, "replace", full_disk)
-    with pytest.raises(OSError, match="No space left"):
-        run(checkpoint=checkpoint(path))
-    assert path.read_bytes() == old
-    assert list(path.parent.iterdir()) == [path]
-
-
-def test_tied_weights_can_be_saved_and_resumed(path):
-    class Tied(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.first = nn.Linear(3, 3)
-            self.second = nn.Linear(3, 3)
-            self.second.weight = self.first.weight
-            nn.init.eye_(self.first.weight)
-            nn.init.zeros_(self.first.bias)
-            nn.init.zeros_(self.second.bias)
-
-        def forward(self, x):
-            return (self.second(self.first(x).tanh()) - x.abs()).square().mean()
-
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(30), objective=Tied(), checkpoint=checkpoint(path))
-    assert_identical(run(objective=Tied(), checkpoint=checkpoint(path)), run(objective=Tied()))
-
-
-# Ctrl-C
-
-
-def test_ctrl_c_says_where_the_run_will_go_on(path):
-    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 8 of 60; the same fit will go on from .*run\.safe"):
-        run(interrupting(7), checkpoint=checkpoint(path))
-
-
-def test_ctrl_c_without_checkpoint_says_how_to_get_one():
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 8 of 60; give checkpoint=… to be able to go on"):
-        run(interrupting(7))
-
-
-def test_a_second_ctrl_c_stops_at_once_without_finishing_the_step(path):
-    with pytest.raises(KeyboardInterrupt) as stopped:
-        run(interrupting(7, times=2), checkpoint=checkpoint(path))
-    assert str(stopped.value) == ""
-    assert not path.exists()
-
-
-def test_ctrl_c_during_the_last_save_is_not_swallowed(path, monkeypatch):
-    write = Checkpoint.write
-
-    def write_and_interrupt(self, state, curve):
-        write(self, state, curve)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    monkeypatch.setattr(Checkpoint, "write", write_and_interrupt)
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 60 of 60"):
-        run(checkpoint=checkpoint(path))
-    monkeypatch.undo()
-    assert_identical(run(checkpoint=checkpoint(path)), run())
-
-
-def test_the_signal_handler_is_given_back_however_the_run_ends():
-    before = signal.getsignal(signal.SIGINT)
-    run(max_iter=2)
-    assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(1))
-    assert signal.getsignal(signal.SIGINT) is before
-    with pytest.raises(TrainingDivergedError):
-        run(lambda step, generator: (torch.full((1, 3), math.nan),))
-    assert signal.getsignal(signal.SIGINT) is before
-
-
-# divergence
-
-
-def broken_at(step, value):
-    def broken_draw(k, generator):
-        return (draw(k, generator)[0] * (value if k == step else 1.0),)
-
-    return broken_draw
-
-
-@pytest.mark.parametrize(("value", "name"), [(math.nan, "nan"), (math.inf, "nan|inf")])
-def test_a_loss_that_is_no_number_stops_the_run_with_step_and_remedy(value, name):
-    with pytest.raises(
-        TrainingDivergedError,
-        match=rf"the loss is ({name}) at step 30 of 60; it was 0\.\d+ a step before\. Try a smaller learning_rate "
-        r"\(now 0\.05\), and look for extreme values in the data",
-    ):
-        run(broken_at(30, value))
-
-
-def test_a_loss_that_never_was_a_number_is_said_to_be_so_from_the_start():
-    with pytest.raises(TrainingDivergedError, match="at step 0 of 60; it was so from the start"):
-        run(broken_at(0, math.nan))
-
-
-def test_after_divergence_the_checkpoint_is_still_the_last_good_one(path, tmp_path):
-    with pytest.raises(TrainingDivergedError):
-        run(broken_at(30, math.nan), checkpoint=checkpoint(path, seconds=0))
-    good = tmp_path / "good.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(24), checkpoint=checkpoint(good))
-    saved, expected = load_file(path), load_file(good)
-    assert saved.keys() == expected.keys()
-    assert all(torch.equal(saved[name], expected[name]) for name in expected)
-
-
-class BlindAlley(nn.Module):
-    """A finite loss with an infinite gradient: the square root at zero."""
-
-    def __init__(self):
-        super().__init__()
-        self.level = nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return (self.level * x[0, 0]).sqrt()
-
-
-@pytest.mark.parametrize("step", [24, 59])
-def test_weights_that_are_no_numbers_are_neither_saved_nor_returned_though_the_loss_was_finite(path, step):
-    def dead_end(k, generator):
-        return (torch.full((1, 3), 0.0 if k >= step else 1.0),)
-
-    with pytest.raises(TrainingDivergedError, match=f"weights are NaN or infinite after step {step} of 60"):
-        run(dead_end, objective=BlindAlley(), learning_rate=1e-3, checkpoint=checkpoint(path, seconds=0))
-    assert not path.exists() or load_file(path)["objective.level"].isfinite()
-    with pytest.raises(TrainingDivergedError):
-        run(dead_end, objective=BlindAlley(), learning_rate=1e-3)
-
-
-# checkpoints that do not fit
-
-
-def test_a_checkpoint_with_other_settings_is_refused_by_name_and_kept(path):
-    run(checkpoint=checkpoint(path, p=2, batch_size=64, seed=0))
-    old = path.read_bytes()
-    with pytest.raises(
-        ValueError,
-        match=r"written by a different fit: batch_size \(64 there, 32 here\), p \(2 there, 1 here\)\. "
-        "Delete the file to start anew, or give another path",
-    ):
-        run(checkpoint=checkpoint(path, p=1, batch_size=32, seed=0))
-    assert path.read_bytes() == old
-
-
-def test_a_checkpoint_of_another_network_is_refused_and_kept(path):
-    run(checkpoint=checkpoint(path))
-    old = path.read_bytes()
-    with pytest.raises(ValueError, match="written by a different network"):
-        run(objective=BlindAlley(), checkpoint=checkpoint(path))
-    assert path.read_bytes() == old
-
-
-def truncated(path):
-    run(checkpoint=checkpoint(path))
-    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
-
-
-def garbage(path):
-    path.write_bytes(b"not a checkpoint at all, but a letter to my aunt")
-
-
-def empty(path):
-    path.touch()
-
-
-def foreign(path):
-    save_file({"weight": torch.ones(2)}, path, metadata={"format": "pt"})
-
-
-@pytest.mark.parametrize("spoil", [truncated, garbage, empty, foreign])
-def test_a_file_that_is_no_checkpoint_is_refused_and_kept(path, spoil):
-    spoil(path)
-    old = path.read_bytes()
-    with pytest.raises(ValueError, match=r"run\.safetensors cannot be read \(.+\)\. Delete it to start anew, or give"):
-        run(checkpoint=checkpoint(path))
-    assert path.read_bytes() == old
-
-
-def test_a_folder_in_place_of_the_file_is_refused(path):
-    path.mkdir()
-    with pytest.raises(IsADirectoryError, match=r"run\.safetensors is a folder\. Give a file in it"):
-        run(checkpoint=checkpoint(path))
-
-
-def test_a_folder_that_cannot_be_made_is_found_out_before_the_first_step(tmp_path):
-    (tmp_path / "file").touch()
-
-    def never(step, generator):
-        raise AssertionError("a step was taken")
-
-    with pytest.raises(OSError, match=r"cannot be written \(.+\)\. Give a path in a folder you may write to"):
-        run(never, checkpoint=checkpoint(tmp_path / "file" / "run.safetensors"))
-
-
 # progress
 
 
@@ -536,7 +189,7 @@ TOGETHER = """
     sys.path.insert(0, {tests!r})
     import torch
     torch.set_num_threads(1)
-    import test_training as t
+    import descent as t
 
     rank, folder = int(os.environ["RANK"]), Path(sys.argv[1])
     batches = []

@@ -1,0 +1,123 @@
+import math
+
+import numpy as np
+import pytest
+from torch import nn
+
+from pindown.estimators import Contrast
+from pindown.processes import Pairs
+from pindown.spaces import Box, Reals
+
+
+def quick(n_components=3, **parameters):
+    return Contrast(n_components, **{"max_iter": 30, "random_state": 0, "device": "cpu"} | parameters)
+
+
+X = np.random.default_rng(0).normal(size=(10, 3))
+NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "y", "message"),
+    [
+        ({}, X, X[:9], "X has 10 rows but y has 9. Row i of y must be the partner, or the group, of row i of X"),
+        ({}, X, np.arange(9), "X has 10 rows but y has 9"),
+        ({}, X, 5, "X has 10 rows but y has none"),
+        ({}, NAN, X, "Input X contains NaN"),
+        ({}, X, NAN, r"Input y \(the partners\) contains NaN"),
+        ({}, X, np.where(X > 2, np.inf, X * 1e3) * 1e3 + np.inf, r"Input y \(the partners\) contains infinity"),
+        ({}, X, np.zeros(10), "all 10 rows into a single group, so there are no strangers.*at least two values"),
+        ({}, X, np.arange(10), "No value of y occurs twice, so no row has a partner. Give related rows the same value"),
+        ({}, X, np.array([np.nan, *[0, 1, 2] * 3]), r"y \(the groups\) contains NaN or None. Give each row a group"),
+        ({}, X, np.array([None, *"abc" * 3]), r"y \(the groups\) contains NaN or None"),
+        ({}, X, np.array([math.nan, *"abc" * 3], dtype=object), r"y \(the groups\) contains NaN or None"),
+        ({}, X, X[:, :2], r"y has shape \(10, 2\) and X \(10, 3\). y must be an array of partners with the shape of X"),
+        ({}, X, X[:, None], r"y has shape \(10, 1, 3\) and X \(10, 3\)"),
+        ({}, X[:1], None, r"Found array with 1 sample\(s\).*minimum of 2 is required by Contrast"),
+        ({}, X[:2], None, r"There is 1 pair in n_samples=2, but a partner must be told from.*at least 2 pairs"),
+        ({}, X[:, 0], None, "Expected 2D array, got 1D array instead"),
+        ({"n_components": 4}, X, X, "n_components=4 is more than n_features=3.*ask for at most as many"),
+        ({"n_components": 0}, X, X, "n_components == 0, must be >= 1"),
+        ({"batch_size": 11}, X, X, "batch_size=11 is larger than the 10 pairs in the data. Leave it at None"),
+        ({"batch_size": 10}, X, None, "batch_size=10 is larger than the 9 pairs in the data"),
+        ({"batch_size": 1}, X, X, "batch_size == 1, must be >= 2"),
+        ({"p": 0.5}, X, X, "p == 0.5, must be >= 1"),
+        ({"p": math.inf, "space": Reals()}, X, X, "p must be finite, got inf"),
+        ({"temperature": 0}, X, X, "temperature == 0, must be > 0"),
+        ({"temperature": -1.0}, X, X, "temperature == -1.0, must be > 0"),
+        ({"max_iter": 0}, X, X, "max_iter == 0, must be >= 1"),
+        ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
+        ({"weight_decay": -1}, X, X, "weight_decay == -1, must be >= 0"),
+        ({"patience": 0}, X, X, "patience == 0, must be >= 1"),
+        ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
+        ({"alpha": 0}, X, X, "alpha == 0, must be > 0"),
+        ({"alpha": 1.0}, X, X, "alpha == 1.0, must be < 1"),
+        ({"alpha": 0.5, "self_negatives": True}, X, X, "self_negatives=True is a choice of InfoNCE's.*Leave one of"),
+        ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
+        ({"random_state": None, "checkpoint": "x"}, X, X, "random_state=None. A fit can only be resumed if.*integer"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_cause_and_remedy(tmp_path, monkeypatch, parameters, X, y, message):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters).fit(X, y)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"n_components": "two"}, "n_components must be an instance of int"),
+        ({"max_iter": 2.5}, "max_iter must be an instance of int"),
+        ({"temperature": "cold"}, "temperature must be an instance of float"),
+        ({"alpha": "half"}, "alpha must be an instance of float"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_refused(parameters, message):
+    with pytest.raises(TypeError, match=message):
+        quick(**parameters).fit(X, X)
+
+
+def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(OSError, match=r"cannot be written \(.+\)\. Give a path in a folder you may write to"):
+        quick(checkpoint=tmp_path / "file" / "fit").fit(X, X)
+
+
+def test_a_world_with_fewer_observed_variables_than_components_is_refused():
+    with pytest.raises(ValueError, match="n_components=4 is more than n_features=3"):
+        quick(4).fit_process(Pairs.on_sphere(3, 10.0, random_state=0))
+
+
+def test_an_unfitted_estimator_says_so():
+    for use in (quick().transform, quick().score):
+        with pytest.raises(ValueError, match="This Contrast instance is not fitted yet"):
+            use(X)
+
+
+def test_one_component_on_the_sphere_is_warned_of():
+    with pytest.warns(UserWarning, match="n_components=1 on the sphere leaves only the two points.*Use space=Reals"):
+        quick(n_components=1).fit(X, X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "y", "error", "message"),
+    [
+        ({"encoder": "mlp"}, X, TypeError, r"encoder must be a function \(n_in, n_out\) -> nn.Module.*got 'mlp'"),
+        ({"encoder": lambda n_in, n_out: nn.Linear(n_in, 5)}, X, ValueError, r"to \(2, 5\), not to \(2, 3\). Let"),
+        ({"learning_rate": math.nan}, X, ValueError, "learning_rate must be finite, got nan"),
+        ({"temperature": math.inf}, X, ValueError, "temperature must be finite, got inf"),
+        ({"random_state": "a"}, X, TypeError, "random_state must be an integer, .* got 'a'"),
+        ({"device": "cuda:99"}, X, ValueError, "device 'cuda:99' cannot be used here"),
+        ({}, [0, 0, *range(1, 9)], ValueError, "Only one value of y occurs twice.*Give y at least two groups"),
+        ({}, np.array([0, "a"] * 5, dtype=object), ValueError, "mixes types that cannot be compared"),
+    ],
+)  # fmt: skip
+def test_odd_parameters_and_groups_are_refused_with_cause_and_remedy(parameters, y, error, message):
+    with pytest.raises(error, match=message):
+        quick(**parameters).fit(X, y)
+
+
+def test_an_array_is_no_world():
+    with pytest.raises(TypeError, match=r"must be a world of pindown\.processes, got ndarray\. For arrays use fit"):
+        quick().fit_process(X)

@@ -1,0 +1,46 @@
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from pindown import theory
+from pindown.distributions import (
+    Uniform,
+)
+from pindown.processes import (
+    Structured,
+)
+
+SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 1]])
+
+
+def test_structured_worlds_have_standard_normal_latents_and_the_given_support():
+    world = Structured.from_support(SUPPORT, random_state=0)
+    x, z, *_ = world.sample(50_000, random_state=0)
+    assert np.array_equal(world.support, SUPPORT)
+    torch.testing.assert_close(world.mixing(z), x)
+    torch.testing.assert_close(z.T.cov(), torch.eye(3), atol=0.02, rtol=0)
+    assert stats.kstest(z[:, 0].numpy(), stats.norm.cdf).pvalue > 0.01
+    moved = world.mixing(z + torch.tensor([1.0, 0.0, 0.0])) != x
+    assert np.array_equal(moved.all(0).numpy(), SUPPORT[:, 0] == 1)
+
+
+def test_structured_worlds_claim_independent_latents_only_where_they_are():
+    independent = {theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS}
+    world = Structured.from_support(SUPPORT, random_state=0)
+    assert world.assumptions >= independent
+    assert not Structured(world.mixing, Uniform(3)).assumptions & independent
+
+
+def test_structured_worlds_claim_sufficient_nonlinearity_only_where_no_variable_is_nearly_linear():
+    worlds = [Structured.from_support(np.ones((6, 4)), random_state=seed) for seed in range(20)]
+    curved = [bool(world.nonlinearity().min() >= 0.05) for world in worlds]
+    assert [theory.SUFFICIENT_NONLINEARITY in world.assumptions for world in worlds] == curved
+    assert any(curved)
+    assert not all(curved)
+
+
+def test_structured_worlds_refuse_a_marginal_that_does_not_fit():
+    world = Structured.from_support(SUPPORT, random_state=0)
+    with pytest.raises(ValueError, match="latents have 2 dimensions, the mixing takes 3"):
+        Structured(world.mixing, Uniform(2))
