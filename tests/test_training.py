@@ -18,11 +18,6 @@ from pindown import training
 from pindown.training import best_device, constant, cosine
 
 
-@pytest.fixture
-def path(tmp_path):
-    return tmp_path / "run.safetensors"
-
-
 # descent
 
 
