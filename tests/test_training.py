@@ -17,7 +17,6 @@ from torch import nn
 from pindown import training
 from pindown.training import best_device, constant, cosine
 
-
 # descent
 
 
