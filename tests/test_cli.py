@@ -272,7 +272,7 @@ def test_version():
 
 
 @pytest.mark.parametrize(
-    "arguments", [["--help"], ["--version"], ["theory"], ["theory", "ivae"], ["list"]], ids=" ".join
+    "arguments", [["--help"], ["--version"], ["theory"], ["theory", "ivae"], ["list"], ["fit", "--help"]], ids=" ".join
 )
 def test_answers_without_importing_torch_or_plotly(arguments):
     code = f"""

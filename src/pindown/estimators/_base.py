@@ -195,10 +195,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
 
     def _encode(self, x: Tensor) -> Tensor:
         """Encode (n, n_features) in float64; (n, n_components)."""
-        encoder = copy.deepcopy(self.encoder_).double()
-        device = encoder.whiten.mean.device
-        with torch.no_grad():  # not inference_mode: what comes out may enter someone's own training
-            return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
+        return encode(self.encoder_, x)
 
     def _learn(
         self,
@@ -217,11 +214,11 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 peek = _random.generator(seed, device)
                 return self._objective(encoder, (draw(step, peek) for step in count()))
 
-        def minimise(objective: nn.Module, seed: int, part: str = "") -> TrainingLog:
+        def minimise(objective: nn.Module, seed: int, part: str = "", max_iter: int = self.max_iter) -> TrainingLog:
             return train(
                 objective,
                 draw,
-                max_iter=self.max_iter,
+                max_iter=max_iter,
                 learning_rate=self.learning_rate,
                 optimizer=self.optimizer,
                 schedule=self._schedule,
@@ -351,6 +348,14 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         path = Path(self.checkpoint)
         path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
         return Checkpoint(path, {k: _stable_repr(v) for k, v in ours.items()} | settings)
+
+
+def encode(encoder: Encoder, x: Tensor) -> Tensor:
+    """Encode (n, n_features) in float64, a bounded number of rows at a time; (n, n_components)."""
+    encoder = copy.deepcopy(encoder).double()
+    device = encoder.whiten.mean.device
+    with torch.no_grad():  # not inference_mode: what comes out may enter someone's own training
+        return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
 
 
 def check_positive(value: Any, name: str) -> None:

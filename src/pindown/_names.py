@@ -1,0 +1,38 @@
+"""The name that was probably meant."""
+
+from collections.abc import Sequence
+
+MANY = 8
+"""Names that are listed in full where none is near."""
+
+
+def nearest(name: str, names: Sequence[str]) -> str:
+    """Return a hint that ends a sentence: the name that was probably meant, or those there are.
+
+    Examples
+    --------
+    >>> nearest("bacth", ["batch", "label"])
+    "did you mean 'batch'?"
+    >>> nearest("colour", ["batch", "label"])
+    'there are batch, label.'
+    """
+    import difflib
+
+    same = [known for known in names if known.casefold() == name.casefold()]
+    close = same or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
+    if close:
+        return f"did you mean {close[0]!r}?"
+    return f"there are {listed(names)}." if names else "there are none."
+
+
+def listed(names: Sequence[str], most: int = MANY) -> str:
+    """Return names in a row, the first ones and the last if there are many.
+
+    Examples
+    --------
+    >>> listed([f"x{i}" for i in range(40)], most=3)
+    'x0, x1, …, x39 (40)'
+    """
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])}, …, {names[-1]} ({len(names)})"

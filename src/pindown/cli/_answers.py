@@ -1,0 +1,95 @@
+"""What commands share: printing, refusing what the user can mend, and saying how things stand when stopped.
+
+Exit codes: 0 done, 2 the user can mend it, 1 it failed, 130 it was stopped.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return where to print."""
+    from rich.console import Console
+
+    return Console(highlight=False, stderr=stderr)
+
+
+def say(text: str) -> None:
+    """Print a line as it is, however long."""
+    console().print(text, markup=False, soft_wrap=True)
+
+
+def say_json(content: dict[str, Any]) -> None:
+    """Print an answer for machines."""
+    typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+
+
+@contextmanager
+def waiting(message: str) -> Iterator[None]:
+    """Turn a wheel meanwhile, if there is a terminal to turn it on."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(message):
+        yield
+
+
+def grid(pairs: Sequence[tuple[str, str]]) -> RichTable:
+    """Return labels and texts in two columns, the texts wrapped in theirs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    for label, text in pairs:
+        table.add_row(label, Text(text))  # Text, because brackets in a formula are no markup
+    return table
+
+
+@contextmanager
+def refusing(*errors: type[Exception]) -> Iterator[None]:
+    """Turn what the user can mend into a sentence; anything else is ours, and keeps its traceback."""
+    try:
+        yield
+    except errors as error:
+        refuse(str(error))
+
+
+@contextmanager
+def stopping(state: str) -> Iterator[None]:
+    """Say how things stand when a command ends before its end: by Ctrl-C, or by itself."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        complain(f"stopped; {state}")
+        raise typer.Exit(130) from None
+    except RuntimeError as error:
+        from pindown.training import TrainingDivergedError
+
+        if not isinstance(error, TrainingDivergedError):
+            raise
+        complain(f"{error} Meanwhile, {state}")
+        raise typer.Exit(1) from None
+
+
+def complain(message: str) -> None:
+    """Print a line to where errors go."""
+    typer.echo(f"pindown: {message}", err=True)
+
+
+def refuse(message: str) -> NoReturn:
+    """Say what is wrong, and end."""
+    complain(message)
+    raise typer.Exit(2)

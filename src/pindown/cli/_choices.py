@@ -1,0 +1,107 @@
+"""Options that several commands share: which column is what."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from pindown.tables import Columns
+
+
+def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a column from the data file that was named before it."""
+    from pindown.tables import open_table
+
+    # While an option still lacks its value, the words before it are left over.
+    words = [ctx.params.get("data"), *ctx.args]
+    files = [Path(word) for word in words if word is not None and Path(word).is_file()]
+    try:
+        source = open_table(files[0])
+    except (IndexError, ValueError, OSError):
+        return []
+    return [name for name in (*source.names, *source.blocks) if name.startswith(incomplete)]
+
+
+DATA = Annotated[Path, typer.Argument(help="The data: .csv, .tsv, .npz, .npy, .parquet or .h5ad.", show_default=False)]
+SIGNAL = Annotated[
+    str | None, typer.Option("--signal", help="Column with a label to learn from.", autocompletion=_columns_in_file)
+]
+NUISANCE = Annotated[
+    list[str] | None,
+    typer.Option("--nuisance", help="Column to forget; repeat it for several.", autocompletion=_columns_in_file),
+]
+PAIRS = Annotated[
+    str | None,
+    typer.Option(
+        "--pairs",
+        help="Column whose equal values are partners, an array of partners (.npz), or `next`: the next row.",
+        autocompletion=_columns_in_file,
+    ),
+]
+GROUP = Annotated[
+    str | None,
+    typer.Option(
+        "--group",
+        help="Column with subjects, sessions …: rows of one are never split between learning and held-out.",
+        autocompletion=_columns_in_file,
+    ),
+]
+GIVEN = Annotated[
+    str | None,
+    typer.Option("--given", help="Label that must survive: forget within its values.", autocompletion=_columns_in_file),
+]
+FEATURES = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--features",
+        help="Observed variables: a name or a pattern such as 'gene_*'; repeatable. By default all other numbers.",
+        autocompletion=_columns_in_file,
+    ),
+]
+DROP = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--drop", help="Name or pattern of columns to leave out; repeatable.", autocompletion=_columns_in_file
+    ),
+]
+COMPONENTS = Annotated[
+    int | None, typer.Option("--components", "-d", min=1, help="Number of latents. By default what the plan says.")
+]
+OPTION = Annotated[
+    list[str] | None,
+    typer.Option("--option", help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
+]
+DEVICE = Annotated[
+    str | None,
+    typer.Option("--device", help="Such as cpu or cuda. A GPU is taken if there is one.", show_default=False),
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead, for machines.")]
+
+
+def columns(
+    *,
+    signal: str | None,
+    nuisance: list[str] | None,
+    pairs: str | None,
+    group: str | None,
+    given: str | None,
+    features: list[str] | None,
+    drop: list[str] | None,
+    truth: list[str] | None = None,
+) -> Columns:
+    """Return the options as one value."""
+    from pindown.tables import Columns
+
+    return Columns(
+        features=tuple(features or ()),
+        drop=tuple(drop or ()),
+        signal=signal,
+        nuisance=tuple(nuisance or ()),
+        pairs=pairs,
+        group=group,
+        given=given,
+        truth=tuple(truth or ()),
+    )

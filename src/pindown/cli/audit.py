@@ -1,0 +1,74 @@
+"""`pindown audit`: what may be said of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pindown.cli._answers import refusing, say, say_json, stopping, waiting
+from pindown.cli._choices import DEVICE, JSON
+from pindown.cli.transform import RUN
+
+if TYPE_CHECKING:
+    from pindown.report.audit import Audit
+    from pindown.runs import Run
+    from pindown.tables import Study
+
+
+def audit_run(
+    run: RUN,
+    fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; beside them three controls.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of the divisions, the refits and the permutations.")] = 0,
+    truth: Annotated[
+        list[str] | None, typer.Option(help="Columns with known latents, to compare with; repeatable.")
+    ] = None,
+    data: Annotated[
+        Path | None, typer.Option(help="Where the data file is now, if it was moved.", show_default=False)
+    ] = None,
+    device: DEVICE = None,
+    as_json: JSON = False,
+) -> None:
+    """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
+    from pindown.runs import Run
+    from pindown.tables import open_table, read_study
+
+    with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
+        fitted = Run.open(run)
+        columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
+        study = read_study(open_table(fitted.find_data(data)), columns)
+        n_fits = fits + (2 if fitted.recipe.estimator == "Forget" else 3)
+        with waiting(f"Auditing {run}: {n_fits} fits, and what is measured on them"):
+            found = _audited(fitted, study, fits, seed, device)
+        pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
+        fitted.log(f"audited: {found.claim}")
+    if as_json:
+        say_json({"run": str(run), "page": str(pages[0]), **found.to_dict()})
+        return
+    say(str(found))
+    say(f"\nThe page: {pages[0]}")
+
+
+def _audited(run: Run, study: Study, fits: int, seed: int, device: str | None) -> Audit:
+    import warnings
+
+    from pindown.estimators import IdentifiabilityWarning
+    from pindown.report.audit import audit
+    from pindown.runs.recipe import fit, side
+
+    estimator = run.recipe.build(checkpoint=run.checkpoint, device=device)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # said by the fit, and by the refits again
+        fit(estimator, study)  # nothing is trained: the state at the end is in the checkpoint
+    return audit(
+        estimator,
+        study.X,
+        side(estimator, study),
+        given=study.given,
+        groups=study.groups,
+        truth=study.truth,
+        n_fits=fits,
+        random_state=seed,
+    )

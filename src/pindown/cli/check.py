@@ -1,0 +1,146 @@
+"""`pindown check` and `pindown plan`: what can be said of data before anything is trained."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from pindown._names import listed
+from pindown.cli._answers import complain, console, grid, refusing, say, say_json, stopping, waiting
+from pindown.cli._choices import (
+    COMPONENTS,
+    DATA,
+    DROP,
+    FEATURES,
+    GIVEN,
+    GROUP,
+    JSON,
+    NUISANCE,
+    OPTION,
+    PAIRS,
+    SIGNAL,
+    columns,
+)
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pindown.planning import Plan
+    from pindown.tables import Columns, Study
+
+
+def check_data(
+    data: DATA,
+    signal: SIGNAL = None,
+    nuisance: NUISANCE = None,
+    pairs: PAIRS = None,
+    group: GROUP = None,
+    given: GIVEN = None,
+    features: FEATURES = None,
+    drop: DROP = None,
+    components: COMPONENTS = None,
+    option: OPTION = None,
+    as_json: JSON = False,
+) -> None:
+    """Say before training whether a theorem can apply to these data: a verdict for each condition."""
+    chosen = columns(
+        signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
+    )
+    seen = _look(data, chosen, option)
+    with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {data.name}"):
+        from pindown.checks import before
+
+        d = seen.plan(None).n_components if components is None else components
+        verdicts = before(seen.study.X, d, **seen.sides)
+    if as_json:
+        from pindown.report.audit import plain
+
+        named = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
+        say_json({**seen.summary(), "n_components": d, "verdicts": named})
+        return
+    seen.introduce()
+    console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
+
+
+def plan_fit(
+    data: DATA,
+    signal: SIGNAL = None,
+    nuisance: NUISANCE = None,
+    pairs: PAIRS = None,
+    group: GROUP = None,
+    given: GIVEN = None,
+    features: FEATURES = None,
+    drop: DROP = None,
+    components: COMPONENTS = None,
+    option: OPTION = None,
+    as_json: JSON = False,
+) -> None:
+    """Say which estimator suits these data, which theorem would speak of it, and what is missing."""
+    chosen = columns(
+        signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
+    )
+    seen = _look(data, chosen, option)
+    with stopping("nothing was written."), refusing(ValueError), waiting(f"Planning for {data.name}"):
+        found = seen.plan(components)
+    command = seen.command(found.n_components)
+    if as_json:
+        from pindown.report.audit import plain
+
+        say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
+        return
+    seen.introduce()
+    say(str(found))
+    if command is not None:
+        say(f"To fit it: {command}")
+
+
+@dataclass(frozen=True, eq=False)
+class _Seen:
+    """What was looked at: a sample of the rows, and their side variables as a plan takes them."""
+
+    data: Path
+    columns: Columns
+    study: Study
+    sides: dict[str, Any]
+
+    def plan(self, n_components: int | None) -> Plan:
+        from pindown.planning import plan
+
+        return plan(self.study.X, **self.sides, n_components=n_components)
+
+    def summary(self) -> dict[str, Any]:
+        return {"data": str(self.data), "n_rows": len(self.study), "n_features": self.study.X.shape[1]}
+
+    def introduce(self) -> None:
+        say(f"{self.data}: {len(self.study):,} rows looked at, observed variables {listed(self.study.names)}")
+
+    def command(self, n_components: int) -> str | None:
+        """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
+        from pindown.runs import estimator_for
+
+        try:
+            estimator_for(self.columns)
+        except ValueError:
+            return None
+        words = ["pindown", "fit", str(self.data)]
+        for name, value in self.columns.as_dict().items():
+            for part in value if isinstance(value, list) else [value]:
+                words += [f"--{name}", part]
+        return shlex.join([*words, "-d", str(n_components), "-o", "run"])
+
+
+def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
+    from pindown.runs import Recipe, estimator_for, read_options
+    from pindown.runs.recipe import ESTIMATORS, LOOKED_AT, sides
+    from pindown.tables import open_table, read_study
+
+    with stopping("nothing was written."), refusing(ValueError, OSError):
+        # Beside a nuisance a signal is looked at, too; a fit would ask to choose.
+        name = "Forget" if chosen.nuisance else "Contrast" if chosen.pairs else estimator_for(chosen)
+        recipe = Recipe(name, options=read_options(option or (), ESTIMATORS[name]))
+        study = read_study(open_table(data), chosen)
+        for note in study.notes:
+            complain(note)
+        some = study.sample(LOOKED_AT)
+        return _Seen(data, chosen, some, sides(some, recipe))

@@ -1,0 +1,194 @@
+"""`pindown fit`: from a data file to a run."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from pindown._names import listed
+from pindown.cli._answers import complain, refusing, say, say_json, stopping, waiting
+from pindown.cli._choices import (
+    COMPONENTS,
+    DATA,
+    DEVICE,
+    DROP,
+    FEATURES,
+    GIVEN,
+    GROUP,
+    JSON,
+    NUISANCE,
+    OPTION,
+    PAIRS,
+    SIGNAL,
+    columns,
+)
+
+if TYPE_CHECKING:
+    from pindown.runs import Place, Recipe, Run
+    from pindown.tables import Columns, Study
+
+
+def fit_data(
+    data: DATA,
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run, to be made.", show_default=False)],
+    signal: SIGNAL = None,
+    nuisance: NUISANCE = None,
+    pairs: PAIRS = None,
+    group: GROUP = None,
+    given: GIVEN = None,
+    features: FEATURES = None,
+    drop: DROP = None,
+    truth: Annotated[
+        list[str] | None,
+        typer.Option(help="Known latents: never shown to the fit, compared with by the audit; repeatable."),
+    ] = None,
+    components: COMPONENTS = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the training. By default the estimator's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same codes.")] = 0,
+    option: OPTION = None,
+    device: DEVICE = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
+    as_json: JSON = False,
+) -> None:
+    """Fit an encoder, and keep all that belongs to it in a folder.
+
+    The side variable chooses the estimator: --nuisance leads to Forget, --pairs to Contrast, --signal to Classify, and
+    nothing to Dictionary. Killed at any moment, the same command goes on.
+    """
+    chosen = columns(
+        signal=signal,
+        nuisance=nuisance,
+        pairs=pairs,
+        group=group,
+        given=given,
+        features=features,
+        drop=drop,
+        truth=truth,
+    )
+    with stopping("nothing was written."), refusing(ValueError, OSError):
+        from pindown.runs import Place, Recipe, estimator_for, read_options
+        from pindown.runs.recipe import ESTIMATORS
+
+        name = estimator_for(chosen)
+        asked = Recipe(name, components, steps, seed, read_options(option or (), ESTIMATORS[name]))
+        place = Place(output)
+        study, run = _begun(data, chosen, asked, place, device=device, force=force)
+    scores = _fitted(place, study, run, device)
+    if as_json:
+        say_json({"run": str(output), **scores})
+        return
+    say(f"{scores['estimator']}: {scores['n_components']} codes of {listed(study.names)}")
+    say(f"{scores['n_rows']:,} rows, {scores['n_steps']:,} steps, loss {scores['loss']:.4g}")
+    say(_in_words(scores["score"]))
+    say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
+
+
+def _begun(
+    data: Path, chosen: Columns, asked: Recipe, place: Place, *, device: str | None, force: bool
+) -> tuple[Study, Run]:
+    """Check all that can be checked before training, then make the folder, or find the one to go on with."""
+    from pindown.runs import planned
+    from pindown.runs.folder import fingerprint
+    from pindown.tables import open_table, read_study
+    from pindown.training import best_device
+
+    place.check(force=force)
+    estimator = asked.build()
+    if device is not None:
+        best_device(device)
+    study = read_study(open_table(data), chosen)
+    if asked.n_components is not None:
+        estimator._check_components(study.X.shape[1])
+    for note in study.notes:
+        complain(note)
+    digest = fingerprint(data)
+    wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
+    run = place.begun(wishes, force=force)
+    if run is not None:
+        complain(f"going on with {run.path}.")
+        run.log("resumed")
+        return study, run
+    with waiting(f"Planning for {data.name}"):
+        recipe, notes = planned(asked, study)
+    for note in notes:
+        complain(note)
+    record = {
+        "command": shlex.join(["pindown", *sys.argv[1:]]),
+        "data": {"path": str(data.resolve()), "sha256": digest, "n_rows": len(study)},
+        "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
+        "recipe": recipe.as_dict(),
+        "asked": wishes,
+        "notes": [*study.notes, *notes],
+    }
+    run = place.begin(record)
+    run.log(f"begun: {record['command']}")
+    return study, run
+
+
+def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[str, Any]:
+    """Train, and write what came of it; what cannot be trained leaves nothing behind."""
+    import torch
+
+    from pindown.runs import save_encoder
+    from pindown.runs.folder import ENCODER, LATENTS, SCORES
+    from pindown.runs.recipe import fit
+    from pindown.runs.scoring import scores
+    from pindown.tables import write_codes
+    from pindown.training import TrainingDivergedError
+
+    go_on = f"the same command goes on: {run.record['command']}"
+    with stopping(go_on), refusing(ValueError, OSError), _noting(run) as noted:
+        try:
+            estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
+            fit(estimator, study)
+        except (ValueError, TrainingDivergedError) as error:
+            # What was learned so far is kept, unless it would only diverge again.
+            if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
+                place.give_up()
+            raise
+        save_encoder(estimator.encoder_, run.path / ENCODER)
+        names = [str(name) for name in estimator.get_feature_names_out()]
+        write_codes(run.path / LATENTS, estimator._encode(torch.as_tensor(study.X)).cpu().numpy(), names)
+        found = {**scores(estimator, study), "warnings": noted}
+        run.write(SCORES, found)
+        run.log("fitted")
+        place.finish()
+    return found
+
+
+@contextmanager
+def _noting(run: Run) -> Iterator[list[str]]:
+    """Print what the estimator warns of, and keep it."""
+    from pindown.estimators import IdentifiabilityWarning
+
+    noted: list[str] = []
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", IdentifiabilityWarning)
+        others = warnings.showwarning
+
+        def note(message, category, *where):
+            if not issubclass(category, IdentifiabilityWarning):
+                others(message, category, *where)
+            elif str(message) not in noted:
+                noted.append(str(message))
+                complain(str(message))
+                run.log(f"warned: {message}")
+
+        warnings.showwarning = note
+        yield noted
+
+
+def _in_words(score: dict[str, Any]) -> str:
+    from pindown.report import shown
+
+    if score["value"] is None:
+        return f"{score['name']}: too few rows to hold some out."
+    chance = "" if score["chance"] is None else f" (chance {shown(score['chance'], 3)})"
+    return f"{score['name']}, on rows {score['rows']}: {shown(score['value'], 3)}{chance}"

@@ -1,0 +1,149 @@
+"""`pindown list` and `pindown reproduce`: the papers' tables, theirs beside ours."""
+
+from __future__ import annotations
+
+import shlex
+import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from pindown._names import nearest
+from pindown.cli._answers import console, grid, refuse, refusing, stopping
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from pindown.papers import Experiment, Record, Table
+
+
+def list_experiments() -> None:
+    """List the experiments that `reproduce` can run."""
+    from pindown.papers import EXPERIMENTS
+
+    out = console()
+    out.print(grid([(experiment.name, experiment.title) for experiment in EXPERIMENTS]))
+
+
+def reproduce_experiment(
+    name: Annotated[str, typer.Argument(help="An experiment, as `pindown list` names it.")],
+    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch; wants a GPU.")] = False,
+    rows: Annotated[str | None, typer.Option(help="Rows to run, such as 1,3-5. All by default.")] = None,
+    seeds: Annotated[str | None, typer.Option(help="Seeds to run, such as 0,1 or 0-4.")] = None,
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None,
+    output: Annotated[Path | None, typer.Option(help="File of JSON lines. Finished runs in it are kept.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. A GPU is taken if there is one.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Write the table to this page, too.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Draw it to this SVG file, too.")] = None,
+) -> None:
+    """Run a paper's table again, and print its numbers beside ours."""
+    from pindown import papers
+    from pindown.report.page import check_writable
+
+    experiment = _experiment(name)
+    profile = experiment.full if full else experiment.quick
+    profile = profile if layers is None else replace(profile, n_layers=layers)
+    wanted_rows = _wanted_rows(experiment, rows)
+    wanted_seeds = list(profile.seeds) if seeds is None else _numbers("--seeds", seeds)
+    default = Path("results") / f"{experiment.name.replace('/', '-')}-{profile.name}.jsonl"
+    results = papers.Results(default if output is None else output)
+    out = console()
+    with refusing(OSError, ValueError):  # before anything is trained
+        if device is not None:
+            _check_device(device)
+        if figure is not None and experiment.axes is None:
+            drawn = [other.name for other in papers.EXPERIMENTS if other.axes is not None]
+            raise ValueError(f"{name} is a table, not a figure. Leave --figure out, or take {' or '.join(drawn)}.")
+        for page in (markdown, figure):
+            if page is not None:
+                check_writable(page)
+        kept = results.open()
+    runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
+    n_wanted = len(wanted_rows) * len(wanted_seeds)
+    out.print(f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
+    with stopping(f"finished runs are kept in {results.path}; to go on: {shlex.join(['pindown', *sys.argv[1:]])}"):
+        for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
+            with refusing(OSError):
+                results.append(record)
+            out.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
+    records = [record for record in results.read() if record.row in wanted_rows and record.seed in wanted_seeds]
+    table = papers.compare(experiment, profile, records)
+    if markdown is not None:
+        with refusing(OSError):
+            markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
+    if figure is not None:
+        with refusing(OSError):
+            figure.write_text(papers.draw(experiment, profile, records), encoding="utf-8")
+    _print_comparison(out, table)
+
+
+def _experiment(name: str) -> Experiment:
+    from pindown import papers
+
+    by_name = {experiment.name: experiment for experiment in papers.EXPERIMENTS}
+    if name not in by_name:
+        refuse(f"there is no experiment {name!r}: {nearest(name, list(by_name))}")
+    return by_name[name]
+
+
+def _wanted_rows(experiment: Experiment, text: str | None) -> list[int]:
+    numbers = [row.number for row in experiment.rows]
+    if text is None:
+        return numbers
+    wanted = _numbers("--rows", text)
+    for number in wanted:
+        if number not in numbers:
+            nearest = min(numbers, key=lambda known: abs(known - number))
+            refuse(f"there is no row {number} in {experiment.name}: did you mean {nearest}?")
+    return wanted
+
+
+def _numbers(option: str, text: str) -> list[int]:
+    """Read 1,3-5 as 1, 3, 4, 5; each number once, in the order given."""
+    found: dict[int, None] = {}
+    for part in text.split(","):
+        first, dash, last = part.strip().partition("-")
+        last = last if dash else first
+        if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 100_000):
+            refuse(f"{option} must be numbers and ranges below 100000, such as 1,3-5, got {text!r}.")
+        found |= dict.fromkeys(range(int(first), int(last) + 1))
+    return list(found)
+
+
+def _check_device(device: str) -> None:
+    from pindown.training import best_device
+
+    best_device(device)
+
+
+def _in_a_line(record: Record) -> str:
+    scores = ", ".join(f"{name} {100 * value:.2f}" for name, value in record.scores.items())
+    return f"row {record.row}, seed {record.seed}: {scores} ({record.seconds:.0f} s)"
+
+
+def _print_comparison(out: Console, table: Table) -> None:
+    """Print each world in a line of its own, and below it the paper's numbers above ours."""
+    from rich.text import Text
+
+    names = (*table.scores, *table.beside)
+    unknown = ("–",) * len(table.scores)
+    papers = [(*line.paper, *("" for _ in table.beside)) for line in table.lines]
+    ours = [(*line.ours, *line.beside) for line in table.lines]
+    widths = [max(map(len, column)) for column in zip(names, *papers, *ours, strict=True)]
+
+    def aligned(label: str, cells: Sequence[str]) -> Text:
+        return Text(f"   {label:5}  " + "  ".join(cell.rjust(w) for cell, w in zip(cells, widths, strict=True)))
+
+    out.print(Text(f"\n{table.title}", "bold"))
+    out.print(aligned("", names), style="cyan", soft_wrap=True)
+    for line, above, below in zip(table.lines, papers, ours, strict=True):
+        *world, hold = line.setting
+        out.print(Text(f"{line.number:2} {' · '.join(world)}{'  ✓' if hold == 'yes' else ''}"), soft_wrap=True)
+        if line.paper != unknown:
+            out.print(aligned("paper", above), soft_wrap=True)
+        out.print(aligned("ours", below), style="bold", soft_wrap=True)
+    out.print(Text("✓: a theorem's assumptions hold."))
+    out.print(grid([("·", note) for note in table.notes]))

@@ -1,0 +1,60 @@
+"""`pindown transform`: the encoder of a run, applied to new data."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pindown.cli._answers import refusing, say, say_json, stopping
+from pindown.cli._choices import DATA, JSON
+
+RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
+
+
+def transform_data(
+    run: RUN,
+    data: DATA,
+    output: Annotated[
+        Path, typer.Option("-o", "--output", help="File for the codes: .csv, .tsv, .npy or .npz.", show_default=False)
+    ],
+    as_json: JSON = False,
+) -> None:
+    """Encode new rows. Columns are found by their names, in any order; others are passed over."""
+    from pindown.runs import Run
+    from pindown.tables.writing import check_writable, write_codes
+
+    with stopping("nothing was written."), refusing(ValueError, OSError):
+        fitted = Run.open(run)
+        check_writable(output)
+        if output.exists() and output.samefile(data):
+            raise ValueError(f"-o: {output} is the data file itself: give another name.")
+        codes = _codes(fitted, data)
+        names = [f"{fitted.recipe.estimator.lower()}{j}" for j in range(codes.shape[1])]
+        write_codes(output, codes, names)
+    if as_json:
+        say_json({"run": str(run), "output": str(output), "n_rows": len(codes), "codes": names})
+        return
+    say(f"{len(codes):,} rows in {codes.shape[1]} codes: {output}")
+
+
+def _codes(run, data: Path):
+    import torch
+
+    from pindown._names import listed, nearest
+    from pindown.estimators._base import encode
+    from pindown.runs import load_encoder
+    from pindown.runs.folder import ENCODER
+    from pindown.tables import Columns, open_table, read_study
+
+    source = open_table(data)
+    features = run.columns.features
+    missing = [name for name in features if name not in source.names]
+    if missing:
+        raise ValueError(
+            f"{data.name} lacks {len(missing)} of the {len(features)} columns that this run was fitted to: "
+            f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
+        )
+    X = read_study(source, Columns(features=features)).X
+    return encode(load_encoder(run.path / ENCODER), torch.as_tensor(X)).numpy()

@@ -1,0 +1,229 @@
+"""The folder of a run. It is made beside its place and moved there when it is whole.
+
+::
+
+    run/
+      run.json              data file and its fingerprint, columns, estimator, parameters, versions
+      encoder.safetensors   the trained encoder
+      latents.csv           the codes of the rows that were fitted
+      scores.json           how it went
+      log.txt               what happened when
+      checkpoint/           the trained state, from which an audit restores the estimator
+      audit.html, .json     after `pindown audit`
+
+While a fit is under way the folder is called ``run.unfinished``. A fit that was killed leaves it behind, and the same
+fit goes on from there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import shutil
+import tempfile
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from pindown.runs.recipe import Recipe
+from pindown.tables import Columns
+from pindown.tables.writing import whole
+
+FORMAT = 1
+RECORD, ENCODER, LATENTS, SCORES, LOG = "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt"
+
+
+@dataclass(frozen=True)
+class Run:
+    """A finished run, or one under way; ``record`` is what ``run.json`` says."""
+
+    path: Path
+    record: dict[str, Any]
+
+    @classmethod
+    def open(cls, path: Path) -> Run:
+        """Return the finished run in a folder.
+
+        Raises
+        ------
+        ValueError
+            If there is none, or it is unfinished.
+        """
+        beside = Place(path).unfinished
+        if (beside / RECORD).exists() and not (path / RECORD).exists():
+            command = _read(beside / RECORD).get("command", "the same fit")
+            raise ValueError(f"{path} is unfinished: to go on, give its command again: {command}")
+        if not path.exists():
+            raise ValueError(f"there is no run {path}: give the folder that pindown fit wrote (-o).")
+        if not (path / RECORD).is_file():
+            raise ValueError(f"{path} is no run: it has no {RECORD}. Give the folder that pindown fit wrote (-o).")
+        return cls(path, _read(path / RECORD))
+
+    @property
+    def columns(self) -> Columns:
+        """The columns, features by name."""
+        return Columns.from_dict(self.record["columns"])
+
+    @property
+    def recipe(self) -> Recipe:
+        """The estimator and its parameters."""
+        return Recipe(**self.record["recipe"])
+
+    @property
+    def checkpoint(self) -> Path:
+        """The file that the trained state is kept in; estimators with several parts add their names to it."""
+        return self.path / "checkpoint" / "fit.safetensors"
+
+    def log(self, message: str) -> None:
+        """Add a line to the log."""
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        with (self.path / LOG).open("a", encoding="utf-8") as file:
+            file.write(f"{now} {message}\n")
+
+    def write(self, name: str, content: dict[str, Any]) -> None:
+        """Write JSON to a file of the run, whole or not at all."""
+        with whole(self.path / name) as beside:
+            text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+            beside.write_text(text + "\n", encoding="utf-8")
+
+    def find_data(self, path: Path | None = None) -> Path:
+        """Return the data file, after seeing that it has not changed since the fit.
+
+        Parameters
+        ----------
+        path : Path, optional
+            Where it is now, if it was moved.
+        """
+        was = Path(self.record["data"]["path"])
+        found = was if path is None else path
+        if not found.exists():
+            raise ValueError(f"there is no file {found}, which this run was fitted to: say where it is now by --data.")
+        if fingerprint(found) != self.record["data"]["sha256"]:
+            raise ValueError(f"{found} has changed since the fit: fit again, or say by --data where the old file is.")
+        return found
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a run goes: ``path``, and beside it the folder in which it is made."""
+
+    path: Path
+
+    @property
+    def unfinished(self) -> Path:
+        """The folder of a fit that is under way, or was killed."""
+        return self.path.with_name(f"{self.path.name}.unfinished")
+
+    @property
+    def _replaced(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.replaced")
+
+    def check(self, *, force: bool) -> None:
+        """Raise if a run cannot go here; nothing is made.
+
+        Raises
+        ------
+        ValueError
+            If there is something else, or a run that must not be overwritten.
+        OSError
+            If the folder cannot be written to.
+        """
+        if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
+            raise ValueError(f"-o: {self.path} is no place for a run: give the name of a folder to make.")
+        if self.path.exists() and any(self.path.iterdir()):
+            if not (self.path / RECORD).is_file():
+                raise ValueError(f"-o: {self.path} holds other things: give the name of a new folder.")
+            if not force:
+                raise ValueError(f"-o: {self.path} holds a finished run: give another name, or --force to replace it.")
+        if self.unfinished.exists() and not _is_ours(self.unfinished):
+            raise ValueError(f"-o: {self.unfinished}, where the run would be made, holds other things: move them away.")
+        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
+        try:
+            with tempfile.TemporaryFile(dir=folder):  # permissions alone would not tell of a read-only disk
+                pass
+        except OSError as error:
+            raise type(error)(
+                f"-o: {self.path} cannot be made: {error.strerror or error}. Give a folder that you may write to."
+            ) from error
+
+    def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
+        """Return the unfinished run that asked for the same, if there is one; with ``force`` others do not matter."""
+        if not (self.unfinished / RECORD).is_file():
+            return None
+        try:
+            run = Run(self.unfinished, _read(self.unfinished / RECORD))
+        except ValueError:
+            if force:
+                return None
+            raise
+        changed = [name for name in asked if run.record["asked"].get(name) != asked[name]]
+        if not changed:
+            return run
+        if force:
+            return None
+        raise ValueError(
+            f"-o: {self.unfinished} is an unfinished fit that differs in {', '.join(changed)}. To finish it: "
+            f"{run.record['command']}; or give another -o, or --force to start anew."
+        )
+
+    def begin(self, record: dict[str, Any]) -> Run:
+        """Make the folder of a run that is under way, in the place of any other."""
+        if self.unfinished.exists():
+            shutil.rmtree(self.unfinished)
+        self.unfinished.mkdir(parents=True)
+        run = Run(self.unfinished, {"format": FORMAT, **record, "versions": versions()})
+        run.write(RECORD, run.record)
+        return run
+
+    def give_up(self) -> None:
+        """Remove the folder of a run that came to nothing."""
+        shutil.rmtree(self.unfinished, ignore_errors=True)
+
+    def finish(self) -> Run:
+        """Move the whole run into place, instead of an older one; a kill in between loses neither."""
+        for stray in self.unfinished.rglob(".*"):  # what a kill left half written beside its place
+            stray.unlink()
+        if self.path.exists() and any(self.path.iterdir()):
+            self._forget_replaced()
+            os.rename(self.path, self._replaced)
+        elif self.path.exists():
+            self.path.rmdir()
+        os.rename(self.unfinished, self.path)
+        self._forget_replaced()
+        return Run.open(self.path)
+
+    def _forget_replaced(self) -> None:
+        if (self._replaced / RECORD).is_file():
+            shutil.rmtree(self._replaced)
+
+
+def _is_ours(folder: Path) -> bool:
+    """Say whether a folder holds a run, or one of which a kill left next to nothing."""
+    inside = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
+    return RECORD in inside or all(name.startswith(f".{RECORD}.") for name in inside)
+
+
+def fingerprint(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def versions() -> dict[str, str]:
+    """Return the versions that a result depends on."""
+    packages = {name: version(name) for name in ("pindown", "torch", "numpy", "scikit-learn")}
+    return {**packages, "python": platform.python_version()}
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+        if record["format"] != FORMAT:
+            raise ValueError(f"its format is {record['format']}, not {FORMAT}")
+    except (ValueError, KeyError, TypeError) as error:
+        raise ValueError(f"{path} is no record of a run of this version ({error}): fit again.") from error
+    return record

@@ -1,0 +1,101 @@
+"""Parameters of an estimator as text: ``batch_size=64``, ``encoder=linear``, ``space=Reals()``."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from pindown import networks, optimizers, penalties, spaces
+from pindown._names import nearest
+from pindown.estimators._base import BaseEncoder
+
+_VALUES = (
+    *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.unfolded, networks.smooth),
+    *(networks.residual, optimizers.adam, optimizers.muon, optimizers.rivals, spaces.Sphere, spaces.Reals),
+    *(penalties.DependencyCount, penalties.DependencySparsity, penalties.LatentSparsity, penalties.OroJAR),
+    penalties.HessianPenalty,
+)
+NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}
+"""Values that have a name: networks, optimisers, spaces, penalties."""
+
+_ELSEWHERE = {
+    "n_components": "-d",
+    "max_iter": "--steps",
+    "random_state": "--seed",
+    "device": "--device",
+    "checkpoint": "-o, where runs are kept",
+    "verbose": "nothing: progress shows if there is a terminal",
+}
+
+
+def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str, str]:
+    """Split ``name=value``, and say of each whether this estimator has such a parameter.
+
+    Examples
+    --------
+    >>> from pindown.estimators import Forget
+    >>> read_options(["strength=0.2", "encoder=linear"], Forget)
+    {'strength': '0.2', 'encoder': 'linear'}
+    """
+    known = [name for name in estimator._get_param_names() if name not in _ELSEWHERE]
+    options: dict[str, str] = {}
+    for text in texts:
+        name, equals, value = (part.strip() for part in text.partition("="))
+        if not (name and equals and value):
+            raise ValueError(f"--option must be name=value, such as batch_size=64, got {text!r}.")
+        if name in _ELSEWHERE:
+            raise ValueError(f"--option {name}: use {_ELSEWHERE[name]}.")
+        if name not in known:
+            raise ValueError(f"--option: {estimator.__name__} has no parameter {name!r}: {nearest(name, known)}")
+        read_value(name, value)
+        options[name] = value
+    return options
+
+
+def read_value(name: str, text: str) -> Any:
+    """Return what a text stands for: a number, a word such as None, or a value that has a name.
+
+    A name may have arguments. Of a class they make an instance, of a function they are fixed: ``mlp(hidden=(64, 64))``.
+
+    Examples
+    --------
+    >>> read_value("scale", "1e-3"), read_value("space", "Reals"), read_value("penalty", "DependencyCount(0.2)")
+    (0.001, Reals(), DependencyCount(weight=0.2, epsilon=0.1))
+    """
+    try:
+        tree = ast.parse(text, mode="eval").body
+    except SyntaxError as error:
+        raise ValueError(f"--option {name}: {text!r} is neither a number nor a name ({error.msg}).") from None
+    match tree:
+        case ast.Name(id=word):
+            return _made(name, _named(name, word), (), {})
+        case ast.Call(func=ast.Name(id=word), args=args, keywords=keywords):
+            fixed = {str(keyword.arg): _literal(name, keyword.value) for keyword in keywords}
+            return _made(name, _named(name, word), [_literal(name, arg) for arg in args], fixed)
+    return _literal(name, tree)
+
+
+def _made(option: str, value: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    if not isinstance(value, type):
+        return partial(value, *args, **keywords) if args or keywords else value
+    try:
+        return value(*args, **keywords)
+    except TypeError as error:
+        raise ValueError(f"--option {option}: {value.__name__} takes other arguments ({error}).") from error
+
+
+def _named(option: str, word: str) -> Any:
+    if word not in NAMED:
+        raise ValueError(f"--option {option}: there is no value {word!r}: {nearest(word, [*NAMED])}")
+    return NAMED[word]
+
+
+def _literal(option: str, tree: ast.expr) -> Any:
+    try:
+        return ast.literal_eval(tree)
+    except ValueError:
+        raise ValueError(
+            f"--option {option}: {ast.unparse(tree)!r} is neither a number nor a name such as linear or Reals."
+        ) from None

@@ -1,0 +1,12 @@
+"""Data files: columns by name, read into arrays; no science.
+
+``.csv`` and ``.tsv`` are read in pieces, so that a large file needs little more memory than its numbers. ``.npz`` and
+``.npy`` hold arrays. ``.parquet`` needs pyarrow, ``.h5ad`` anndata; both are looked for when such a file is opened.
+"""
+
+from pindown.tables.columns import Columns, Study, read_study
+from pindown.tables.formats import open_table
+from pindown.tables.source import Source
+from pindown.tables.writing import WRITABLE, write_codes
+
+__all__ = ["WRITABLE", "Columns", "Source", "Study", "open_table", "read_study", "write_codes"]

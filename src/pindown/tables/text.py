@@ -1,0 +1,147 @@
+"""Tables as text: ``.csv`` and ``.tsv``, read in pieces."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown.tables.source import MISSING, Matrix, Source, as_label, refuse_duplicates
+
+PIECE = 5_000
+"""Rows held as text at a time; by the first ones it is settled which columns are numbers."""
+
+
+def open_text(path: Path) -> Source:
+    """Read the header and the first rows: names, and which columns hold numbers."""
+    separator = "\t" if path.suffix.lower() == ".tsv" else _separator(path)
+    with _rows(path, separator) as rows:
+        _, header = next(rows, (0, []))
+        names = [cell.strip() for cell in header]
+        _check_header(path, names)
+        first = [row for _, row in islice(rows, PIECE)]
+    if not first:
+        raise ValueError(f"{path.name} has names but no rows: give a line for each row below them.")
+    columns = dict(zip(names, zip(*first, strict=True), strict=True))
+    named = tuple(name for name in names if name)
+    numeric = tuple(name for name in named if _mostly_numbers(columns[name]))
+    return TextSource(path, named, numeric, {}, tuple(names), separator)
+
+
+@dataclass(frozen=True, eq=False)
+class TextSource(Source):
+    """A ``.csv`` or ``.tsv``; ``header`` has the unnamed columns, too."""
+
+    header: tuple[str, ...]
+    separator: str
+
+    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
+        """Return some columns as a matrix and others as labels, in one pass."""
+        place = {name: j for j, name in enumerate(self.header)}
+        at, beside = [place[name] for name in numbers], {name: place[name] for name in labels}
+        pieces: list[Matrix] = []
+        cells: dict[str, list[str]] = {name: [] for name in labels}
+        known: dict[str, str] = {}  # equal labels share their memory
+        with _rows(self.path, self.separator) as rows:
+            next(rows)
+            while piece := list(islice(rows, PIECE)):
+                lines, kept = zip(*piece, strict=True)
+                pieces.append(self._numbers(kept, lines, at))
+                for name, j in beside.items():
+                    cells[name] += [known.setdefault(row[j].strip(), row[j].strip()) for row in kept]
+        return np.concatenate(pieces), {name: self._label(name, column) for name, column in cells.items()}
+
+    def _numbers(self, rows: Sequence[Sequence[str]], lines: Sequence[int], at: Sequence[int]) -> Matrix:
+        try:
+            return np.array([[float(row[j]) for j in at] for row in rows])
+        except ValueError:  # a cell is empty, or text
+            cells = zip(rows, lines, strict=True)
+            return np.array([[self._number(row[j], line, j) for j in at] for row, line in cells])
+
+    def _number(self, cell: str, line: int, j: int) -> float:
+        if cell.strip().lower() in MISSING:
+            return np.nan
+        try:
+            return float(cell)
+        except ValueError:
+            name = self.header[j]
+            comma = " Decimals need a point, not a comma." if "," in cell else ""
+            raise ValueError(
+                f"{self.path.name}, line {line}: column {name!r} holds numbers, but here the text {cell!r}.{comma} "
+                f"Mend the cell, or leave the column out: --drop {name}."
+            ) from None
+
+    def _label(self, name: str, column: list[str]) -> NDArray[Any]:
+        empty = [i for i, cell in enumerate(column) if cell.lower() in MISSING]
+        if empty:
+            raise ValueError(
+                f"{self.path.name}: column {name!r} is empty in {len(empty)} of {len(column)} rows, first in row "
+                f"{empty[0] + 1}. Fill it, such as with 'unknown', or leave these rows out."
+            )
+        return as_label(column)
+
+
+@contextmanager
+def _rows(path: Path, separator: str) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """Yield lines of cells with their numbers, all as wide as the first; blank lines are passed over."""
+
+    def checked() -> Iterator[tuple[int, list[str]]]:
+        width = None
+        reader = csv.reader(file, delimiter=separator, strict=True)
+        for row in reader:
+            if not row:
+                continue
+            width = len(row) if width is None else width
+            if len(row) != width:
+                raise ValueError(
+                    f"{path.name}, line {reader.line_num}: {len(row)} cells, but the first line has {width}. Is a "
+                    "separator missing, or text with a separator not in quotes?"
+                )
+            yield reader.line_num, row
+
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        try:
+            yield checked()
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{path.name} is no UTF-8 text (byte {error.start}): save it as UTF-8.") from error
+        except csv.Error as error:
+            raise ValueError(f"{path.name} is no table in text ({error}): save it as CSV again.") from error
+
+
+def _separator(path: Path) -> str:
+    """Return what the first line is separated by: some spreadsheets write semicolons, or tabs, into a .csv."""
+    with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
+        line = file.readline()
+    return max(",;\t", key=line.count)
+
+
+def _check_header(path: Path, names: Sequence[str]) -> None:
+    if not any(names):
+        raise ValueError(f"{path.name} has no names in its first line: give each column one.")
+    if all(_is_number(name) for name in names if name):
+        raise ValueError(
+            f"{path.name}: the header is missing, its first line holds numbers ({', '.join(names[:3])} …). Put a line "
+            "with the names of the columns before it."
+        )
+    refuse_duplicates(path, [name for name in names if name])
+
+
+def _mostly_numbers(column: Sequence[str]) -> bool:
+    """Say whether more than half of the cells that are not empty are numbers: the others are then mistakes."""
+    full = [cell for cell in column if cell.strip().lower() not in MISSING]
+    return sum(map(_is_number, full)) > len(full) / 2
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

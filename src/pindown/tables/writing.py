@@ -1,0 +1,80 @@
+"""Codes to a file, whole or not at all."""
+
+from __future__ import annotations
+
+import csv
+import os
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import numpy as np
+
+from pindown._names import nearest
+from pindown.tables.source import Matrix
+
+WRITABLE = (".csv", ".tsv", ".npy", ".npz")
+PIECE = 5_000
+
+
+def check_writable(path: Path) -> None:
+    """Find out now whether a file could be written; nothing is left behind.
+
+    Raises
+    ------
+    ValueError
+        If its name has another ending than those that can be written.
+    OSError
+        If its folder is not there, or may not be written to.
+    """
+    if path.suffix.lower() not in WRITABLE:
+        hint = nearest(path.suffix, WRITABLE)
+        raise ValueError(f"{path.name}: cannot write files in {path.suffix or 'nothing'!r}: {hint}")
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} cannot be written: it is a folder. Give the path of a file.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone would not tell of a read-only disk
+            pass
+    except OSError as error:
+        raise type(error)(
+            f"{path} cannot be written: {error.strerror or error}. Give a path in a folder that you may write to."
+        ) from error
+
+
+def write_codes(path: Path, codes: Matrix, names: Sequence[str]) -> None:
+    """Write codes (n, d), in the format that the end of the name says, whole or not at all.
+
+    Examples
+    --------
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = Path(folder) / "z.csv"
+    ...     write_codes(file, np.array([[0.5, -1.0], [0.1, 2.0]]), ["z0", "z1"])
+    ...     print(file.read_text().split())
+    ['z0,z1', '0.5,-1.0', '0.1,2.0']
+    """
+    with whole(path) as beside:
+        match path.suffix.lower():
+            case ".npy":
+                with beside.open("wb") as file:
+                    np.save(file, codes)
+            case ".npz":
+                with beside.open("wb") as file:
+                    np.savez(file, codes=codes, names=np.array(names))
+            case suffix:
+                with beside.open("w", encoding="utf-8", newline="") as text:
+                    writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
+                    writer.writerow(names)
+                    for start in range(0, len(codes), PIECE):
+                        writer.writerows(codes[start : start + PIECE].tolist())
+
+
+@contextmanager
+def whole(path: Path) -> Iterator[Path]:
+    """Give a file beside to write to, and move it into place at the end: a kill leaves the old or the new."""
+    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        yield beside
+        os.replace(beside, path)
+    finally:
+        beside.unlink(missing_ok=True)

@@ -1,0 +1,46 @@
+"""What the tests of the command line share: a small table, a call, and what a folder holds."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from typer.testing import CliRunner
+
+from pindown.cli import app
+
+N_ROWS = 320
+
+
+def call(*arguments: object):
+    return CliRunner().invoke(app, [str(argument) for argument in arguments])
+
+
+def columns() -> dict[str, list]:
+    """Three latents of a normal law in five variables; a batch that moves one of them, six classes, twenty subjects."""
+    rng = np.random.default_rng(0)
+    label, batch = rng.integers(6, size=N_ROWS), rng.integers(3, size=N_ROWS)
+    z = rng.normal(size=(N_ROWS, 3)) + 2 * rng.normal(size=(6, 3))[label]
+    x = np.tanh(z @ rng.normal(size=(3, 5)) / 4) + 0.05 * rng.normal(size=(N_ROWS, 5))
+    x[:, 0] += batch
+    return {
+        **{f"x{j}": x[:, j].tolist() for j in range(5)},
+        "batch": [f"day {value}" for value in batch],
+        "label": label.tolist(),
+        "subject": [f"s{i * 20 // N_ROWS}" for i in range(N_ROWS)],
+        "age": rng.uniform(20, 60, size=N_ROWS).tolist(),
+        **{f"z{j}": z[:, j].tolist() for j in range(3)},
+    }
+
+
+def write_table(path: Path, table: dict[str, list] | None = None) -> Path:
+    table = columns() if table is None else table
+    with path.open("w", newline="") as file:
+        writer = csv.writer(file)
+        writer.writerow(table)
+        writer.writerows(zip(*table.values(), strict=True))
+    return path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Return all that a folder holds, folders included."""
+    return {str(path.relative_to(folder)): path.read_bytes() if path.is_file() else b"" for path in folder.rglob("*")}

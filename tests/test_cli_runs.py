@@ -1,0 +1,273 @@
+"""From a data file to a page: check, plan, fit, audit and transform, and what a run folder holds."""
+
+import json
+import os
+import subprocess
+import sys
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+from commandline import N_ROWS, call, columns, contents, write_table
+from safetensors.torch import load_file
+
+from pindown import Classify, Contrast, Dictionary, Forget
+from pindown.runs import Run
+from pindown.training import TrainingDivergedError
+
+FEATURES = [f"x{j}" for j in range(5)]
+X = np.column_stack([columns()[name] for name in FEATURES])
+OBSERVED = ("--features", "x*")
+
+
+@pytest.fixture
+def data(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return write_table(tmp_path / "data.csv")
+
+
+def fit(data, *arguments, output="run", steps=6):
+    result = call("fit", data, *OBSERVED, "--steps", steps, "-o", output, *arguments)
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def latents(path):
+    return np.loadtxt(path, delimiter=",", skiprows=1)
+
+
+# Two commands
+
+
+def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
+    """As a new user would: nothing chosen but the nuisance and what is no observation."""
+    result = call("fit", data, "--nuisance", "batch", "--drop", "[laz]*", "--steps", 20, "-o", "run/")
+    assert result.exit_code == 0, result.output
+    assert "Forget: 4 codes of x0, x1, x2, x3, x4" in result.output
+    assert "subject holds text: left out." in result.stderr
+    assert {path.name for path in (tmp_path / "run").iterdir()} == {
+        "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt", "checkpoint",
+    }  # fmt: skip
+    result = call("audit", "run/", "--fits", 2)
+    assert result.exit_code == 0, result.output
+    assert "claim" in result.output
+    assert "The page: run/audit.html" in result.output
+    assert (tmp_path / "run" / "audit.html").read_text().startswith("<!doctype html>")
+    assert json.loads((tmp_path / "run" / "audit.json").read_text())["n_rows"] == N_ROWS
+    assert "audited: " in (tmp_path / "run" / "log.txt").read_text()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "by_hand"),
+    [
+        (["--signal", "label", "-d", 2], lambda: Classify(2, max_iter=6, random_state=0).fit(X, columns()["label"])),
+        (
+            ["--pairs", "subject", "-d", 2, "--seed", 3, "--option", "space=Reals()"],
+            lambda: Contrast(2, space=_reals(), max_iter=6, random_state=3).fit(X, np.array(columns()["subject"])),
+        ),
+        (["--pairs", "next", "-d", 2], lambda: Contrast(2, max_iter=6, random_state=0).fit(X)),
+        (
+            ["--nuisance", "batch", "--nuisance", "label", "--given", "subject", "-d", 2, "--option", "encoder=smooth"],
+            lambda: Forget(2, encoder=_smooth(), max_iter=6, random_state=0).fit(
+                X,
+                np.array(list(zip(columns()["batch"], columns()["label"], strict=True)), dtype=object),
+                np.array(columns()["subject"]),
+            ),
+        ),
+        (
+            ["-d", 2, "--option", "n_restarts=1"],
+            lambda: Dictionary(2, n_restarts=1, max_iter=6, random_state=0).fit(X),
+        ),
+    ],
+    ids=["signal", "pairs", "next", "two nuisances given a label", "nothing"],
+)
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_a_fit_is_what_it_would_be_in_python_and_its_encoder_is_kept(data, tmp_path, arguments, by_hand):
+    fit(data, *arguments)
+    expected = by_hand().transform(X)
+    np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), expected, rtol=1e-12)
+    shuffled = dict(sorted(columns().items(), reverse=True))  # columns are found by name, whatever their order
+    write_table(tmp_path / "new.csv", {name: column[:30] for name, column in shuffled.items()})
+    result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "codes.csv")
+    assert result.exit_code == 0, result.output
+    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), expected[:30], rtol=1e-12)
+
+
+def _reals():
+    from pindown.spaces import Reals
+
+    return Reals()
+
+
+def _smooth():
+    from pindown.networks import smooth
+
+    return smooth
+
+
+def test_what_is_not_said_is_planned_and_noted(data):
+    result = fit(data, "--signal", "label")
+    assert "3 components: the means of 6 classes span 3 dimensions" in result.stderr
+    run = Run.open(data.parent / "run")
+    assert run.recipe.n_components == 3
+    assert run.columns.features == tuple(FEATURES)
+    fit(data, "--nuisance", "age", output="other")
+    assert Run.open(data.parent / "other").recipe.options["n_bins"] == "8"
+
+
+def test_truth_is_never_observed_and_the_audit_compares_with_it(data):
+    fit(data, "--signal", "label", "-d", 3, "--truth", "z*")
+    result = call("audit", "run", "--fits", 2, "--json")
+    assert result.exit_code == 0, result.output
+    answer = json.loads(result.stdout)
+    assert answer["recovery"]
+    assert answer["page"] == "run/audit.html"
+
+
+def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeypatch):
+    fit(data, "--signal", "label", "-d", 2)
+    restored = []
+
+    def instead(estimator, X, y, **options):
+        restored.append(estimator.transform(X))
+        raise KeyboardInterrupt  # an audit that is stopped leaves the run as it was
+
+    monkeypatch.setattr("pindown.report.audit.audit", instead)
+    monkeypatch.setattr("pindown.training._PlainStep.__call__", lambda *arguments: pytest.fail("trained"))
+    before = contents(data.parent)
+    for _ in range(2):
+        result = call("audit", "run")
+        assert result.exit_code == 130
+        assert "run is as it was" in result.stderr
+    assert contents(data.parent) == before
+    np.testing.assert_allclose(restored[1], latents("run/latents.csv"), rtol=1e-12)
+
+
+def test_data_that_were_moved_can_be_pointed_at(data, monkeypatch):
+    fit(data, "--signal", "label", "-d", 2)
+    data.rename("elsewhere.csv")
+    monkeypatch.setattr("pindown.report.audit.audit", lambda *arguments, **options: pytest.fail("found"))
+    assert call("audit", "run").exit_code == 2
+    with pytest.raises(pytest.fail.Exception, match="found"):
+        raise call("audit", "run", "--data", "elsewhere.csv").exception
+
+
+# For machines, and for people
+
+
+def test_every_command_that_prints_results_prints_json(data):
+    answers = {}
+    for command, *arguments in (
+        ["check", data, *OBSERVED, "--signal", "label"],
+        ["plan", data, *OBSERVED, "--nuisance", "batch"],
+        ["fit", data, *OBSERVED, "--signal", "label", "-d", 2, "--steps", 3, "-o", "run"],
+        ["transform", "run", data, "-o", "codes.npy"],
+    ):
+        result = call(command, *arguments, "--json")
+        assert result.exit_code == 0, result.output
+        answers[command] = json.loads(result.stdout)
+    assert {verdict["outcome"] for verdict in answers["check"]["verdicts"]} <= {"holds", "fails", "undecided"}
+    assert answers["plan"]["estimator"].startswith("Forget(")
+    assert answers["fit"]["score"]["chance"] < 1
+    assert answers["transform"] == {
+        "run": "run", "output": "codes.npy", "n_rows": N_ROWS, "codes": ["classify0", "classify1"],
+    }  # fmt: skip
+    assert np.load("codes.npy").shape == (N_ROWS, 2)
+
+
+def test_check_and_plan_speak_of_all_side_variables_and_write_nothing(data):
+    before = contents(data.parent)
+    result = call("check", data, *OBSERVED, "--signal", "label", "--nuisance", "batch", "-d", 2)
+    assert "latent independent of the nuisance" in result.output
+    result = call("plan", data, *OBSERVED, "--nuisance", "batch")
+    assert "To fit it: pindown fit" in result.output
+    assert "--nuisance batch -d 4 -o run" in result.output
+    assert contents(data.parent) == before
+
+
+@pytest.mark.parametrize(
+    "command", ["check", "plan", "fit", "transform", "audit", "demo", "list", "reproduce", "theory"]
+)
+def test_every_help_has_an_example(command):
+    result = call(command, "--help")
+    assert result.exit_code == 0
+    assert f"Example: pindown {command}" in result.output
+
+
+def test_shells_complete_commands_and_columns_of_the_data(data):
+    environment = {
+        "_PINDOWN_COMPLETE": "complete_bash",
+        "COMP_CWORD": "4",
+        "COMP_WORDS": f"pindown fit {data} --nuisance b",
+    }
+    code = "from pindown.cli import app; app(prog_name='pindown')"
+    done = subprocess.run([sys.executable, "-c", code], env=os.environ | environment, capture_output=True, text=True)
+    assert done.stdout.split() == ["batch"]
+
+
+# The folder
+
+
+def test_a_run_records_what_it_was_made_from(data):
+    fit(data, "--signal", "label", "-d", 2, "--option", "batch_size=32")
+    record = json.loads((data.parent / "run" / "run.json").read_text())
+    assert record["data"]["path"] == str(data)
+    assert len(record["data"]["sha256"]) == 64
+    assert record["columns"]["signal"] == "label"
+    assert record["recipe"] == {
+        "estimator": "Classify", "n_components": 2, "max_iter": 6, "seed": 0, "options": {"batch_size": "32"},
+    }  # fmt: skip
+    assert set(record["versions"]) == {"pindown", "torch", "numpy", "scikit-learn", "python"}
+
+
+def test_warnings_are_printed_and_kept(data):
+    result = fit(data, "--signal", "batch", "-d", 3)
+    assert "3 classes cannot pin down 3 latents" in result.stderr
+    scores = json.loads((data.parent / "run" / "scores.json").read_text())
+    assert any("3 classes cannot pin down 3 latents" in warning for warning in scores["warnings"])
+    assert "warned: Classify: 3 classes" in (data.parent / "run" / "log.txt").read_text()
+
+
+def test_force_replaces_a_run_and_nothing_is_left_beside(data):
+    fit(data, "--signal", "label", "-d", 2)
+    fit(data, "--signal", "label", "-d", 3, "--force")
+    assert Run.open(data.parent / "run").recipe.n_components == 3
+    assert {path.name for path in data.parent.iterdir()} == {"data.csv", "run"}
+
+
+def test_a_fit_that_diverges_fails_and_leaves_the_old_run(data, monkeypatch):
+    fit(data, "--signal", "label", "-d", 2)
+    before = contents(data.parent)
+
+    def diverged(*arguments, **options):
+        raise TrainingDivergedError("training: the loss is nan.")
+
+    monkeypatch.setattr("pindown.runs.recipe.fit", diverged)
+    result = call("fit", data, *OBSERVED, "--signal", "label", "-d", 3, "-o", "run", "--force")
+    assert result.exit_code == 1
+    assert "the loss is nan" in result.stderr
+    assert contents(data.parent) == before
+
+
+def test_an_encoder_file_of_something_else_is_refused(data):
+    fit(data, "--signal", "label", "-d", 2)
+    (data.parent / "run" / "encoder.safetensors").write_bytes(b"something else")
+    result = call("transform", "run", data, "-o", "codes.csv")
+    assert result.exit_code == 2
+    assert "cannot be read as an encoder" in result.stderr
+
+
+def test_weights_are_plain_tensors(data):
+    fit(data, "--signal", "label", "-d", 2)
+    tensors = load_file("run/encoder.safetensors")
+    assert tensors["whiten.mean"].dtype == torch.float64
+    assert torch.allclose(tensors["whiten.mean"], torch.as_tensor(X.mean(0)))
+
+
+def test_columns_that_are_kept_read_as_they_were_written():
+    from pindown.tables import Columns
+
+    chosen = Columns(features=("a", "b"), nuisance=("c",), pairs="next", truth=("z*",))
+    assert Columns.from_dict(chosen.as_dict()) == chosen
+    assert Columns.from_dict(replace(chosen, nuisance=()).as_dict()) != chosen

@@ -1,0 +1,162 @@
+"""Runs: encoders that come back from their file, parameters as text, and places that are not ours to write to."""
+
+import json
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from pindown import Classify, Contrast, Dictionary, Forget, networks
+from pindown.estimators._base import Encoder, encode
+from pindown.networks import Centre, Whiten
+from pindown.penalties import DependencySparsity
+from pindown.runs import Place, Recipe, Run, estimator_for, load_encoder, read_options, save_encoder
+from pindown.runs.options import read_value
+from pindown.spaces import Reals, Sphere
+from pindown.tables import Columns
+
+X = np.random.default_rng(0).normal(size=(60, 5)) + 1e6  # far from zero, where float32 would lose it
+LABELS = np.arange(60) % 4
+
+NETWORKS = (networks.linear, networks.mlp, networks.flat, networks.unfolded, networks.smooth, networks.residual)
+
+
+@pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
+@pytest.mark.parametrize("space", [Sphere(), Reals()], ids=repr)
+def test_an_encoder_of_every_network_comes_back_as_it_was(tmp_path, network, space):
+    encoder = Encoder(Whiten(torch.as_tensor(X)), network(5, 3), space)
+    for weight in encoder.body.parameters():
+        nn.init.normal_(weight.data, generator=torch.Generator().manual_seed(0))
+    save_encoder(encoder, tmp_path / "encoder.safetensors")
+    x = torch.as_tensor(X)
+    assert torch.equal(encode(load_encoder(tmp_path / "encoder.safetensors"), x), encode(encoder, x))
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize(
+    "estimator",
+    [
+        Contrast(2, max_iter=2),
+        Classify(2, max_iter=2),
+        Forget(2, max_iter=2),
+        Forget(2, encoder=networks.linear, max_iter=2),
+        Dictionary(2, max_iter=2, n_restarts=1),
+    ],
+    ids=lambda estimator: f"{type(estimator).__name__} {getattr(estimator.encoder, '__name__', '')}",
+)
+def test_an_encoder_of_every_estimator_comes_back_as_it_was(tmp_path, estimator):
+    estimator.set_params(random_state=0, verbose=False).fit(X, LABELS)
+    save_encoder(estimator.encoder_, tmp_path / "encoder.safetensors")
+    again = encode(load_encoder(tmp_path / "encoder.safetensors"), torch.as_tensor(X)).numpy()
+    np.testing.assert_array_equal(again, estimator.transform(X))
+
+
+def test_the_same_encoder_makes_the_same_file(tmp_path):
+    encoder = Encoder(Centre(torch.zeros(5)), networks.linear(5, 2), Reals())
+    for name in ("a", "b"):
+        save_encoder(encoder, tmp_path / name)
+    assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
+
+
+def test_parts_that_are_not_known_are_refused_in_both_directions(tmp_path):
+    with pytest.raises(TypeError, match="an encoder with a GELU cannot be saved so"):
+        save_encoder(Encoder(Centre(torch.zeros(2)), nn.GELU(), Reals()), tmp_path / "e")
+    assert list(tmp_path.iterdir()) == []
+    from safetensors.torch import save_file
+
+    save_file({"x": torch.zeros(1)}, tmp_path / "other")
+    with pytest.raises(ValueError, match="cannot be read as an encoder"):
+        load_encoder(tmp_path / "other")
+    save_file({"x": torch.zeros(1)}, tmp_path / "odd", metadata={"pindown encoder 1": json.dumps(["os.system", "ls"])})
+    with pytest.raises(ValueError, match="a part that is not known here"):
+        load_encoder(tmp_path / "odd")
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("64", 64),
+        ("1e-3", 1e-3),
+        ("None", None),
+        ("True", True),
+        ("linear", networks.linear),
+        ("Reals", Reals()),
+        ("Sphere()", Sphere()),
+        ("DependencySparsity(0.1, n_columns=2)", DependencySparsity(0.1, n_columns=2)),
+    ],
+)
+def test_parameters_are_numbers_words_or_values_with_a_name(text, value):
+    assert read_value("any", text) == value
+
+
+def test_arguments_of_a_network_are_fixed():
+    network = read_value("encoder", "mlp(hidden=(8, 8))")
+    assert isinstance(network, partial)
+    assert [layer.out_features for layer in network(5, 2) if isinstance(layer, nn.Linear)] == [8, 8, 2]
+
+
+@pytest.mark.parametrize(
+    "text", ["__import__('os')", "networks.linear", "[x for x in (1,)]", "mlp(hidden=print)", "1 +"]
+)
+def test_nothing_else_is_evaluated(text):
+    with pytest.raises(ValueError, match="--option encoder"):
+        read_options([f"encoder={text}"], Forget)
+
+
+def test_the_side_variable_chooses_the_estimator():
+    chosen = [Columns(nuisance=("e",)), Columns(pairs="next"), Columns(signal="y"), Columns()]
+    assert [estimator_for(columns) for columns in chosen] == ["Forget", "Contrast", "Classify", "Dictionary"]
+
+
+def test_a_recipe_is_kept_as_text_and_builds_the_same_estimator():
+    recipe = Recipe("Contrast", 3, 10, 7, {"space": "Reals()", "p": "1"})
+    again = Recipe(**json.loads(json.dumps(recipe.as_dict())))
+    estimator = again.build()
+    assert (estimator.n_components, estimator.max_iter, estimator.random_state) == (3, 10, 7)
+    assert (estimator.space, estimator.p) == (Reals(), 1)
+
+
+def test_folders_of_someone_else_are_not_touched(tmp_path):
+    for name in ("run", "run.unfinished"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "notes").write_text("keep me")
+        with pytest.raises(ValueError, match="holds other things"):
+            Place(tmp_path / "run").check(force=True)
+        (tmp_path / name / "notes").rename(tmp_path / "notes")
+        (tmp_path / name).rmdir()
+    Place(tmp_path / "run").check(force=True)
+
+
+def test_a_run_is_replaced_when_the_new_one_is_whole(tmp_path):
+    place = Place(tmp_path / "run")
+    for seed in (1, 2):
+        place.begin({"asked": {"seed": seed}, "command": "…"})
+        if seed == 2:
+            assert Run.open(place.path).record["asked"] == {"seed": 1}  # the old one is there to the end
+        place.finish()
+    assert Run.open(place.path).record["asked"] == {"seed": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_kill_between_the_two_moves_of_a_replacement_loses_nothing(tmp_path):
+    place = Place(tmp_path / "run")
+    place.begin({"asked": {"seed": 1}, "command": "…"})
+    place.finish()
+    place.begin({"asked": {"seed": 2}, "command": "…"})
+    place.path.rename(tmp_path / "run.replaced")  # killed here
+    place.check(force=False)
+    assert place.begun({"seed": 2}, force=False) is not None
+    place.finish()
+    assert Run.open(place.path).record["asked"] == {"seed": 2}
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_a_record_of_another_format_is_refused_unless_it_is_to_be_replaced(tmp_path):
+    place = Place(tmp_path / "run")
+    place.begin({"asked": {}, "command": "…"})
+    (place.unfinished / "run.json").write_text('{"format": 0}')
+    with pytest.raises(ValueError, match="its format is 0, not 1"):
+        place.begun({}, force=False)
+    assert place.begun({}, force=True) is None

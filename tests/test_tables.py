@@ -1,0 +1,248 @@
+"""Data files: every format gives the same columns; what is wrong with a file is said with its line and its name."""
+
+import sys
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from pindown.tables import Columns, open_table, read_study, write_codes
+from pindown.tables import text as text_module
+
+RNG = np.random.default_rng(0)
+X = RNG.normal(size=(12, 3))
+SITE = np.repeat(["north", "south"], 6)
+AGE = RNG.integers(20, 60, size=12)
+
+
+def csv_text(separator=",", names=("a", "b", "c")) -> str:
+    lines = [separator.join([*names, "site", "age"])]
+    rows = zip(X.tolist(), SITE, AGE, strict=True)
+    return "\n".join([*lines, *(separator.join([*map(repr, x), site, str(age)]) for x, site, age in rows)]) + "\n"
+
+
+def write_h5ad(path, *, sparse=False):
+    """Write a file as anndata lays it out: by hand, since not every version of it can write text of every pandas."""
+    import h5py
+
+    text = h5py.string_dtype()
+
+    def put(group, name, values, kind="array"):
+        group.create_dataset(name, data=values).attrs.update({"encoding-type": kind, "encoding-version": "0.2.0"})
+
+    def frame(file, name, index, columns):
+        group = file.create_group(name)
+        group.attrs.update({"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index"})
+        group.attrs.create("column-order", list(columns), dtype=text)
+        put(group, "_index", np.array(index, dtype=object), "string-array")
+        return group
+
+    with h5py.File(path, "w") as file:
+        file.attrs.update({"encoding-type": "anndata", "encoding-version": "0.1.0"})
+        if sparse:
+            from scipy.sparse import csr_array
+
+            rows, matrix = csr_array(X), file.create_group("X")
+            matrix.attrs.update({"encoding-type": "csr_matrix", "encoding-version": "0.1.0", "shape": X.shape})
+            for name in ("data", "indices", "indptr"):
+                matrix.create_dataset(name, data=getattr(rows, name))
+        else:
+            put(file, "X", X)
+        obs = frame(file, "obs", [f"cell{i}" for i in range(12)], ["site", "age"])
+        site = obs.create_group("site")
+        site.attrs.update({"encoding-type": "categorical", "encoding-version": "0.2.0", "ordered": False})
+        put(site, "codes", (SITE == "south").astype(np.int8))
+        put(site, "categories", np.array(["north", "south"], dtype=object), "string-array")
+        put(obs, "age", AGE)
+        frame(file, "var", ["a", "b", "c"], [])
+        obsm = file.create_group("obsm")
+        obsm.attrs.update({"encoding-type": "dict", "encoding-version": "0.1.0"})
+        put(obsm, "X_pca", X[:, :2])
+
+
+def write_every_format(folder):
+    import pyarrow
+    import pyarrow.parquet
+
+    (folder / "t.csv").write_text(csv_text())
+    (folder / "t.tsv").write_text(csv_text("\t"))
+    (folder / "semicolons.csv").write_text(csv_text(";"))
+    columns = {"a": X[:, 0], "b": X[:, 1], "c": X[:, 2], "site": SITE, "age": AGE}
+    pyarrow.parquet.write_table(pyarrow.table(columns), folder / "t.parquet")
+    np.savez(folder / "t.npz", X=X, site=SITE, age=AGE)
+    write_h5ad(folder / "t.h5ad")
+    write_h5ad(folder / "sparse.h5ad", sparse=True)
+
+
+def test_every_format_gives_the_same_study(tmp_path):
+    write_every_format(tmp_path)
+    for name in ("t.csv", "t.tsv", "semicolons.csv", "t.parquet", "t.npz", "t.h5ad", "sparse.h5ad"):
+        columns = Columns(features=("X",) if name.endswith(("npz", "h5ad")) else ("[abc]",), nuisance=("site", "age"))
+        study = read_study(open_table(tmp_path / name), columns)
+        np.testing.assert_array_equal(study.X, X)
+        assert study.nuisance[:, 0].tolist() == SITE.tolist(), name
+        assert study.nuisance[:, 1].tolist() == AGE.tolist(), name
+
+
+def test_other_arrays_of_an_h5ad_can_be_the_observed_variables(tmp_path):
+    write_h5ad(tmp_path / "t.h5ad")
+    study = read_study(open_table(tmp_path / "t.h5ad"), Columns(features=("X_pca", "age"), signal="site"))
+    assert study.names == ("X_pca_0", "X_pca_1", "age")
+    np.testing.assert_array_equal(study.X, np.column_stack([X[:, :2], AGE]))
+
+
+def test_a_matrix_has_numbers_for_names(tmp_path):
+    np.save(tmp_path / "t.npy", np.column_stack([X, AGE]))
+    study = read_study(open_table(tmp_path / "t.npy"), Columns(nuisance=("3",)))
+    np.testing.assert_array_equal(study.X, X)
+    assert study.nuisance.tolist() == AGE.tolist()
+
+
+def test_pieces_join_without_a_seam(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_module, "PIECE", 5)
+    (tmp_path / "t.csv").write_text(csv_text())
+    study = read_study(open_table(tmp_path / "t.csv"), Columns(features=("a", "b", "c"), signal="site"))
+    np.testing.assert_array_equal(study.X, X)
+    assert study.signal.tolist() == SITE.tolist()
+
+
+def test_a_large_text_needs_memory_for_its_numbers_not_for_its_text(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_module, "PIECE", 500)
+    numbers = np.random.default_rng(0).normal(size=(20_000, 5))
+    write_codes(tmp_path / "t.csv", numbers, list("abcde"))
+    source = open_table(tmp_path / "t.csv")
+    tracemalloc.start()
+    read, _ = source.read(source.names, [])
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    np.testing.assert_array_equal(read, numbers)
+    assert peak < 3 * numbers.nbytes  # once in pieces, once joined; as text it would be nine times as much
+
+
+def test_by_default_all_numbers_are_observed_that_play_no_other_part(tmp_path):
+    (tmp_path / "t.csv").write_text(csv_text())
+    study = read_study(open_table(tmp_path / "t.csv"), Columns(drop=("b",)))
+    assert study.names == ("a", "c", "age")
+    assert study.notes == ("site holds text: left out.",)
+    assert read_study(open_table(tmp_path / "t.csv"), Columns(signal="age", truth=("c",))).names == ("a", "b")
+
+
+def test_columns_that_count_rows_or_never_change_are_left_out_unless_named(tmp_path):
+    rows = [f"{i},{x},7,{i + 1}" for i, x in enumerate(X[:, 0].tolist())]
+    (tmp_path / "t.csv").write_text("\n".join([",x,unit,id", *rows]))  # pandas writes its index without a name
+    source = open_table(tmp_path / "t.csv")
+    study = read_study(source, Columns())
+    assert study.names == ("x",)
+    assert len(study.notes) == 2
+    assert read_study(source, Columns(features=("x", "id"))).names == ("x", "id")
+
+
+def test_what_looks_like_a_label_but_is_observed_is_pointed_at(tmp_path):
+    rows = [f"{x},{i % 3}" for i, x in enumerate(X[:, 0].tolist())]
+    (tmp_path / "t.csv").write_text("\n".join(["x,day", *rows]))
+    assert "day looks like a label" in read_study(open_table(tmp_path / "t.csv"), Columns()).notes[0]
+    (tmp_path / "counts.csv").write_text("\n".join(["a,b", *(f"{i % 3},{i % 4}" for i in range(12))]))
+    assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()  # all are counts
+
+
+def test_quotes_blank_lines_and_marks_at_the_start_are_no_obstacle(tmp_path):
+    (tmp_path / "t.csv").write_text('﻿"a, b",c\n1,"x, ""y"""\n\n2,z\n3,z\n', encoding="utf-8")
+    study = read_study(open_table(tmp_path / "t.csv"), Columns(features=("a, b",), signal="c"))
+    assert study.X.tolist() == [[1.0], [2.0], [3.0]]
+    assert study.signal.tolist() == ['x, "y"', "z", "z"]
+
+
+def test_labels_are_numbers_only_if_all_are_and_none_would_be_joined(tmp_path):
+    (tmp_path / "t.csv").write_text("x,whole,half,name,padded\n1.5,1,0.5,a,01\n2.5,2,1,2,1\n")
+    source = open_table(tmp_path / "t.csv")
+    kinds = {name: source.read(["x"], [name])[1][name].dtype.kind for name in source.names[1:]}
+    assert kinds == {"whole": "i", "half": "f", "name": "U", "padded": "U"}
+
+
+def test_partners_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
+    np.savez(tmp_path / "t.npz", X=X, later=X + 1, session=SITE)
+    source = open_table(tmp_path / "t.npz")
+    np.testing.assert_array_equal(read_study(source, Columns(pairs="later")).pairs, X + 1)
+    paired = read_study(source, Columns(pairs="next", group="session")).paired()
+    rows = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]  # not 5, whose next row is of another session
+    np.testing.assert_array_equal(paired.X, X[rows])
+    np.testing.assert_array_equal(paired.pairs, X[np.array(rows) + 1])
+
+
+def test_a_sample_keeps_partners_together(tmp_path):
+    np.savez(tmp_path / "t.npz", X=RNG.normal(size=(60, 2)), who=np.repeat(np.arange(20), 3))
+    some = read_study(open_table(tmp_path / "t.npz"), Columns(pairs="who")).sample(30)
+    counts = np.bincount(some.pairs)
+    assert set(counts[counts > 0]) == {3}
+    assert 0 < len(some) <= 30
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("a,b\n1,2\n3\n", "t.csv, line 3: 1 cells, but the first line has 2"),
+        ("a,b\n1,2\n3,4,5\n", "line 3: 3 cells"),
+        ("1.5,2\n3,4\n", "the header is missing"),
+        ("a,a\n1,2\n", "several columns are called a"),
+        ("a,b\n", "has names but no rows"),
+        ("a,b\n1,2\n1,x\n2,3\n", "line 3: column 'b' holds numbers, but here the text 'x'"),
+        ("a;b\n1,5;2\n1,5;2\n2;2\n2;2\n2;2\n", "Decimals need a point, not a comma"),
+        ("a,b\n1,\n2,3\n", "column 'b' has NaN, an empty cell or infinity in 1 of 2 rows, first in row 1"),
+        ("a,b\n1,x\n2,y\n3,\n", "column 'b' is empty in 1 of 3 rows, first in row 3"),
+        (",\n1,2\n", "has no names in its first line"),
+    ],
+)
+def test_what_is_wrong_with_a_text_is_said_with_its_line_or_column(tmp_path, content, message):
+    (tmp_path / "t.csv").write_text(content)
+    columns = Columns(signal="b" if "y" in content else None)
+    with pytest.raises(ValueError, match=message):
+        read_study(open_table(tmp_path / "t.csv"), columns)
+
+
+def test_text_in_a_later_piece_is_found_too(tmp_path, monkeypatch):
+    monkeypatch.setattr(text_module, "PIECE", 4)
+    (tmp_path / "t.csv").write_text("a\n" + "1\n2\n" * 5 + "oops\n")
+    with pytest.raises(ValueError, match="line 12: column 'a' holds numbers, but here the text 'oops'"):
+        read_study(open_table(tmp_path / "t.csv"), Columns())
+
+
+def test_files_that_are_not_what_their_names_say_are_refused(tmp_path):
+    (tmp_path / "t.csv").write_bytes(b"a,b\n\xff\xfe,2\n")
+    (tmp_path / "t.npz").write_bytes(b"no archive")
+    (tmp_path / "t.npy").write_bytes(b"no array")
+    (tmp_path / "t.parquet").write_bytes(b"no parquet")
+    (tmp_path / "t.h5ad").write_bytes(b"no cells")
+    for name in ("t.csv", "t.npz", "t.npy", "t.parquet", "t.h5ad"):
+        with pytest.raises(ValueError, match=f"{name} (is no UTF-8|cannot be read)"):
+            open_table(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    ("name", "module", "extra"), [("t.parquet", "pyarrow", "tables"), ("t.h5ad", "anndata", "cells")]
+)
+def test_a_reader_that_is_not_installed_is_named_with_the_way_to_get_it(tmp_path, monkeypatch, name, module, extra):
+    (tmp_path / name).write_bytes(b"something")
+    monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setitem(sys.modules, f"{module}.parquet", None)
+    with pytest.raises(ValueError, match=rf"needs {module}: pip install 'pindown\[{extra}\]'"):
+        open_table(tmp_path / name)
+
+
+def test_python_objects_in_an_archive_are_not_unpickled(tmp_path):
+    np.savez(tmp_path / "t.npz", X=X, site=np.array(["a", None] * 6, dtype=object))
+    with pytest.raises(ValueError, match=r"site cannot be read.*astype\(str\)"):
+        open_table(tmp_path / "t.npz")
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npy", ".npz"])
+def test_codes_are_read_back_as_they_were_written(tmp_path, suffix):
+    path = tmp_path / f"codes{suffix}"
+    write_codes(path, X, ["z0", "z1", "z2"])
+    if suffix == ".npz":
+        with np.load(path) as arrays:
+            np.testing.assert_array_equal(arrays["codes"], X)
+            assert arrays["names"].tolist() == ["z0", "z1", "z2"]
+        return
+    source = open_table(path)
+    np.testing.assert_array_equal(source.read(source.names, [])[0], X)
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
