@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from pindown.alignment import LEAST_SCORED, Alignment, PolynomialRidge, Transfer, align
-from pindown.metrics.transfer import value_recovery
 
 
 def codes(n=400, d=2, seed=0):
@@ -117,41 +116,3 @@ def test_a_result_prints_as_a_table():
 def test_pairs_that_cannot_be_used_are_refused(source, target, options, message):
     with pytest.raises(ValueError, match=message):
         align(source, target, **options)
-
-
-# Recovery per value.
-
-
-def test_a_code_that_bends_differently_for_each_value_is_recovered_within_and_not_across():
-    z, e = codes(3_000), np.arange(3_000) % 3
-    hat = np.where((e == 0)[:, None], z, np.where((e == 1)[:, None], turned(z), turned(np.sinh(z) / 2, 240)))
-    found = value_recovery(hat, z, e)
-    assert found.worst > 0.97
-    assert found.pooled < 0.3
-    assert found.elsewhere < 0
-
-
-def test_a_unified_code_is_recovered_everywhere():
-    z, e = codes(2_000), np.arange(2_000) % 2
-    found = value_recovery(np.sinh(turned(z)), z, e)
-    assert min(found.worst, found.pooled, found.elsewhere) > 0.97
-
-
-def test_a_code_that_knows_nothing_scores_nothing():
-    found = value_recovery(codes(2_000, seed=1), codes(2_000), np.arange(2_000) % 2)
-    assert max(found.by_value.values()) < 0.03
-    assert found.pooled < 0.03
-
-
-def test_recovery_names_the_values_and_prints_them():
-    z, e = codes(200), np.array(["left", "right"] * 100)
-    found = value_recovery(z, z, e)
-    assert set(found.by_value) == {"left", "right"}
-    assert "within left" in str(found)
-    assert "elsewhere" in str(found)
-
-
-@pytest.mark.parametrize("e", [np.zeros(200), np.arange(200) % 7])
-def test_recovery_refuses_one_value_and_rare_ones(e):
-    with pytest.raises(ValueError, match="at least two values with 40 rows each"):
-        value_recovery(codes(200), codes(200), e)

@@ -9,7 +9,7 @@ from torch import nn
 
 from pindown import Forget, networks, optimizers, theory
 from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators._blind import Grouping, told_by_means, told_by_spreads
+from pindown.estimators._blind import Grouping, even_rows, told_by_means, told_by_spreads
 from pindown.losses import reverse_gradient
 from pindown.metrics import PROBES, confounding, leakage
 from pindown.mixing import leaky_relu_mlp
@@ -350,3 +350,85 @@ def test_a_frame_stands_still_where_its_gradient_is_noise_and_other_weights_do_n
 def test_rivals_need_an_encoder():
     with pytest.raises(TypeError, match="the objective must have an encoder"):
         optimizers.rivals(nn.Linear(1, 1), 0.1, 0.0)
+
+
+# where a game starts, and which one is kept
+
+
+def test_even_rows_show_groups_alike_where_each_lies_in_a_plane_of_its_own():
+    rng = np.random.default_rng(0)
+    e = rng.integers(2, size=6_000)
+    planes = [np.linalg.qr(rng.normal(size=(4, 2))).Q.T for _ in range(2)]
+    x = np.stack([rng.normal(size=2) @ planes[value] for value in e])
+    grouping = Grouping(e, 0 * e)
+
+    def unlike(rows):
+        covariances = np.stack([np.cov((x[e == value] @ rows.T).T) for value in range(2)])
+        return np.abs(covariances - np.eye(2)).max()
+
+    found = even_rows(x, [grouping], np.eye(4)[:2], rng)
+    assert unlike(found) < 0.05
+    assert min(unlike(np.linalg.qr(rng.normal(size=(4, 2))).Q.T) for _ in range(20)) > 0.3
+
+
+def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
+    X, e = moved(n=3_000)
+    rows = even_rows(X, [Grouping(e, 0 * e)], np.eye(5)[2:], np.random.default_rng(0))
+    assert np.abs(rows[:, :2]).max() < 0.05 * np.abs(rows[:, 2:]).max()
+    few = X[:20], [Grouping(e[:20], 0 * e[:20])]
+    assert np.array_equal(even_rows(*few, np.eye(5)[2:], np.random.default_rng(0)), np.eye(5)[2:])
+
+
+def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value_of_a_given_label():
+    sample = confounded()
+    forget = Forget(encoder=small, decoder=small, max_iter=1, strength=0.0, holdout=0.0, device="cpu", random_state=0)
+    Z = forget.fit(sample.x, sample.u, given=sample.label).transform(sample.x).numpy()
+    label, e = sample.label.numpy(), sample.u.numpy()
+    gaps = [Z[(label == c) & (e == 0)].mean(0) - Z[(label == c) & (e == 1)].mean(0) for c in (0, 1)]
+    assert np.abs(gaps).max() < 0.2
+    assert np.abs(Z[label == 0].mean(0) - Z[label == 1].mean(0)).max() > 0.5  # which the label moves
+
+
+def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
+    games = []
+
+    def score(self, game, seed):
+        games.append(game)
+        return [3.0, 1.0, 2.0][len(games) - 1]
+
+    monkeypatch.setattr(Forget, "_missed_and_told", score)
+    forget = linear(n_restarts=3, max_iter=5).fit(*moved())
+    assert forget.restart_scores_.tolist() == [3.0, 1.0, 2.0]
+    assert forget.objective_ is games[1]
+    assert not hasattr(linear(max_iter=5).fit(*moved()), "restart_scores_")
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
+    X, e = moved(n=2_500)
+
+    def scores(n_components, strength):
+        make = partial(Forget, encoder=small, decoder=small, max_iter=3, n_restarts=2, device="cpu", random_state=0)
+        return make(n_components, strength=strength).fit(X, e).restart_scores_
+
+    assert scores(5, 0.0).max() < 0.05  # all is kept, and what is told counts nothing
+    assert scores(5, 1.0).min() > 0.7  # nearly log 3 nats are told
+    assert scores(2, 0.0).min() > 0.15  # a column of five is missed
+
+
+def test_games_are_compared_on_rows_of_the_training_if_none_are_held_out():
+    X, e = moved()
+    forget = linear(n_restarts=2, max_iter=5).fit(X, e)
+    assert np.isfinite(forget.restart_scores_).all()
+    with pytest.raises(ValueError, match="n_restarts == 0, must be >= 1"):
+        linear(n_restarts=0).fit(X, e)
+
+
+@pytest.mark.parametrize("encoder", [partial(networks.linear), lambda n_in, n_out: nn.Linear(n_in, n_out, bias=False)])
+def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
+    forget = Forget(encoder=encoder, max_iter=5, holdout=0.0, device="cpu", random_state=0)
+    assert forget.guarantee is theory.FORGET
+    assert forget.fit(*moved()).components_.shape == (3, 5)
+    assert (
+        Forget(encoder=lambda n_in, n_out: nn.Sequential(nn.Linear(n_in, n_out))).guarantee is theory.FORGET_NONLINEAR
+    )

@@ -12,7 +12,7 @@ import torch
 from scipy.linalg import subspace_angles
 
 from pindown import Forget, networks, theory
-from pindown.estimators import IdentifiabilityWarning, _blind
+from pindown.estimators import IdentifiabilityWarning, _blind, _game
 from pindown.estimators.erasers import MeanProjection
 from pindown.metrics import PROBES, effective_rank, leakage, recovery_by_value
 from pindown.processes import Nuisance, ShapeNuisance
@@ -138,6 +138,26 @@ def test_without_reversal_a_bending_code_leaks(seed):
     _, train, test = bent(seed)
     autoencoder = bending(train, seed, strength=0.0)
     assert worst(autoencoder.transform(test.x), test.u) > worst(test.z, test.u) + 0.08
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize("seed", [0, 1])
+@pytest.mark.parametrize("part", ["the game", "the distance"])
+def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(part, seed, monkeypatch):
+    world = Nuisance.on_sphere(6, 3, 10.0, n_layers=2, random_state=seed)
+    train, test = world.sample(20_000, random_state=100 + seed), world.sample(12_000, random_state=200 + seed)
+
+    def told():
+        codes = fitted(train, seed, max_iter=2_000).transform(test.x)
+        return leakage(codes, test.u, n_seeds=1, n_permutations=19, random_state=0).worst
+
+    both = told()
+    if part == "the game":
+        monkeypatch.setattr(_game, "APART", 0.0)
+    else:
+        monkeypatch.setattr(_game, "reverse_gradient", lambda z, strength: z.detach())
+    assert told() > both + 0.02
 
 
 @pytest.mark.parametrize("seed", SEEDS)

@@ -15,13 +15,22 @@ from torch.nn.functional import cross_entropy, one_hot
 from pindown.estimators._base import Encoder
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
-from pindown.networks import Frame, Unfolded, Whiten
+from pindown.networks import Centre, Frame, Unfolded, Whiten
+from pindown.penalties import energy_distance
 
 LISTEN = 0.1
 """Share of the steps in which the encoder waits, so that the classifier first learns what there is to be hidden."""
 
 LAST = 0.25
 """Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
+
+APART = 2.0
+"""What a unit of the energy distance between values is worth, in nats of the classifier's loss.
+
+An encoder can stay ahead of every network it is trained against while neighbours, or trees, still tell values apart."""
+
+APART_ROWS = 1_024
+"""Rows of a batch that are compared pair by pair: the memory grows with their square."""
 
 EVENNESS = 0.1
 """Weight of the squared distance between the covariance of the codes and the identity."""
@@ -67,11 +76,12 @@ class History:
 class Game(nn.Module):
     r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
 
-    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_f\; L_g - \lambda L_D
+    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_f\; L_g + \lambda\,(c\,\mathcal E - L_D)
 
-    with :math:`L_D` the cross-entropy of classifier D, and :math:`L_g` the squared error of decoder g, which is shown
-    the nuisance beside the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. A linear encoder
-    has orthonormal rows, so that nothing else need hold its codes apart: the decoder then follows it unheard.
+    with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
+    0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is shown the nuisance beside
+    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. A linear encoder has orthonormal
+    rows, so that nothing else need hold its codes apart: the decoder then follows it unheard, and there is no energy.
     """
 
     now: Tensor
@@ -108,18 +118,19 @@ class Game(nn.Module):
         """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
         white = self.encoder.whiten(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
-        read, accuracy = self.read(reverse_gradient(z, self.strength), groups, weights, strata)
+        # In standard units, or the encoder would hide by whispering.
+        said = (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
+        read, accuracy = self.read(reverse_gradient(said, self.strength), groups, weights, strata)
         kept = z.detach() if self.is_linear else z
         missed = self.decoder(torch.cat([kept, shown.to(z)], 1)) - white
         rebuilt = (missed @ self.worth).square().mean()
         if self.training:
             self._remember(torch.stack([read, accuracy, missed.square().mean()]).detach())
-        return read + rebuilt + EVENNESS * _unevenness(kept)
+        loss = read + rebuilt + EVENNESS * _unevenness(kept)
+        return loss if self.is_linear else loss + self.strength * APART * self.apart(said, groups, weights, strata)
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
-        # In standard units, or the encoder would hide by whispering.
-        z = (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
         beside = [one_hot(strata, self.n_strata).to(z)] if self.n_strata > 1 else []
         scores = self.classifier(torch.cat([z, *beside], 1)).split(self.sizes, 1)
         losses, right = [], []
@@ -127,6 +138,21 @@ class Game(nn.Module):
             losses.append((weight * cross_entropy(score, group, reduction="none")).mean())
             right.append((weight * (score.argmax(1) == group)).mean())
         return torch.stack(losses).mean(), torch.stack(right).mean()
+
+    def apart(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> Tensor:
+        """Return the energy distance between values, averaged over the classifier's heads."""
+        z, groups, weights, strata = (part[:APART_ROWS] for part in (z, groups, weights, strata))
+        within = strata if self.n_strata > 1 else None
+        heads = zip(groups.T, weights.T, strict=True)
+        return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
+
+    @torch.no_grad()
+    def rebuilt(self, x: Tensor, shown: Tensor) -> float:
+        """Return the error of the averaged players on rows: what of the data is worth rebuilding, and is not."""
+        encoder, decoder = self.averaged
+        x, shown = (part.to(self.worth.device) for part in (x, shown))
+        missed = decoder(torch.cat([encoder(x), shown.float()], 1)) - self.encoder.whiten(x)
+        return (missed @ self.worth).square().mean().item()
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
@@ -185,3 +211,19 @@ class Rebuild(nn.Module):
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:
         """Rebuild (n, d) codes of rows whose nuisance is shown; (n, n_features)."""
         return self.decoder(torch.cat([z @ self.back, shown], 1)) @ self.coloured + self.mean
+
+
+def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
+    """Return a linear encoder whose rows are orthonormal in the data's own units, and the way back to its codes.
+
+    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
+    """
+    body, whiten = encoder.body, encoder.whiten
+    assert isinstance(body, Frame)
+    assert isinstance(whiten, Whiten)
+    with torch.no_grad():
+        rows = body.double().rows() @ whiten.matrix.double().mT  # (k, d)
+        frame = torch.linalg.qr(rows.mT).Q.mT
+        linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
+        linear.weight.copy_(frame)
+    return Encoder(Centre(whiten.mean), linear, encoder.space), frame @ rows.mT

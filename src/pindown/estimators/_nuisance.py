@@ -146,6 +146,19 @@ class Nuisance:
         """Number of values of the given label; 1 if there is none."""
         return int(self.strata.max()) + 1
 
+    @property
+    def n_rare(self) -> int:
+        """Number of rows that count nothing for some column."""
+        return int((self.weights[:, : len(self.sizes)] == 0).sum(0).max())
+
+    def refuse_identical(self) -> None:
+        """Raise if no two values can be compared in any stratum."""
+        if not self.weights.any():
+            raise ValueError(
+                "Forget: within every value of given y has one value, or others too rare, so that hiding y would hide "
+                "given, and nothing can be compared. Collect rows that cross them. To forget both, leave given out."
+            )
+
     def groupings(self) -> list[Grouping]:
         """Return the heads as groups to compare."""
         used = self.weights > 0

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import copy
+import math
 import numbers
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Self
 
 import numpy as np
@@ -15,10 +16,10 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, optimizers, theory
-from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, warn
-from pindown.estimators._blind import Directions, directions
+from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
+from pindown.estimators._blind import Directions, directions, even_rows
 from pindown.estimators._drawing import Epochs
-from pindown.estimators._game import Game, History, Rebuild, waiting_cosine
+from pindown.estimators._game import Game, History, Rebuild, straightened, waiting_cosine
 from pindown.estimators._nuisance import (
     Column,
     FreshTroubled,
@@ -30,11 +31,11 @@ from pindown.estimators._nuisance import (
     read_columns,
     read_strata,
 )
-from pindown.networks import Centre, Frame, Unfolded, Whiten
+from pindown.networks import Frame, Unfolded, Whiten
 from pindown.processes import Confounded, Process, ShapeNuisance
 from pindown.processes import Nuisance as NuisanceWorld
 from pindown.spaces import Reals, Space
-from pindown.training import Draw
+from pindown.training import Draw, TrainingLog
 
 CLOSED_FORM_ROWS = 50_000
 """Rows from which means and covariances of the start are taken."""
@@ -73,9 +74,12 @@ class Forget(BaseEncoder):
     training proves nothing: ``history_.probe`` is trained afterwards, from scratch, on rows that were held out; for a
     report use `pindown.metrics.leakage` on rows of your own.
 
-    The game starts from a closed form (off the directions in which means, and for a linear encoder also covariances,
-    differ between values) and is played so that it settles: the classifier learns first and at a constant rate, the
-    encoder has no momentum and a rate that falls to zero, and the weights of the last quarter are averaged.
+    The game starts from a linear code: off the directions in which means and covariances differ between values, or, if
+    the encoder can bend, as near to one mean and one covariance for all of them as rows can come. It is played so that
+    it settles: the classifier learns first and at a constant rate, the encoder has no momentum and a rate that falls to
+    zero, and the weights of the last quarter are averaged. Since a classifier is never quite at its best answer, an
+    encoder that can bend is also held by the energy distance between the codes of different values
+    (`pindown.penalties.energy_distance`), which is 0 exactly where the game ends.
 
     Parameters
     ----------
@@ -92,9 +96,13 @@ class Forget(BaseEncoder):
         quantity itself.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
-        can bend; ``networks.linear`` stays linear, with orthonormal rows: see ``components_``.
+        can bend; an `nn.Linear`, as of ``networks.linear``, stays linear, with orthonormal rows: see ``components_``.
     classifier, decoder : callable
         Called as ``(n_in, n_out)``, return modules. A linear encoder has a linear decoder.
+    n_restarts : int
+        Games, each with other networks and batches. The one is kept that does best on rows held out (or, if none are,
+        on rows it was trained on), with a fresh probe in the classifier's place: what the decoder misses, plus λ times
+        what the probe reads, in nats.
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int
@@ -133,6 +141,8 @@ class Forget(BaseEncoder):
         a `pindown.metrics.Leakage`.
     encoder_, decoder_, objective_ : torch.nn.Module
         The trained encoder; the map from code and nuisance to x; what was played.
+    restart_scores_ : ndarray of shape (n_restarts,)
+        Of each game, by which one was chosen, the smallest; absent if there was but one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Sum of the losses, each step. A game has no loss that falls; see ``history_``.
     n_iter_ : int
@@ -176,6 +186,7 @@ class Forget(BaseEncoder):
         encoder=networks.unfolded,
         classifier=networks.reader,
         decoder=networks.unfolded,
+        n_restarts=1,
         batch_size=None,
         max_iter=2_000,
         learning_rate=1e-3,
@@ -193,6 +204,7 @@ class Forget(BaseEncoder):
         self.encoder = encoder
         self.classifier = classifier
         self.decoder = decoder
+        self.n_restarts = n_restarts
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
@@ -252,11 +264,14 @@ class Forget(BaseEncoder):
 
     @property
     def _is_linear(self) -> bool:
-        return self.encoder is networks.linear
+        """Whether the encoder makes a linear layer, of one code of as many features as are known."""
+        with _random.forked(0):
+            return callable(self.encoder) and isinstance(self.encoder(getattr(self, "n_features_in_", 2), 1), nn.Linear)
 
     def _space(self) -> Space:
         check_scalar(self.strength, "strength", numbers.Real, min_val=0)
         check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
+        check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
         if self.n_bins is not None:
             check_scalar(self.n_bins, "n_bins", numbers.Integral, min_val=2)
         return Reals()
@@ -266,12 +281,18 @@ class Forget(BaseEncoder):
         columns, kinds = read_columns(side, len(X), self.n_bins)
         strata = read_strata(given, len(X))
         nuisance = assemble(columns, kinds, strata)
-        self._refuse_identical(nuisance)
-        self._warn_of_rare(nuisance)
+        nuisance.refuse_identical()
+        if n_rare := nuisance.n_rare:
+            self._warn(
+                f"{n_rare} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
+                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values."
+            )
         rng = np.random.default_rng(_random.draw_seed(self.random_state) % 2**63)
         order = rng.permutation(len(X))
         n_held = min(int(self.holdout * len(X)), HELD_OUT_ROWS[0])
         held, used = np.split(order, [n_held if n_held >= HELD_OUT_ROWS[1] else 0])
+        some = held if len(held) else used[: HELD_OUT_ROWS[0]]
+        self._compared = HeldOut(X[some], nuisance.take(some), given is not None)
         used = np.sort(used)
         self._begin(X, kinds, nuisance, used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]])
         self._held_out = HeldOut(X[held], nuisance.take(held), given is not None)
@@ -291,7 +312,7 @@ class Forget(BaseEncoder):
         nuisance = assemble(columns, kinds, np.zeros(len(u), dtype=np.int64))
         used, held = np.arange(WHITEN_ROWS), np.arange(WHITEN_ROWS, len(u))
         self._begin(X[used], kinds, nuisance.take(used), used)
-        self._held_out = HeldOut(X[held], nuisance.take(held), False)
+        self._held_out = self._compared = HeldOut(X[held], nuisance.take(held), False)
         return FreshTroubled.of(process, batch_size, nuisance)
 
     def _begin(self, X: np.ndarray, kinds: list[Column], nuisance: Nuisance, rows: np.ndarray) -> None:
@@ -301,15 +322,12 @@ class Forget(BaseEncoder):
         whiten = Whiten(torch.as_tensor(X))
         self.columns_ = kinds
         matrix = whiten.matrix.double().numpy()
-        found = directions(
-            whiten(torch.as_tensor(X[rows])).double().numpy(),
-            nuisance.take(rows).groupings(),
-            spreads=self._is_linear,
-            size=np.linalg.pinv(matrix),
-            rng=np.random.default_rng(0),
-        )
-        self._game = nuisance, found, matrix
+        white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()
+        rng = np.random.default_rng(0)
+        found = directions(white, groupings, spreads=self._is_linear, size=np.linalg.pinv(matrix), rng=rng)
         self._choose(found)
+        start = found.keep(self.n_components_)
+        self._game = nuisance, found, start if self._is_linear else even_rows(white, groupings, start, rng), matrix
 
     def _choose(self, found: Directions) -> None:
         self.n_told_ = found.n_means, found.n_spreads
@@ -334,10 +352,11 @@ class Forget(BaseEncoder):
             print(f"Forget: {blind} codes, since in {told}.", file=sys.stderr)
 
     def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        nuisance, found, matrix = self._game
+        nuisance, found, rows, matrix = self._game
         assert isinstance(encoder.whiten, Whiten)
-        found = found.as_seen_after(np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ matrix)
-        start = torch.as_tensor(found.keep(self.n_components_), dtype=torch.float32)
+        change = np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ matrix
+        found = found.as_seen_after(change)
+        start = torch.as_tensor(found.keep(self.n_components_) if self._is_linear else rows @ change.T).float()
         if self._is_linear:
             encoder.body = Frame(start)
         elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
@@ -360,6 +379,26 @@ class Forget(BaseEncoder):
         game.start_decoder(batches, START_ROWS)
         return game
 
+    def _search(
+        self, make: Callable[[int], nn.Module], minimise: Callable[..., TrainingLog], draw: Draw, seed: int
+    ) -> tuple[nn.Module, TrainingLog]:
+        if self.n_restarts == 1:
+            return super()._search(make, minimise, draw, seed)
+        games = [make(seed + k) for k in range(self.n_restarts)]
+        logs = [minimise(game, seed + k, f"restart {k}") for k, game in enumerate(games)]
+        self.restart_scores_ = np.array([self._missed_and_told(game, seed) for game in games])
+        best = int(self.restart_scores_.argmin())
+        return games[best], logs[best]
+
+    def _missed_and_told(self, game: nn.Module, seed: int) -> float:
+        """Return the objective of the encoder on rows to compare games by, with a fresh probe for the classifier."""
+        assert isinstance(game, Game)
+        rows, encoder = self._compared, game.averaged[0]
+        assert isinstance(encoder, Encoder)
+        probe = rows.probe(lambda x: encode(encoder, x), seed)
+        missed = game.rebuilt(torch.as_tensor(rows.x), torch.as_tensor(rows.nuisance.shown))
+        return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)
+
     def _learned(self, objective: nn.Module) -> None:
         assert isinstance(objective, Game)
         encoder, decoder = (copy.deepcopy(player) for player in objective.averaged)
@@ -367,47 +406,16 @@ class Forget(BaseEncoder):
         assert isinstance(encoder.whiten, Whiten)
         whiten, back = encoder.whiten, torch.eye(self.n_components_)
         if objective.is_linear:
-            encoder, back = _straightened(encoder)
+            encoder, back = straightened(encoder)
             self.components_ = next(encoder.body.parameters()).cpu().numpy().astype(np.float64)
         self.encoder_ = encoder.eval()
         self.decoder_ = Rebuild(back, decoder, whiten).to(whiten.mean.device).double().eval()
         loss, accuracy, rebuilt = objective.trace[: self.n_iter_].double().cpu().numpy().T
         probe = self._held_out.probe(self._encode, _random.draw_seed(self.random_state))
         self.history_ = History(loss, accuracy, self._game[0].chance_loss(), rebuilt, probe)
-        del self._held_out, self._game
+        del self._held_out, self._compared, self._game
         if probe is not None and probe.leaks and probe.excess > LEAK:
             self._warn(f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
 
-    def _refuse_identical(self, nuisance: Nuisance) -> None:
-        if not nuisance.weights.any():
-            raise ValueError(
-                "Forget: within every value of given y has one value, or others too rare, so that hiding y would hide "
-                "given, and nothing can be compared. Collect rows that cross them. To forget both, leave given out."
-            )
-
-    def _warn_of_rare(self, nuisance: Nuisance) -> None:
-        rare = (nuisance.weights[:, : len(nuisance.sizes)] == 0).sum(0)
-        if rare.any():
-            self._warn(
-                f"{rare.max()} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
-                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values."
-            )
-
     def _warn(self, message: str) -> None:
         warn(f"Forget: {message}")
-
-
-def _straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
-    """Return a linear encoder whose rows are orthonormal in the data's own units, and the way back to its codes.
-
-    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
-    """
-    body, whiten = encoder.body, encoder.whiten
-    assert isinstance(body, Frame)
-    assert isinstance(whiten, Whiten)
-    with torch.no_grad():
-        rows = body.double().rows() @ whiten.matrix.double().mT  # (k, d)
-        frame = torch.linalg.qr(rows.mT).Q.mT
-        linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
-        linear.weight.copy_(frame)
-    return Encoder(Centre(whiten.mean), linear, encoder.space), frame @ rows.mT

@@ -1,6 +1,6 @@
 """Metrics: arrays in, numbers out, each with what it is blind to and what chance would score."""
 
-from pindown.metrics.by_value import recovery_by_value
+from pindown.metrics.by_value import AcrossValues, recovery_across_values, recovery_by_value
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.invariance import PROBES, Leakage, Probe, ProbeScore, inject_leak, leakage
 from pindown.metrics.recovery import (
@@ -30,6 +30,7 @@ from pindown.metrics.sets import (
 
 __all__ = [
     "PROBES",
+    "AcrossValues",
     "Confounding",
     "Leakage",
     "Orthogonality",
@@ -56,6 +57,7 @@ __all__ = [
     "mcc_above_chance",
     "orthogonality_error",
     "procrustes",
+    "recovery_across_values",
     "recovery_by_value",
     "set_scores",
     "shd",

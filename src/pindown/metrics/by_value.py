@@ -1,12 +1,17 @@
-r"""Recovery within each value of a nuisance: what is promised where codes are latents up to a map per value."""
+r"""Recovery per value of a nuisance: how much of the latents is in a code within each value, across, and elsewhere.
 
-from typing import Any
+A blind code is promised up to a bijection for each value e of the nuisance, :math:`\hat z = \Phi_e(z)`. So within a
+value a flexible regression finds z (`recovery_by_value`); over all values at once, or in a value it was not fitted on,
+only if the :math:`\Phi_e` agree (`recovery_across_values`).
+"""
+
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import make_pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown.metrics._nuisance import read_labels
@@ -14,6 +19,9 @@ from pindown.metrics.recovery import Matrix, RandomState, _read_pair, _split
 
 LANDMARKS = 300
 MIN_ROWS = 20
+
+Part = tuple[Matrix, Matrix]
+"""Codes and latents of some rows."""
 
 
 def recovery_by_value(
@@ -42,21 +50,73 @@ def recovery_by_value(
     >>> round(recovery_by_value(code, z, np.zeros(2000, dtype=int))[0], 1)
     -0.0
     """
-    name = "recovery_by_value"
+    halves = _halves("recovery_by_value", z_hat, z, e, max_rows, random_state)
+    return {value: _r2(_fitted(*fit), score) for value, (fit, score) in halves.items()}
+
+
+class AcrossValues(NamedTuple):
+    """R² of regressions over several values of a nuisance: see `recovery_across_values`."""
+
+    pooled: float
+    elsewhere: float
+
+
+def recovery_across_values(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_rows: int = 10_000, random_state: RandomState = 0
+) -> AcrossValues:
+    """R² of the regression of `recovery_by_value` over all values at once, and in values it was not fitted on.
+
+    ``pooled`` has one regression for all rows; ``elsewhere`` is the mean over values of one fitted on all the *others*.
+    Recovery within values may be high and this one below 0: then the code is recovered value by value, and not unified.
+
+    Examples
+    --------
+    A code whose sign depends on e is all there within values, gone in the pool, and wrong elsewhere:
+
+    >>> rng = np.random.default_rng(0)
+    >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
+    >>> code = z * np.where(e == 1, 1, -1)[:, None]
+    >>> min(recovery_by_value(code, z, e).values()) > 0.99
+    True
+    >>> pooled, elsewhere = recovery_across_values(code, z, e)
+    >>> round(pooled, 1) + 0.0, round(elsewhere) + 0
+    (0.0, -3)
+    """
+    halves = _halves("recovery_across_values", z_hat, z, e, max_rows, random_state)
+    if len(halves) < 2:
+        raise ValueError("recovery_across_values: e has one value only, so that there is no other. Give two or more.")
+    fits, scores = ({value: half[side] for value, half in halves.items()} for side in (0, 1))
+    pooled = _r2(_fitted(*_joined(fits.values())), _joined(scores.values()))
+    others = {value: _joined(fits[other] for other in fits if other != value) for value in fits}
+    return AcrossValues(pooled, float(np.mean([_r2(_fitted(*others[value]), scores[value]) for value in fits])))
+
+
+def _halves(
+    name: str, z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_rows: int, random_state: RandomState
+) -> dict[Any, tuple[Part, Part]]:
+    """Return, for each value, the rows to fit a regression on, and those to score it on."""
     code, truth = _read_pair(name, z_hat, z)
     values = np.asarray(e.detach() if hasattr(e, "detach") else e)
     number = read_labels(name, "e", values, len(code))
-    scores = {}
+    halves = {}
     for which, value in enumerate(np.unique(values).tolist()):
         rows = np.flatnonzero(number == which)[:max_rows]
-        parts = _split(f"{name} (e = {value!r})", code[rows], truth[rows], MIN_ROWS // 2, True, random_state)
-        scores[value] = _smooth_r2(*parts)
-    return scores
+        name_of_part = f"{name} (e = {value!r})"
+        halves[value] = _split(name_of_part, code[rows], truth[rows], MIN_ROWS // 2, True, random_state)
+    return halves
 
 
-def _smooth_r2(fit: tuple[Matrix, Matrix], score: tuple[Matrix, Matrix]) -> float:
-    (fit_hat, fit_z), (score_hat, score_z) = fit, score
-    kernel = Nystroem(gamma=0.3 / fit_hat.shape[1], n_components=min(LANDMARKS, len(fit_hat)), random_state=0)
-    model = make_pipeline(StandardScaler(), kernel, RidgeCV(np.logspace(-6, 2, 9)))
-    missed = score_z - model.fit(fit_hat, fit_z).predict(score_hat).reshape(score_z.shape)
-    return float(1 - np.sum(missed**2) / np.sum((score_z - score_z.mean(axis=0)) ** 2))
+def _joined(parts: Any) -> Part:
+    codes, latents = zip(*parts, strict=True)
+    return np.concatenate(codes), np.concatenate(latents)
+
+
+def _fitted(code: Matrix, latents: Matrix) -> Pipeline:
+    kernel = Nystroem(gamma=0.3 / code.shape[1], n_components=min(LANDMARKS, len(code)), random_state=0)
+    return make_pipeline(StandardScaler(), kernel, RidgeCV(np.logspace(-6, 2, 9))).fit(code, latents)
+
+
+def _r2(model: Pipeline, part: Part) -> float:
+    code, latents = part
+    missed = latents - model.predict(code).reshape(latents.shape)
+    return float(1 - np.sum(missed**2) / np.sum((latents - latents.mean(axis=0)) ** 2))

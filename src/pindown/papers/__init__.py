@@ -11,6 +11,7 @@ from typing import Any
 from pindown.papers import (
     antidiversity,
     antidiversity_bodies,
+    antidiversity_worlds,
     reizinger2024,
     reizinger2024_figures,
     zheng2025,
@@ -26,6 +27,7 @@ from pindown.papers._experiment import (
     Row,
     pending,
     reproduce,
+    shared,
 )
 from pindown.papers._figure import draw
 from pindown.papers._results import Results
@@ -38,6 +40,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *reizinger2024_figures.EXPERIMENTS,
     *antidiversity.EXPERIMENTS,
     *antidiversity_bodies.EXPERIMENTS,
+    *antidiversity_worlds.EXPERIMENTS,
     *zheng2025.EXPERIMENTS,
 )
 
@@ -54,12 +57,14 @@ __all__ = [
     "Table",
     "antidiversity",
     "antidiversity_bodies",
+    "antidiversity_worlds",
     "compare",
     "draw",
     "pending",
     "reizinger2024",
     "reizinger2024_figures",
     "reproduce",
+    "shared",
     "zheng2025",
     "zimmermann2021",
     "zimmermann2021_identification",

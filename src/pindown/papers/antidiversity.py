@@ -2,7 +2,8 @@
 
 `SIGNS` is the table of the post "Anti-Diversity is All You Need to Get a Unified Latent Space" as an experiment: a
 linear encoder that tells the values of e apart lands in V = span{v_e − v_e'}, one that hides them in V^⊥. The post has
-no numbers, so there are none to compare with. Its other experiment is in `pindown.papers.antidiversity_bodies`.
+no numbers, so there are none to compare with. Its other experiments are in `pindown.papers.antidiversity_bodies` and
+`pindown.papers.antidiversity_worlds`.
 
 Torch is imported where a world is built, not where a table is read.
 """
@@ -168,7 +169,7 @@ SIGNS = Experiment(
         SignRow(number, aligns=aligns, **world)
         for number, (world, aligns) in enumerate(((w, a) for w in _WORLDS for a in (True, False)), start=1)
     ),
-    quick=Signed("quick", (0, 1, 2), n_samples=20_000, align_iter=1_000, forget_iter=600),
+    quick=Signed("quick", (0, 1, 2, 3, 4), n_samples=20_000, align_iter=1_000, forget_iter=600),
     full=Signed("full", (0, 1, 2, 3, 4), n_samples=200_000, align_iter=10_000, forget_iter=5_000),
     notes=(
         "Largest principal angle, in degrees, between the row space of the encoder and V = span{v_e − v_e'}, and its"

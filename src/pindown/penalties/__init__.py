@@ -1,4 +1,4 @@
-"""Penalties on a decoder, as plain functions for anyone's training loop: tensors in, a scalar out."""
+"""Penalties on a decoder or on codes, as plain functions for anyone's training loop: tensors in, a scalar out."""
 
 from pindown.penalties.dependency import (
     dependency_count,
@@ -8,6 +8,7 @@ from pindown.penalties.dependency import (
     latent_sparsity,
     soft_count,
 )
+from pindown.penalties.independence import energy_distance
 from pindown.penalties.smoothness import exact_hessian_penalty, hessian_penalty, orojar
 from pindown.penalties.tangents import Pushed, derivative, pushforward
 from pindown.penalties.weighted import (
@@ -30,6 +31,7 @@ __all__ = [
     "dependency_count",
     "dependency_sparsity",
     "derivative",
+    "energy_distance",
     "entrywise",
     "exact_hessian_penalty",
     "group_lasso_sparsity",
