@@ -164,8 +164,8 @@ if __name__ == "__main__":
     every = list(WAYS)
     # The reverse-mode Jacobian of an image takes 12,288 backward passes per row: not measured.
     found = [
-        *rows("mlp", 5, every, turns=11, calls=3),
-        *rows("mlp", 10, every, turns=11, calls=3),
-        *rows("conv", 10, every[:-1], turns=3, calls=1),
+        *rows("mlp", 5, every, turns=21, calls=3),
+        *rows("mlp", 10, every, turns=21, calls=3),
+        *rows("conv", 10, every[:-1], turns=5, calls=1),
     ]
     save("penalties", found)

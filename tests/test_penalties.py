@@ -183,31 +183,34 @@ def zero_if_none(gradient, like):
     return torch.zeros_like(like if like is not None else torch.zeros(())) if gradient is None else gradient
 
 
+def blocks_of_draws(penalty, z, n_blocks=40, n_draws=500):
+    """Means over many draws: a row that stands in a batch many times draws anew each time, and no scale changes."""
+    return torch.stack([penalty(z.repeat(n_draws, 1)) for _ in range(n_blocks)])
+
+
 @pytest.mark.parametrize("n_columns", [1, 2])
 def test_sampled_columns_are_unbiased_in_value_and_gradient(n_columns):
     decoder, z = seeded(SMOOTH["tanh"]), latents(8)
-    weight = decoder[0].weight
+    weight, source = decoder[0].weight, rng()
     exact = dependency_sparsity(decoder, z)
     (slope,) = torch.autograd.grad(exact, weight)
-    source = rng()
-    draws = [dependency_sparsity(decoder, z, n_columns=n_columns, generator=source) for _ in range(800)]
-    mean = torch.stack(draws).mean()
-    error = torch.stack(draws).std() / math.sqrt(len(draws))
-    assert abs(mean - exact) < 4 * error
-    (sampled,) = torch.autograd.grad(mean, weight)
-    assert (sampled - slope).abs().max() < 0.1 * slope.abs().max()
+    draws = blocks_of_draws(lambda z: dependency_sparsity(decoder, z, n_columns=n_columns, generator=source), z)
+    error = draws.std() / math.sqrt(len(draws))
+    assert abs(draws.mean() - exact) < 4 * error < 0.01 * exact
+    (sampled,) = torch.autograd.grad(draws.mean(), weight)
+    assert (sampled - slope).abs().max() < 0.02 * slope.abs().max()
 
 
 def test_a_gaussian_direction_is_a_group_lasso_and_not_the_l1_norm():
     decoder, z = seeded(SMOOTH["tanh"]), latents(8)
     lengths = reference(decoder, z).norm(dim=2).sum() / len(z)
     source = rng()
-    draws = torch.stack(
-        [group_lasso_sparsity(decoder, z, z_scale=RAW, x_scale=RAW, generator=source) for _ in range(1_500)]
+    draws = blocks_of_draws(
+        lambda z: group_lasso_sparsity(decoder, z, z_scale=RAW, x_scale=RAW, generator=source).detach(), z
     )
     error = draws.std() / math.sqrt(len(draws))
     assert abs(draws.mean() - lengths) < 4 * error
-    assert draws.mean() < dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW) - 10 * error
+    assert draws.mean() < dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW) - 20 * error
 
 
 def test_a_rotation_leaves_the_group_lasso_alone_and_raises_the_l1_norm():

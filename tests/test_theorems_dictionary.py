@@ -2,9 +2,6 @@
 
 All scores are held-out. Each pair runs with one seed by default; ``pytest -m slow`` runs the others. Chance, a random
 rotation of three latents, scores .826.
-
-World 1 of the diverse support and world 0 of the twins are left out: 400 steps from two starts do not reach their
-likelihood (a bound of 1.0 and 0.1 nats, where the others have 2 to 4), so that the theorem has nothing to speak of.
 """
 
 import numpy as np
@@ -16,7 +13,7 @@ from pindown.metrics.sets import support_f1
 from pindown.processes import Structured
 from pindown.structure import identified_blocks
 
-SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (2, 3, 4))]
+SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
 
 DIVERSE = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 TWINS = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])  # latents 0 and 1 reach the same
@@ -63,7 +60,7 @@ def test_where_every_latent_reaches_everything_the_penalty_recovers_none_alone(s
     assert np.mean(scores) < 0.88  # a single rotation may lie near the truth by chance
 
 
-@pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3))])
+@pytest.mark.parametrize("seed", [4, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (0, 1, 2, 3))])
 def test_latents_that_reach_the_same_variables_are_recovered_as_a_block_only(seed):
     train, test = split(TWINS, seed)
     z_hat = fitted(train, seed).transform(test.x)

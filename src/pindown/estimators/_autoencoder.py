@@ -89,19 +89,23 @@ class Autoencoder(nn.Module):
         self.encoder, self.decoder = encoder, nn.Sequential(self.turned_back, decoder)
         self.spread = networks.flat(encoder.n_features, d * (d + 1) // 2, hidden=(64, 64))  # the entries of L
         self.register_buffer("below", _below_diagonal(d))
-        x = _first_rows(batches)
+        x = first_rows(batches)
         self.register_buffer("centre", x.double().mean(0))
         self.register_buffer("scale", batch_scale(x.double()))
         self.log_noise = nn.Parameter(torch.zeros(()))
-        self._start_straight(x, decoder)
+        _straighten(decoder, self.encoder(x), self.standardised(x))
+        self.settle_noise(x)
+
+    def straighten(self, x: Tensor, z: Tensor) -> None:
+        """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
+        assert isinstance(self.encoder.body, nn.Sequential)
+        _straighten(self.encoder.body[0], self.encoder.whiten(x), z)
+        _straighten(self.decoder[1], z, self.standardised(x))
 
     @torch.no_grad()
-    def _start_straight(self, x: Tensor, decoder: nn.Module) -> None:
-        """Start a decoder that has a linear path at the best linear one, and the noise at what that leaves over."""
-        z, standardised = self.encoder(x), self.standardised(x)
-        if isinstance(decoder, networks.Unfolded) and isinstance(decoder.straight, nn.Linear):
-            decoder.straight.weight.copy_(torch.linalg.lstsq(z.double(), standardised.double()).solution.mT)
-        left = (standardised - self.decoder(z)).square().mean().sqrt()
+    def settle_noise(self, x: Tensor) -> None:
+        """Set the noise to what decoded codes leave over of the observations."""
+        left = (self.standardised(x) - self.decoder(self.encoder(x))).square().mean().sqrt()
         self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
 
     def standardised(self, x: Tensor) -> Tensor:
@@ -158,6 +162,12 @@ class Autoencoder(nn.Module):
         return (columns * batch_scale(z)[:, None, None]).permute(1, 2, 0)
 
 
+@torch.no_grad()
+def _straighten(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+    if isinstance(network, networks.Unfolded) and isinstance(network.straight, nn.Linear):
+        network.straight.weight.copy_(torch.linalg.lstsq(inputs.double(), outputs.double()).solution.mT)
+
+
 def _below_diagonal(d: int) -> Tensor:
     """Return the matrix that puts d(d − 1)/2 numbers below the diagonal of a flattened d×d matrix."""
     rows, columns = torch.tril_indices(d, d, -1)
@@ -166,7 +176,8 @@ def _below_diagonal(d: int) -> Tensor:
     return place
 
 
-def _first_rows(batches: Iterator[tuple[Tensor, ...]]) -> Tensor:
+def first_rows(batches: Iterator[tuple[Tensor, ...]]) -> Tensor:
+    """Return rows enough to start from, on the CPU."""
     first = next(batches)[0].cpu()
     n_more = min(START_ROWS // len(first), START_BATCHES) - 1
     return torch.cat([first, *(next(batches)[0].cpu() for _ in range(n_more))])

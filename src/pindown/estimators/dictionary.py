@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -14,20 +15,21 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, optimizers, structure, theory
-from pindown.estimators._autoencoder import Autoencoder, FreshRows, RowsWithNoise
+from pindown import _random, networks, optimizers, structure, theory
+from pindown.estimators._autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
 from pindown.estimators._base import BaseEncoder, Encoder, as_array
 from pindown.estimators._drawing import Epochs
 from pindown.estimators._rotation import sparsest_rotation
-from pindown.penalties import DependencyCount, DependencySparsity, pushforward
+from pindown.estimators._unrolling import start_unrolled
+from pindown.penalties import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.processes import Process
 from pindown.spaces import Reals, Space
-from pindown.training import Draw, TrainingLog
+from pindown.training import Draw, TrainingLog, best_device
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
 """Share of the rows that no step sees, and by which restarts are compared; and their largest number."""
 
-FAINT, STRONG = 0.05, 0.3
+FAINT, STRONG = 0.05, 0.15
 """Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
 
 
@@ -35,14 +37,15 @@ class Dictionary(BaseEncoder):
     r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
 
     Among all decoders that explain the data equally well, look for the one in which the fewest latents reach the fewest
-    observed variables. A fit has three parts. Several restarts maximise the likelihood, and the one that explains
-    held-out rows best is kept. Since a Gaussian prior leaves the rotation of the latents open, all rotations are then
-    searched for the one with the fewest dependencies. From there training goes on with the penalty,
+    observed variables. A fit has three parts. Several restarts maximise the likelihood, from codes that are a
+    projection of the data and from codes of unrolled data in turns, and the one that explains held-out rows best is
+    kept. Since a Gaussian prior leaves the rotation of the latents open, all rotations are then searched for the one
+    with the fewest dependencies. From there training goes on with the penalty,
 
     .. math:: \min\; -\mathrm{ELBO} + \lambda \, \#\bigl\{ (i, j) :
               \tfrac{\partial \hat g_i}{\partial \hat z_j} \ne 0 \text{ anywhere} \bigr\}
 
-    the number of dependencies softened as in `penalties.dependency_count`.
+    the number of dependencies softened as in `penalties.dependency_count`, and less so in the second half.
 
     What may be claimed are `blocks_`: latents that reach the same observed variables are found together only.
 
@@ -55,7 +58,7 @@ class Dictionary(BaseEncoder):
         norm of the paper, which costs less with sampled columns. Others have no theorem: with `LatentSparsity`,
         `OroJAR` and `HessianPenalty` nothing is rotated, and with None or weight 0 the restarts are all there is.
     n_restarts : int
-        Fits from different initial weights, of which the best goes on.
+        Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module.
     decoder : callable
@@ -63,7 +66,7 @@ class Dictionary(BaseEncoder):
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int
-        Steps of each restart, and of the part with the penalty.
+        Steps of each restart, and of all that follows with the penalty.
     learning_rate : float
         Of the optimiser, at the top of a cosine schedule.
     weight_decay : float
@@ -253,13 +256,10 @@ class Dictionary(BaseEncoder):
     def _search(
         self, make: Callable[[int], nn.Module], minimise: Callable[..., TrainingLog], draw: Draw, seed: int
     ) -> tuple[nn.Module, TrainingLog]:
-        restarts: list[Autoencoder] = []
-        logs = []
+        restarts, logs = [], []
         for k in range(self.n_restarts):
-            restart = make(seed + k)
-            assert isinstance(restart, Autoencoder)
-            restarts.append(restart)
-            logs.append(minimise(restart, seed + k, f"restart {k}"))
+            restarts.append(self._start(make, draw, seed, k))
+            logs.append(minimise(restarts[k], seed + k, f"restart {k}"))
         held_out = draw.held_out if isinstance(draw, _Rows) else draw(0, _generator_like(restarts[0], seed))[0]
         self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
@@ -269,11 +269,30 @@ class Dictionary(BaseEncoder):
         codes = [restart.encoder(held_out).detach().cpu().numpy() for restart in restarts]
         self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
         objective, log = restarts[best], logs[best]
-        if self.penalty is not None and self.penalty.weight > 0:
-            objective.penalty = self.penalty
-            log = _joined(log, minimise(objective, seed, "sparse"))
+        for part, penalty, max_iter in self._parts_with_penalty():
+            objective.penalty = penalty
+            log = _joined(log, minimise(objective, seed, part, max_iter))
         self._settle_support(objective.dependence(held_out))
         return objective, log
+
+    def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
+        """Return name, penalty and steps of the parts that follow the restarts. A count is sharpened half way."""
+        if self.penalty is None or self.penalty.weight == 0:
+            return []
+        if not isinstance(self.penalty, DependencyCount):
+            return [("sparse", self.penalty, self.max_iter)]
+        half = (self.max_iter + 1) // 2
+        return [("sparse", self.penalty, half), ("sharp", self.penalty.sharpened(), half)]
+
+    def _start(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
+        """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not."""
+        model = make(seed + k)
+        assert isinstance(model, Autoencoder)
+        if k % 2:
+            peek = _random.generator(seed, best_device(self.device))
+            rows = first_rows(draw(step, peek) for step in count())
+            start_unrolled(model, rows, max_iter=self.max_iter, seed=seed + k)
+        return model
 
     def _settle_support(self, dependence: Tensor) -> None:
         self.dependence_ = dependence.double().abs().mean(0).cpu().numpy()
@@ -306,7 +325,7 @@ def widest_gap(dependence: np.ndarray, least: float = FAINT, most: float = STRON
     Examples
     --------
     >>> round(widest_gap(np.array([[1.0, 0.03], [0.06, 0.5]])), 3)
-    0.134
+    0.095
     """
     inside = np.sort(dependence[(dependence > least) & (dependence < most)])
     edges = np.log(np.concatenate([[least], inside, [most]]))

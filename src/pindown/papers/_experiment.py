@@ -10,8 +10,8 @@ import json
 import math
 import platform
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 import pindown
@@ -205,6 +205,25 @@ def pending(
     done = {(record.row, record.seed) for record in records if record.answers(experiment, profile)}
     wanted = [(row, seed) for row in experiment.rows if row.number in rows for seed in seeds]
     return [(row, seed) for row, seed in wanted if (row.number, seed) not in done]
+
+
+def shared(records: Iterable[Record], lender: Experiment, borrower: Experiment) -> list[Record]:
+    """Return the records of one table that answer another one of the same paper, as records of that one.
+
+    Rows whose cells are equal are the same run, which need not be made twice. For tables with the same headings.
+    """
+    if lender.headings != borrower.headings:
+        raise ValueError(
+            f"{lender.name} and {borrower.name} have different headings, so that equal cells do not say that rows are "
+            "the same run. Run the second table, too."
+        )
+    place = {row.setting: row.number for row in borrower.rows}
+    number = {row.number: place[row.setting] for row in lender.rows if row.setting in place}
+    return [
+        replace(record, experiment=borrower.name, row=number[record.row])
+        for record in records
+        if record.experiment == lender.name and record.row in number
+    ]
 
 
 def reproduce(

@@ -87,7 +87,8 @@ def entrywise(pushed: Pushed, z_scale: Tensor, x_scale: Tensor | None = None) ->
     3.0
     """
     x_scale = batch_scale(pushed.x) if x_scale is None else x_scale
-    per_column = (pushed.columns / x_scale).abs().flatten(2).sum(2)  # (k, n)
+    per_unit = (1 / x_scale).to(pushed.x).expand(pushed.x.shape[1:]).flatten()  # (m,)
+    per_column = pushed.columns.abs().flatten(2) @ per_unit  # (k, n)
     return (per_column * z_scale).sum() / pushed.columns.shape[1]
 
 

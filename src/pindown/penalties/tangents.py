@@ -72,7 +72,8 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
     else:
         seed = _checked_columns(columns, z)
     x, moved = _push(decoder, z, seed)
-    return Pushed(x, moved.expand(moved.shape[0], *x.shape))
+    tangents = _tangents(moved, z)
+    return Pushed(x, tangents.expand(len(tangents), *x.shape))
 
 
 def derivative(decoder: Decoder, z: Tensor, directions: Tensor) -> Pushed:
@@ -84,7 +85,8 @@ def derivative(decoder: Decoder, z: Tensor, directions: Tensor) -> Pushed:
     [[[1.0, -1.0]]]
     """
     _check_latents(z)
-    return Pushed(*_push(decoder, z, directions if directions.ndim == 3 else directions[None]))
+    x, moved = _push(decoder, z, directions if directions.ndim == 3 else directions[None])
+    return Pushed(x, _tangents(moved, z))
 
 
 def _check_latents(z: Tensor) -> None:
@@ -101,14 +103,27 @@ def _checked_columns(columns: Tensor, z: Tensor) -> Tensor:
     return columns
 
 
-def _push(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Return layer(x) (n, ...) and its derivative (k, n or 1, ...) along t: tangents, or the numbers of coordinates."""
+class _Scaled(NamedTuple):
+    """Tangents that are products: a vector per tangent, the same for all rows, times a vector per row."""
+
+    vectors: Tensor  # (k, 1, width)
+    slopes: Tensor  # (n, width)
+
+
+Tangents = Tensor | _Scaled
+"""Tangents (k, n or 1, ...), or the numbers of coordinates (k, n) they point along, or products."""
+
+
+def _push(layer: Decoder, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
+    """Return layer(x) (n, ...) and its derivative along t."""
     rule = _RULES.get(type(layer))
     return rule(layer, x, t) if rule is not None else _push_any(layer, x, _tangents(t, x))
 
 
-def _tangents(t: Tensor, x: Tensor) -> Tensor:
-    """Return unit vectors where coordinates are given by number."""
+def _tangents(t: Tangents, x: Tensor) -> Tensor:
+    """Return tangents as they are: products multiplied, and unit vectors where coordinates are given by number."""
+    if isinstance(t, _Scaled):
+        return t.vectors * t.slopes
     return t if t.is_floating_point() else functional.one_hot(t, x.shape[1]).to(x.dtype)
 
 
@@ -202,34 +217,37 @@ def _name(layer: Decoder) -> str:
 # ---- rules: containers --------------------------------------------------------------------------------
 
 
-def _push_sequential(layer: nn.Sequential, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_sequential(layer: nn.Sequential, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
     t = _tangents(t, x) if len(layer) == 0 else t
     for part in layer:
         x, t = _push(part, x, t)
     return x, t
 
 
-def _push_unfolded(layer: Unfolded, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_unfolded(layer: Unfolded, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     (straight, moved_straight), (bend, moved_bend) = _push(layer.straight, x, t), _push(layer.bend, x, t)
-    return straight + bend, moved_straight + moved_bend
+    return straight + bend, _tangents(moved_straight, x) + _tangents(moved_bend, x)
 
 
-def _push_residual(layer: Residual, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_residual(layer: Residual, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     t = _tangents(t, x)
     change, moved = _push(layer.change, x, t)
-    return x + change, t + moved
+    return x + change, t + _tangents(moved, x)
 
 
 # ---- rules: linear layers -----------------------------------------------------------------------------
 
 
-def _push_linear(layer: nn.Linear, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_linear(layer: nn.Linear, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    if isinstance(t, _Scaled):
+        # Multiplied into the weights, not with all rows: fewer products, and half the way back if slopes are constant.
+        return layer(x), t.slopes @ (layer.weight * t.vectors).mT
     if t.is_floating_point():
         return layer(x), functional.linear(t, layer.weight)
     return layer(x), functional.embedding(t, layer.weight.mT)  # no unit vectors: there may be thousands of latents
 
 
-def _push_convolution(layer: Any, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_convolution(layer: Any, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     if layer.padding_mode != "zeros":
         return _push_any(layer, x, _tangents(t, x))
     t = _tangents(t, x)
@@ -242,7 +260,7 @@ def _push_convolution(layer: Any, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]
     return layer(x), moved.unflatten(0, t.shape[:2])
 
 
-def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     return layer(x), _each(layer, _tangents(t, x))
 
 
@@ -257,16 +275,18 @@ def _each(layer: nn.Module, t: Tensor) -> Tensor:
 def _elementwise(slope: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> Callable:
     """Return the rule of an elementwise layer whose slope is a function of the layer, its input and its output."""
 
-    def push(layer: nn.Module, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    def push(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
         y = layer(x.clone() if getattr(layer, "inplace", False) else x)
-        return y, _tangents(t, x) * slope(layer, x, y)
+        t, slopes = _tangents(t, x), slope(layer, x, y)
+        return y, _Scaled(t, slopes) if t.shape[1] == 1 and x.ndim == 2 else t * slopes
 
     return push
 
 
 def _leaky(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     slope = layer.negative_slope if isinstance(layer, nn.LeakyReLU) else 0.0
-    return torch.where(x.detach() > 0, 1.0, slope).to(x.dtype)  # constant, so that nothing is kept for it
+    steep = x.detach().clone().gt_(0)  # constant, so that nothing is kept for it; torch.where would be slower
+    return steep.mul_(1 - slope).add_(slope) if slope else steep
 
 
 def _elu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:

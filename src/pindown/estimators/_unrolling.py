@@ -1,0 +1,91 @@
+"""A start of the autoencoder of `Dictionary` at data that have been unrolled.
+
+From a linear start the codes are at first a projection of the data. If that folds the data, so that distant latents
+share a code, every restart ends in the same poor likelihood: to unfold them, rows would have to pass through each
+other. Distances along the data see no fold.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from scipy.sparse.csgraph import dijkstra
+from sklearn.neighbors import kneighbors_graph
+from torch import Tensor, nn
+
+from pindown.estimators._autoencoder import Autoencoder
+from pindown.training import train
+
+N_LANDMARKS, N_NEIGHBOURS = 300, 10
+"""Rows whose distances from all others are taken, and neighbours of each row that the ways go through."""
+
+LEAST_SPREAD = 1e-6
+"""Standard deviation below which a coordinate is constant: there are fewer directions than were asked for."""
+
+LESSON_STEPS, LESSON_ROWS, LESSON_RATE = 200, 512, 1e-2
+"""Most steps in which encoder and decoder learn unrolled coordinates; rows per step; learning rate."""
+
+
+def unrolled(x: np.ndarray, d: int) -> np.ndarray:
+    """Return d coordinates of each row, of unit variance, whose distances are those along the data: landmark Isomap.
+
+    Distances go from neighbour to neighbour. Those between the first rows, the landmarks, are turned into coordinates
+    by classical scaling, and the other rows are placed by their distances from these.
+
+    References
+    ----------
+    de Silva, Tenenbaum, Global versus local methods in nonlinear dimensionality reduction, NeurIPS 2002.
+
+    Examples
+    --------
+    Three quarters of a circle become a line, from which the angle can be read off:
+
+    >>> angle = np.random.default_rng(0).uniform(0, 1.5 * np.pi, 500)
+    >>> line = unrolled(np.stack([np.cos(angle), np.sin(angle)], axis=1), 1)[:, 0]
+    >>> bool(abs(np.corrcoef(line, angle)[0, 1]) > 0.999)
+    True
+    """
+    n_landmarks = min(N_LANDMARKS, len(x))
+    graph = kneighbors_graph(x, min(N_NEIGHBOURS, len(x) - 1), mode="distance")
+    distance = dijkstra(graph, directed=False, indices=np.arange(n_landmarks))  # (landmarks, n)
+    connected = np.isfinite(distance)
+    squares = np.where(connected, distance, distance[connected].max()) ** 2  # what cannot be reached is far
+    mean = squares[:, :n_landmarks].mean(1)  # (landmarks,)
+    inner = -0.5 * (squares[:, :n_landmarks] - mean - mean[:, None] + mean.mean())
+    direction = np.linalg.eigh(inner)[1][:, ::-1][:, :d]  # (landmarks, d)
+    found = (mean[:, None] - squares).T @ direction
+    return (found - found.mean(0)) / np.maximum(found.std(0), LEAST_SPREAD)
+
+
+class _Lesson(nn.Module):
+    """How far codes are from those given, and what is decoded from these is from the data."""
+
+    def __init__(self, model: Autoencoder) -> None:
+        super().__init__()
+        self.encoder, self.decoder = model.encoder, model.decoder
+
+    def forward(self, x: Tensor, z: Tensor, standardised: Tensor) -> Tensor:
+        return (self.encoder(x) - z).square().mean() + (self.decoder(z) - standardised).square().mean()
+
+
+def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -> None:
+    """Teach an autoencoder the coordinates of unrolled rows, in no more than so many steps; in place, on the CPU."""
+    standardised = model.standardised(x)
+    # Whitened, since a direction in which the data vary little may be the one that keeps their folds apart.
+    z = torch.as_tensor(unrolled(model.encoder.whiten(x).numpy(), model.d), dtype=standardised.dtype)
+    model.straighten(x, z)
+
+    def draw(step: int, generator: torch.Generator) -> tuple[Tensor, ...]:
+        which = torch.randint(len(x), (LESSON_ROWS,), generator=generator)
+        return x[which], z[which], standardised[which]
+
+    train(
+        _Lesson(model),
+        draw,
+        max_iter=min(LESSON_STEPS, max_iter),
+        learning_rate=LESSON_RATE,
+        seed=seed,
+        device="cpu",
+        verbose=False,
+    )
+    model.settle_noise(x)
