@@ -1,37 +1,34 @@
 """What the audit claims where nothing can be, whether agreement tells identified worlds from others, and what it costs.
 
-Run ``python benchmarks/audit.py`` (all seeds, all cores), or name the first seed and the one after the last:
-``python benchmarks/audit.py 0 10``. Bounds were chosen on seeds 0, 1, 100 and 101; the table to quote is that of seeds
-from 2 on. It is printed, put into docs/audit.md, and saved in results/.
+Run ``python benchmarks/audit.py`` (seeds 2 to 35, all cores), or in parts whose runs are written to files,
+``python benchmarks/audit.py --seeds 2 10 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
+Bounds were chosen on seeds 0, 1 and from 100 on. The table is printed, put into docs/audit.md, and saved in results/.
 """
 
 from __future__ import annotations
 
-import sys
 import tempfile
 import time
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from _measure import save
-from joblib import Parallel, delayed
+from _parts import asked, put_into, runs, spans
 from sklearn.metrics import roc_auc_score
 
 from pindown import networks
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
+from pindown.processes import Clusters, Nuisance, Pairs, Structured, in_hyperplane
 from pindown.report import audit as audit_module
 from pindown.report.audit import audit
 
-REPORT = range(100)
+REPORT = 2, 36
 PAGE = Path(__file__).parents[1] / "docs" / "audit.md"
-BEGIN, END = "<!-- begin table -->", "<!-- end table -->"
-SUPPORT = [[1, 0], [1, 1], [0, 1], [1, 1]]
+SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
 
 Made = tuple[Any, np.ndarray, np.ndarray | None]
 
@@ -53,24 +50,26 @@ def pairs(seed: int, *, shuffled: bool = False) -> Made:
     return Contrast(2, max_iter=150, batch_size=256), sample.x.numpy(), partners
 
 
-def labels(seed: int, *, n_classes: int = 12, shuffled: bool = False) -> Made:
-    sample = Clusters.on_sphere(3, n_classes, 10.0, random_state=seed).sample(2_000, random_state=seed + 1)
+def labels(seed: int, *, n_classes: int = 12, shuffled: bool = False, flat: bool = False) -> Made:
+    world = Clusters.on_sphere(3, n_classes, 10.0, random_state=seed)
+    world = replace(world, vectors=in_hyperplane(world.vectors)) if flat else world
+    sample = world.sample(2_000, random_state=seed + 1)
     classes = sample.u.numpy()
     classes = np.random.default_rng(seed).permutation(classes) if shuffled else classes
     return Classify(3, max_iter=200), sample.x.numpy(), classes
 
 
 def nuisance(seed: int, *, shuffled: bool = False) -> Made:
-    sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=seed).sample(1_500, random_state=seed + 1)
+    sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=seed).sample(4_000, random_state=seed + 1)
     values = sample.u.numpy()
     values = np.random.default_rng(seed).permutation(values) if shuffled else values
     return Forget(4, encoder=networks.linear, max_iter=60), sample.x.numpy(), values
 
 
-def torn(seed: int) -> Made:
-    sample = Structured.from_support(SUPPORT, random_state=seed).sample(1_000, random_state=seed + 1)
-    x = np.random.default_rng(seed).permuted(sample.x.numpy(), axis=0)
-    return Dictionary(2, n_restarts=1, max_iter=60), x, None
+def structure(seed: int, *, torn: bool = False) -> Made:
+    sample = Structured.well_posed(SUPPORT, n_candidates=5, random_state=seed).sample(6_000, random_state=seed + 1)
+    x = np.random.default_rng(seed).permuted(sample.x.numpy(), axis=0) if torn else sample.x.numpy()
+    return Dictionary(3, n_restarts=1 if torn else 3, max_iter=60 if torn else 300, batch_size=256), x, None
 
 
 CASES = (
@@ -79,34 +78,38 @@ CASES = (
     Case("labels", True, labels),
     Case("labels, shuffled", False, lambda seed: labels(seed, shuffled=True)),
     Case("labels, 2 classes for 3 latents", False, lambda seed: labels(seed, n_classes=2)),
+    Case("labels, classes in a plane", False, lambda seed: labels(seed, flat=True), by_agreement=False),
     Case("nuisance", True, nuisance, by_agreement=False),
     Case("nuisance, shuffled", False, lambda seed: nuisance(seed, shuffled=True), by_agreement=False),
-    Case("columns permuted", False, torn, by_agreement=False),
+    Case("structure", True, structure),
+    Case("structure, columns permuted", False, lambda seed: structure(seed, torn=True)),
 )
 
 
-def audited(number: int, seed: int) -> dict[str, Any]:
-    torch.set_num_threads(1)
+def audited(number: int, seed: int) -> list[dict[str, Any]]:
     case = CASES[number]
     est, x, y = case.make(seed)
-    est.set_params(random_state=seed, verbose=False)
+    est.set_params(random_state=seed, verbose=False, device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         found = audit(est.fit(x, y), x, y, n_fits=2, random_state=seed)
     agreement = min(each.worst for each in found.agreement[:2])
-    return {"number": number, "seed": seed, "claims": found.claims, "agreement": agreement, "reasons": found.reasons}
+    return [
+        {"world": case.world, "seed": seed, "claims": found.claims, "agreement": agreement, "reasons": found.reasons}
+    ]
 
 
 def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return a row per world: how often something was claimed, and how well fits agreed."""
     rows = []
-    for number, case in enumerate(CASES):
-        own = [run for run in runs if run["number"] == number]
+    for case in CASES:
+        own = [run for run in runs if run["world"] == case.world]
         values = np.array([run["agreement"] for run in own])
         rows.append(
             {
                 "world": case.world,
                 "identified": case.identified,
+                "seeds": spans(run["seed"] for run in own),
                 "runs": len(own),
                 "claims": sum(run["claims"] for run in own),
                 "agreement, least": float(values.min()),
@@ -120,7 +123,8 @@ def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def separation(runs: list[dict[str, Any]]) -> float:
     """Return how well agreement alone tells identified worlds from others (area under the ROC curve)."""
-    told = [(CASES[run["number"]].identified, run["agreement"]) for run in runs if CASES[run["number"]].by_agreement]
+    cases = {case.world: case for case in CASES}
+    told = [(cases[run["world"]].identified, run["agreement"]) for run in runs if cases[run["world"]].by_agreement]
     identified, agreement = zip(*told, strict=True)
     return float(roc_auc_score(identified, agreement))
 
@@ -159,16 +163,18 @@ def cost(n_rows: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, An
         }
 
 
-def report(rows: list[dict[str, Any]], auc: float, costs: dict[str, Any], seeds: str) -> None:
+def report(runs: list[dict[str, Any]], costs: dict[str, Any]) -> None:
     """Save the counts, and put the table into its page."""
-    save("audit", [*({"seeds": seeds} | row for row in rows), {"agreement_auc": auc}, costs])
-    null = [row for row in rows if not row["identified"]]
+    rows, auc = counted(runs), separation(runs)
+    save("audit", [*rows, {"agreement_auc": auc}, costs])
+    null, shuffled = (
+        [row for row in rows if not row["identified"] and some in row["world"]] for some in ("", "shuffled")
+    )
     text = (
-        f"Seeds {seeds}, of which 0 and 1 helped to choose the bounds. "
-        f"Where nothing can be claimed: {sum(row['claims'] for row in null)} claims in "
-        f"{sum(row['runs'] for row in null)} runs. Agreement alone tells identified worlds from others with an area "
-        f"under the ROC curve of {auc:.3f}. An audit of {costs['rows']:,} × {costs['features']} with "
-        f"{costs['latents']} latents takes {costs['beyond_fits_s']:.0f} s beyond its fits, its page has "
+        f"Seeds {spans(run['seed'] for run in runs)}. On shuffled side information there are {_claims(shuffled)}, in "
+        f"all worlds in which nothing can be claimed {_claims(null)}. Agreement alone tells identified worlds from "
+        f"others with an area under the ROC curve of {auc:.3f}. An audit of {costs['rows']:,} × {costs['features']} "
+        f"with {costs['latents']} latents takes {costs['beyond_fits_s']:.0f} s beyond its fits, its page has "
         f"{costs['page_MB']:.1f} MB."
     )
     names = ("world", "identified", "runs", "claims", "agreement, least", "agreement, median", "agreement, most")
@@ -176,17 +182,22 @@ def report(rows: list[dict[str, Any]], auc: float, costs: dict[str, Any], seeds:
     for row in rows:
         cells = (f"{row[name]:.3f}" if isinstance(row[name], float) else str(row[name]) for name in names)
         lines.append(f"| {' | '.join(cells)} |")
-    head, rest = PAGE.read_text(encoding="utf-8").split(BEGIN)
     table = "\n".join(lines).replace("True", "yes").replace("False", "no")
-    PAGE.write_text(f"{head}{BEGIN}\n{text}\n\n{table}\n{END}{rest.split(END)[1]}", encoding="utf-8")
+    put_into(PAGE, f"{text}\n\n{table}")
     print(text, table, sep="\n\n")
 
 
-def main(seeds: range) -> None:
-    jobs = (delayed(audited)(number, seed) for seed in seeds for number in range(len(CASES)))
-    runs = Parallel(n_jobs=-1, verbose=5)(jobs)
-    report(counted(runs), separation(runs), cost(), f"{seeds.start}–{seeds.stop - 1}")
+def _claims(rows: list[dict[str, Any]]) -> str:
+    return f"{sum(row['claims'] for row in rows)} claims in {sum(row['runs'] for row in rows)} runs"
+
+
+def main() -> None:
+    wanted = asked(__doc__)
+    chosen = [k for k, case in enumerate(CASES) if wanted.only in case.world]
+    found = runs(audited, [(k, seed) for seed in range(*wanted.seeds or REPORT) for k in chosen], wanted)
+    if wanted.to is None:
+        report(found, cost())
 
 
 if __name__ == "__main__":
-    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)
+    main()

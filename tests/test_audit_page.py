@@ -1,9 +1,11 @@
 """The page of an audit: whole, escaped, offline, drawn in a browser; for two latents and for two hundred."""
 
 import dataclasses
+import html
 import re
 import shutil
 import subprocess
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,8 +16,11 @@ from pindown.checks.verdict import Verdict
 from pindown.metrics import leakage
 from pindown.report._audit_page import page_of, render
 from pindown.report.agreement import Agreement
-from pindown.report.audit import Audit, Pictures
+from pindown.report.audit import Audit
+from pindown.report.colouring import Colouring
 from pindown.report.evidence import Control, Score
+from pindown.report.pictures import Pictures, _colourings
+from pindown.report.refits import Data
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -62,19 +67,19 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
 
 
 @pytest.fixture(scope="module")
-def html() -> str:
+def page() -> str:
     return render(an_audit())
 
 
-def test_the_page_is_well_formed_and_has_the_landmarks_of_a_document(html):
-    names = [name for name, _ in Reader(html).tags]
+def test_the_page_is_well_formed_and_has_the_landmarks_of_a_document(page):
+    names = [name for name, _ in Reader(page).tags]
     for name in ("html", "head", "title", "body", "header", "h1", "main", "footer"):
         assert names.count(name) == 1 or (name == "title" and "svg" in names), name  # a drawing has a title, too
-    assert html.lstrip().lower().startswith("<!doctype html>")
+    assert page.lstrip().lower().startswith("<!doctype html>")
 
 
-def test_the_page_asks_nothing_of_the_network(html):
-    reader = Reader(html)
+def test_the_page_asks_nothing_of_the_network(page):
+    reader = Reader(page)
     names = ("src", "href", "srcset", "action", "data")
     assert [value for _, a in reader.tags for key, value in a.items() if key in names] == []
     policy = next(a["content"] for a in reader.attributes("meta") if a.get("http-equiv") == "Content-Security-Policy")
@@ -94,8 +99,8 @@ def test_every_verdict_has_a_row_and_failures_come_first():
     assert table[1].cells[1] == "–"  # what could not be measured is not a number
 
 
-def test_the_page_says_first_whether_anything_is_claimed(html):
-    assert "<h1>Nothing is claimed</h1>" in html
+def test_the_page_says_first_whether_anything_is_claimed(page):
+    assert "<h1>Nothing is claimed</h1>" in page
     claiming = render(dataclasses.replace(an_audit(), reasons=(), claim="All is well."))
     assert "<h1>This may be claimed</h1>" in claiming
     assert re.search(r"<blockquote><p>All is well\.</p></blockquote>", claiming)
@@ -126,6 +131,30 @@ def test_the_page_stays_small_with_few_and_many_latents(d):
     assert len(render(an_audit(d)).encode()) < 6_000_000
 
 
+def test_columns_keep_their_names_and_partners_are_no_column():
+    x = np.random.default_rng(0).normal(size=(200, 2))
+    kept = {"feature_names_in_": np.array(["dose", "<i>age</i>"], dtype=object)}
+    data = Data(x, x + 1, None, x[:, :1], np.zeros(200, dtype=np.int64), np.arange(200), paired=True)
+    drawn = _colourings(SimpleNamespace(**kept), data, grouped=True)
+    assert list(drawn) == ["group", "truth, column 0", "X, dose", "X, <i>age</i>"]
+    labelled = dataclasses.replace(data, side=np.arange(200) % 3, paired=False)
+    assert next(iter(_colourings(SimpleNamespace(), labelled, grouped=False))) == "y"
+
+
+def test_amounts_have_shades_by_rank_and_kinds_one_each():
+    amounts = Colouring("", np.array([1e9, 0.5, 0.0, 2.0])).data()
+    assert amounts["amounts"]
+    assert amounts["which"] == [3, 1, 0, 2]
+    kinds = Colouring("", np.arange(300).astype(str)).data()
+    assert (len(set(kinds["shades"])), len(kinds["key"]), kinds["others"]) == (300, 24, 276)
+
+
+def test_angles_are_strokes_from_the_corner():
+    drawing = next(part for part in page_of(an_audit()).parts if part.title.startswith("Do independent")).drawings[1]
+    assert drawing.svg.count("L") == 3  # one for each of three angles
+    assert "The largest is 30.0°, the median 15.0°" in drawing.caption
+
+
 def test_the_probes_stand_beside_chance_with_their_intervals():
     audit = an_audit()
     part = next(part for part in page_of(audit).parts if part.title.startswith("What the codes still tell"))
@@ -145,10 +174,12 @@ TRIAL = """<script>addEventListener("load", async () => {
   const focused = document.activeElement === canvas;
   canvas.dispatchEvent(new KeyboardEvent("keydown", { key: "ArrowLeft", bubbles: true }));
   const turned = await until(() => canvas.toDataURL() !== before), after = canvas.toDataURL();
-  const select = document.querySelector("select.colouring");
+  const select = document.querySelector("select.colouring"), key = document.querySelector(".key");
+  const kinds = key.textContent;
   select.value = "1";
   select.dispatchEvent(new Event("change"));
-  document.body.dataset.trial = [focused, turned, canvas.toDataURL() !== after].join(" ");
+  document.body.dataset.trial = [focused, turned, canvas.toDataURL() !== after, key.matches(".scale")].join(" ");
+  document.body.dataset.kinds = kinds;
 });</script></body>"""
 
 
@@ -166,4 +197,6 @@ def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp
     assert "CONSOLE" not in done.stderr, done.stderr
     assert re.search(r'<html[^>]* class="drawn"', done.stdout)
     assert 'class="main-svg"' in done.stdout, "plotly drew the loss"
-    assert re.search(rf'<body data-trial="true {turns} true"', done.stdout), re.findall("<body[^>]*>", done.stdout)
+    body = html.unescape(re.findall("<body[^>]*>", done.stdout)[0])
+    assert f'data-trial="true {turns} true true"' in body
+    assert 'data-kinds="yA <b>title</b>other"' in body, "the key to the colours says what each stands for, as text"

@@ -102,13 +102,22 @@ def whitened(rows: Matrix) -> Matrix:
     return u[:, varies] * np.sqrt(len(rows))
 
 
-def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Estimate:
-    """Return R² of a smooth regression on the half of the rows it has not seen, pooled over columns."""
+def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> tuple[Matrix, Matrix]:
+    """Predict each half of the rows from the other, by a smooth regression and by its mean; (n, k) each."""
+    smooth, flat = np.empty_like(targets), np.empty_like(targets)
     order = rng.permutation(len(inputs))
-    fit, score = order[: len(order) // 2], order[len(order) // 2 :]
-    predicted = _radial(len(fit), Ridge(1.0)).fit(inputs[fit], targets[fit]).predict(inputs[score])
-    miss = ((targets[score] - predicted.reshape(len(score), -1)) ** 2).sum(1)
-    spread = ((targets[score] - targets[fit].mean(0)) ** 2).sum(1)
+    halved = order[: len(order) // 2], order[len(order) // 2 :]
+    for seen, held_out in (halved, halved[::-1]):
+        fit = _radial(len(seen), Ridge(1.0)).fit(inputs[seen], targets[seen])
+        smooth[held_out] = fit.predict(inputs[held_out]).reshape(len(held_out), -1)
+        flat[held_out] = targets[seen].mean(0)
+    return smooth, flat
+
+
+def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Estimate:
+    """Return R² of a smooth regression on rows it has not seen, pooled over columns."""
+    smooth, flat = cross_predicted(inputs, targets, rng)
+    miss, spread = (((targets - predicted) ** 2).sum(1) for predicted in (smooth, flat))
     resampled = (rng.integers(len(miss), size=len(miss)) for _ in range(N_RESAMPLES))
     return estimate([1 - miss[some].sum() / max(spread[some].sum(), 1e-300) for some in resampled])
 

@@ -1,9 +1,9 @@
 """Reports: what was found as plain frozen data, apart from the one self-contained HTML page that shows it."""
 
+from pindown.report.colouring import Colouring
 from pindown.report.page import (
     Cloud,
     Clouds,
-    Colouring,
     Condition,
     Curve,
     Curves,

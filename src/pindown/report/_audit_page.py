@@ -11,13 +11,15 @@ from numpy.typing import NDArray
 
 from pindown.report.agreement import MOST_SHOWN, Agreement
 from pindown.report.claims import enough, needed
-from pindown.report.evidence import Control, Score
-from pindown.report.page import Colouring, Curve, Curves, Figure, Latents, fill, shown
+from pindown.report.colouring import Colouring
+from pindown.report.evidence import Control, Score, what_leaks
+from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
 
 if TYPE_CHECKING:
     from pindown.checks.verdict import Verdict
     from pindown.metrics import Leakage
-    from pindown.report.audit import Audit, Pictures
+    from pindown.report.audit import Audit
+    from pindown.report.pictures import Pictures
 
 CELL = 22
 """Pixels of a latent in the picture of a matching."""
@@ -124,12 +126,9 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
         ),
         Part(
             "Do independent fits agree?",
-            "Two fits of what is identified must agree up to what the theorem leaves open, and are compared up to that "
-            "and no more. Each refit has another seed, and all but the first start at another map of the data (not so "
-            "for Forget and Dictionary). Circles are pairs of fits, the dot is the worst; the dashed tick is a fit to "
-            "shuffled side information.",
+            _on_agreement(audit),
             rulers=tuple(map(_agreement_ruler, audit.agreement)),
-            drawings=(_matching(pictures),),
+            drawings=(_matching(pictures), _angles(pictures)),
         ),
         _leakage_part(audit.leakage),
         Part(
@@ -159,6 +158,17 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
         if audit.recovery
         else None,
         Part("What was not shown", "An audit cannot show these. A claim rests on them.", points=audit.not_shown),
+    )
+
+
+def _on_agreement(audit: Audit) -> str:
+    elsewhere = audit.estimator.startswith(("Contrast", "Classify"))
+    starts = ", and all but the first start at another map of the data" if elsewhere else ""
+    null = any(found.shuffled is not None for found in audit.agreement)
+    return (
+        "Two fits of what is identified must agree up to what the theorem leaves open, and are compared up to that and "
+        f"no more. Each refit has another seed{starts}. Circles are pairs of fits, the dot is the worst"
+        + ("; the dashed tick is a fit to shuffled data." if null else ".")
     )
 
 
@@ -201,7 +211,7 @@ def _leakage_part(leakage: Leakage | None) -> Part | None:
     return Part(
         "What the codes still tell of the nuisance",
         f"Probes of {len(rulers)} families, trained from scratch on held-out codes and scored on others. The tick is "
-        f"chance; the worst probe counts. {leakage.verdict}",
+        f"chance; the worst probe counts. {what_leaks(leakage)}",
         rulers=rulers,
         points=leakage.notes,
     )
@@ -224,7 +234,9 @@ def _verdict_line(verdict: Verdict, asked: bool) -> Line:
 
 
 def _number(value: float) -> str:
-    return "–" if math.isnan(value) else f"{value:.3g}".replace("-", "−")
+    if math.isnan(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}").replace("-", "−")
 
 
 def _latents(pictures: Pictures) -> Latents:
@@ -247,9 +259,11 @@ def _latents(pictures: Pictures) -> Latents:
 
 def _curves(pictures: Pictures) -> Curves:
     curves = tuple(Curve(name, values) for name, values in pictures.curves.items())
+    guess = "" if pictures.guessing is None else " The dotted line is a guess."
+    penalty = "" if pictures.support is None else " Where it rises the penalty sets in."
     ends = "; ".join(f"{curve.name} ends at {curve.values[-25:].mean():.2f}" for curve in curves)
     return Curves(
-        caption="The loss while training." + ("" if pictures.guessing is None else " The dotted line is a guess."),
+        caption=f"The loss while training.{guess}{penalty}",
         description=f"Loss over {max(len(curve.values) for curve in curves):,} steps: {ends}.",
         curves=curves,
         guessing=pictures.guessing,
@@ -259,15 +273,45 @@ def _curves(pictures: Pictures) -> Curves:
 def _matching(pictures: Pictures) -> Drawing:
     from markupsafe import Markup
 
-    angles = pictures.angles
     d = len(pictures.angles)
     some = f" The first {MOST_SHOWN} of {d} latents are drawn." if d > MOST_SHOWN else ""
     caption = (
         "Absolute correlation of each latent of this fit (rows) with those of a refit (columns, in the order that "
-        f"matches best).{some} One dark square per row means that even the axes agree. Between the spans of both codes "
-        f"the largest angle is {angles.max():.1f}°, the median {np.median(angles):.1f}°."
+        f"matches best).{some} One full square in each row means that even the axes agree."
     )
     return Drawing(Markup(_squares(pictures.matching)), caption)
+
+
+def _angles(pictures: Pictures) -> Drawing:
+    from markupsafe import Markup
+
+    angles = pictures.angles
+    caption = (
+        "Angles between the spaces that the codes of this fit and of a refit span: 0° where both hold the same, 90° "
+        f"where one has what the other lacks. The largest is {angles.max():.1f}°, the median {np.median(angles):.1f}°."
+    )
+    return Drawing(Markup(_protractor(angles)), caption)
+
+
+def _protractor(angles: NDArray[np.float64]) -> str:
+    """Return angles from 0 to 90 degrees as strokes from the corner of a quarter circle."""
+    size, margin = 150, 20
+    wide, high = size + 50, size + 2 * margin
+
+    def at(angle: float, radius: float) -> str:
+        turn = math.radians(angle)
+        return f"{2 + radius * math.cos(turn):.1f} {margin + size - radius * math.sin(turn):.1f}"
+
+    strokes = "".join(f'<path d="M{at(angle, 0)}L{at(angle, size)}"/>' for angle in angles.tolist())
+    marks = "".join(
+        f'<text x="{at(angle, size + 6).split()[0]}" y="{at(angle, size + 6).split()[1]}">{angle}°</text>'
+        for angle in (0, 30, 60, 90)
+    )
+    return (
+        f'<svg class="protractor" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
+        f'role="img"><title>Angles between spans</title><path class="rim" d="M{at(0, size)}A{size} {size} 0 0 0 '
+        f'{at(90, size)}"/>{strokes}{marks}</svg>'
+    )
 
 
 def _squares(matrix: NDArray[np.float64]) -> str:

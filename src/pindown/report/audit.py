@@ -22,40 +22,17 @@ from pindown.checks.verdict import Verdict
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators._base import BaseEncoder
 from pindown.metrics import Leakage
-from pindown.report.agreement import (
-    Agreement,
-    agreements,
-    in_order_of,
-    matching,
-    measure_for,
-    principal_angles,
-)
+from pindown.report.agreement import Agreement, agreements, in_order_of, measure_for
 from pindown.report.claims import not_shown, refusals, sentence, waived
-from pindown.report.evidence import Control, Score, evidence, recovery
+from pindown.report.evidence import Control, Score, evidence, recovery, what_leaks
 from pindown.report.page import check_writable, write_whole
+from pindown.report.pictures import Pictures, pictures_of
 from pindown.report.refits import Data, Refits, read, refit
 
 Matrix = NDArray[np.float64]
 
 CHECKED_ROWS = 20_000
 """Rows that are looked at before training: more would take minutes, and change little."""
-
-DRAWN, MOST_COLUMNS = 2_000, 8
-"""Points in a picture of the latents, and columns of X, and of the truth, that can colour them."""
-
-
-@dataclass(frozen=True, eq=False)
-class Pictures:
-    """What the page draws beside the numbers."""
-
-    codes: Matrix  # (rows, d) of held-out rows
-    colourings: Mapping[str, NDArray[Any]]  # name → (rows,)
-    curves: Mapping[str, Matrix]  # name → loss of each step
-    guessing: float | None  # the loss of a guess
-    matching: Matrix  # |correlation| of latents with those of a refit
-    angles: Matrix  # degrees between the spans of both
-    support: NDArray[np.int64] | None
-    n_rows: int  # of which those drawn are a sample
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -124,7 +101,7 @@ class Audit:
             ("agreement of independent fits", [str(found) for found in self.agreement]),
             ("controls", [str(control) for control in self.controls]),
             ("assumptions", [str(verdict) for verdict in self.verdicts]),
-            ("leakage", [self.leakage.verdict] if self.leakage else []),
+            ("leakage", [what_leaks(self.leakage)] if self.leakage else []),
             ("against the truth", [str(score) for score in self.recovery]),
             ("the estimator warns", list(self.warned)),
             ("claim", [self.claim]),
@@ -235,7 +212,7 @@ def audit(
     measure = measure_for(free, held_out.strata, getattr(est, "blocks_", None))
     agreement = agreements(measure, codes, others, halves, null)
     found = evidence(refits, rng)
-    verdicts = tuple({str(verdict): verdict for verdict in (*_before(est, data, rng), *_after(refits))}.values())
+    verdicts = _together(_before(est, data, rng), _after(refits))
     without = waived(any_marginal=bool(getattr(est, "any_marginal", False)), given=given is not None)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without)
     within = "the given label" if given is not None else ""
@@ -259,7 +236,7 @@ def audit(
         n_learned_from=refits.n_learned_from,
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
-        pictures=_pictures(est, refits, codes, others[0], groups is not None),
+        pictures=pictures_of(est, refits, codes, others[0], grouped=groups is not None),
     )
 
 
@@ -278,6 +255,8 @@ def _before(est: BaseEncoder, data: Data, rng: np.random.Generator) -> tuple[Ver
     match est:
         case Contrast():
             return checks.before(some.X, d, pairs=some.side)
+        case Classify() if data.paired:
+            return checks.before(some.X, d, pairs=some.side)
         case Classify():
             counted = (checks.enough_rows(len(data), d, data.side), checks.enough_values(data.side, est.guarantee, d))
             return _replaced(checks.before(some.X, d, signal=some.side), counted)
@@ -293,58 +272,22 @@ def _replaced(verdicts: tuple[Verdict, ...], better: tuple[Verdict, ...]) -> tup
     return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
 
 
+def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
+    """Return both, each once. That classes span all directions shows better in codes: a mixing bends their span."""
+    spanned = any(v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds" for v in after)
+    kept = (v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS))
+    return tuple({str(verdict): verdict for verdict in (*kept, *after)}.values())
+
+
 def _after(refits: Refits) -> tuple[Verdict, ...]:
     """Check the first refit on rows that it has not seen."""
     fit, data = refits.others[0], refits.held_out
     if isinstance(fit, Forget):
         return checks.after(fit, data.X, data.strata, given=data.given)
+    if isinstance(fit, Classify):  # whose classes were counted before, in all rows
+        verdicts = checks.after(fit, data.X, None if data.paired else data.side)
+        return tuple(v for v in verdicts if v.assumption != fit.guarantee.diversity)
     return checks.after(fit, data.X, data.side)
-
-
-def _pictures(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, grouped: bool) -> Pictures:
-    data = refits.held_out
-    drawn = slice(DRAWN)
-    candidates: dict[str, NDArray[Any] | None] = {
-        "y": data.side if data.side is not None and data.side.ndim == 1 else None,
-        "given": data.given,
-        "groups": data.units if grouped else None,
-    }
-    colourings = {name: values[drawn] for name, values in candidates.items() if values is not None}
-    for name, table in (("truth", data.truth), ("X", data.X)):
-        if table is not None:
-            n_columns = min(MOST_COLUMNS, table.shape[1])
-            colourings |= {f"{name}, column {j}": table[drawn, j] for j in range(n_columns)}
-    curves = {"this fit": _curve(est)}
-    if refits.null is not None:
-        curves["shuffled" if data.side is not None else "permuted X"] = _curve(refits.null)
-    return Pictures(
-        codes=codes[drawn],
-        colourings=colourings,
-        curves=curves,
-        guessing=_guessing(est, data),
-        matching=matching(codes, other),
-        angles=principal_angles(codes, other),
-        support=est.support_ if isinstance(est, Dictionary) else None,
-        n_rows=len(data),
-    )
-
-
-def _curve(fit: BaseEncoder) -> Matrix:
-    """Return the loss of each step: of `Forget`, whose losses do not fall, its classifier's."""
-    curve = fit.history_.classifier_loss if isinstance(fit, Forget) else fit.loss_curve_
-    return np.asarray(curve, dtype=np.float64)
-
-
-def _guessing(est: BaseEncoder, data: Data) -> float | None:
-    match est:
-        case Contrast():
-            return math.log(est.batch_size or est._default_batch_size) if est.alpha is None else None
-        case Classify():
-            prior = np.asarray(est.class_prior_)
-            return float(-(prior * np.log(prior)).sum())
-        case Forget():
-            return est.history_.chance_loss
-    return None
 
 
 def plain(value: Any) -> Any:

@@ -25,8 +25,8 @@ PAIRED_ROWS = 1_000
 MIN_PAIRS = 50
 """Groups from which on one pair of each is enough."""
 
-LEVEL = 0.01
-"""p-value up to which chance is ruled out."""
+LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)
+"""p-values up to which chance is ruled out: for a score, and for a control, of which each is a chance to fail."""
 
 REBUILT_MORE = 0.5
 """Share of what permuted columns leave unexplained that a dictionary must explain."""
@@ -93,7 +93,8 @@ def evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         case Contrast():
             return _with_side_information(refits, _partner_test, rng)
         case Classify():
-            return _with_side_information(refits, _label_test, rng)
+            test = _partner_test if refits.held_out.paired else _label_test
+            return _with_side_information(refits, test, rng)
         case Forget():
             return _of_forgetting(refits, rng)
         case _:
@@ -125,7 +126,7 @@ def _with_side_information(refits: Refits, test: Test, rng: np.random.Generator)
 
 
 def _must_find_nothing(name: str, expected: str, score: Score) -> Control:
-    passed = score.p_value is None or score.p_value > LEVEL
+    passed = score.p_value is None or score.p_value > CONTROL_LEVEL
     return Control(name, expected, f"{score}.", passed)
 
 
@@ -206,7 +207,7 @@ def _of_forgetting(refits: Refits, rng: np.random.Generator) -> Evidence:
     def read(code: NDArray[Any], label: NDArray[Any], **effort: Any) -> Leakage:
         return leakage(code, label, groups=data.units, given=data.given, continuous=False, random_state=seed, **effort)
 
-    quick = {"probes": QUICK, "n_seeds": 1, "n_permutations": 499}
+    quick = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
     of_x, of_codes = read(data.X, data.strata, **quick), read(codes, data.strata, n_seeds=1)
     silent = read(codes, data.strata[exchange(data.strata, data.units, rng)], **quick)
     loud = read(inject_leak(codes, data.strata, LEAK_SHARE, random_state=seed), data.strata, **quick)
@@ -216,7 +217,9 @@ def _of_forgetting(refits: Refits, rng: np.random.Generator) -> Evidence:
         _rebuilt_beside(fit, data),
     )
     controls = (
-        Control("shuffled nuisance", "probes read nothing.", f"p = {silent.p_value:.2g}.", silent.p_value > LEVEL),
+        Control(
+            "shuffled nuisance", "probes read nothing.", f"p = {silent.p_value:.2g}.", silent.p_value > CONTROL_LEVEL
+        ),
         Control(
             f"a leak of {LEAK_SHARE:.0%} put into the codes",
             "probes find it.",
@@ -232,6 +235,16 @@ def _of_forgetting(refits: Refits, rng: np.random.Generator) -> Evidence:
     if of_codes.collapsed:
         why.append("the codes have collapsed, and a constant is blind to everything")
     return Evidence(scores, controls, tuple(why), of_codes)
+
+
+def what_leaks(found: Leakage) -> str:
+    """Return in a sentence how far the best reader of a nuisance gets; whether that is too far the verdicts say."""
+    if found.collapsed:
+        return found.verdict
+    return (
+        f"The best reader, {found.worst_probe}, gets {found.excess:.1%} of the way from chance to certainty "
+        f"(p = {found.p_value:.2g} for none); the best bound is {found.bits:.3f} bits."
+    )
 
 
 def _rebuilt_beside(fit: Forget, data: Data) -> Score:

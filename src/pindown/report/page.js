@@ -40,11 +40,26 @@ function chosen(figure, group, canvas, { points, colourings }) {
     if (flat) Object.assign(group.view, { yaw: 0, pitch: 0 });
     group.flat = flat;
     cloud.points = points.map((row) => (flat ? [row[columns[0]], 0, row[columns[1] ?? columns[0]]] : columns.map((k) => row[k])).map((v) => 0.85 * v));
-    cloud.colours = colourings.length ? colourings[Number(colouring.value)].colours : points.map(() => colour("accent"));
+    const by = colourings[Number(colouring.value)];
+    cloud.colours = by ? by.which.map((k) => by.shades[k]) : points.map(() => colour("accent"));
+    if (by) showKey(figure.querySelector(".key"), by);
   };
   for (const select of [...axes, colouring]) select.addEventListener("change", () => { choose(); drawGroup(group); });
   choose();
   return cloud;
+}
+
+function showKey(box, { name, shades, key, amounts, others }) {
+  const part = (tag, text, background) => {
+    const made = document.createElement(tag);
+    made.textContent = text;
+    if (background) made.style.background = background;
+    return made;
+  };
+  const kinds = () => key.map((kind, k) => { const line = part("span", kind); line.prepend(part("i", "", shades[k])); return line; });
+  const scale = () => [part("i", "", `linear-gradient(to right, ${shades})`), ...key.map((amount) => part("span", amount))];
+  box.replaceChildren(part("b", name), ...(amounts ? scale() : kinds()), ...(others ? [part("span", `and ${others} more`)] : []));
+  box.classList.toggle("scale", amounts);
 }
 
 function turn(group, yaw, pitch) {

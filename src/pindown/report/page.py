@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import math
 import os
 import tempfile
 from dataclasses import dataclass, field
@@ -19,6 +18,8 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
+
+from pindown.report.colouring import Colouring, colours
 
 Array = NDArray[np.floating[Any]]
 
@@ -171,14 +172,6 @@ class Curves:
 
 
 @dataclass(frozen=True, eq=False)
-class Colouring:
-    """A column that points are coloured by: text and whole numbers of few values as kinds, other numbers by size."""
-
-    name: str
-    values: NDArray[Any]  # (n,)
-
-
-@dataclass(frozen=True, eq=False)
 class Latents:
     """Codes of which the reader chooses three to see, or two, and the column to colour them by."""
 
@@ -190,8 +183,7 @@ class Latents:
 
     def data(self) -> dict[str, Any]:
         """Return what the page's script draws."""
-        by = [{"name": each.name, "colours": colours(_directions(each.values))} for each in self.colourings]
-        return {"points": _listed(self.points), "colourings": by}
+        return {"points": _listed(self.points), "colourings": [each.data() for each in self.colourings]}
 
 
 Figure = Clouds | Scatters | Curves | Latents
@@ -332,48 +324,3 @@ def _plotly() -> str:
 def _listed(values: Array) -> list[Any]:
     """Return nested lists; four digits are more than a screen can show."""
     return np.round(np.asarray(values, dtype=np.float64), 4).tolist()
-
-
-MOST_KINDS = 24
-"""Values of a column up to which they are kinds; more whole numbers are amounts."""
-
-
-def _directions(values: NDArray[Any]) -> NDArray[np.float64]:
-    """Return unit vectors, one per value: kinds far from each other, amounts along a spiral from dark to light."""
-    found, number = np.unique(values.astype(str) if values.dtype.kind == "O" else values, return_inverse=True)
-    if found.dtype.kind in "fiu" and (len(found) > MOST_KINDS or (found.dtype.kind == "f" and (found % 1).any())):
-        rank = np.linspace(0, 1, len(found))
-        height, turn = 2 * rank - 1, 1.5 * np.pi * rank
-    else:  # the golden angle keeps neighbours apart however many there are
-        kind = np.arange(len(found), dtype=np.float64)
-        height, turn = 1 - (2 * kind + 1) / max(len(found), 2), math.pi * (3 - math.sqrt(5)) * kind
-    across = np.sqrt(np.maximum(0, 1 - height**2))
-    return np.stack([across * np.cos(turn), across * np.sin(turn), height], axis=-1)[number.reshape(-1)]
-
-
-def colours(directions: Array) -> list[Any]:
-    """Return the colours of unit vectors as hexadecimal strings, nested as they are.
-
-    The vector is placed into the Oklab colour space, where equal steps look equal: up is lightness, round about
-    is hue. Its range keeps apart from a white and from a black background.
-    """
-    x, y, z = np.moveaxis(np.asarray(directions, dtype=np.float64), -1, 0)
-    lab = np.stack([0.64 + 0.13 * z, 0.15 * x, 0.15 * y], axis=-1)
-    rgb = np.clip((lab @ _OKLAB_TO_LMS) ** 3 @ _LMS_TO_RGB, 0, 1)
-    gamma = np.where(rgb <= 0.0031308, 12.92 * rgb, 1.055 * rgb ** (1 / 2.4) - 0.055)
-    bytes_ = np.round(255 * gamma).astype(int)
-    flat = [f"#{r:02x}{g:02x}{b:02x}" for r, g, b in bytes_.reshape(-1, 3)]
-    return np.array(flat, dtype=object).reshape(bytes_.shape[:-1]).tolist()
-
-
-# Ottosson 2020, "A perceptual color space for image processing"; transposed, to be multiplied from the right.
-_OKLAB_TO_LMS = np.array(
-    [[1.0, 1.0, 1.0], [0.3963377774, -0.1055613458, -0.0894841775], [0.2158037573, -0.0638541728, -1.2914855480]]
-)
-_LMS_TO_RGB = np.array(
-    [
-        [4.0767416621, -1.2684380046, -0.0041960863],
-        [-3.3077115913, 2.6097574011, -0.7034186147],
-        [0.2309699292, -0.3413193965, 1.7076147010],
-    ]
-)

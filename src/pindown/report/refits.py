@@ -15,10 +15,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from sklearn.base import clone
-from torch import nn
+from torch import Tensor, nn
 
 from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning
 from pindown.estimators._base import BaseEncoder, as_array
+from pindown.estimators._drawing import Augment
 from pindown.estimators._nuisance import as_table, read_columns
 from pindown.metrics import by_value
 
@@ -137,17 +138,21 @@ def read(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any) 
         case Contrast():
             return _with_partners(replace(data, paired=True))
         case Classify():
-            if side is None:
-                raise ValueError(
-                    "audit: y is missing. Where each row is a class of its own, rows that were held out have no class "
-                    "to be recognised as: give the classes, or views of a row with one number, as y."
-                )
-            return replace(data, side=side.reshape(-1), strata=_numbers(side.reshape(-1)))
+            if side is not None:
+                return replace(data, side=side.reshape(-1), strata=_numbers(side.reshape(-1)))
+            if est.augment is None:
+                raise ValueError("audit: y is missing. Give the classes that the estimator was fitted to.")
+            return replace(data, side=_views(est.augment, rows), paired=True)  # a row and a view of it are partners
         case Forget():
             return replace(data, strata=joint_label(est, side, len(rows)))
         case Dictionary():
             return data
     raise TypeError(f"audit: est must be a Contrast, Classify, Forget or Dictionary, got {type(est).__name__}.")
+
+
+def _views(augment: Augment, rows: NDArray[Any]) -> NDArray[Any]:
+    with torch.no_grad():
+        return augment(torch.as_tensor(rows), torch.Generator().manual_seed(0)).numpy(force=True)
 
 
 def joint_label(est: Forget, y: Any, n_rows: int) -> Rows:
@@ -239,19 +244,47 @@ def refit(est: BaseEncoder, data: Data, *, n_fits: int, rng: np.random.Generator
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # fewer rows, or none that say anything
         halves = tuple(_fitted(est, train.take(np.flatnonzero(some)), rng) for some in (half, ~half))
-        null = None if isinstance(est, Forget) else _fitted(est, train.shuffled(rng), rng)
+        null = None if isinstance(est, Forget) else _fitted(_among_strangers(est), train.shuffled(rng), rng)
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
     return Refits(others, halves, null, held_out, len(train), tuple(dict.fromkeys(warned)))
 
 
 def _fitted(est: BaseEncoder, data: Data, rng: np.random.Generator, *, elsewhere: bool = False) -> BaseEncoder:
     seed = int(rng.integers(2**31))
-    fresh = clone(est).set_params(random_state=seed, verbose=False, checkpoint=None)
+    batch_size = None if est.batch_size is None else min(est.batch_size, len(data))  # halves have fewer rows
+    fresh = clone(est).set_params(random_state=seed, verbose=False, checkpoint=None, batch_size=batch_size)
     if elsewhere and isinstance(est, Contrast | Classify):
         fresh.set_params(encoder=AnotherStart(est.encoder, seed))
     if isinstance(est, Forget):
         return fresh.fit(data.X, data.side, data.given)
-    return fresh.fit(data.X, data.side)
+    makes_views = isinstance(est, Classify) and data.paired
+    return fresh.fit(data.X, None if makes_views else data.side)
+
+
+def _among_strangers(est: BaseEncoder) -> BaseEncoder:
+    """Return the estimator as it learns from shuffled side information; one that makes its views takes others' rows."""
+    if isinstance(est, Classify) and est.augment is not None:
+        return clone(est).set_params(augment=OfStrangers(est.augment))
+    return est
+
+
+@dataclass(frozen=True)
+class OfStrangers:
+    """Views of other rows of a batch than those they are asked of: they tell nothing of who is who.
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0)[:, None]
+    >>> views = OfStrangers(lambda x, generator: x)(x, torch.Generator().manual_seed(0))
+    >>> torch.equal(views, x), torch.equal(views.sort(0).values, x)
+    (False, True)
+    """
+
+    augment: Augment
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Return a view of another row for each."""
+        return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
 
 
 @dataclass(frozen=True)

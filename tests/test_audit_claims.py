@@ -1,0 +1,113 @@
+"""Agreement up to what is free and no more; and what stands against a claim."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+
+from pindown import theory
+from pindown.checks.verdict import Verdict
+from pindown.report.agreement import Agreement, measure_for, principal_angles
+from pindown.report.claims import needed, not_shown, refusals, waived
+from pindown.report.evidence import Control, Score
+from pindown.structure import identified_blocks
+
+# ---- agreement ------------------------------------------------------------------------------------------------------
+
+Z = np.random.default_rng(5).normal(size=(1_000, 3))
+TURN = np.linalg.qr(np.random.default_rng(6).normal(size=(3, 3)))[0]
+
+
+def test_each_comparison_ignores_what_is_free_and_sees_the_next_coarser_map():
+    signed, orthogonal, linear = (
+        measure_for(free) for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL, theory.LINEAR)
+    )
+    flipped, turned, sheared = -Z[:, [2, 0, 1]], Z @ TURN, Z @ TURN * [1, 3, 9] @ TURN.T
+    assert signed(Z, flipped) > 0.999 > 0.95 > signed(Z, turned)
+    assert orthogonal(Z, turned) > 0.999 > 0.95 > orthogonal(Z, sheared)
+    assert linear(Z, sheared) > 0.999 > 0.95 > linear(Z, Z**3)
+
+
+def test_latents_in_one_block_may_be_mixed_and_others_may_not():
+    blocks = identified_blocks([[1, 1, 0], [0, 0, 1]])  # the first two reach the same
+    mixed = Z.copy()
+    mixed[:, :2] = Z[:, :2] @ [[1, 1], [1, -1]]
+    measure = measure_for(theory.BLOCKWISE, blocks=blocks)
+    assert measure(Z, mixed) > 0.98
+    assert measure(Z, Z @ TURN) < 0.9
+    assert measure_for(theory.ELEMENTWISE)(Z, mixed) < 0.9
+    assert measure.chance(Z) < 0.95
+
+
+def test_each_value_of_a_nuisance_may_have_its_own_bijection_but_no_fold():
+    values = np.arange(1_000) % 2
+    own = np.where(values[:, None] == 0, Z, -np.sinh(Z))
+    measure = measure_for(theory.BIJECTION_PER_VALUE, values)
+    assert measure(Z, own) > 0.9
+    assert measure(Z, Z**2) < 0.5
+
+
+def test_a_collapsed_code_agrees_with_nothing():
+    dead = Z * [1, 1, 0]
+    assert [measure_for(free)(Z, dead) for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL)] == [0.0, 0.0]
+
+
+def test_angles_between_spans_are_right_for_a_shared_plane():
+    tilted = np.column_stack([Z[:, 0], Z[:, 1] + Z[:, 2]])  # 45° out of the plane of the first two
+    assert principal_angles(Z[:, :2], tilted) == pytest.approx([0, 45], abs=3)
+
+
+# ---- claims ---------------------------------------------------------------------------------------------------------
+
+GOOD = Agreement("this fit and refits", "R²", (0.99,), 0.0)
+
+
+def verdict(assumption, outcome):
+    return Verdict(assumption, 0.0, 1.0, outcome, "so it is.")
+
+
+def test_nothing_stands_against_a_claim_if_all_is_well():
+    assert refusals(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "undecided")], [GOOD], (), ()) == ()
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"verdicts": [verdict(theory.VMF_CLUSTERS, "fails")]}, "vMF clusters fails: so it is"),
+        ({"controls": [Control("shuffled", "", "", passed=False)]}, "a control failed: shuffled"),
+        ({"learned_nothing": ["it learned nothing"]}, "it learned nothing"),
+        ({"agreement": [dataclasses.replace(GOOD, values=(0.99, 0.5))]}, "this fit and refits agree by R² 0.500 only"),
+        ({"agreement": [dataclasses.replace(GOOD, values=(np.nan,))]}, "this fit and refits agree by R² nan only"),
+        ({"theorem": None}, "no theorem covers these parameters"),
+    ],
+)
+def test_any_single_failure_stands_against_a_claim(change, reason):
+    well = {"theorem": theory.CLASSIFY_FREE, "verdicts": (), "agreement": [GOOD], "controls": (), "learned_nothing": ()}
+    (found,) = refusals(**(well | change))
+    assert found.startswith(reason)
+
+
+def test_what_a_theorem_does_not_need_may_fail():
+    failing = [verdict(theory.LINEAR_ENCODER, "fails"), verdict(theory.UNIFORM_SPHERE, "fails")]
+    assert needed(theory.FORGET_NONLINEAR, failing, ()) == ()
+    assert needed(theory.CONTRAST_SPHERE, failing, ()) == (failing[1],)
+    assert needed(theory.CONTRAST_SPHERE, failing, waived(any_marginal=True, given=False)) == ()
+
+
+def test_halves_are_asked_for_less_than_fits_to_the_same_rows():
+    halves = Agreement("fits to two halves of the rows", "R²", (0.85,), 0.0)
+    assert refusals(theory.CLASSIFY_FREE, (), [GOOD, halves], (), ()) == ()
+    assert refusals(theory.CLASSIFY_FREE, (), [dataclasses.replace(halves, values=(0.75,))], (), ()) != ()
+
+
+def test_a_verdict_is_not_listed_as_trust():
+    texts = not_shown(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "holds")])
+    assert not any("vMF clusters" in text for text in texts)
+    assert sum(text.startswith("taken on trust") for text in texts) == 3
+
+
+def test_a_score_is_good_above_chance_and_a_leak_at_chance():
+    assert Score("", 0.9, 0.5, 0.001).good
+    assert not Score("", 0.9, 0.5, 0.2).good
+    assert not Score("", 0.9, 0.5, 0.001, leak=True).good
+    assert Score("", 0.52, 0.5, 0.2, leak=True).good

@@ -1,0 +1,144 @@
+"""The rows of an audit: how they are divided, shuffled and torn, and which are refused."""
+
+import numpy as np
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+
+from pindown import Classify, Contrast, Forget, audit
+from pindown.estimators._base import BaseEncoder
+from pindown.report.refits import Data, divide, exchange, read
+
+RNG = np.random.default_rng(0)
+
+may_warn = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # as fits to nothing should
+
+
+def fitted(estimator, x, y=None):
+    return estimator.set_params(max_iter=1, verbose=False, random_state=0).fit(x, y)
+
+
+def test_a_quarter_is_held_out_evenly_within_classes():
+    labels = np.repeat([0, 1, 2], [40, 80, 4])
+    data = Data(np.zeros((124, 1)), labels, None, None, labels, None)
+    learn, hold = divide(data, np.random.default_rng(0))
+    assert np.bincount(labels[hold]).tolist() == [10, 20, 1]
+    assert sorted([*learn, *hold]) == list(range(124))
+
+
+def test_rows_of_one_group_are_never_on_both_sides():
+    groups = RNG.integers(20, size=400)
+    data = Data(np.zeros((400, 1)), None, None, None, np.zeros(400, dtype=int), groups)
+    learn, hold = divide(data, np.random.default_rng(0))
+    assert not set(groups[learn]) & set(groups[hold])
+    assert 0.1 < len(hold) / 400 < 0.4
+
+
+def test_values_are_exchanged_between_subjects_not_within_them():
+    subjects = np.repeat(np.arange(30), 10)
+    values = (subjects % 3).astype(float)
+    moved = values[exchange(values, subjects, np.random.default_rng(0))].reshape(30, 10)
+    assert (moved == moved[:, :1]).all()
+    assert (moved[:, 0] != values[::10]).any()
+    free = values[exchange(values, None, np.random.default_rng(0))].reshape(30, 10)
+    assert (free != free[:, :1]).any()
+
+
+def test_the_next_row_is_a_partner_only_within_a_stretch_of_the_series():
+    x = np.arange(200.0)[:, None] * [1, 2] + RNG.normal(size=(200, 2))
+    data = read(fitted(Contrast(2), x), x, None, None, None, None)
+    np.testing.assert_array_equal(data.side[0], x[1])
+    assert len(data) == 200 - 40  # one pair of each of forty stretches would reach into the next
+    assert data.units.max() == 39
+
+
+def test_of_a_series_in_sessions_the_next_row_is_a_partner_within_a_session():
+    x, sessions = RNG.normal(size=(200, 2)), np.repeat(np.arange(10), 20)
+    data = read(fitted(Contrast(2), x), x, None, None, sessions, None)
+    assert len(data) == 200 - 10
+    learn, hold = divide(data, np.random.default_rng(0))
+    assert not set(data.units[learn]) & set(data.units[hold])
+
+
+@may_warn
+def test_a_nuisance_with_too_few_rows_of_each_value_is_refused_before_any_fit():
+    x, values = RNG.normal(size=(120, 3)), np.arange(120) % 6
+    est = fitted(Forget(1), x, values)
+    with pytest.raises(ValueError, match=r"no value of y, .* has 20 rows among the 30 held out"):
+        audit(est, x, values)
+
+
+@may_warn
+def test_columns_with_names_labels_that_are_text_and_a_given_label_are_understood():
+    pandas = pytest.importorskip("pandas")
+    frame = pandas.DataFrame(RNG.normal(size=(400, 3)), columns=["a", "b", "c"])
+    series = pandas.Series(np.array(["p", "q", "r", "s"])[np.arange(400) % 4])
+    found = audit(fitted(Classify(2), frame, series), frame, series, n_fits=2, random_state=0)
+    assert set(found.pictures.colourings["y"]) == {"p", "q", "r", "s"}
+    given = np.arange(400) // 2 % 2
+    est = Forget(2, max_iter=1, verbose=False, random_state=0).fit(frame, np.arange(400) % 2, given)
+    assert "given" in audit(est, frame, np.arange(400) % 2, given=given, n_fits=2, random_state=0).pictures.colourings
+
+
+def test_small_groups_of_partners_stay_together_and_shuffling_parts_them():
+    x, pairs = RNG.normal(size=(120, 2)), np.repeat(np.arange(60), 2)
+    data = read(fitted(Contrast(2), x, pairs), x, pairs, None, None, None)
+    learn, hold = divide(data, np.random.default_rng(0))
+    assert not set(pairs[learn]) & set(pairs[hold])
+    shuffled = data.shuffled(np.random.default_rng(0)).side.reshape(60, 2)
+    assert (shuffled[:, 0] != shuffled[:, 1]).mean() > 0.9
+
+
+def test_torn_rows_keep_columns_and_lose_what_they_share():
+    x = RNG.normal(size=(500, 1)) * [1.0, 1.0]
+    torn = Data(x, None, None, None, np.zeros(500, dtype=int), None).shuffled(np.random.default_rng(0)).X
+    assert sorted(torn[:, 0]) == sorted(x[:, 0])
+    assert abs(np.corrcoef(torn.T)[0, 1]) < 0.2 < 0.99 < np.corrcoef(x.T)[0, 1]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"y": [0, 1]}, "audit: y has 2 rows, but X has 80"),
+        ({"truth": [[0.0]]}, "audit: truth has 1 rows, but X has 80"),
+        ({"given": [0] * 80}, "Classify has none"),
+        ({"groups": [0, 1] * 40}, "rows come in 2 groups, too few"),
+        ({"y": None}, "audit: y is missing"),
+        ({"n_fits": 1}, "n_fits == 1, must be >= 2"),
+    ],
+)
+def test_bad_arguments_are_refused_with_name_and_cause(arguments, message):
+    x, labels = RNG.normal(size=(80, 2)), np.arange(80) % 4
+    est = fitted(Classify(2), x, labels)
+    with pytest.raises(ValueError, match=message):
+        audit(est, x, **({"y": labels} | arguments))
+
+
+class _Other(BaseEncoder):
+    """An estimator that the audit knows nothing of: it borrows everything from Contrast."""
+
+    __init__, guarantee = Contrast.__init__, None
+    _space, _draw, _draw_fresh = Contrast._space, Contrast._draw, Contrast._draw_fresh
+    _objective, _learned = Contrast._objective, Contrast._learned
+    _warn_if_nothing_held_the_scale = Contrast._warn_if_nothing_held_the_scale
+
+
+def test_an_estimator_must_be_fitted_and_one_of_ours():
+    with pytest.raises(NotFittedError):
+        audit(Classify(2), RNG.normal(size=(80, 2)), np.arange(80) % 4)
+    x, labels = RNG.normal(size=(40, 2)), np.arange(40) % 4
+    est = fitted(Classify(2), x, labels)
+    with pytest.raises(ValueError, match="40 rows are too few"):
+        audit(est, x, labels)
+    with pytest.raises(TypeError, match="est must be a Contrast, Classify, Forget or Dictionary, got _Other"):
+        audit(fitted(_Other(2), x, labels), x, labels)
+
+
+def test_the_same_seed_gives_the_same_audit_and_leaves_no_trace():
+    x, labels = RNG.normal(size=(120, 2)) + np.arange(120)[:, None] % 4, np.arange(120) % 4
+    est = fitted(Classify(2), x, labels)
+    states = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
+    first, second = (audit(est, x, labels, n_fits=2, random_state=3).to_dict() for _ in range(2))
+    assert first == second
+    np.testing.assert_array_equal(np.random.get_state()[1], states[0])  # noqa: NPY002
+    assert torch.equal(torch.get_rng_state(), states[1])

@@ -1,0 +1,102 @@
+"""Encoders and supports: directions, folds, life, diversity and bends, where they are and where they are not."""
+
+import math
+
+import numpy as np
+import pytest
+
+from pindown import checks
+from pindown.folding import Folding
+from pindown.processes import Pairs, Structured
+from pindown.structure import generators
+
+SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+# Encoders.
+
+
+def test_data_vary_in_enough_directions_too_few_or_barely():
+    z = rng().normal(size=(400, 2))
+    x = np.hstack([z, z.sum(1, keepdims=True)])
+    assert checks.enough_directions(x, 2).outcome == "holds"
+    assert checks.enough_directions(x, 3).outcome == "fails"
+    assert checks.enough_directions(x + 1e-3 * rng(1).normal(size=x.shape), 3).outcome == "undecided"
+    assert "3 columns" in checks.enough_directions(x, 4).why
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_codes_that_leave_out_a_latent_cannot_tell_the_observations(seed):
+    sample = Pairs.on_sphere(4, 10.0, random_state=seed).sample(2_000, random_state=seed)
+    assert checks.rebuilt_observations(sample.z, sample.x).outcome == "holds"
+    assert checks.rebuilt_observations(sample.z[:, :2], sample.x).outcome == "fails"
+
+
+def test_noisy_observations_leave_undecided_whether_codes_tell_them():
+    z = rng().normal(size=(2_000, 2))
+    assert checks.rebuilt_observations(z, z + 0.4 * rng(1).normal(size=z.shape)).outcome == "undecided"
+
+
+def test_folds_become_verdicts():
+    cases = {(0.4, 0.01, 0): "fails", (0.0, 0.0, 1): "fails", (0.02, 0.01, 0): "holds", (0.2, 0.1, 0): "undecided"}
+    for (share, doubt, flat), outcome in cases.items():
+        assert checks.unfolded_codes(Folding(share, doubt, flat, 2_000)).outcome == outcome
+    assert checks.unfolded_codes(Folding(math.nan, math.nan, 0, 50)).outcome == "undecided"
+
+
+def test_codes_are_alive_dead_or_nearly_so():
+    z = rng().normal(size=(500, 2))
+    assert [checks.live_codes(z * [1, s]).outcome for s in (0.5, 0.03, 1e-3)] == ["holds", "undecided", "fails"]
+    assert checks.live_codes(0 * z).outcome == "fails"
+
+
+def test_negatives_bound_the_information_they_can_show():
+    outcomes = [checks.many_negatives(math.log(16), m).outcome for m in (512, 32, 16)]
+    assert outcomes == ["holds", "undecided", "fails"]
+
+
+# Structure.
+
+
+def test_a_support_is_diverse_if_a_wide_gap_says_so():
+    strong = generators.diverse(6, 3, random_state=0)
+    assert checks.diverse_support(strong, 0.1).outcome == "holds"
+    assert checks.diverse_support(np.where(strong, 0.7, 0.1), 0.2).outcome == "holds"
+    assert checks.diverse_support(np.ones((6, 3)), 0.1).outcome == "fails"
+    assert checks.diverse_support(np.where(strong, 1, 0.17), 0.1).outcome == "undecided"  # 6 to 1 for it and against
+
+
+def test_strengths_without_a_gap_are_all_edges():
+    spread = np.linspace(0.1, 1, 18)[rng().permutation(18)].reshape(6, 3)
+    assert checks.diverse_support(spread, 0.07).outcome == "fails"
+    assert checks.diverse_support(spread, 0.4).outcome == "undecided"  # a cut that nothing speaks for
+
+
+def test_latents_that_reach_the_same_variables_are_named():
+    table = [[1, 1, 0], [1, 1, 1], [0, 0, 1]]
+    assert "[0, 1] reach the same variables" in checks.diverse_support(table, 0.5).why
+    assert "[2] reach nothing" in checks.diverse_support([[1, 0, 0], [0, 1, 0]], 0.5).why
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_bent_variables_are_told_from_linear_ones(seed):
+    support = generators.diverse(6, 3, random_state=seed)
+    world = Structured.from_support(support, random_state=seed)
+    z = world.sample(500, random_state=seed).z.double()
+    bent = world.mixing.gradients(z)
+    assert checks.sufficient_nonlinearity(bent, support).outcome == "holds"
+    straight = np.broadcast_to(support * rng(seed).normal(size=support.shape), bent.shape)
+    assert checks.sufficient_nonlinearity(straight, support).outcome == "fails"
+
+
+def test_barely_bent_variables_are_undecided_and_single_ones_need_no_bend():
+    straight = np.ones((500, 1, 2))
+    barely = straight + 0.06 * rng().normal(size=straight.shape) * [1, 0]
+    assert checks.sufficient_nonlinearity(barely, [[1, 1]]).outcome == "undecided"
+    assert checks.sufficient_nonlinearity(straight, [[1, 0]]).outcome == "holds"
+    with pytest.raises(ValueError, match=r"must be \(n, 1, 2\)"):
+        checks.sufficient_nonlinearity(np.ones((5, 2, 2)), [[1, 1]])
