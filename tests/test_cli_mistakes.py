@@ -123,12 +123,20 @@ MISTAKES = (
     Mistake("forgets a quantity beside text", (*BY_BATCH, "--nuisance", "age"), "Cut the quantity into a few bins"),
     Mistake("observes the nuisance itself", (*BY_BATCH, "--features", "batch"), "plays another part, too"),
     Mistake("observes text", (*FIT, "--signal", "label", "--features", "subject"), "holds text, not numbers"),
-    Mistake("drops everything", (*BY_BATCH, "--drop", "*"), "Name some by --features"),
+    Mistake("drops everything", (*BY_BATCH, "--drop", "*"), "Name columns of numbers by --features"),
     Mistake("misspells a parameter", (*BY_BATCH, "--option", "bacth_size=9"), "did you mean 'batch_size'?"),
     Mistake("misspells a value", (*BY_BATCH, "--option", "encoder=liner"), "did you mean 'linear'?"),
     Mistake("gives a parameter no value", (*BY_BATCH, "--option", "batch_size"), "must be name=value"),
     Mistake("gives text for a number", (*BY_BATCH, "--option", "strength='much'"), "must be an instance of"),
     Mistake("gives a value wrong arguments", (*BY_BATCH, "--option", "encoder=Reals(3)"), "takes other arguments"),
+    Mistake(
+        "gives a network a number for its layers",
+        (*BY_BATCH, "--option", "encoder=mlp(hidden=3)"),
+        "It is written like mlp(hidden=(128, 128, 128))",
+    ),
+    Mistake("gives a network what it lacks", (*BY_BATCH, "--option", "encoder=mlp(width=3)"), "argument 'width'"),
+    Mistake("gives an optimiser for a network", (*BY_BATCH, "--option", "encoder=adam"), "is none of linear, mlp"),
+    Mistake("gives text for all it names", ("fit", "data.csv", "--features", "sub*", "-o", "run"), "hold text"),
     Mistake("gives an option what has a flag", (*BY_BATCH, "--option", "max_iter=9"), "use --steps"),
     Mistake("wants batches larger than the data", (*BY_BATCH, "--option", "batch_size=9999"), "Leave it at None"),
     Mistake("names a device that is not there", (*BY_BATCH, "--device", "gpu"), "Leave it out, or take cpu"),
@@ -260,3 +268,20 @@ def test_a_bug_keeps_its_traceback(finished, monkeypatch):
     monkeypatch.chdir(finished)
     monkeypatch.setattr("pindown.runs.Run.open", lambda path: {}["ours"])
     assert isinstance(call("transform", "run", "data.csv", "-o", "codes.csv").exception, KeyError)
+
+
+def test_a_full_disk_is_said_and_the_same_command_goes_on(tmp_path, monkeypatch):
+    from safetensors import SafetensorError
+
+    def full(*arguments, **keywords):
+        raise SafetensorError("No space left on device")
+
+    monkeypatch.chdir(tmp_path)
+    write_table(Path("data.csv"))
+    with monkeypatch.context() as patch:
+        patch.setattr("safetensors.torch.save_file", full)
+        result = call(*BY_BATCH)
+    assert result.exit_code == 2
+    assert "No space left on device" in result.stderr
+    assert "When that is mended, the same command goes on" in result.stderr
+    assert call(*BY_BATCH).exit_code == 0

@@ -10,7 +10,8 @@ import numpy as np
 import pytest
 import torch
 from commandline import N_ROWS, call, columns, contents, write_table
-from safetensors.torch import load_file
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
 from pindown import Classify, Contrast, Dictionary, Forget
 from pindown.runs import Run
@@ -45,7 +46,7 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     result = call("fit", data, "--nuisance", "batch", "--drop", "[laz]*", "--steps", 20, "-o", "run/")
     assert result.exit_code == 0, result.output
     assert "Forget: 4 codes of x0, x1, x2, x3, x4" in result.output
-    assert "subject holds text: left out." in result.stderr
+    assert "left out, since it holds text: subject." in result.stderr
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt", "checkpoint",
     }  # fmt: skip
@@ -271,3 +272,21 @@ def test_columns_that_are_kept_read_as_they_were_written():
     chosen = Columns(features=("a", "b"), nuisance=("c",), pairs="next", truth=("z*",))
     assert Columns.from_dict(chosen.as_dict()) == chosen
     assert Columns.from_dict(replace(chosen, nuisance=()).as_dict()) != chosen
+
+
+def test_a_plan_names_the_fit_with_its_options(data):
+    result = call("plan", data, "--features", "x*", "--signal", "label", "--option", "space=Reals()")
+    assert "--option 'space=Reals()'" in result.stdout
+
+
+def test_a_run_from_another_kind_of_device_is_restored_without_its_random_numbers(data):
+    fit(data, "--signal", "label")
+    run = Run.open(data.parent / "run")
+    with safe_open(run.checkpoint, framework="pt") as file:
+        metadata = file.metadata()
+    # The state of a GPU's generator has 16 bytes.
+    elsewhere = load_file(run.checkpoint) | {"generators": torch.zeros(1, 16, dtype=torch.uint8)}
+    save_file(elsewhere, run.checkpoint, metadata=metadata)
+    estimator = run.recipe.build(checkpoint=run.checkpoint, device="cpu")
+    again = estimator.fit(X, np.array(columns()["label"]))
+    np.testing.assert_array_equal(again.transform(X), latents("run/latents.csv"))

@@ -160,3 +160,19 @@ def test_a_record_of_another_format_is_refused_unless_it_is_to_be_replaced(tmp_p
     with pytest.raises(ValueError, match="its format is 0, not 1"):
         place.begun({}, force=False)
     assert place.begun({}, force=True) is None
+
+
+def test_two_fits_do_not_write_to_one_folder(tmp_path):
+    place = Place(tmp_path / "run")
+    place.begin({})
+    with place.held(), pytest.raises(ValueError, match="another fit is under way"):
+        Place(tmp_path / "run").check(force=True)
+    Place(tmp_path / "run").check(force=True)  # the twin: once it is let go, the next may come
+
+
+def test_folders_made_for_a_run_that_came_to_nothing_go_and_others_stay(tmp_path):
+    (tmp_path / "mine").mkdir()
+    place = Place(tmp_path / "mine" / "new" / "run")
+    place.begin({})
+    place.give_up()
+    assert [path.name for path in tmp_path.rglob("*")] == ["mine"]

@@ -123,7 +123,7 @@ def test_by_default_all_numbers_are_observed_that_play_no_other_part(tmp_path):
     (tmp_path / "t.csv").write_text(csv_text())
     study = read_study(open_table(tmp_path / "t.csv"), Columns(drop=("b",)))
     assert study.names == ("a", "c", "age")
-    assert study.notes == ("site holds text: left out.",)
+    assert study.notes == ("left out, since it holds text: site.",)
     assert read_study(open_table(tmp_path / "t.csv"), Columns(signal="age", truth=("c",))).names == ("a", "b")
 
 
@@ -140,7 +140,9 @@ def test_columns_that_count_rows_or_never_change_are_left_out_unless_named(tmp_p
 def test_what_looks_like_a_label_but_is_observed_is_pointed_at(tmp_path):
     rows = [f"{x},{i % 3}" for i, x in enumerate(X[:, 0].tolist())]
     (tmp_path / "t.csv").write_text("\n".join(["x,day", *rows]))
-    assert "day looks like a label" in read_study(open_table(tmp_path / "t.csv"), Columns()).notes[0]
+    note = read_study(open_table(tmp_path / "t.csv"), Columns()).notes[0]
+    assert note.startswith("observed, although it looks like a label")
+    assert note.endswith(": day.")
     (tmp_path / "counts.csv").write_text("\n".join(["a,b", *(f"{i % 3},{i % 4}" for i in range(12))]))
     assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()  # all are counts
 
@@ -186,7 +188,9 @@ def test_a_sample_keeps_partners_together(tmp_path):
         ("a,a\n1,2\n", "several columns are called a"),
         ("a,b\n", "has names but no rows"),
         ("a,b\n1,2\n1,x\n2,3\n", "line 3: column 'b' holds numbers, but here the text 'x'"),
-        ("a;b\n1,5;2\n1,5;2\n2;2\n2;2\n2;2\n", "Decimals need a point, not a comma"),
+        ("a;b\n1,5;2\n1,5;2\n2;2\n2;1.500\n2;2\n", "'1.500'. Decimals need a comma in this file"),
+        ("a;b\n1.5;2\n1,500;2\n2.5;2\n", "'1,500'. Decimals need a point in this file"),
+        ("the size,b\n1,1\n,2\n", "--drop 'the size'"),
         ("a,b\n1,\n2,3\n", "column 'b' has NaN, an empty cell or infinity in 1 of 2 rows, first in row 1"),
         ("a,b\n1,x\n2,y\n3,\n", "column 'b' is empty in 1 of 3 rows, first in row 3"),
         (",\n1,2\n", "has no names in its first line"),
@@ -246,3 +250,31 @@ def test_codes_are_read_back_as_they_were_written(tmp_path, suffix):
     source = open_table(path)
     np.testing.assert_array_equal(source.read(source.names, [])[0], X)
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_decimals_may_have_commas_where_cells_are_separated_by_something_else(tmp_path):
+    (tmp_path / "t.csv").write_text("sep=;\r\na;b;age;name\r\n1,5;-0,25;3,5;x\r\n1;2e-1;4,5;y\r\n;;;\r\n")
+    source = open_table(tmp_path / "t.csv")
+    numbers, labels = source.read(["a", "b"], ["age", "name"])
+    assert source.numeric == ("a", "b", "age")
+    assert numbers.tolist() == [[1.5, -0.25], [1.0, 0.2]]
+    assert labels["age"].tolist() == [3.5, 4.5]
+
+
+def test_what_could_be_thousands_is_not_taken_for_a_decimal(tmp_path):
+    (tmp_path / "t.csv").write_text("a;b\n1,500;1\n2,750;2\n")
+    assert open_table(tmp_path / "t.csv").numeric == ("b",)
+
+
+def test_a_clock_that_starts_anew_for_each_subject_is_left_out_and_a_quantity_is_not(tmp_path):
+    rows = [f"{0.02 * (i % 50)},{(i * 37) % 101 / 7}" for i in range(150)]
+    (tmp_path / "t.csv").write_text("time,x\n" + "\n".join(rows) + "\n")
+    study = read_study(open_table(tmp_path / "t.csv"), Columns())
+    assert study.names == ("x",)
+    assert "counts rows or time" in study.notes[0]
+
+
+def test_what_a_spreadsheet_could_not_compute_is_missing(tmp_path):
+    (tmp_path / "t.csv").write_text("a,b\n1,2\n#N/A,3\n#DIV/0!,4.5\n0.5,1\n")
+    with pytest.raises(ValueError, match="in 2 of 4 rows, first in row 2"):
+        read_study(open_table(tmp_path / "t.csv"), Columns())

@@ -46,7 +46,10 @@ class State:
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
-        self.generator.set_state(named["generators"][self.accelerator.process_index].clone())
+        drawn = named["generators"][self.accelerator.process_index].clone()
+        # Another kind of device has other generators. A finished run draws no more; one that goes on draws anew.
+        if len(drawn) == len(self.generator.get_state()):
+            self.generator.set_state(drawn)
 
 
 @dataclass
@@ -96,13 +99,14 @@ class Checkpoint:
             state.load(named)
         except (RuntimeError, ValueError, KeyError) as error:
             raise ValueError(
-                f"checkpoint: {self.path} was written by a different network or on another kind of device ({error}). "
+                f"checkpoint: {self.path} was written by a different network ({error}). "
                 "Delete the file to start anew, or give another path."
             ) from error
         return curve
 
     def write(self, state: State, curve: list[float]) -> None:
         """Save the state: to a file beside, then moved into place, so that a kill leaves the old or the new."""
+        from safetensors import SafetensorError
         from safetensors.torch import save_file
 
         named = state.tensors() | {"loss_curve": torch.tensor(curve, dtype=torch.float64)}
@@ -112,6 +116,10 @@ class Checkpoint:
             try:
                 save_file(named, beside, metadata=metadata)
                 os.replace(beside, self.path)
+            except SafetensorError as error:  # its word for a full disk
+                raise OSError(
+                    f"checkpoint: {self.path} cannot be written ({error}). Make room, or give another path."
+                ) from error
             finally:
                 beside.unlink(missing_ok=True)
         state.accelerator.wait_for_everyone()  # no process may go on, and perhaps read, before the file is there

@@ -59,12 +59,12 @@ def grid(pairs: Sequence[tuple[str, str]]) -> RichTable:
 
 
 @contextmanager
-def refusing(*errors: type[Exception]) -> Iterator[None]:
+def refusing(*errors: type[Exception], then: str = "") -> Iterator[None]:
     """Turn what the user can mend into a sentence; anything else is ours, and keeps its traceback."""
     try:
         yield
     except errors as error:
-        refuse(str(error))
+        refuse(f"{str(error).rstrip('.')}. {then}" if then else str(error))
 
 
 @contextmanager

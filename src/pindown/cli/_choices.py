@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
-    from pindown.tables import Columns
+    from pindown.tables import Columns, Source
 
 
 def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -105,3 +105,12 @@ def columns(
         given=given,
         truth=tuple(truth or ()),
     )
+
+
+def named(data: Path, chosen: Columns) -> Source:
+    """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
+    from pindown.tables import open_table
+
+    source = open_table(data)
+    chosen.check(source)
+    return source

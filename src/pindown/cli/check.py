@@ -21,12 +21,14 @@ from pindown.cli._choices import (
     PAIRS,
     SIGNAL,
     columns,
+    named,
 )
 
 if TYPE_CHECKING:
     from pathlib import Path
 
     from pindown.planning import Plan
+    from pindown.runs import Recipe
     from pindown.tables import Columns, Study
 
 
@@ -101,6 +103,7 @@ class _Seen:
 
     data: Path
     columns: Columns
+    recipe: Recipe
     study: Study
     sides: dict[str, Any]
 
@@ -127,20 +130,23 @@ class _Seen:
         for name, value in self.columns.as_dict().items():
             for part in value if isinstance(value, list) else [value]:
                 words += [f"--{name}", part]
+        for name, text in self.recipe.options.items():
+            words += ["--option", f"{name}={text}"]
         return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
 def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
-    from pindown.runs import Recipe, estimator_for, read_options
-    from pindown.runs.recipe import ESTIMATORS, LOOKED_AT, sides
-    from pindown.tables import open_table, read_study
-
     with stopping("nothing was written."), refusing(ValueError, OSError):
+        source = named(data, chosen)
+        from pindown.runs import Recipe, estimator_for, read_options
+        from pindown.runs.recipe import ESTIMATORS, LOOKED_AT, sides
+        from pindown.tables import read_study
+
         # Beside a nuisance a signal is looked at, too; a fit would ask to choose.
         name = "Forget" if chosen.nuisance else "Contrast" if chosen.pairs else estimator_for(chosen)
         recipe = Recipe(name, options=read_options(option or (), ESTIMATORS[name]))
-        study = read_study(open_table(data), chosen)
+        study = read_study(source, chosen)
         for note in study.notes:
             complain(note)
         some = study.sample(LOOKED_AT)
-        return _Seen(data, chosen, some, sides(some, recipe))
+        return _Seen(data, chosen, recipe, some, sides(some, recipe))

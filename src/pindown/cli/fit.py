@@ -28,11 +28,12 @@ from pindown.cli._choices import (
     PAIRS,
     SIGNAL,
     columns,
+    named,
 )
 
 if TYPE_CHECKING:
     from pindown.runs import Place, Recipe, Run
-    from pindown.tables import Columns, Study
+    from pindown.tables import Columns, Source, Study
 
 
 def fit_data(
@@ -73,14 +74,16 @@ def fit_data(
         truth=truth,
     )
     with stopping("nothing was written."), refusing(ValueError, OSError):
+        source = named(data, chosen)
         from pindown.runs import Place, Recipe, estimator_for, read_options
         from pindown.runs.recipe import ESTIMATORS
 
         name = estimator_for(chosen)
         asked = Recipe(name, components, steps, seed, read_options(option or (), ESTIMATORS[name]))
         place = Place(output)
-        study, run = _begun(data, chosen, asked, place, device=device, force=force)
-    scores = _fitted(place, study, run, device)
+        study, run = _begun(source, chosen, asked, place, device=device, force=force)
+    with refusing(ValueError), place.held():
+        scores = _fitted(place, study, run, device)
     if as_json:
         say_json({"run": str(output), **scores})
         return
@@ -91,37 +94,37 @@ def fit_data(
 
 
 def _begun(
-    data: Path, chosen: Columns, asked: Recipe, place: Place, *, device: str | None, force: bool
+    source: Source, chosen: Columns, asked: Recipe, place: Place, *, device: str | None, force: bool
 ) -> tuple[Study, Run]:
     """Check all that can be checked before training, then make the folder, or find the one to go on with."""
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint
-    from pindown.tables import open_table, read_study
+    from pindown.tables import read_study
     from pindown.training import best_device
 
     place.check(force=force)
     estimator = asked.build()
     if device is not None:
         best_device(device)
-    study = read_study(open_table(data), chosen)
+    study = read_study(source, chosen)
     if asked.n_components is not None:
         estimator._check_components(study.X.shape[1])
     for note in study.notes:
         complain(note)
-    digest = fingerprint(data)
+    digest = fingerprint(source.path)
     wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
     run = place.begun(wishes, force=force)
     if run is not None:
         complain(f"going on with {run.path}.")
         run.log("resumed")
         return study, run
-    with waiting(f"Planning for {data.name}"):
+    with waiting(f"Planning for {source.path.name}"):
         recipe, notes = planned(asked, study)
     for note in notes:
         complain(note)
     record = {
         "command": shlex.join(["pindown", *sys.argv[1:]]),
-        "data": {"path": str(data.resolve()), "sha256": digest, "n_rows": len(study)},
+        "data": {"path": str(source.path.resolve()), "sha256": digest, "n_rows": len(study)},
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
         "asked": wishes,
@@ -144,7 +147,8 @@ def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[st
     from pindown.training import TrainingDivergedError
 
     go_on = f"the same command goes on: {run.record['command']}"
-    with stopping(go_on), refusing(ValueError, OSError), _noting(run) as noted:
+    mended = refusing(OSError, then=f"When that is mended, {go_on}")
+    with stopping(go_on), refusing(ValueError), mended, _noting(run) as noted:
         try:
             estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
             fit(estimator, study)
@@ -189,6 +193,6 @@ def _in_words(score: dict[str, Any]) -> str:
     from pindown.report import shown
 
     if score["value"] is None:
-        return f"{score['name']}: too few rows to hold some out."
+        return f"{score['name']}: too few rows to hold some out here; the audit says."
     chance = "" if score["chance"] is None else f" (chance {shown(score['chance'], 3)})"
     return f"{score['name']}, on rows {score['rows']}: {shown(score['value'], 3)}{chance}"

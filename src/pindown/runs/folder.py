@@ -23,7 +23,9 @@ import os
 import platform
 import shutil
 import tempfile
-from dataclasses import dataclass
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -112,6 +114,7 @@ class Place:
     """Where a run goes: ``path``, and beside it the folder in which it is made."""
 
     path: Path
+    _made: list[Path] = field(default_factory=list, repr=False, compare=False)
 
     @property
     def unfinished(self) -> Path:
@@ -141,6 +144,9 @@ class Place:
                 raise ValueError(f"-o: {self.path} holds a finished run: give another name, or --force to replace it.")
         if self.unfinished.exists() and not _is_ours(self.unfinished):
             raise ValueError(f"-o: {self.unfinished}, where the run would be made, holds other things: move them away.")
+        if self.unfinished.exists():
+            with self.held():
+                pass
         folder = next(parent for parent in self.path.absolute().parents if parent.exists())
         try:
             with tempfile.TemporaryFile(dir=folder):  # permissions alone would not tell of a read-only disk
@@ -174,14 +180,49 @@ class Place:
         """Make the folder of a run that is under way, in the place of any other."""
         if self.unfinished.exists():
             shutil.rmtree(self.unfinished)
-        self.unfinished.mkdir(parents=True)
+        self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
         run = Run(self.unfinished, {"format": FORMAT, **record, "versions": versions()})
-        run.write(RECORD, run.record)
+        try:
+            self.unfinished.mkdir(parents=True)
+            run.write(RECORD, run.record)
+        except OSError:
+            self.give_up()
+            raise
         return run
 
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Keep other fits out of the folder that is under way; a kill lets go of it.
+
+        Raises
+        ------
+        ValueError
+            If another fit holds it.
+        """
+        try:
+            import fcntl
+        except ImportError:  # a system that has no such locks
+            yield
+            return
+        folder = os.open(self.unfinished, os.O_RDONLY)
+        try:
+            with suppress(OSError):
+                try:
+                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                except BlockingIOError:
+                    raise ValueError(
+                        f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
+                    ) from None
+            yield
+        finally:
+            os.close(folder)
+
     def give_up(self) -> None:
-        """Remove the folder of a run that came to nothing."""
+        """Remove the folder of a run that came to nothing, and those that were made for it."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
+        for folder in self._made:
+            with suppress(OSError):  # something else was put there
+                folder.rmdir()
 
     def finish(self) -> Run:
         """Move the whole run into place, instead of an older one; a kill in between loses neither."""

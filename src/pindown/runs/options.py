@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pindown import networks, optimizers, penalties, spaces
+from pindown import _random, networks, optimizers, penalties, spaces
 from pindown._names import nearest
 from pindown.estimators._base import BaseEncoder
 
-_VALUES = (
+_NETWORKS = (
     *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.unfolded, networks.smooth),
-    *(networks.residual, optimizers.adam, optimizers.muon, optimizers.rivals, spaces.Sphere, spaces.Reals),
+    networks.residual,
+)
+_OPTIMIZERS = (optimizers.adam, optimizers.muon, optimizers.rivals)
+_VALUES = (
+    *(*_NETWORKS, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
     *(penalties.DependencyCount, penalties.DependencySparsity, penalties.LatentSparsity, penalties.OroJAR),
     penalties.HessianPenalty,
 )
 NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}
 """Values that have a name: networks, optimisers, spaces, penalties."""
+
+_FUNCTIONS = {**dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS), "optimizer": _OPTIMIZERS}
+"""Parameters that are functions, and those that there are for them."""
 
 _ELSEWHERE = {
     "n_components": "-d",
@@ -26,6 +34,7 @@ _ELSEWHERE = {
     "random_state": "--seed",
     "device": "--device",
     "checkpoint": "-o, where runs are kept",
+    "augment": "Python instead, where it can be a function",
     "verbose": "nothing: progress shows if there is a terminal",
 }
 
@@ -49,9 +58,34 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
             raise ValueError(f"--option {name}: use {_ELSEWHERE[name]}.")
         if name not in known:
             raise ValueError(f"--option: {estimator.__name__} has no parameter {name!r}: {nearest(name, known)}")
-        read_value(name, value)
+        _try(name, value)
         options[name] = value
     return options
+
+
+def _try(name: str, text: str) -> None:
+    """Raise if a text stands for nothing, for a function of another kind, or for one with wrong arguments."""
+    value = read_value(name, text)
+    known = _FUNCTIONS.get(name)
+    if known is None:
+        return
+    function, args, keywords = (
+        (value.func, value.args, value.keywords) if isinstance(value, partial) else (value, (), {})
+    )
+    if function not in known:
+        raise ValueError(f"--option {name}: {text} is none of {', '.join(each.__name__ for each in known)}.")
+    try:
+        inspect.signature(function).bind_partial(*args, **keywords)
+        with _random.forked(0):
+            _ = value(3, 2) if known is _NETWORKS else None
+    except (TypeError, ValueError, RuntimeError) as error:
+        own = [
+            f"{each.name}={each.default}"
+            for each in inspect.signature(function).parameters.values()
+            if each.default is not each.empty
+        ]
+        written = f"{function.__name__}({', '.join(own)})" if own else function.__name__
+        raise ValueError(f"--option {name}: {text} cannot be made ({error}). It is written like {written}.") from error
 
 
 def read_value(name: str, text: str) -> Any:

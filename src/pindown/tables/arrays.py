@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.tables.source import Matrix, Source
+from pindown.tables.source import Matrix, Source, dropping
 
 
 def open_npy(path: Path) -> Source:
@@ -62,7 +62,7 @@ class ArraySource(Source):
                 )
         for name in numbers:
             if self.columns[name].dtype.kind not in "buif":
-                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: --drop {name}.")
+                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: {dropping(name)}.")
         matrix = np.empty((lengths[first], len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = self.columns[name]

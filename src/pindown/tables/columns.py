@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import listed, nearest
-from pindown.tables.source import Matrix, Source
+from pindown.tables.source import Matrix, Source, dropping
 
 FEW_VALUES = 20
 """Whole numbers that a column has at most if it looks like a label, among others that have fractions."""
@@ -216,20 +216,23 @@ def _features(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[s
                 "encoder is shown, it can tell."
             )
     else:
-        chosen = source.default_block() or source.numeric
+        chosen = source.default_block() or source.names
     dropped = set(_expanded(source, columns.drop, "--drop"))
     kept = tuple(name for name in chosen if name not in used | dropped)
-    if not kept:
+    numeric = tuple(name for name in kept if name in source.numeric)
+    if not numeric:
+        why = [f"{listed(sorted(used | dropped))} play another part or were dropped"] if used | dropped else []
+        why += [f"{listed(kept)} hold text"] if kept else []
         raise ValueError(
-            f"{source.path.name}: no observed variables are left. Columns of numbers are {listed(source.numeric)}; "
-            f"{listed(sorted(used | dropped)) or 'none'} play another part or were dropped. Name some by --features."
+            f"{source.path.name}: no observed variables are left, since {', and '.join(why)}. Name columns of numbers "
+            "by --features."
         )
     for name in kept:
         if columns.features and name not in source.numeric and name in columns.features:
             raise ValueError(
                 f"--features: column {name!r} of {source.path.name} holds text, not numbers. Leave it out."
             )
-    return tuple(name for name in kept if name in source.numeric)
+    return numeric
 
 
 def _expanded(source: Source, patterns: Sequence[str], option: str) -> tuple[str, ...]:
@@ -252,20 +255,28 @@ def _expanded(source: Source, patterns: Sequence[str], option: str) -> tuple[str
 def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, ...], tuple[str, ...]]:
     """Leave out columns that never change, or that count the rows; say so, and which of the others look like labels."""
     constant = [j for j, column in enumerate(X.T) if len(X) > 1 and (column == column[0]).all()]
-    counting = [j for j, column in enumerate(X.T) if len(X) > 2 and (np.diff(column) == 1).all()]
+    counting = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in constant and _counts(column)]
     keep = [j for j in range(len(names)) if j not in {*constant, *counting}]
     if not keep:
-        raise ValueError(f"{listed(names)} only count the rows, or never change: name others by --features.")
+        raise ValueError(f"{listed(names)} only count rows, or never change: name others by --features.")
     whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
     few = min(FEW_VALUES, len(X) // 3)
     labels = [j for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
     said = {
-        "never changes: left out; name it in --features to keep it.": constant,
-        "counts the rows: left out; name it in --features to keep it.": counting,
-        "looks like a label, but is observed: if it is one, leave it out by --drop.": labels,
+        "left out, since it never changes (name it in --features to keep it)": constant,
+        "left out, since it counts rows or time (name it in --features to keep it)": counting,
+        "observed, although it looks like a label (leave it out by --drop if it is one)": labels,
     }
-    notes = [f"{listed([names[j] for j in columns])} {what}" for what, columns in said.items() if columns]
+    notes = [f"{what}: {listed([names[j] for j in columns])}." for what, columns in said.items() if columns]
     return (X if len(keep) == len(names) else X[:, keep]), tuple(names[j] for j in keep), tuple(notes)
+
+
+def _counts(column: NDArray[np.float64]) -> bool:
+    """Say whether a column goes on by equal steps, but for a few new starts: an index, a trial, a clock."""
+    with np.errstate(invalid="ignore"):  # infinity is refused later, with its row
+        steps = np.diff(column)
+    step = np.median(steps)
+    return bool(step != 0 and np.isclose(steps, step, rtol=1e-3, atol=0.0).mean() > 0.9)
 
 
 def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
@@ -273,7 +284,7 @@ def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[s
         return ()
     parts = {*columns.labels(), *truth, *_expanded(source, columns.drop, "--drop")}
     text = [name for name in source.names if name not in source.numeric and name not in parts]
-    return (f"{listed(text)} holds text: left out.",) if text else ()
+    return (f"left out, since it holds text: {listed(text)}.",) if text else ()
 
 
 def _require_finite(source: Source, numbers: Matrix, names: Sequence[str]) -> None:
@@ -287,7 +298,7 @@ def _require_finite(source: Source, numbers: Matrix, names: Sequence[str]) -> No
     raise ValueError(
         f"{source.path.name}: column {names[j]!r}{also} has NaN, an empty cell or infinity in {len(rows)} of "
         f"{len(numbers)} rows, first in row {rows[0] + 1}. Fill or leave out these rows, or leave the column out: "
-        f"--drop {names[j]}."
+        f"{dropping(names[j])}."
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.tables.source import Matrix, Source, refuse_duplicates
+from pindown.tables.source import Matrix, Source, dropping, refuse_duplicates
 
 
 def open_parquet(path: Path) -> Source:
@@ -43,7 +43,7 @@ class ParquetSource(Source):
             table = parquet.read_table(self.path, columns=list(dict.fromkeys((*numbers, *labels))))
         for name in numbers:
             if name not in self.numeric:
-                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: --drop {name}.")
+                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: {dropping(name)}.")
         matrix = np.empty((len(table), len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = table[name].to_numpy()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -16,8 +17,10 @@ from pindown._names import listed, nearest
 
 Matrix = NDArray[np.float64]
 
-MISSING = frozenset({"", "na", "n/a", "nan", "null", "none"})
-"""Cells that hold nothing, in small letters."""
+MISSING = frozenset(
+    {"", "na", "n/a", "nan", "null", "none", "#n/a", "#value!", "#div/0!", "#num!", "#ref!", "#name?", "#null!"}
+)
+"""Cells that hold nothing, or what a spreadsheet could not compute, in small letters."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,6 +62,11 @@ class Source(ABC):
         if name not in self.names:
             raise ValueError(f"{option}: {self.path.name} has no column {name!r}: {nearest(name, self.names)}")
         return name
+
+
+def dropping(name: str) -> str:
+    """Return what leaves a column out, as a shell takes it."""
+    return f"--drop {shlex.quote(name)}"
 
 
 def refuse_duplicates(path: Path, names: Sequence[str], remedy: str = "Give each its own.") -> None:

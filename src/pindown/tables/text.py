@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,7 +14,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.tables.source import MISSING, Matrix, Source, as_label, refuse_duplicates
+from pindown.tables.source import MISSING, Matrix, Source, as_label, dropping, refuse_duplicates
 
 PIECE = 5_000
 """Rows held as text at a time; by the first ones it is settled which columns are numbers."""
@@ -31,16 +32,18 @@ def open_text(path: Path) -> Source:
         raise ValueError(f"{path.name} has names but no rows: give a line for each row below them.")
     columns = dict(zip(names, zip(*first, strict=True), strict=True))
     named = tuple(name for name in names if name)
-    numeric = tuple(name for name in named if _mostly_numbers(columns[name]))
-    return TextSource(path, named, numeric, {}, tuple(names), separator)
+    has_commas = separator != "," and _decimals_have_commas(first)
+    numeric = tuple(name for name in named if _mostly_numbers(columns[name], has_commas))
+    return TextSource(path, named, numeric, {}, tuple(names), separator, has_commas)
 
 
 @dataclass(frozen=True, eq=False)
 class TextSource(Source):
-    """A ``.csv`` or ``.tsv``; ``header`` has the unnamed columns, too."""
+    """A ``.csv`` or ``.tsv``; ``header`` has the unnamed columns, too, and decimals may be written with commas."""
 
     header: tuple[str, ...]
     separator: str
+    has_commas: bool
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
         """Return some columns as a matrix and others as labels, in one pass."""
@@ -60,7 +63,9 @@ class TextSource(Source):
 
     def _numbers(self, rows: Sequence[Sequence[str]], lines: Sequence[int], at: Sequence[int]) -> Matrix:
         try:
-            return np.array([[float(row[j]) for j in at] for row in rows])
+            if not self.has_commas:
+                return np.array([[float(row[j]) for j in at] for row in rows])
+            return np.array([[float(_with_point(row[j])) for j in at] for row in rows])
         except ValueError:  # a cell is empty, or text
             cells = zip(rows, lines, strict=True)
             return np.array([[self._number(row[j], line, j) for j in at] for row, line in cells])
@@ -69,13 +74,13 @@ class TextSource(Source):
         if cell.strip().lower() in MISSING:
             return np.nan
         try:
-            return float(cell)
+            return float(_with_point(cell) if self.has_commas else cell)
         except ValueError:
-            name = self.header[j]
-            comma = " Decimals need a point, not a comma." if "," in cell else ""
+            name, mark = self.header[j], "comma" if self.has_commas else "point"
+            decimals = f" Decimals need a {mark} in this file, and thousands no mark." if set(cell) & set(",.") else ""
             raise ValueError(
-                f"{self.path.name}, line {line}: column {name!r} holds numbers, but here the text {cell!r}.{comma} "
-                f"Mend the cell, or leave the column out: --drop {name}."
+                f"{self.path.name}, line {line}: column {name!r} holds numbers, but here the text {cell!r}.{decimals} "
+                f"Mend the cell, or leave the column out: {dropping(name)}."
             ) from None
 
     def _label(self, name: str, column: list[str]) -> NDArray[Any]:
@@ -85,18 +90,19 @@ class TextSource(Source):
                 f"{self.path.name}: column {name!r} is empty in {len(empty)} of {len(column)} rows, first in row "
                 f"{empty[0] + 1}. Fill it, such as with 'unknown', or leave these rows out."
             )
-        return as_label(column)
+        return as_label([_with_point(cell) for cell in column] if self.has_commas and name in self.numeric else column)
 
 
 @contextmanager
 def _rows(path: Path, separator: str) -> Iterator[Iterator[tuple[int, list[str]]]]:
-    """Yield lines of cells with their numbers, all as wide as the first; blank lines are passed over."""
+    """Yield lines of cells with their numbers, all as wide as the first; lines without content are passed over."""
 
     def checked() -> Iterator[tuple[int, list[str]]]:
         width = None
         reader = csv.reader(file, delimiter=separator, strict=True)
         for row in reader:
-            if not row:
+            # Spreadsheets write a line about separators first, and lines without content last.
+            if not row or (row == ["sep=", ""] if width is None else not any(row)):
                 continue
             width = len(row) if width is None else width
             if len(row) != width:
@@ -110,7 +116,9 @@ def _rows(path: Path, separator: str) -> Iterator[Iterator[tuple[int, list[str]]
         try:
             yield checked()
         except UnicodeDecodeError as error:
-            raise ValueError(f"{path.name} is no UTF-8 text (byte {error.start}): save it as UTF-8.") from error
+            raise ValueError(
+                f"{path.name} is no UTF-8 text (byte {error.start}): save it as UTF-8, in a spreadsheet as CSV UTF-8."
+            ) from error
         except csv.Error as error:
             raise ValueError(f"{path.name} is no table in text ({error}): save it as CSV again.") from error
 
@@ -119,6 +127,8 @@ def _separator(path: Path) -> str:
     """Return what the first line is separated by: some spreadsheets write semicolons, or tabs, into a .csv."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
+    if re.fullmatch("sep=[,;\t]\\s*", line):
+        return line[4]
     return max(",;\t", key=line.count)
 
 
@@ -133,10 +143,27 @@ def _check_header(path: Path, names: Sequence[str]) -> None:
     refuse_duplicates(path, [name for name in names if name])
 
 
-def _mostly_numbers(column: Sequence[str]) -> bool:
+def _decimals_have_commas(rows: Sequence[Sequence[str]]) -> bool:
+    """Say whether more cells are like 0,5 than like 0.5, and not all of them could be thousands, such as 1,500."""
+    cells = [cell for row in rows for cell in row]
+    with_comma = [cell for cell in cells if _COMMA.fullmatch(cell)]
+    n_points = sum(_COMMA.fullmatch(_with_point(cell)) is not None for cell in cells)
+    return len(with_comma) > n_points and not all(map(_THOUSANDS.fullmatch, with_comma))
+
+
+_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
+_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
+
+
+def _with_point(cell: str) -> str:
+    """Exchange commas and points, so that 1.500 with a point for thousands is not read as one and a half."""
+    return cell.translate({44: ".", 46: ","})
+
+
+def _mostly_numbers(column: Sequence[str], has_commas: bool) -> bool:
     """Say whether more than half of the cells that are not empty are numbers: the others are then mistakes."""
     full = [cell for cell in column if cell.strip().lower() not in MISSING]
-    return sum(map(_is_number, full)) > len(full) / 2
+    return sum(_is_number(_with_point(cell) if has_commas else cell) for cell in full) > len(full) / 2
 
 
 def _is_number(cell: str) -> bool:
