@@ -3,14 +3,14 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup demo test lint type bench clean
+.PHONY: setup demo test docs lint type bench clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev --group docs
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -22,6 +22,13 @@ test: lint type
 	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
 		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
 	$(BIN)/python -m pytest --numprocesses auto
+
+# What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
+docs: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses auto README.md docs/*.md docs/own_method tests/test_docs.py
+	rm -rf docs/_build docs/api docs/auto_examples
+	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
+	@echo "The site: docs/_build/html/index.html"
 
 lint: $(STAMP)
 	$(BIN)/ruff check .

@@ -1,0 +1,1 @@
+"""A method added in five small files: latents from several measurements that depend on them linearly."""
