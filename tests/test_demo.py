@@ -183,13 +183,3 @@ def test_no_half_page_is_left_when_drawing_it_fails(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match="no template"):
         run(tmp_path / "demo.html", verbose=False, budget=HASTY)
     assert list(tmp_path.iterdir()) == []
-
-
-def test_the_example_of_the_documentation_gives_what_it_shows():
-    import doctest
-    from pathlib import Path
-
-    text = (Path(__file__).parents[1] / "docs" / "classify.md").read_text(encoding="utf-8")
-    examples = doctest.DocTestParser().get_doctest(text, {}, "classify.md", "docs/classify.md", 0)
-    assert len(examples.examples) > 5
-    assert doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE).run(examples).failed == 0

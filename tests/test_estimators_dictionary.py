@@ -200,6 +200,13 @@ def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
     assert model.noise() < 0.3 * noise  # what decoded codes leave over
 
 
+def test_an_unrolled_start_takes_every_row_once_however_often_it_comes():
+    z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll(500))
+    model = autoencoder(x, d=2).float()
+    start_unrolled(model, x.repeat(15, 1), max_iter=200, seed=0)
+    assert linear_r2(model.encoder(x).detach(), z) > 0.97
+
+
 def test_unrolled_coordinates_of_rows_that_are_all_alike_are_finite():
     assert np.isfinite(unrolled(np.ones((5, 3)), 2)).all()
     apart = np.concatenate([np.random.default_rng(0).normal(size=(50, 3)), 1e3 + np.zeros((50, 3))])

@@ -70,6 +70,8 @@ class _Lesson(nn.Module):
 
 def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -> None:
     """Teach an autoencoder the coordinates of unrolled rows, in no more than so many steps; in place, on the CPU."""
+    # Each row once: between equal rows there is no way, and ten of them would have no other neighbours.
+    x = x[np.sort(np.unique(x.numpy(), axis=0, return_index=True)[1])]
     standardised = model.standardised(x)
     # Whitened, since a direction in which the data vary little may be the one that keeps their folds apart.
     z = torch.as_tensor(unrolled(model.encoder.whiten(x).numpy(), model.d), dtype=standardised.dtype)

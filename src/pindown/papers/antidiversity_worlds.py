@@ -172,7 +172,7 @@ def _erased(train: Sample, test: Sample) -> dict[str, np.ndarray]:
 
 WORLDS = Experiment(
     name="antidiversity/worlds",
-    title="what Forget hides and keeps where the truth is known, in %",
+    title="what Forget hides and keeps, in %",
     source="Anti-diversity",
     headings=("world", "values differ in", "mixing"),
     scores=("above floor", "recovery"),
