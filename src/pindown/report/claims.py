@@ -9,6 +9,8 @@ from pindown.checks.verdict import Verdict, unchecked
 from pindown.report.agreement import HALVES, Agreement
 from pindown.report.evidence import Control, Score
 from pindown.theory import (
+    DIFFEOMORPHIC_MIXING,
+    INJECTIVE_MIXING,
     NUISANCE_INDEPENDENT,
     UNIFORM_CONVEX_BODY,
     UNIFORM_SPHERE,
@@ -53,8 +55,16 @@ def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assu
     >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
     >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both, without=())]
     ['vMF clusters']
+
+    A diffeomorphism is injective, so a mixing that is not stands against both:
+
+    >>> from pindown.theory import DICTIONARY_BLOCKS, INJECTIVE_MIXING
+    >>> len(needed(DICTIONARY_BLOCKS, [Verdict(INJECTIVE_MIXING, 0.1, 0.9, "fails", "")], without=()))
+    1
     """
-    asked: set[Assumption | Diversity | None] = {*theorem.assumes, theorem.diversity, *OF_PRACTICE} - {*without}
+    implied = (INJECTIVE_MIXING,) if DIFFEOMORPHIC_MIXING in theorem.assumes else ()
+    asked: set[Assumption | Diversity | None] = {*theorem.assumes, *implied, theorem.diversity, *OF_PRACTICE}
+    asked -= {*without}
     return tuple(verdict for verdict in verdicts if verdict.assumption in asked)
 
 
