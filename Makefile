@@ -43,6 +43,8 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/infonce.py
 	$(BIN)/python benchmarks/against_cebra.py
+	$(BIN)/python benchmarks/penalties.py
+	$(BIN)/python benchmarks/commandline.py
 
 clean:
 	rm -rf .venv
