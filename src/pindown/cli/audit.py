@@ -54,6 +54,8 @@ def audit_run(
 def _audited(run: Run, study: Study, fits: int, seed: int, device: str | None) -> Audit:
     import warnings
 
+    import numpy as np
+
     from pindown.estimators import IdentifiabilityWarning
     from pindown.report.audit import audit
     from pindown.runs.recipe import fit, side
@@ -62,13 +64,16 @@ def _audited(run: Run, study: Study, fits: int, seed: int, device: str | None) -
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # said by the fit, and by the refits again
         fit(estimator, study)  # nothing is trained: the state at the end is in the checkpoint
-    return audit(
-        estimator,
-        study.X,
-        side(estimator, study),
-        given=study.given,
-        groups=study.groups,
-        truth=study.truth,
-        n_fits=fits,
-        random_state=seed,
-    )
+    estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order
+        return audit(
+            estimator,
+            study.X,
+            side(estimator, study),
+            given=study.given,
+            groups=study.groups,
+            truth=study.truth,
+            n_fits=fits,
+            random_state=seed,
+        )
