@@ -157,3 +157,14 @@ def test_the_table_of_the_page_has_the_counts_of_the_results():
     names = ("when", "world", "condition", "truth", "holds", "fails", "undecided")
     table = [line for line in text.splitlines() if line.startswith(("| before |", "| after |"))]
     assert table == [f"| {' | '.join(str(row[name]) for name in names)} |" for row in rows]
+
+
+def test_one_latent_is_looked_for_on_a_line_since_its_sphere_is_two_points():
+    rng = np.random.default_rng(0)
+    label = rng.integers(2, size=400)
+    x = rng.normal(size=(400, 3)) + 3 * label[:, None]
+    two, three = plan(x, signal=label), plan(x, signal=label, n_components=3)
+    assert (two.n_components, two.theorem) == (1, theory.CLASSIFY_FREE)
+    assert "space=Reals()" in two.estimator
+    assert (three.estimator, three.theorem) == ("Classify(n_components=3)", theory.CLASSIFY_NORMALISED)
+    assert plan(x, pairs=x, n_components=1).theorem is theory.CONTRAST_METRIC

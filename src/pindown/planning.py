@@ -134,17 +134,22 @@ def _beside(chosen: Plan, **unused: Any) -> Plan:
     return replace(chosen, notes=(*chosen.notes, *notes))
 
 
+# One latent on the sphere is a sign: it is looked for on a line.
+_ON_A_LINE = theory.CLASSIFY_FREE, ", space=Reals(), vector_space=Reals()"
+
+
 def _to_classify(rows: Matrix, signal: Any, n_components: int | None) -> Plan:
-    theorem = theory.CLASSIFY_NORMALISED
     spanned = spanned_dimensions(rows, signal, encoded=False)
     d = max(1, spanned) if n_components is None else n_components
+    theorem, where = _ON_A_LINE if d == 1 else (theory.CLASSIFY_NORMALISED, "")
     verdicts = before(rows, d, signal=signal)
     n_values = int(read_labels("signal", signal, len(rows)).max()) + 1
     counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
     more = max(counts[0].missing, d - spanned if _outcome(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
     needs = (f"{_in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
     notes = () if n_components else (f"the means of {n_values} classes span {spanned} dimensions: so many latents.",)
-    return Plan(f"Classify(n_components={d})", theorem, d, verdicts, (*needs, *_general(verdicts)), counts, notes)
+    estimator = f"Classify(n_components={d}{where})"
+    return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), counts, notes)
 
 
 def _to_contrast(rows: Matrix, pairs: Any, n_components: int | None) -> Plan:
@@ -156,8 +161,9 @@ def _to_contrast(rows: Matrix, pairs: Any, n_components: int | None) -> Plan:
         "with latents that fill a box or ℝ^d rather than a sphere take space=Reals(): theorem contrast-metric, and"
         " contrast-lp with p=1 if differences between partners are sparse.",
     )
-    estimator = f"Contrast(n_components={d})"
-    return Plan(estimator, theory.CONTRAST_SPHERE, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
+    theorem, where = (theory.CONTRAST_METRIC, ", space=Reals()") if d == 1 else (theory.CONTRAST_SPHERE, "")
+    estimator = f"Contrast(n_components={d}{where})"
+    return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
 
 
 def _to_forget(rows: Matrix, signal: Any, nuisance: Any, n_components: int | None) -> Plan:

@@ -314,11 +314,12 @@ class Classify(ClassifierMixin, BaseEncoder):
             self.scale_ = float(objective.scale())
         sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
         rank = int((sizes > FLAT * sizes[0]).sum())
+        least = sizes[-1] / (sizes[0] or 1)
         if rank < self.n_components < len(self.classes_):
             self._warn(
                 f"the {len(self.classes_)} learned class vectors lie near an affine subspace of {rank} dimensions, not "
                 f"{self.n_components} (numerical rank {rank}: beyond, singular values are below {FLAT} of the largest; "
-                f"the least is {sizes[-1] / sizes[0]:.2g} of it). They are no affine generator system, so that latents "
+                f"the least is {least:.2g} of it). They are no affine generator system, so that latents "
                 "across that subspace are not pinned down. Give more classes, in general position, or ask for fewer "
                 "components."
             )

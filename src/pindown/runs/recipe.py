@@ -23,6 +23,12 @@ ESTIMATORS: Mapping[str, type[BaseEncoder]] = {kind.__name__: kind for kind in (
 LOOKED_AT = 20_000
 """Rows that a plan looks at: more would take minutes, and change little."""
 
+ON_A_LINE = {
+    "Contrast": {"space": "Reals()"},
+    "Classify": {"space": "Reals()", "vector_space": "Reals()"},
+}
+"""Options for one component: the sphere of one dimension is two points."""
+
 BINS = 8
 """Bins of a nuisance that is a quantity, where nothing else is said."""
 
@@ -97,7 +103,8 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
     """Return the recipe with what was left open filled in, and notes that say what was decided.
 
     A nuisance with fractions is a quantity, cut into bins. An encoder of `Forget` is linear where the data do not speak
-    against it. The number of components is the one of `pindown.plan`, but for `Forget`, which counts by itself.
+    against it. The number of components is the one of `pindown.plan`, but for `Forget`, which counts by itself. A
+    single one is looked for on a line.
     """
     notes: tuple[str, ...] = ()
     if recipe.estimator == "Forget":
@@ -112,8 +119,12 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
     if recipe.n_components is None:
         found = look(study, recipe)
         recipe = replace(recipe, n_components=found.n_components)
-        notes += (f"{found.n_components} components: {found.notes[0].rstrip('.')} (-d asks for another number).",)
+        noun = "component" if found.n_components == 1 else "components"
+        notes += (f"{found.n_components} {noun}: {found.notes[0].rstrip('.')} (-d asks for another number).",)
         notes += _against(found)
+    if recipe.n_components == 1 and recipe.estimator in ON_A_LINE and "space" not in recipe.options:
+        recipe = replace(recipe, options=ON_A_LINE[recipe.estimator] | {**recipe.options})
+        notes += ("one component is looked for on a line, since the sphere of one dimension is two points.",)
     return recipe, notes
 
 
