@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from pindown._files import whole
+
 FORMAT = 1
 
 
@@ -111,17 +113,14 @@ class Checkpoint:
 
         named = state.tensors() | {"loss_curve": torch.tensor(curve, dtype=torch.float64)}
         if state.accelerator.is_main_process:
-            beside = self.path.with_name(f".{self.path.name}.{os.getpid()}")
             metadata = {"format": str(FORMAT), "settings": json.dumps(self.settings)}
             try:
-                save_file(named, beside, metadata=metadata)
-                os.replace(beside, self.path)
+                with whole(self.path) as beside:
+                    save_file(named, beside, metadata=metadata)
             except SafetensorError as error:  # its word for a full disk
                 raise OSError(
                     f"checkpoint: {self.path} cannot be written ({error}). Make room, or give another path."
                 ) from error
-            finally:
-                beside.unlink(missing_ok=True)
         state.accelerator.wait_for_everyone()  # no process may go on, and perhaps read, before the file is there
         self._last = time.monotonic()
 

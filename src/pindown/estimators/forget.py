@@ -323,11 +323,11 @@ class Forget(BaseEncoder):
         self.columns_ = kinds
         matrix = whiten.matrix.double().numpy()
         white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()
-        rng = np.random.default_rng(0)
-        found = directions(white, groupings, spreads=self._is_linear, size=np.linalg.pinv(matrix), rng=rng)
+        rng, linear = np.random.default_rng(0), self._is_linear
+        found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
         self._choose(found)
         start = found.keep(self.n_components_)
-        self._game = nuisance, found, start if self._is_linear else even_rows(white, groupings, start, rng), matrix
+        self._game = nuisance, found, start if linear else even_rows(white, groupings, start, rng), matrix
 
     def _choose(self, found: Directions) -> None:
         self.n_told_ = found.n_means, found.n_spreads
@@ -353,16 +353,17 @@ class Forget(BaseEncoder):
 
     def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         nuisance, found, rows, matrix = self._game
+        linear = self._is_linear
         assert isinstance(encoder.whiten, Whiten)
         change = np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ matrix
         found = found.as_seen_after(change)
-        start = torch.as_tensor(found.keep(self.n_components_) if self._is_linear else rows @ change.T).float()
-        if self._is_linear:
+        start = torch.as_tensor(found.keep(self.n_components_) if linear else rows @ change.T).float()
+        if linear:
             encoder.body = Frame(start)
         elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
             encoder.body.straight.weight.data.copy_(start)
         n_strata = nuisance.n_strata
-        make_decoder = networks.linear if self._is_linear else self.decoder
+        make_decoder = networks.linear if linear else self.decoder
         worth = np.ones(len(found.basis))
         worth[: len(found.basis) - found.n_blind] = TOLD_WORTH**0.5
         game = Game(
@@ -372,7 +373,7 @@ class Forget(BaseEncoder):
             sizes=nuisance.sizes,
             n_strata=n_strata,
             # Nothing pulls a linear code the other way, so that there is nothing to weigh.
-            strength=float(self.strength > 0) if self._is_linear else self.strength,
+            strength=float(self.strength > 0) if linear else self.strength,
             worth=torch.as_tensor(found.basis.T * worth, dtype=torch.float32),
             max_iter=self.max_iter,
         )

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import base64
 import gzip
-import os
 import tempfile
 from dataclasses import dataclass, field
 from functools import cache
@@ -19,6 +18,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown._files import whole
 from pindown.report.colouring import Colouring, colours
 
 Array = NDArray[np.floating[Any]]
@@ -273,15 +273,8 @@ def write_whole(text: str, path: Path) -> None:
         If the file cannot be written.
     """
     check_writable(path)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(name, 0o666 & ~_umask())  # mkstemp gives a file that only its owner may read
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
+    with whole(path) as beside:
+        beside.write_text(text, encoding="utf-8")
 
 
 def check_writable(path: Path) -> None:
@@ -301,12 +294,6 @@ def check_writable(path: Path) -> None:
             pass
     except OSError as error:
         raise type(error)(f"{path} cannot be written: {error.strerror or error}. {remedy}") from error
-
-
-def _umask() -> int:
-    mask = os.umask(0)  # there is no way to read it without setting it
-    os.umask(mask)
-    return mask
 
 
 def _beside(name: str) -> str:

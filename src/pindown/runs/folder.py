@@ -31,9 +31,9 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pindown._files import whole
 from pindown.runs.recipe import Recipe
 from pindown.tables import Columns
-from pindown.tables.writing import whole
 
 FORMAT = 1
 RECORD, ENCODER, LATENTS, SCORES, LOG = "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt"

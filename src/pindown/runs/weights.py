@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import nn
 
+from pindown._files import whole
 from pindown.estimators._base import Encoder
 from pindown.networks import Centre, Frame, Residual, Unfolded, Whiten
 from pindown.spaces import Reals, Space, Sphere
-from pindown.tables.writing import whole
 
 FORMAT = "pindown encoder 1"
 

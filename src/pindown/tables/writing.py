@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import csv
-import os
 import tempfile
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 
+from pindown._files import whole
 from pindown._names import nearest
 from pindown.tables.source import Matrix
 
@@ -67,14 +66,3 @@ def write_codes(path: Path, codes: Matrix, names: Sequence[str]) -> None:
                     writer.writerow(names)
                     for start in range(0, len(codes), PIECE):
                         writer.writerows(codes[start : start + PIECE].tolist())
-
-
-@contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Give a file beside to write to, and move it into place at the end: a kill leaves the old or the new."""
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        yield beside
-        os.replace(beside, path)
-    finally:
-        beside.unlink(missing_ok=True)
