@@ -32,6 +32,9 @@ An encoder can stay ahead of every network it is trained against while neighbour
 APART_ROWS = 1_024
 """Rows of a batch that are compared pair by pair: the memory grows with their square."""
 
+OUT_OF_QUESTION = -1e4
+"""Score of a label that does not go with a row's value of the nuisance."""
+
 EVENNESS = 0.1
 """Weight of the squared distance between the covariance of the codes and the identity."""
 
@@ -76,14 +79,18 @@ class History:
 class Game(nn.Module):
     r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
 
-    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_f\; L_g + \lambda\,(c\,\mathcal E - L_D)
+    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_h L_h, \qquad
+              \min_f\; L_g + \lambda\,(L_h + c\,\mathcal E - L_D)
 
     with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
     0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is shown the nuisance beside
-    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. A linear encoder has orthonormal
-    rows, so that nothing else need hold its codes apart: the decoder then follows it unheard, and there is no energy.
+    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. If there is a given label
+    :math:`L_h` is the cross-entropy of ``label_reader`` h, which tells it from the code, its rows weighed by
+    ``label_weights`` (values, n_strata). A linear encoder has orthonormal rows, so that nothing else need hold its
+    codes apart: the decoder then follows it unheard, and there is no energy, nor a reader of the label.
     """
 
+    label_weights: Tensor
     now: Tensor
     trace: Tensor
     worth: Tensor
@@ -98,14 +105,17 @@ class Game(nn.Module):
         n_strata: int,
         strength: float,
         worth: Tensor,
+        label_reader: nn.Module | None,
+        label_weights: Tensor,
         max_iter: int,
     ) -> None:
         super().__init__()
-        self.encoder, self.classifier, self.decoder = encoder, classifier, decoder
+        self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
         self.first_averaged = int((1 - LAST) * max_iter)
         self.register_buffer("worth", worth)
+        self.register_buffer("label_weights", label_weights)
         self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
         self.register_buffer("trace", torch.zeros(max_iter, 3))
 
@@ -119,7 +129,7 @@ class Game(nn.Module):
         white = self.encoder.whiten(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
         # In standard units, or the encoder would hide by whispering.
-        said = (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
+        said = _standard(z)
         read, accuracy = self.read(reverse_gradient(said, self.strength), groups, weights, strata)
         kept = z.detach() if self.is_linear else z
         missed = self.decoder(torch.cat([kept, shown.to(z)], 1)) - white
@@ -127,7 +137,10 @@ class Game(nn.Module):
         if self.training:
             self._remember(torch.stack([read, accuracy, missed.square().mean()]).detach())
         loss = read + rebuilt + EVENNESS * _unevenness(kept)
-        return loss if self.is_linear else loss + self.strength * APART * self.apart(said, groups, weights, strata)
+        if self.is_linear:
+            return loss
+        apart, untold = self.apart(said, groups, weights, strata), self.untold(said, groups, strata)
+        return loss + self.strength * (untold + APART * apart)
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
@@ -146,13 +159,25 @@ class Game(nn.Module):
         heads = zip(groups.T, weights.T, strict=True)
         return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
 
+    def untold(self, z: Tensor, groups: Tensor, strata: Tensor) -> Tensor:
+        """Return the cross-entropy of the given label, read off codes in standard units; 0 if there is none."""
+        if self.label_reader is None:
+            return z.new_zeros(())
+        weights = self.label_weights[groups[:, -1]]  # (n, n_strata)
+        # In question are the labels that go with the row's value: to know the value is then no help.
+        scores = self.label_reader(z).masked_fill(weights == 0, OUT_OF_QUESTION)
+        weight = weights.gather(1, strata[:, None])[:, 0]
+        return (weight * cross_entropy(scores, strata, reduction="none")).mean()
+
     @torch.no_grad()
-    def rebuilt(self, x: Tensor, shown: Tensor) -> float:
-        """Return the error of the averaged players on rows: what of the data is worth rebuilding, and is not."""
+    def missed(self, x: Tensor, groups: Tensor, strata: Tensor, shown: Tensor) -> float:
+        """Return what the averaged encoder does not keep of rows: of the data worth rebuilding, and of the label."""
         encoder, decoder = self.averaged
-        x, shown = (part.to(self.worth.device) for part in (x, shown))
-        missed = decoder(torch.cat([encoder(x), shown.float()], 1)) - self.encoder.whiten(x)
-        return (missed @ self.worth).square().mean().item()
+        x, groups, strata, shown = (part.to(self.worth.device) for part in (x, groups, strata, shown))
+        z = encoder(x)
+        missed = decoder(torch.cat([z, shown.float()], 1)) - self.encoder.whiten(x)
+        untold = self.untold(_standard(z), groups, strata)
+        return ((missed @ self.worth).square().mean() + self.strength * untold).item()
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
@@ -185,6 +210,10 @@ class Game(nn.Module):
             for same, buffer in zip(mean.buffers(), player.buffers(), strict=True):
                 same.copy_(buffer)
         self.now.add_(1)
+
+
+def _standard(z: Tensor) -> Tensor:
+    return (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
 
 
 def _unevenness(z: Tensor) -> Tensor:

@@ -167,6 +167,17 @@ class Nuisance:
             for g, use in zip(self.groups.T, used.T, strict=True)
         ]
 
+    def label_weights(self) -> np.ndarray:
+        """Return what a row counts where its given label is told, by its value and its stratum; (values, n_strata).
+
+        Of each value (of all columns together) the labels it goes with count the same. Among these the nuisance tells
+        nothing of the label, so that telling the one is no reason to tell the other.
+        """
+        value = self.groups[:, -1]
+        table = np.zeros((self.sizes[-1], self.n_strata), dtype=np.float32)
+        table[value, self.strata] = balanced(self.strata, value)
+        return table
+
     def take(self, rows: np.ndarray) -> Nuisance:
         """Return these rows."""
         return Nuisance(self.groups[rows], self.weights[rows], self.strata[rows], self.shown[rows], self.sizes)

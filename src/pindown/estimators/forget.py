@@ -31,7 +31,8 @@ from pindown.estimators._nuisance import (
     read_columns,
     read_strata,
 )
-from pindown.networks import Frame, Unfolded, Whiten
+from pindown.estimators._opening import Opening
+from pindown.networks import Whiten
 from pindown.processes import Confounded, Process, ShapeNuisance
 from pindown.processes import Nuisance as NuisanceWorld
 from pindown.spaces import Reals, Space
@@ -43,14 +44,14 @@ CLOSED_FORM_ROWS = 50_000
 START_ROWS = 5_000
 """Rows, about, from which the decoder's straight path starts."""
 
-HELD_OUT_ROWS = 4_000, 200
-"""Rows held out for the probe: no more than so many; and if fewer than so many, none."""
+FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
+"""Rows held out for the probe: if fewer than so many, none; and never more than so many,"""
 
-TOLD_WORTH = 0.01
-"""Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
+MOST_OF_A_LINEAR_CODE = 500
+"""nor than so many of a linear code: it cannot learn rows by heart, and every row it misses shows in its angles."""
 
-With equal weights codes also hold how a row deviates, along these directions, from the mean of its value. That can be
-hidden, too, and takes the place of what the nuisance does not touch."""
+DEAD = 1e-3
+"""Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
 
 LEAK = 0.1
 """How far from chance to certainty a probe may get before the fit warns."""
@@ -85,7 +86,8 @@ class Forget(BaseEncoder):
     ----------
     n_components : int or None
         Number of codes. None takes d − dim V, by the numerical rank of the means of the values (and, for a linear
-        encoder, of their covariances), beyond what noise would show in so many rows.
+        encoder, of their covariances), beyond what noise would show in so many rows; of an encoder that can bend, given
+        a label, at least one less than the label has values.
     strength : float
         λ, what hiding is worth against keeping: nats of the classifier's loss against whitened units of squared error.
         Larger ones hide less in the end if the classifier cannot follow. 0 hides nothing: an autoencoder. For a linear
@@ -102,7 +104,7 @@ class Forget(BaseEncoder):
     n_restarts : int
         Games, each with other networks and batches. The one is kept that does best on rows held out (or, if none are,
         on rows it was trained on), with a fresh probe in the classifier's place: what the decoder misses, plus λ times
-        what the probe reads, in nats.
+        what the probe reads, and what the reader of a given label misses, in nats.
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int
@@ -116,8 +118,8 @@ class Forget(BaseEncoder):
     optimizer : callable
         See `pindown.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
     holdout : float
-        Share of the rows, at most 4,000 in all, kept out of the training and given to the probe. Fewer than 200 are not
-        worth it, and none are held out.
+        Share of the rows, at most 4,000 in all, and 500 of a linear code, kept out of the training and given to the
+        probe. Fewer than 200 are not worth it, and none are held out.
     checkpoint : path or None
         File to save the fit to, and to resume it from.
     device : str or None
@@ -233,7 +235,9 @@ class Forget(BaseEncoder):
             together.
         given : array of shape (n_samples,), optional
             A label that must survive although it goes with the nuisance. Codes are then blind to y *within* each of its
-            values: ẑ ⟂ e | label. Without it, forgetting e takes with it what e tells of the label.
+            values: ẑ ⟂ e | label. Without it, forgetting e takes with it what e tells of the label. An encoder that can
+            bend is also asked to tell it, by a linear reader in the game: among the labels that go with a row's value
+            of y, all counting the same, so that to tell y is no help.
         """
         return self._fit(X, y, given)
 
@@ -289,9 +293,9 @@ class Forget(BaseEncoder):
             )
         rng = np.random.default_rng(_random.draw_seed(self.random_state) % 2**63)
         order = rng.permutation(len(X))
-        n_held = min(int(self.holdout * len(X)), HELD_OUT_ROWS[0])
-        held, used = np.split(order, [n_held if n_held >= HELD_OUT_ROWS[1] else 0])
-        some = held if len(held) else used[: HELD_OUT_ROWS[0]]
+        n_held = min(int(self.holdout * len(X)), MOST_OF_A_LINEAR_CODE if self._is_linear else MOST_HELD_OUT)
+        held, used = np.split(order, [n_held if n_held >= FEWEST_HELD_OUT else 0])
+        some = held if len(held) else used[:MOST_HELD_OUT]
         self._compared = HeldOut(X[some], nuisance.take(some), given is not None)
         used = np.sort(used)
         self._begin(X, kinds, nuisance, used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]])
@@ -305,7 +309,7 @@ class Forget(BaseEncoder):
                 f"Forget forgets a nuisance, but {type(process).__name__} has none. Give a world of Nuisance, "
                 "ShapeNuisance or Confounded."
             )
-        sample = process.sample(WHITEN_ROWS + HELD_OUT_ROWS[0], random_state=0)
+        sample = process.sample(WHITEN_ROWS + MOST_HELD_OUT, random_state=0)
         assert sample.u is not None
         X, u = sample.x.numpy(), sample.u.numpy()
         columns, kinds = read_columns(u, len(u), None)
@@ -325,13 +329,17 @@ class Forget(BaseEncoder):
         white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()
         rng, linear = np.random.default_rng(0), self._is_linear
         found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
-        self._choose(found)
+        self._choose(found, int((white.std(0) > DEAD).sum()), int(nuisance.label_weights().any(0).sum()))
         start = found.keep(self.n_components_)
-        self._game = nuisance, found, start if linear else even_rows(white, groupings, start, rng), matrix
+        # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
+        if not linear and (nuisance.n_strata == 1 or self.n_components_ <= found.n_blind):
+            start = even_rows(white, groupings, start, rng)
+        self._opening = Opening(nuisance, found, start, matrix)
 
-    def _choose(self, found: Directions) -> None:
+    def _choose(self, found: Directions, d: int, n_labels: int) -> None:
+        """Settle the number of codes, of ``d`` directions along which data vary."""
         self.n_told_ = found.n_means, found.n_spreads
-        d, blind = len(found.basis), found.n_blind
+        blind = max(0, d - sum(self.n_told_))
         told = f"{found.n_means} of {d} directions means differ between values"
         if self._is_linear:
             told += f", and in {found.n_spreads} more covariances"
@@ -342,41 +350,21 @@ class Forget(BaseEncoder):
                     "Linear codes beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out."
                 )
             return
-        self.n_components_ = max(1, blind)
-        if not blind:
+        # A linear reader tells labels apart by one code less; these can be blind even if no direction is.
+        self.n_components_ = n = max(1, blind, 0 if self._is_linear else min(d, n_labels - 1))
+        if n > blind:
+            few = f"only {blind} direction(s) do not tell" if blind else "every direction tells"
             self._warn(
-                f"every direction tells the nuisance: in {told}. A single code is kept, the least telling, and nothing "
-                "says that it can be blind. Join values of y, or give n_components."
+                f"{few} the nuisance: in {told}. {n} code(s) are kept, the least telling, and nothing says that they "
+                "can be blind. Join values of y, or give n_components."
             )
         elif self.verbose and sys.stderr.isatty():
-            print(f"Forget: {blind} codes, since in {told}.", file=sys.stderr)
+            print(f"Forget: {n} codes, since in {told}.", file=sys.stderr)
 
     def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        nuisance, found, rows, matrix = self._game
-        linear = self._is_linear
-        assert isinstance(encoder.whiten, Whiten)
-        change = np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ matrix
-        found = found.as_seen_after(change)
-        start = torch.as_tensor(found.keep(self.n_components_) if linear else rows @ change.T).float()
-        if linear:
-            encoder.body = Frame(start)
-        elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
-            encoder.body.straight.weight.data.copy_(start)
-        n_strata = nuisance.n_strata
-        make_decoder = networks.linear if linear else self.decoder
-        worth = np.ones(len(found.basis))
-        worth[: len(found.basis) - found.n_blind] = TOLD_WORTH**0.5
-        game = Game(
-            encoder,
-            self.classifier(self.n_components_ + (n_strata if n_strata > 1 else 0), sum(nuisance.sizes)),
-            make_decoder(self.n_components_ + nuisance.shown.shape[1], encoder.n_features),
-            sizes=nuisance.sizes,
-            n_strata=n_strata,
-            # Nothing pulls a linear code the other way, so that there is nothing to weigh.
-            strength=float(self.strength > 0) if linear else self.strength,
-            worth=torch.as_tensor(found.basis.T * worth, dtype=torch.float32),
-            max_iter=self.max_iter,
-        )
+        players = encoder, self.classifier, self.decoder
+        linear, strength, steps = self._is_linear, self.strength, self.max_iter
+        game = self._opening.game(*players, linear=linear, strength=strength, max_iter=steps)
         game.start_decoder(batches, START_ROWS)
         return game
 
@@ -397,7 +385,8 @@ class Forget(BaseEncoder):
         rows, encoder = self._compared, game.averaged[0]
         assert isinstance(encoder, Encoder)
         probe = rows.probe(lambda x: encode(encoder, x), seed)
-        missed = game.rebuilt(torch.as_tensor(rows.x), torch.as_tensor(rows.nuisance.shown))
+        told = rows.nuisance
+        missed = game.missed(*map(torch.as_tensor, (rows.x, told.groups, told.strata, told.shown)))
         return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)
 
     def _learned(self, objective: nn.Module) -> None:
@@ -413,8 +402,8 @@ class Forget(BaseEncoder):
         self.decoder_ = Rebuild(back, decoder, whiten).to(whiten.mean.device).double().eval()
         loss, accuracy, rebuilt = objective.trace[: self.n_iter_].double().cpu().numpy().T
         probe = self._held_out.probe(self._encode, _random.draw_seed(self.random_state))
-        self.history_ = History(loss, accuracy, self._game[0].chance_loss(), rebuilt, probe)
-        del self._held_out, self._compared, self._game
+        self.history_ = History(loss, accuracy, self._opening.nuisance.chance_loss(), rebuilt, probe)
+        del self._held_out, self._compared, self._opening
         if probe is not None and probe.leaks and probe.excess > LEAK:
             self._warn(f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
 

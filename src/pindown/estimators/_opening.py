@@ -1,0 +1,74 @@
+"""How a game of `Forget` opens: at the linear code that closed forms find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import nn
+
+from pindown import networks
+from pindown.estimators._base import Encoder
+from pindown.estimators._blind import Directions
+from pindown.estimators._game import Game
+from pindown.estimators._nuisance import Nuisance
+from pindown.networks import Frame, Unfolded, Whiten
+
+TOLD_WORTH = 0.01
+"""Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
+
+With equal weights codes also hold how a row deviates, along these directions, from the mean of its value. That can be
+hidden, too, and takes the place of what the nuisance does not touch."""
+
+
+class Opening(NamedTuple):
+    """The nuisance, the directions of whitened data that tell it, the rows of a code to start at, and the whitening."""
+
+    nuisance: Nuisance
+    found: Directions
+    rows: np.ndarray  # (n_components, d)
+    matrix: np.ndarray  # (n_features, d)
+
+    def game(
+        self,
+        encoder: Encoder,
+        classifier: Callable[[int, int], nn.Module],
+        decoder: Callable[[int, int], nn.Module],
+        *,
+        linear: bool,
+        strength: float,
+        max_iter: int,
+    ) -> Game:
+        """Put an encoder at the start, and those who answer it around it."""
+        nuisance, n_components = self.nuisance, len(self.rows)
+        n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
+        worth = self._place(encoder, linear)
+        return Game(
+            encoder,
+            classifier(n_components + n_strata, sum(nuisance.sizes)),
+            (networks.linear if linear else decoder)(n_components + nuisance.shown.shape[1], encoder.n_features),
+            sizes=nuisance.sizes,
+            n_strata=nuisance.n_strata,
+            # Nothing pulls a linear code the other way, so that there is nothing to weigh.
+            strength=float(strength > 0) if linear else strength,
+            worth=torch.as_tensor(worth, dtype=torch.float32),
+            label_reader=networks.linear(n_components, n_strata) if n_strata and not linear else None,
+            label_weights=torch.as_tensor(nuisance.label_weights()),
+            max_iter=max_iter,
+        )
+
+    def _place(self, encoder: Encoder, linear: bool) -> np.ndarray:
+        """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
+        assert isinstance(encoder.whiten, Whiten)
+        change = np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ self.matrix
+        found = self.found.as_seen_after(change)
+        start = torch.as_tensor(found.keep(len(self.rows)) if linear else self.rows @ change.T).float()
+        if linear:
+            encoder.body = Frame(start)
+        elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
+            encoder.body.straight.weight.data.copy_(start)
+        worth = np.ones(len(found.basis))
+        worth[: len(found.basis) - found.n_blind] = TOLD_WORTH**0.5
+        return found.basis.T * worth
