@@ -27,13 +27,13 @@ world = Bodies.different(2, random_state=0)
 train, test = (world.sample(N_ROWS, random_state=seed) for seed in (1, 2))
 
 # %%
-# Two stages. `InverseDynamics` asks what must be known beside the first picture to tell the second:
-# an action, as some arm would make it. `Forget` then takes from it what tells the arm.
+# Two stages. `InverseDynamics` asks what must be known beside the first picture to tell the second,
+# an action, and holds the codes of both arms to one law. `Forget` then takes what still tells the arm.
 # ``holdout=0``: we probe the codes ourselves below.
 act = LatentAction(
     n_components=2,
     dynamics=InverseDynamics(max_iter=STEPS, verbose=False),
-    forget=Forget(strength=0.1, max_iter=STEPS, holdout=0, verbose=False),
+    forget=Forget(max_iter=STEPS, holdout=0, verbose=False),
     random_state=0,
 ).fit(train.x, train.x_pos, train.u)
 
@@ -48,8 +48,8 @@ for name, array in probed.items():
     print(f"body read off {name:16} {told.worst:.3f} (chance {told.chance:.2f})")
 
 # %%
-# Is the motion still there? Within each body nearly all of it; for a reader that learned on one
-# body and is asked about the other, less than nothing (0 would be a guess of the mean).
+# Is the motion still there? Within each body nearly all of it; a reader that learned on one body and
+# is asked about the other finds much less (0 would be a guess of the mean).
 for body, r2 in recovery_by_value(codes, test.z, test.u).items():
     print(f"motion read within body {body}: R² {r2:.2f}")
 print(f"by a reader that learned on the other body: R² {recovery_across_values(codes, test.z, test.u).elsewhere:.2f}")

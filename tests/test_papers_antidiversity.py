@@ -8,7 +8,7 @@ import pytest
 from pindown import papers
 from pindown.papers import antidiversity, antidiversity_bodies, antidiversity_worlds
 from pindown.papers.antidiversity import SIGNS, SignRow
-from pindown.papers.antidiversity_bodies import BODIES, CellRow
+from pindown.papers.antidiversity_bodies import BODIES
 from pindown.papers.antidiversity_worlds import WORLDS
 
 EXPERIMENTS = [*antidiversity.EXPERIMENTS, *antidiversity_bodies.EXPERIMENTS, *antidiversity_worlds.EXPERIMENTS]
@@ -35,7 +35,9 @@ def test_experiments_are_listed_and_all_settings_are_recorded(experiment):
 
 
 def test_the_cells_are_the_four_of_the_ablation():
-    assert [row.setting[1] for row in BODIES.rows] == ["none", "KL", "reversal", "both"]
+    assert [row.setting[1] for row in BODIES.rows[:4]] == ["none", "KL", "reversal", "both"]
+    assert [row.setting[1] for row in BODIES.rows[4:]] == ["reversal, late", "both, late"]
+    assert [row.setting[2] for row in BODIES.rows] == ["no", "no", "no", "yes", "no", "no"]
 
 
 @pytest.mark.parametrize(
@@ -128,12 +130,11 @@ def test_behind_a_nonlinear_mixing_the_game_hides_the_nuisance_and_keeps_the_res
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(5))
-def test_the_second_stage_hides_the_body_and_codes_need_pairs(seed):
-    none, reversal, both = (
-        CellRow(1, *cell).measure(BODIES.quick, seed, "cpu") for cell in ((False, False), (False, True), (True, True))
-    )
-    assert none["leakage"] > 0.9
-    assert reversal["leakage"] < reversal["floor"] + 0.05
-    assert reversal["recovery"] > 0.9
-    assert both["leakage"] < both["floor"] + 0.1
-    assert both["transfer 0"] < 0 < both["transfer 50"]  # invariance is not unification
+def test_two_stages_hide_the_body_keep_the_action_and_need_pairs(seed):
+    none, reversal, both = (BODIES.rows[k].measure(BODIES.quick, seed, "cpu") for k in (0, 2, 3))
+    assert none["leakage"] > none["floor"] + 0.05
+    for hidden in (reversal, both):
+        assert hidden["leakage"] < hidden["floor"] + 0.05
+        assert hidden["recovery"] > 0.9
+        assert hidden["transfer 50"] > 0.85
+        assert hidden["transfer 0"] < 0  # invariance is not unification

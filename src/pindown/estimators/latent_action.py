@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import numbers
-from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
@@ -12,13 +11,17 @@ import torch
 from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor, nn
+from torch import Tensor
 
 from pindown import _random, networks, optimizers, theory
 from pindown.estimators._base import as_array, check_positive
 from pindown.estimators._drawing import Epochs
+from pindown.estimators._dynamics import Axes, Dynamics, Transitions
 from pindown.estimators.forget import Forget
-from pindown.training import best_device, train
+from pindown.training import TrainingLog, best_device, train
+
+COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
+"""How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
 
 
 class InverseDynamics(BaseEstimator):
@@ -28,25 +31,40 @@ class InverseDynamics(BaseEstimator):
     g rebuilds the second observation from the first and the action:
 
     .. math:: \tilde a = c(x_{t+1}) - c(x_t), \qquad
-              L = E\,\lVert x_{t+1} - g(x_t, \tilde a + \sigma(x_t)\, \varepsilon) \rVert^2
-              + \beta\, \mathrm{KL}\bigl(N(\tilde a, \sigma^2(x_t)) \,\Vert\, N(0, I)\bigr)
+              L = E\,\lVert x_{t+1} - g(x_t, \tilde a + \varepsilon) \rVert^2
+              + \beta\, \mathrm{KL}\bigl(N(\tilde a, \Sigma(x_t)) \,\Vert\, N(0, I)\bigr)
+              + \lambda\, \mathcal E(\tilde a; e), \qquad \varepsilon \sim N(0, \Sigma(x_t))
 
-    with observations in units of their mean displacement, so that the error is the share of it that is missed.
+    with observations in units of their mean displacement, so that the error is the share of it that is missed, and
+    :math:`\mathcal E` the energy distance between the codes of different bodies e, if ``fit`` is told them.
 
     **Why β.** Reconstruction alone leaves ã free to be another function of the action at each :math:`x_t`, since g
-    knows where it is. The KL term bounds :math:`I(\tilde a; x_t) + I(\tilde a; x_{t+1} \mid x_t)` from above, of which
-    g needs the second part only: so it pays for what ã tells of :math:`x_t`. If states are places in a flat space, and
-    actions small displacements whose law is the same everywhere and in all directions, then codes that have one law
-    everywhere make c an isometry up to a scale on each connected part of the states: ã is the action, turned, perhaps
-    by another angle for each body.
+    knows where it is. The KL term bounds :math:`I(\tilde a + \varepsilon; x_t) + I(\tilde a + \varepsilon; x_{t+1}
+    \mid x_t)` from above, of which g needs the second part only: so it pays for what codes tell of :math:`x_t`. If
+    states are places in a flat space, and actions small displacements whose law is the same everywhere and in all
+    directions, then codes that have one law everywhere make c an isometry up to a scale on each connected part of the
+    states: ã is the action, turned, perhaps by another angle for each body.
+
+    **How many codes.** It is the noisy code that the KL term makes independent of :math:`x_t`. With more codes than the
+    action has dimensions noise fills the rest, and in which of them an action lies may differ from body to body, and
+    from place to place, for free: ã tells the body although ã + ε does not. With just as many nothing is left to fill.
+    Of three planar arms the worst probe reads the body off four codes for 98 % of the transitions, off two for 37 %,
+    and off true actions for 34 %. Without a bottleneck two codes tell it for 49 %.
+
+    **Why λ.** The chart sees all of :math:`x_t`, and so can mend what tells the body where it arises; whatever is done
+    to the codes afterwards sees nothing but them. Told the body, `LatentAction` comes to 35 % with a bottleneck, and to
+    36 % without. If bodies do not act by one law, codes are not to have one either: leave the body out, or take 0.
 
     Parameters
     ----------
-    n_actions : int
-        Number of codes. More than the action has is harmless to the forward model, and leaves room for what tells
-        whose action it was: see `LatentAction`.
+    n_actions : int or None
+        Number of codes. None counts the directions in which codes are more signal than noise, in 500 steps with as many
+        codes as observations have columns (16 at most), and starts again with so many; for that it takes a bottleneck.
     bottleneck : float
         β, what a nat of code costs, as a share of the squared displacement. 0 turns the noise off, too.
+    strength : float
+        λ, what hiding the body is worth, if it is told: squared displacements per unit of the energy distance between
+        codes in standard units.
     chart, forward : callable
         Called as ``(n_in, n_out)``, return modules: the chart c, and what g adds to :math:`x_t`.
     batch_size : int or None
@@ -66,6 +84,8 @@ class InverseDynamics(BaseEstimator):
 
     Attributes
     ----------
+    n_actions_ : int
+        Number of codes.
     model_ : torch.nn.Module
         The trained pair.
     loss_curve_ : ndarray of shape (n_iter_,)
@@ -78,7 +98,7 @@ class InverseDynamics(BaseEstimator):
     References
     ----------
     Liu et al., SCAR: self-supervised continuous action representation learning, 2026. Alemi et al., Deep variational
-    information bottleneck, ICLR 2017.
+    information bottleneck, ICLR 2017. Székely and Rizzo, Energy statistics, J. Stat. Plan. Inference 2013.
 
     Examples
     --------
@@ -94,9 +114,10 @@ class InverseDynamics(BaseEstimator):
 
     def __init__(
         self,
-        n_actions=4,
+        n_actions=None,
         *,
         bottleneck=0.1,
+        strength=3.0,
         chart=networks.smooth,
         forward=networks.smooth,
         batch_size=None,
@@ -109,6 +130,7 @@ class InverseDynamics(BaseEstimator):
     ):
         self.n_actions = n_actions
         self.bottleneck = bottleneck
+        self.strength = strength
         self.chart = chart
         self.forward = forward
         self.batch_size = batch_size
@@ -119,36 +141,29 @@ class InverseDynamics(BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
-    def fit(self, X_t, X_next) -> Self:
+    def fit(self, X_t, X_next, body=None) -> Self:
         """Train both models.
 
         Parameters
         ----------
         X_t, X_next : array or tensor of shape (n_samples, n_features)
             Observations before and after each transition, row by row.
+        body : array or tensor of shape (n_samples,), optional
+            Whose transition it is. Codes are then held to one law for all bodies.
         """
         self._check_parameters()
-        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         before, after = self._read(X_t, X_next, reset=True)
-        rows = _Transitions.on(device, before, after, self.n_actions)
-        size = min(256, len(rows)) if self.batch_size is None else self.batch_size
-        if size > len(rows):
-            raise ValueError(f"InverseDynamics: batch_size={size} is larger than the {len(rows)} transitions.")
-        with _random.forked(seed):
-            model = _Dynamics(_Axes(rows.x, rows.x_next), self.n_actions, self.chart, self.forward, self.bottleneck)
-        log = train(
-            model,
-            Epochs(rows, size),
-            max_iter=self.max_iter,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            optimizer=optimizers.adam,
-            seed=seed,
-            device=device,
-            verbose=self.verbose,
-            title=type(self).__name__,
-        )
-        self.model_, self.loss_curve_, self.n_iter_ = model, log.loss_curve, log.n_iter
+        whose = np.zeros(len(before), dtype=np.int64) if body is None else _labels(body, len(before))
+        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
+        rows = Transitions.on(device, before, after, whose)
+        if self.n_actions is None:
+            most = min(rows.x.shape[1], MOST_COUNTED)
+            model, _ = self._train(rows, most, COUNTING_STEPS, seed)
+            self.n_actions_ = max(1, model.heard(rows.x[:: -(-len(rows) // COUNTED_ROWS)]))
+        else:
+            self.n_actions_ = self.n_actions
+        self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed)
+        self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         return self
 
     def transform(self, X_t, X_next):
@@ -161,8 +176,29 @@ class InverseDynamics(BaseEstimator):
         """Return where actions lead from each observation; (n, n_features) and (n, n_actions) → (n, n_features)."""
         check_is_fitted(self)
         before = self._read_one(X_t, reset=False)
-        codes = _columns(actions, "actions", len(before), self.n_actions)
+        codes = _columns(actions, "actions", len(before), self.n_actions_)
         return self._like(X_t, self._run("lead", before, codes), before.dtype)
+
+    def _train(self, rows: Transitions, n_actions: int, max_iter: int, seed: int) -> tuple[Dynamics, TrainingLog]:
+        size = min(256, len(rows)) if self.batch_size is None else self.batch_size
+        if size > len(rows):
+            raise ValueError(f"InverseDynamics: batch_size={size} is larger than the {len(rows)} transitions.")
+        prices = {"bottleneck": self.bottleneck, "strength": self.strength if rows.n_bodies > 1 else 0.0}
+        with _random.forked(seed):
+            model = Dynamics(Axes(rows.x, rows.x_next), n_actions, self.chart, self.forward, **prices)
+        log = train(
+            model,
+            Epochs(rows.with_noise(n_actions), size),
+            max_iter=max_iter,
+            learning_rate=self.learning_rate,
+            weight_decay=self.weight_decay,
+            optimizer=optimizers.adam,
+            seed=seed,
+            device=rows.x.device,
+            verbose=self.verbose,
+            title=type(self).__name__,
+        )
+        return model, log
 
     def _run(self, method: str, *arrays: np.ndarray) -> Tensor:
         model = copy.deepcopy(self.model_).double()
@@ -185,30 +221,38 @@ class InverseDynamics(BaseEstimator):
         return validate_data(self, as_array(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
 
     def _check_parameters(self) -> None:
-        for name in ("n_actions", "max_iter"):
-            check_scalar(getattr(self, name), name, numbers.Integral, min_val=1)
+        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
+        if self.n_actions is not None:
+            check_scalar(self.n_actions, "n_actions", numbers.Integral, min_val=1)
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
         check_positive(self.learning_rate, "learning_rate")
-        for name in ("bottleneck", "weight_decay"):
+        for name in ("bottleneck", "strength", "weight_decay"):
             check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
+        if self.n_actions is None and not self.bottleneck:
+            raise ValueError(
+                "InverseDynamics: n_actions=None counts the codes that the noise of a bottleneck leaves heard, but "
+                "bottleneck=0 has no noise. Give n_actions, or a bottleneck."
+            )
 
 
 class LatentAction(BaseEstimator):
     """Codes of actions that are blind to the body that acts: `InverseDynamics`, then `Forget` of the body.
 
-    The first stage turns a transition into a code ã that may tell the body as well; the second takes from it what
-    does, and keeps what a decoder that is told the body needs to rebuild ã. **Invariance is not unification**: within
-    each body the codes are the actions up to a bijection Φ_e, but the bijections may differ, so that the code of an
-    action in one body may stand for another action in another. `pindown.alignment.align` learns Φ_{e₂}∘Φ_{e₁}⁻¹ from
-    pairs, and says how many it takes.
+    The first stage turns a transition into a code ã, and holds it to one law for all bodies; the second takes from it
+    what still tells them, and keeps what a decoder that is told the body needs to rebuild ã. **Invariance is not
+    unification**: within each body the codes are the actions up to a bijection Φ_e, but the bijections may differ, so
+    that the code of an action in one body may stand for another action in another. `pindown.alignment.align` learns
+    Φ_{e₂}∘Φ_{e₁}⁻¹ from pairs, and says how many it takes.
 
     Parameters
     ----------
     n_components : int or None
-        Number of codes: dimensions of the action. None leaves it to ``forget``.
+        Number of codes: dimensions of the action. None takes those of ``forget`` if it says how many, and otherwise as
+        many as the first stage counts, or leaves it to ``forget`` if the first stage was told how many it has.
     dynamics : InverseDynamics or None
-        The first stage, of which a clone is fitted. None takes the default.
+        The first stage, of which a clone is fitted. None takes the default. If its number of codes is None, and that
+        of this estimator is not, it has as many.
     forget : Forget or None
         The second stage, of which a clone is fitted. None takes the default.
     random_state : int, RandomState or None
@@ -258,10 +302,12 @@ class LatentAction(BaseEstimator):
         """
         dynamics = self._stage("dynamics", InverseDynamics)
         forget = self._stage("forget", Forget)
-        if self.n_components is not None:
-            forget.set_params(n_components=self.n_components)
-        actions = dynamics.fit(X_t, X_next).transform(X_t, X_next)
-        forget.fit(actions, body)
+        n_components = forget.n_components if self.n_components is None else self.n_components
+        counts = dynamics.n_actions is None
+        if counts:
+            dynamics.set_params(n_actions=n_components)
+        actions = dynamics.fit(X_t, X_next, body).transform(X_t, X_next)
+        forget.set_params(n_components=dynamics.n_actions_ if counts else n_components).fit(actions, body)
         self.dynamics_, self.forget_ = dynamics, forget
         self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
         return self
@@ -290,106 +336,19 @@ class LatentAction(BaseEstimator):
         return stage
 
 
-@dataclass(frozen=True)
-class _Transitions:
-    """Observations before and after, to draw batches from; with noise for the codes, from the batch's generator."""
-
-    x: Tensor  # (n, n_features)
-    x_next: Tensor
-    n_actions: int
-
-    @classmethod
-    def on(cls, device: torch.device, before: np.ndarray, after: np.ndarray, n_actions: int) -> _Transitions:
-        return cls(torch.as_tensor(before, device=device), torch.as_tensor(after, device=device), n_actions)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        noise = torch.randn(len(which), self.n_actions, generator=generator, device=which.device)
-        return self.x[which], self.x_next[which], noise
-
-
-class _Axes(nn.Module):
-    """Observations along the principal axes of displacements, the longest first, in units of their mean size.
-
-    Not whitened: a chart must follow where states go, and whitening would make as much of the ways they never go.
-    """
-
-    centre: Tensor
-    unit: Tensor
-    axes: Tensor
-
-    def __init__(self, x: Tensor, x_next: Tensor) -> None:
-        super().__init__()
-        x, x_next = (a.double().cpu() for a in (x, x_next))
-        sizes, axes = torch.linalg.eigh((x_next - x).mT @ (x_next - x) / len(x))
-        if not sizes[-1] > 0:
-            raise ValueError(
-                "InverseDynamics: X_next equals X_t in every row, so that nothing moved. Give observations before and "
-                "after a step."
-            )
-        self.register_buffer("centre", x.mean(0))
-        self.register_buffer("unit", sizes.sum().sqrt())
-        self.register_buffer("axes", axes.flip(1))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return coordinates; (n, d) → (n, d), in the precision of the networks."""
-        return ((x - self.centre) @ self.axes / self.unit).to(x.dtype)
-
-    def back(self, change: Tensor) -> Tensor:
-        """Return a change of coordinates as one of observations; (n, d) → (n, d)."""
-        return self.unit * change @ self.axes.mT.to(change.dtype)
-
-
-class _Dynamics(nn.Module):
-    """The chart, the forward model, and the loss of a batch of transitions."""
-
-    def __init__(self, axes: _Axes, n_actions: int, chart: Any, forward: Any, bottleneck: float) -> None:
-        super().__init__()
-        n = len(axes.centre)
-        self.axes, self.bottleneck = axes, float(bottleneck)
-        self.chart = _built(chart, "chart", n, n_actions)
-        self.change = _built(forward, "forward", n + n_actions, n)
-        self.spread = networks.flat(n, n_actions, hidden=(64, 64))
-
-    def action(self, x: Tensor, x_next: Tensor) -> Tensor:
-        """Return the codes of transitions; (n, n_features) twice → (n, n_actions)."""
-        return self.chart(self.axes(x_next)) - self.chart(self.axes(x))
-
-    def lead(self, x: Tensor, action: Tensor) -> Tensor:
-        """Return where actions lead; (n, n_features) and (n, n_actions) → (n, n_features)."""
-        return x + self.axes.back(self.change(torch.cat([self.axes(x), action], 1)))
-
-    def forward(self, x: Tensor, x_next: Tensor, noise: Tensor) -> Tensor:
-        here, there = (self.axes(a).float() for a in (x, x_next))
-        action = self.chart(there) - self.chart(here)
-        rate = torch.zeros((), device=action.device)
-        if self.bottleneck:
-            log_spread = self.spread(here) - 1.5  # so that codes are hardly noisy at first
-            rate = (action.square() + (2 * log_spread).exp() - 1 - 2 * log_spread).sum(1).mean() / 2
-            action = action + log_spread.exp() * noise
-        missed = here + self.change(torch.cat([here, action], 1)) - there
-        return missed.square().sum(1).mean() + self.bottleneck * rate
-
-
-def _built(make: Any, name: str, n_in: int, n_out: int) -> nn.Module:
-    module = make(n_in, n_out) if callable(make) else None
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"InverseDynamics: {name} must be a function (n_in, n_out) -> nn.Module, such as pindown.networks.smooth, "
-            f"got {make!r}."
-        )
-    with torch.no_grad():
-        shape = tuple(copy.deepcopy(module)(torch.zeros(2, n_in)).shape)
-    if shape != (2, n_out):
-        raise ValueError(f"InverseDynamics: {name}({n_in}, {n_out}) maps (2, {n_in}) to {shape}, not to (2, {n_out}).")
-    return module
-
-
 def _columns(values: Any, name: str, n_rows: int, n_columns: int) -> np.ndarray:
     """Return a finite float array of this shape, or say which is wrong."""
     array = check_array(as_array(values), dtype=[np.float64, np.float32], order="C", input_name=name)
     if array.shape != (n_rows, n_columns):
         raise ValueError(f"{name} must have shape {(n_rows, n_columns)}, a row for each row of X_t, got {array.shape}.")
+    return array
+
+
+def _labels(body: Any, n_rows: int) -> np.ndarray:
+    """Return whose each row is, or say what is wrong."""
+    array = np.asarray(as_array(body))
+    if array.shape != (n_rows,):
+        raise ValueError(f"body must have shape {(n_rows,)}, one for each row of X_t, got {array.shape}.")
+    if any(value is None or value != value for value in array.tolist()):
+        raise ValueError("body contains NaN or None. Say of each row whose it is, or leave the row out.")
     return array

@@ -92,6 +92,8 @@ class WorldRow:
 
     def measure(self, profile: Hidden, seed: int, device: str) -> dict[str, float]:
         """Train, and audit codes and what erasers leave, all of held-out rows; degrees and seconds in hundreds."""
+        import numpy as np
+
         from pindown.metrics import effective_rank, leakage, recovery_by_value
 
         world = self.build(seed)
@@ -112,6 +114,7 @@ class WorldRow:
         scores = {
             "above floor": told(codes) - floor,
             "recovery": kept(codes),
+            "recovery beside w": kept(np.hstack([codes, _touched(world, test)])),
             "recovery from x": kept(test.x.numpy()),
             "dimensions filled": effective_rank(codes) / codes.shape[1],
             "floor": floor - 1 / self.n_values,
@@ -155,6 +158,15 @@ class WorldRow:
         return {name: float(np.degrees(subspace_angles(some.T, blind).max())) / 100 for name, some in rows.items()}
 
 
+def _touched(world: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
+    """Return w, the coordinates of ã that the nuisance touches."""
+    from pindown.processes import ShapeNuisance
+
+    if isinstance(world, ShapeNuisance):
+        return world.mixing.inverse(sample.x)[:, world.d :].numpy()
+    return world.clusters.mixing.inverse(sample.x).numpy() @ world.nuisance_space.numpy()
+
+
 def _erased(train: Sample, test: Sample) -> dict[str, np.ndarray]:
     """Return what erasers leave of held-out rows."""
     from pindown.estimators.erasers import Leace, MeanProjection, PerValueStandardiser
@@ -177,6 +189,7 @@ WORLDS = Experiment(
     headings=("world", "values differ in", "mixing"),
     scores=("above floor", "recovery"),
     beside=(
+        "recovery beside w",
         "recovery from x",
         "recovery from class means",
         "dimensions filled",
@@ -206,9 +219,10 @@ WORLDS = Experiment(
         " class means, LEACE, own mean and spread (which is told the nuisance), nothing: the same for what these"
         " erasers leave of the data. LEACE needs the extra erasure.",
         "recovery: R² of a nonlinear regression from codes to the true latents within a value of the nuisance, the"
-        " worst value's; from x: of the same regression from the data, which hold all of them, so that what it misses"
-        " of 100 is the regression's; from class means: from what the closed form leaves. dimensions filled: effective"
-        " rank of the codes, as a share of their number.",
+        " worst value's; beside w: from codes and the true coordinates that the nuisance touches, together, so that"
+        " what is missing without these is not lost but entangled; from x: from the data, which hold all latents, so"
+        " that what is missing there is the regression's; from class means: from what the closed form leaves."
+        " dimensions filled: effective rank of the codes, as a share of their number.",
         "angle: the largest, in degrees, between the rows of a linear code and those of a blind one; means: of the"
         " closed form, the complement of the differences of class means.",
         "vMF clusters have κ = 10. Linear mixings have encoder=networks.linear; all else is the default of Forget. All"

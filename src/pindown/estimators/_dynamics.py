@@ -1,0 +1,148 @@
+"""The models behind `InverseDynamics`: a chart that actions are read off, a forward model, and what a batch costs."""
+
+from __future__ import annotations
+
+import copy
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pindown import networks
+from pindown.estimators._drawing import numbered
+from pindown.penalties import energy_distance
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Observations before and after, and whose they are, to draw batches from; with noise for the codes."""
+
+    x: Tensor  # (n, n_features)
+    x_next: Tensor
+    body: Tensor  # (n,) int64
+    weight: Tensor  # (n,) so that all bodies count the same
+    n_actions: int = 0
+
+    @classmethod
+    def on(cls, device: torch.device, before: np.ndarray, after: np.ndarray, body: np.ndarray) -> Transitions:
+        """Put arrays on a device."""
+        values, labels, counts = numbered(body, "value")
+        weight = (len(body) / (len(values) * counts)).astype(np.float32)[labels]
+        x, x_next, numbers, weights = (torch.as_tensor(a, device=device) for a in (before, after, labels, weight))
+        return cls(x, x_next, numbers, weights)
+
+    @property
+    def n_bodies(self) -> int:
+        """Number of bodies."""
+        return int(self.body.max()) + 1
+
+    def with_noise(self, n_actions: int) -> Transitions:
+        """Return the same with noise for so many codes."""
+        return replace(self, n_actions=n_actions)
+
+    def __len__(self) -> int:
+        return len(self.x)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the transitions at these positions, and noise from the batch's generator."""
+        noise = torch.randn(len(which), self.n_actions, generator=generator, device=which.device)
+        return self.x[which], self.x_next[which], self.body[which], self.weight[which], noise
+
+
+class Axes(nn.Module):
+    """Observations along the principal axes of displacements, the longest first, in units of their mean size.
+
+    Not whitened: a chart must follow where states go, and whitening would make as much of the ways they never go.
+    """
+
+    centre: Tensor
+    unit: Tensor
+    axes: Tensor
+
+    def __init__(self, x: Tensor, x_next: Tensor) -> None:
+        super().__init__()
+        x, x_next = (a.double().cpu() for a in (x, x_next))
+        sizes, axes = torch.linalg.eigh((x_next - x).mT @ (x_next - x) / len(x))
+        if not sizes[-1] > 0:
+            raise ValueError(
+                "InverseDynamics: X_next equals X_t in every row, so that nothing moved. Give observations before and "
+                "after a step."
+            )
+        self.register_buffer("centre", x.mean(0))
+        self.register_buffer("unit", sizes.sum().sqrt())
+        self.register_buffer("axes", axes.flip(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return coordinates; (n, d) → (n, d), in the precision of the networks."""
+        return ((x - self.centre) @ self.axes / self.unit).to(x.dtype)
+
+    def back(self, change: Tensor) -> Tensor:
+        """Return a change of coordinates as one of observations; (n, d) → (n, d)."""
+        return self.unit * change @ self.axes.mT.to(change.dtype)
+
+
+class Dynamics(nn.Module):
+    """The chart, the forward model, the noise of the codes, and the loss of a batch of transitions."""
+
+    def __init__(
+        self, axes: Axes, n_actions: int, chart: Any, forward: Any, *, bottleneck: float, strength: float
+    ) -> None:
+        super().__init__()
+        n = len(axes.centre)
+        self.axes, self.n_actions = axes, n_actions
+        self.bottleneck, self.strength = float(bottleneck), float(strength)
+        self.chart = _built(chart, "chart", n, n_actions)
+        self.change = _built(forward, "forward", n + n_actions, n)
+        self.spread = networks.flat(n, n_actions**2, hidden=(64, 64))
+
+    def action(self, x: Tensor, x_next: Tensor) -> Tensor:
+        """Return the codes of transitions; (n, n_features) twice → (n, n_actions)."""
+        return self.chart(self.axes(x_next)) - self.chart(self.axes(x))
+
+    def lead(self, x: Tensor, action: Tensor) -> Tensor:
+        """Return where actions lead; (n, n_features) and (n, n_actions) → (n, n_features)."""
+        return x + self.axes.back(self.change(torch.cat([self.axes(x), action], 1)))
+
+    def heard(self, x: Tensor) -> int:
+        """Return in how many directions codes are more signal than noise, on average over observations (n, d)."""
+        with torch.no_grad():
+            factor = self.noise(self.axes(x).float())[0]
+            return int((torch.linalg.eigvalsh(factor @ factor.mT).mean(0) < 0.5).sum())
+
+    def noise(self, here: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the Cholesky factors of the noise's covariances, (n, k, k), and logarithms of their diagonals."""
+        made = self.spread(here).unflatten(1, (self.n_actions, self.n_actions))
+        log_size = made.diagonal(dim1=1, dim2=2) - 1.5  # so that codes are hardly noisy at first
+        return made.tril(-1) + torch.diag_embed(log_size.exp()), log_size
+
+    def forward(self, x: Tensor, x_next: Tensor, body: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+        here, there = (self.axes(a).float() for a in (x, x_next))
+        action = self.chart(there) - self.chart(here)
+        loss = torch.zeros((), device=action.device)
+        if self.strength:
+            # In standard units, or the chart would hide by whispering.
+            said = (action - action.mean(0)) / (action.std(0, correction=0) + 1e-6)
+            loss = loss + self.strength * energy_distance(said, body, weights=weight)
+        if self.bottleneck:
+            factor, log_size = self.noise(here)
+            rate = action.square().sum(1) + factor.square().sum((1, 2)) - self.n_actions - 2 * log_size.sum(1)
+            loss = loss + self.bottleneck * rate.mean() / 2
+            action = action + (factor @ noise[:, :, None])[:, :, 0]
+        missed = here + self.change(torch.cat([here, action], 1)) - there
+        return loss + missed.square().sum(1).mean()
+
+
+def _built(make: Any, name: str, n_in: int, n_out: int) -> nn.Module:
+    module = make(n_in, n_out) if callable(make) else None
+    if not isinstance(module, nn.Module):
+        raise TypeError(
+            f"InverseDynamics: {name} must be a function (n_in, n_out) -> nn.Module, such as pindown.networks.smooth, "
+            f"got {make!r}."
+        )
+    with torch.no_grad():
+        shape = tuple(copy.deepcopy(module)(torch.zeros(2, n_in)).shape)
+    if shape != (2, n_out):
+        raise ValueError(f"InverseDynamics: {name}({n_in}, {n_out}) maps (2, {n_in}) to {shape}, not to (2, {n_out}).")
+    return module
