@@ -163,14 +163,15 @@ class Forget(BaseEncoder):
     --------
     Eight observed variables, a nuisance of four values: five dimensions survive, and they are found.
 
-    >>> from pindown.metrics import PROBES, leakage
+    >>> from pindown.metrics import leakage
     >>> from pindown.processes import Nuisance
     >>> world = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=0)
     >>> train, test = (world.sample(2_000, random_state=s) for s in (1, 2))
     >>> forget = Forget(encoder=networks.linear, max_iter=200, random_state=0).fit(train.x, train.u)
     >>> forget.n_components_
     5
-    >>> told = [leakage(a, test.u, probes=PROBES[:2], random_state=0) for a in (test.x, forget.transform(test.x))]
+    >>> probes = ["linear", "quadratic"]
+    >>> told = [leakage(a, test.u, probes=probes, random_state=0) for a in (test.x, forget.transform(test.x))]
     >>> [found.worst > 0.5 for found in told]  # chance is .25
     [True, False]
     """
