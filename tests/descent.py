@@ -23,6 +23,17 @@ class Regression(nn.Module):
         return (x @ self.matrix + self.offset - x.abs()).square().mean()
 
 
+class BlindAlley(nn.Module):
+    """A finite loss with an infinite gradient: the square root at zero."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = nn.Parameter(torch.ones(()))
+
+    def forward(self, x):
+        return (self.level * x[0, 0]).sqrt()
+
+
 def draw(step, generator):
     return (torch.randn(8, 3, generator=generator),)
 

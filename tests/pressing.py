@@ -3,6 +3,7 @@
 import os
 import signal
 
+import pytest
 import torch
 from torch import nn
 
@@ -26,3 +27,11 @@ class Pressing(nn.Module):
             os.kill(os.getpid(), signal.SIGINT)
         self.passes += torch.is_grad_enabled()
         return self.inner(x)
+
+
+def broken_off(fit, monkeypatch, at=12):
+    """Start a fit of 30 steps and press Ctrl-C in the middle of one of them."""
+    monkeypatch.setattr("pressing.AT", at)
+    with pytest.raises(KeyboardInterrupt, match=rf"stopped at step {at + 1} of 30; the same fit will go on from"):
+        fit()
+    monkeypatch.setattr("pressing.AT", None)

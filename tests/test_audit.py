@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks
-from pindown.metrics import mcc
+from pindown.metrics import linear_r2, mcc
 from pindown.processes import Clusters, Nuisance, Pairs, Structured
 
 RNG = np.random.default_rng(0)
@@ -147,11 +147,13 @@ def test_views_that_an_augmentation_makes_give_a_claim_if_they_are_of_their_own_
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(1, 6))
 @pytest.mark.parametrize("shuffled", [True, False])
-def test_other_worlds_of_labels_give_a_claim_unless_they_are_shuffled(seed, shuffled):
+def test_other_worlds_of_labels_give_a_claim_if_they_are_recovered_and_shuffled_ones_never_are(seed, shuffled):
     sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(2_000, random_state=seed)
     labels = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
     est = Classify(3, max_iter=200, verbose=False, random_state=seed).fit(sample.x.numpy(), labels)
-    assert audit(est, sample.x.numpy(), labels, n_fits=2, random_state=seed).claims != shuffled
+    recovered = linear_r2(est.transform(sample.x), sample.z) > 0.95  # a fit may get stuck: .63 with seed 4
+    assert not (recovered and shuffled)
+    assert audit(est, sample.x.numpy(), labels, n_fits=2, random_state=seed).claims == recovered
 
 
 DIVERSE = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]

@@ -8,13 +8,13 @@ import textwrap
 import numpy as np
 import pytest
 import torch
-from descent import assert_identical, checkpoint, draw, interrupting, run
+from descent import BlindAlley, assert_identical, checkpoint, interrupting, run
 from safetensors.torch import load_file, save_file
 from torch import nn
 
 from pindown import checkpoints
 from pindown.checkpoints import Checkpoint
-from pindown.training import TrainingDivergedError
+from pindown.divergence import TrainingDivergedError
 
 
 @pytest.fixture
@@ -195,65 +195,6 @@ def test_the_signal_handler_is_given_back_however_the_run_ends():
     with pytest.raises(TrainingDivergedError):
         run(lambda step, generator: (torch.full((1, 3), math.nan),))
     assert signal.getsignal(signal.SIGINT) is before
-
-
-# divergence
-
-
-def broken_at(step, value):
-    def broken_draw(k, generator):
-        return (draw(k, generator)[0] * (value if k == step else 1.0),)
-
-    return broken_draw
-
-
-@pytest.mark.parametrize(("value", "name"), [(math.nan, "nan"), (math.inf, "nan|inf")])
-def test_a_loss_that_is_no_number_stops_the_run_with_step_and_remedy(value, name):
-    with pytest.raises(
-        TrainingDivergedError,
-        match=rf"the loss is ({name}) at step 30 of 60; it was 0\.\d+ a step before\. Try a smaller learning_rate "
-        r"\(now 0\.05\), and look for extreme values in the data",
-    ):
-        run(broken_at(30, value))
-
-
-def test_a_loss_that_never_was_a_number_is_said_to_be_so_from_the_start():
-    with pytest.raises(TrainingDivergedError, match="at step 0 of 60; it was so from the start"):
-        run(broken_at(0, math.nan))
-
-
-def test_after_divergence_the_checkpoint_is_still_the_last_good_one(path, tmp_path):
-    with pytest.raises(TrainingDivergedError):
-        run(broken_at(30, math.nan), checkpoint=checkpoint(path, seconds=0))
-    good = tmp_path / "good.safetensors"
-    with pytest.raises(KeyboardInterrupt):
-        run(interrupting(24), checkpoint=checkpoint(good))
-    saved, expected = load_file(path), load_file(good)
-    assert saved.keys() == expected.keys()
-    assert all(torch.equal(saved[name], expected[name]) for name in expected)
-
-
-class BlindAlley(nn.Module):
-    """A finite loss with an infinite gradient: the square root at zero."""
-
-    def __init__(self):
-        super().__init__()
-        self.level = nn.Parameter(torch.ones(()))
-
-    def forward(self, x):
-        return (self.level * x[0, 0]).sqrt()
-
-
-@pytest.mark.parametrize("step", [24, 59])
-def test_weights_that_are_no_numbers_are_neither_saved_nor_returned_though_the_loss_was_finite(path, step):
-    def dead_end(k, generator):
-        return (torch.full((1, 3), 0.0 if k >= step else 1.0),)
-
-    with pytest.raises(TrainingDivergedError, match=f"weights are NaN or infinite after step {step} of 60"):
-        run(dead_end, objective=BlindAlley(), learning_rate=1e-3, checkpoint=checkpoint(path, seconds=0))
-    assert not path.exists() or load_file(path)["objective.level"].isfinite()
-    with pytest.raises(TrainingDivergedError):
-        run(dead_end, objective=BlindAlley(), learning_rate=1e-3)
 
 
 # checkpoints that do not fit

@@ -79,6 +79,12 @@ MISTAKES = (
         "has NaN in an array", ("fit", "data.npz", "-o", "run"), "--drop X_1", arrays(X=np.array([[1, np.nan]] * 9))
     ),
     Mistake("has an empty label", BY_BATCH, "Fill it, such as with 'unknown'", table(batch=with_cell("batch", ""))),
+    Mistake(
+        "calls a value none",
+        BY_BATCH,
+        "holds 'none', which is read as nothing",
+        table(batch=with_cell("batch", "none")),
+    ),
     Mistake("misspells the file", ("fit", "date.csv", "-o", "run"), "did you mean 'data.csv'?"),
     Mistake("gives an empty file", BY_BATCH, "data.csv is empty", text("")),
     Mistake("gives a header alone", BY_BATCH, "has names but no rows", text("x0,batch\n")),

@@ -14,8 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pindown import Classify, Contrast, Dictionary, Forget
+from pindown.divergence import TrainingDivergedError
 from pindown.runs import Run
-from pindown.training import TrainingDivergedError
 
 FEATURES = [f"x{j}" for j in range(5)]
 X = np.column_stack([columns()[name] for name in FEATURES])
@@ -117,6 +117,22 @@ def test_what_is_not_said_is_planned_and_noted(data):
     assert run.columns.features == tuple(FEATURES)
     fit(data, "--nuisance", "age", output="other")
     assert Run.open(data.parent / "other").recipe.options["n_bins"] == "8"
+
+
+def test_what_an_audit_will_refuse_is_said_before_the_fit(data):
+    write_table(data, columns() | {"subject": ["a", "b"] * (N_ROWS // 2)})
+    told = "needs 8 groups, and there are 2. Give more groups"
+    assert told in fit(data, "--signal", "label", "-d", 2, "--group", "subject").stderr
+    for command in ("check", "plan"):
+        said = call(command, data, *OBSERVED, "--signal", "label", "-d", 2, "--group", "subject").stdout
+        assert told in " ".join(said.split())
+
+
+def test_a_plan_on_the_command_line_speaks_its_words(data):
+    said = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
+    assert "Forget, 4 components: forget (" in said
+    assert "networks." not in said
+    assert "n_components" not in said
 
 
 def test_truth_is_never_observed_and_the_audit_compares_with_it(data):
@@ -251,6 +267,15 @@ def test_a_fit_that_diverges_fails_and_leaves_the_old_run(data, monkeypatch):
     assert result.exit_code == 1
     assert "the loss is nan" in result.stderr
     assert contents(data.parent) == before
+
+
+def test_an_absurd_learning_rate_fails_in_words_of_the_command_line_and_leaves_nothing(data):
+    command = ("fit", data, *OBSERVED, "--signal", "label", "-d", 2, "--steps", 30, "-o", "run")
+    result = call(*command, "--option", "learning_rate=1e30")
+    assert result.exit_code == 1
+    assert "Try a smaller --option learning_rate (now 1e+30)" in result.stderr
+    assert result.stderr.endswith("Nothing was kept of this fit.\n")
+    assert [path.name for path in data.parent.iterdir()] == ["data.csv"]
 
 
 def test_an_encoder_file_of_something_else_is_refused(data):

@@ -424,11 +424,20 @@ def test_columns_that_do_not_vary_are_no_obstacle():
         (noise(50), labels(50, 2), {}, r"Z must have shape"),
         (noise(50, 2), labels(50, 2), {"n_permutations": 9}, "n_permutations must be at least 19"),
         (noise(50, 2), labels(50, 2), {"probes": ()}, "probes is empty"),
+        (noise(50, 2), labels(50, 2), {"probes": ["linear", "kernal"]}, "no probe 'kernal': did you mean 'kernel'"),
     ],
 )
 def test_bad_input_is_named_with_its_cause_and_remedy(Z, e, options, message):
     with pytest.raises(ValueError, match=f"(?s)leakage: .*{message}"):
         leakage(Z, e, random_state=0, **options)
+
+
+def test_probes_may_be_called_by_their_names():
+    Z, e = noise(200, 2), labels(200, 2)
+    named, given = quick(Z, e, probes=("linear", QUADRATIC)), quick(Z, e, probes=(LINEAR, QUADRATIC))
+    assert list(named.by_probe) == ["linear", "quadratic"]
+    assert named.by_probe == given.by_probe
+    assert list(quick(Z, e, probes="linear").by_probe) == ["linear"]
 
 
 def test_injection_refuses_what_it_cannot_do():

@@ -8,8 +8,8 @@ import pytest
 import torch
 
 import pindown
-from pindown import plan, theory
-from pindown.checks import conditions
+from pindown import Classify, Forget, audit, networks, plan, theory
+from pindown.checks import conditions, divisible_rows
 from pindown.distributions import VonMisesFisher
 from pindown.mixing import leaky_relu_mlp, orthogonal
 from pindown.processes import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
@@ -168,3 +168,46 @@ def test_one_latent_is_looked_for_on_a_line_since_its_sphere_is_two_points():
     assert "space=Reals()" in two.estimator
     assert (three.estimator, three.theorem) == ("Classify(n_components=3)", theory.CLASSIFY_NORMALISED)
     assert plan(x, pairs=x, n_components=1).theorem is theory.CONTRAST_METRIC
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize(("n_rows", "n_columns", "n_values"), [(50, 300, 3), (400, 6, 2), (400, 2, 4)])
+def test_a_plan_counts_as_many_codes_as_the_fit_would_take(n_rows, n_columns, n_values):
+    rng = np.random.default_rng(0)
+    e = rng.integers(n_values, size=n_rows)
+    x = rng.normal(size=(n_rows, n_columns)) + 4 * np.eye(n_values, n_columns)[e]
+    planned = plan(x, nuisance=e)
+    encoder = networks.linear if "linear" in planned.estimator else networks.unfolded
+    fitted = Forget(encoder=encoder, max_iter=1, verbose=False, random_state=0).fit(x, e)
+    assert planned.n_components == fitted.n_components_
+
+
+def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
+    sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(400, random_state=0)
+    subjects = np.arange(400) % 5
+    planned = plan(sample.x, signal=sample.u, groups=subjects)
+    assert "needs 8 groups, and there are 5. Give more groups" in planned.needs[-1]
+    assert plan(sample.x, signal=sample.u, groups=np.arange(400) % 8).needs == plan(sample.x, signal=sample.u).needs
+    with pytest.raises(ValueError, match="rows come in 5 groups, too few"):
+        audit(
+            Classify(2, max_iter=1, verbose=False, random_state=0).fit(sample.x, sample.u),
+            sample.x,
+            sample.u,
+            groups=subjects,
+        )
+
+
+@pytest.mark.parametrize(
+    ("n_rows", "options", "outcome", "why"),
+    [
+        (59, {}, "fails", "needs 60 rows, and there are 59. Give more rows."),
+        (60, {}, "holds", "needs 60 rows, and there are 60."),
+        (90, {"nuisance": np.arange(90) % 2}, "fails", "needs 80 rows of the commonest value of the nuisance"),
+        (90, {"nuisance": np.arange(90) // 80}, "holds", "and there are 80."),
+        (90, {"groups": np.arange(90) % 7}, "fails", "needs 8 groups, and there are 7."),
+    ],
+)
+def test_an_audit_divides_rows_values_and_groups(n_rows, options, outcome, why):
+    verdict = divisible_rows(n_rows, **options)
+    assert verdict.outcome == outcome
+    assert why in verdict.why

@@ -1,6 +1,7 @@
 """Runs: encoders that come back from their file, parameters as text, and places that are not ours to write to."""
 
 import json
+import multiprocessing
 from functools import partial
 
 import numpy as np
@@ -168,6 +169,33 @@ def test_two_fits_do_not_write_to_one_folder(tmp_path):
     with place.held(), pytest.raises(ValueError, match="another fit is under way"):
         Place(tmp_path / "run").check(force=True)
     Place(tmp_path / "run").check(force=True)  # the twin: once it is let go, the next may come
+
+
+@pytest.mark.filterwarnings("ignore:This process:DeprecationWarning")  # of Python 3.12 on, of forks beside threads
+def test_of_processes_that_begin_a_run_in_one_folder_at_once_one_does(tmp_path):
+    fork = multiprocessing.get_context("fork")
+    ready, done, answers = fork.Barrier(4), fork.Barrier(4), fork.Queue()
+
+    def fit(number):
+        place = Place(tmp_path / "run")
+        place.check(force=False)
+        ready.wait(20)  # all have looked, and found the place free
+        try:
+            with place.begun_alone({"asked": number}, force=False) as run:
+                done.wait(20)
+                answers.put((number, Run(run.path, json.loads((run.path / "run.json").read_text())).record["asked"]))
+        except ValueError as error:
+            done.wait(20)
+            answers.put((number, str(error)))
+
+    children = [fork.Process(target=fit, args=(number,)) for number in range(4)]
+    for child in children:
+        child.start()
+    said = dict(answers.get(timeout=30) for _ in children)
+    for child in children:
+        child.join(20)
+    (begun,) = [number for number, answer in said.items() if answer == number]
+    assert all("another fit is under way" in answer for number, answer in said.items() if number != begun)
 
 
 def test_folders_made_for_a_run_that_came_to_nothing_go_and_others_stay(tmp_path):

@@ -147,6 +147,14 @@ def test_what_looks_like_a_label_but_is_observed_is_pointed_at(tmp_path):
     assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()  # all are counts
 
 
+def test_rows_that_were_copied_are_counted_but_not_counts_that_are_alike(tmp_path):
+    (tmp_path / "t.csv").write_text("\n".join(["a,b", "0.5,1", "0.5,2", "0.5,1", "2.5,1"]))
+    (note,) = read_study(open_table(tmp_path / "t.csv"), Columns()).notes
+    assert note.startswith("of 4 rows 1 are exact copies of others: leave these out")
+    (tmp_path / "counts.csv").write_text("\n".join(["a,b", *["1,2", "3,1"] * 9]))
+    assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()
+
+
 def test_quotes_blank_lines_and_marks_at_the_start_are_no_obstacle(tmp_path):
     (tmp_path / "t.csv").write_text('﻿"a, b",c\n1,"x, ""y"""\n\n2,z\n3,z\n', encoding="utf-8")
     study = read_study(open_table(tmp_path / "t.csv"), Columns(features=("a, b",), signal="c"))

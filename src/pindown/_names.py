@@ -1,4 +1,4 @@
-"""The name that was probably meant."""
+"""Words for messages: the name that was probably meant, names in a row, numbers with their noun."""
 
 from collections.abc import Sequence
 
@@ -36,3 +36,15 @@ def listed(names: Sequence[str], most: int = MANY) -> str:
     if len(names) <= most:
         return ", ".join(names)
     return f"{', '.join(names[: most - 1])}, …, {names[-1]} ({len(names)})"
+
+
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun, in the plural unless it is one.
+
+    Examples
+    --------
+    >>> counted(1, "dimension"), counted(2, "class"), counted(1_000, "row")
+    ('1 dimension', '2 classes', '1,000 rows')
+    """
+    plural = noun if number == 1 else f"{noun}es" if noun.endswith("s") else f"{noun}s"
+    return f"{number:,} {plural}"

@@ -199,7 +199,8 @@ class Centre(nn.Module):
 class Whiten(nn.Module):
     """Fixed first layer: centre the data and give their leading directions unit variance.
 
-    Directions below a hundredth of the largest standard deviation are treated as noise and not blown up.
+    Directions below a hundredth of the largest standard deviation are treated as noise and not blown up. All others
+    count alike: where most are faint, as pixels that are nearly always empty, give leading principal components.
 
     Parameters
     ----------

@@ -1,13 +1,27 @@
 """`plan`: which estimator suits these data, which theorem would speak, and how much more diversity it would take."""
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pindown import theory
-from pindown.checks import Outcome, Verdict, before, conditions, spanned_dimensions, unchecked
+import torch
+
+from pindown import networks, theory
+from pindown._names import counted
+from pindown.checks import (
+    Outcome,
+    Verdict,
+    before,
+    conditions,
+    divisible_rows,
+    same_spread,
+    spanned_dimensions,
+    unchecked,
+)
 from pindown.checks.arrays import Matrix, read, read_labels
 from pindown.checks.encoders import FAINT, principal_spreads
 from pindown.checks.nuisances import touched_dimensions
+from pindown.estimators import Forget, IdentifiabilityWarning
 from pindown.estimators._base import as_array
 from pindown.theory import Theorem
 
@@ -70,8 +84,12 @@ class Plan:
         return "fails" if "fails" in outcomes else "undecided" if "undecided" in outcomes else "holds"
 
     def __str__(self) -> str:
+        return self.told_of(self.estimator)
+
+    def told_of(self, estimator: str) -> str:
+        """Return the text, with the estimator in other words than those of Python."""
         says = {"holds": "can apply", "fails": "cannot apply as things are", "undecided": "may apply"}[self.outcome]
-        lines = [f"{self.estimator}: {self.theorem.name} ({self.theorem.source}) {says}."]
+        lines = [f"{estimator}: {self.theorem.name} ({self.theorem.source}) {says}."]
         lines += [f"  {verdict}" for verdict in self.verdicts]
         trusted = ", ".join(assumption.name for assumption in unchecked(self.theorem, self.verdicts))
         lines.append(f"  not looked at before training: {trusted}" if trusted else "  all assumptions were looked at")
@@ -83,12 +101,19 @@ class Plan:
 
 
 def plan(
-    X: Any, *, signal: Any = None, nuisance: Any = None, pairs: Any = None, n_components: int | None = None
+    X: Any,
+    *,
+    signal: Any = None,
+    nuisance: Any = None,
+    given: Any = None,
+    pairs: Any = None,
+    groups: Any = None,
+    n_components: int | None = None,
 ) -> Plan:
     """Say which estimator suits these data, which theorem would apply, and what is missing for it.
 
-    A nuisance leads to `Forget` (given the label, if signal is given, too), otherwise partners lead to `Contrast`, a
-    label to `Classify`, and nothing at all to `Dictionary`.
+    A nuisance leads to `Forget`, otherwise partners lead to `Contrast`, a label to `Classify`, and nothing at all to
+    `Dictionary`. If a signal is named beside a nuisance and goes with it, the nuisance is to be forgotten given it.
 
     Parameters
     ----------
@@ -96,8 +121,12 @@ def plan(
         The observations.
     signal, nuisance : array (n,), optional
         A label to learn from, and one to forget.
+    given : array (n,), optional
+        A label within whose values the nuisance will be forgotten, as in ``Forget.fit``.
     pairs : array, optional
         Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+    groups : array (n,), optional
+        Subjects, sessions …, whose rows an audit keeps together.
     n_components : int, optional
         How many latents one hopes for. By default as many as the side variable can pin down.
 
@@ -116,14 +145,20 @@ def plan(
     ('two more classes in general position',)
     """
     rows = read("X", as_array(X))
-    signal, nuisance, pairs = (as_array(side) for side in (signal, nuisance, pairs))
+    signal, nuisance, given, pairs, groups = (as_array(side) for side in (signal, nuisance, given, pairs, groups))
+    for name, labels in {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups}.items():
+        if labels is not None:
+            read_labels(name, labels, len(rows))  # by the name that the caller knows
     if nuisance is not None:
-        return _beside(_to_forget(rows, signal, nuisance, n_components), pairs=pairs)
-    if pairs is not None:
-        return _beside(_to_contrast(rows, pairs, n_components), signal=signal)
-    if signal is not None:
-        return _to_classify(rows, signal, n_components)
-    return _to_find_structure(rows, n_components)
+        found = _beside(_to_forget(rows, signal, nuisance, given, n_components), pairs=pairs)
+    elif pairs is not None:
+        found = _beside(_to_contrast(rows, pairs, n_components), signal=signal)
+    elif signal is not None:
+        found = _to_classify(rows, signal, n_components)
+    else:
+        found = _to_find_structure(rows, n_components)
+    audited = divisible_rows(len(rows), groups=groups, nuisance=nuisance)
+    return found if audited.outcome == "holds" else replace(found, needs=(*found.needs, audited.why))
 
 
 def _beside(chosen: Plan, **unused: Any) -> Plan:
@@ -147,7 +182,8 @@ def _to_classify(rows: Matrix, signal: Any, n_components: int | None) -> Plan:
     counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
     more = max(counts[0].missing, d - spanned if _outcome(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
     needs = (f"{_in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
-    notes = () if n_components else (f"the means of {n_values} classes span {spanned} dimensions: so many latents.",)
+    span = f"the means of {counted(n_values, 'class')} span {counted(spanned, 'dimension')}"
+    notes = () if n_components else (f"{span}: {'so many latents' if spanned else 'a single latent is looked for'}.",)
     estimator = f"Classify(n_components={d}{where})"
     return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), counts, notes)
 
@@ -166,11 +202,12 @@ def _to_contrast(rows: Matrix, pairs: Any, n_components: int | None) -> Plan:
     return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
 
 
-def _to_forget(rows: Matrix, signal: Any, nuisance: Any, n_components: int | None) -> Plan:
+def _to_forget(rows: Matrix, signal: Any, nuisance: Any, given: Any, n_components: int | None) -> Plan:
+    linear = same_spread(rows, nuisance).outcome != "fails"
+    counted_by = _as_fitted(rows, nuisance, given, linear=linear)
+    d = counted_by.n_components_ if n_components is None else n_components
+    seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
     n_directions, touched = touched_dimensions(rows, nuisance)
-    d = max(1, n_directions - touched) if n_components is None else n_components
-    seen = before(rows, d, signal=signal, nuisance=nuisance)
-    linear = _outcome(seen, theory.NUISANCE_VMF) != "fails"
     theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
     beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
     verdicts = tuple(verdict for verdict in seen if verdict.assumption not in beside)
@@ -179,22 +216,46 @@ def _to_forget(rows: Matrix, signal: Any, nuisance: Any, n_components: int | Non
     if confounded:
         needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
     if _outcome(verdicts, theory.LINEAR_ENCODER) == "fails":
-        needs += (f"at most {n_directions - touched} components, since the nuisance moves {touched} dimensions",)
+        most = (
+            f"at most {counted(n_directions - touched, 'component')}" if touched < n_directions else "other variables"
+        )
+        needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
     if _outcome(verdicts, conditions.OVERLAPPING_VALUES) == "fails":
         needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
     estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''})"
-    estimator += ".fit(X, nuisance, given=label)" if confounded else ""
+    estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
     notes: tuple[str, ...] = ()
     if n_components is None:
-        notes = (f"the means of the nuisance differ in {touched} of {n_directions} dimensions, and {d} are left.",)
+        notes = (_left(n_directions, *counted_by.n_told_, d),)
+    if linear:
+        notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
     if not linear:
         notes += ("a linear code cannot be blind, since " + _why(seen, theory.NUISANCE_VMF),)
     return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
 
 
+def _as_fitted(rows: Matrix, nuisance: Any, given: Any, *, linear: bool) -> Forget:
+    """Return the estimator as it is before its first step, when it has counted the codes that can be blind."""
+    forget = Forget(encoder=networks.linear if linear else networks.unfolded, verbose=False, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # the verdicts say it
+        forget._draw(rows, (nuisance, given), torch.device("cpu"))
+    return forget
+
+
+def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
+    told = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
+    told += f", covariances in {n_spreads} more" if n_spreads else ""
+    left = max(0, n_directions - n_means - n_spreads)
+    if d <= left:
+        return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
+    kept = f"{counted(d, 'code')} {'is' if d == 1 else 'are'} kept that may tell it"
+    return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+
+
 def _to_find_structure(rows: Matrix, n_components: int | None) -> Plan:
     d, notes = _or_directions(rows, n_components)
-    notes += ("whether the support is diverse, and its variables bent enough, shows after training: checks.after.",)
+    notes += ("whether the support is diverse, and its variables bent enough, shows after training: see the audit.",)
     verdicts = before(rows, d)
     return Plan(f"Dictionary(n_components={d})", theory.DICTIONARY_BLOCKS, d, verdicts, _general(verdicts), notes=notes)
 
@@ -221,7 +282,9 @@ def _or_directions(rows: Matrix, n_components: int | None) -> tuple[int, tuple[s
     if n_components is not None:
         return n_components, ()
     d = max(1, int((principal_spreads(rows) > FAINT).sum()))
-    return d, (f"the data vary in {d} directions, the most latents there can be if the mixing is nearly linear.",)
+    return d, (
+        f"the data vary in {counted(d, 'direction')}, the most latents there can be if the mixing is nearly linear.",
+    )
 
 
 def _general(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.checkpoints import Checkpoint, State
+from pindown.divergence import check_losses, check_weights
 from pindown.optimizers import MakeOptimizer, adam
 
 if TYPE_CHECKING:
@@ -58,10 +59,6 @@ class CapturableDraw(ABC):
     @abstractmethod
     def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return the batch made ready; no waiting for the device."""
-
-
-class TrainingDivergedError(RuntimeError):
-    """The loss is no longer a number. Nothing after the last finite step was saved."""
 
 
 @dataclass(frozen=True)
@@ -183,7 +180,7 @@ def train(
     Raises
     ------
     TrainingDivergedError
-        If the loss is NaN or infinite.
+        If the loss is NaN or infinite, or has grown a thousandfold; if weights are, or are beyond float32's digits.
     KeyboardInterrupt
         After Ctrl-C, once the running step is finished and the checkpoint is written.
 
@@ -255,11 +252,11 @@ def train(
             news = accelerator.reduce(torch.cat([losses[first : step + 1], asked]), "mean")
             *new, stop, save = news.tolist()  # the one wait for the device
             curve += new
-            _check_finite(curve, len(new), max_iter, learning_rate)
+            check_losses(curve, len(new), max_iter, learning_rate)
             report(len(curve), curve[-1])
             plateau = on_plateau()
             if save or stop or plateau or len(curve) == max_iter:
-                _check_weights(objective, curve, max_iter, learning_rate)
+                check_weights(objective, curve, max_iter, learning_rate)
                 if checkpoint is not None:
                     checkpoint.write(state, curve)
             if stop:
@@ -326,26 +323,6 @@ def _on(device: torch.device):
             yield
     finally:
         torch.set_float32_matmul_precision(before)
-
-
-def _check_finite(curve: list[float], n_new: int, max_iter: int, learning_rate: float) -> None:
-    for step in range(len(curve) - n_new, len(curve)):
-        if not math.isfinite(curve[step]):
-            before = f"it was {curve[step - 1]:.4g} a step before" if step else "it was so from the start"
-            raise TrainingDivergedError(
-                f"training: the loss is {curve[step]} at step {step} of {max_iter}; {before}. "
-                f"Try a smaller learning_rate (now {learning_rate:g}), and look for extreme values in the data."
-            )
-
-
-def _check_weights(objective: nn.Module, curve: list[float], max_iter: int, learning_rate: float) -> None:
-    """Raise if the last step, whose loss was finite, went nowhere: waits for the device."""
-    if not all(bool(w.isfinite().all()) for w in objective.parameters()):
-        raise TrainingDivergedError(
-            f"training: weights are NaN or infinite after step {len(curve) - 1} of {max_iter}, though its loss was "
-            f"{curve[-1]:.4g}: a gradient was not finite. Try a smaller learning_rate (now {learning_rate:g}), and "
-            "look for extreme values in the data."
-        )
 
 
 def _on_plateau(curve: list[float], patience: int, tol: float) -> bool:

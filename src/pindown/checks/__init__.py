@@ -31,7 +31,14 @@ from pindown.checks.nuisances import (
     unconfounded,
 )
 from pindown.checks.supports import diverse_support, sufficient_nonlinearity
-from pindown.checks.values import common_values, diverse_values, enough_rows, enough_values, spanned_dimensions
+from pindown.checks.values import (
+    common_values,
+    diverse_values,
+    divisible_rows,
+    enough_rows,
+    enough_values,
+    spanned_dimensions,
+)
 from pindown.checks.verdict import Estimate, Outcome, Verdict, unchecked
 
 __all__ = [
@@ -44,6 +51,7 @@ __all__ = [
     "conditions",
     "diverse_support",
     "diverse_values",
+    "divisible_rows",
     "enough_directions",
     "enough_rows",
     "enough_values",

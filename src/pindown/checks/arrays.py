@@ -29,7 +29,10 @@ def read(name: str, values: Any) -> Matrix:
     """Return rows of numbers as a float64 matrix, or say what is wrong with them."""
     array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
     if array.ndim != 2 or array.dtype.kind not in "buif" or 0 in array.shape:
-        raise ValueError(f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}.")
+        raise ValueError(
+            f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}. "
+            "Leave columns of text out."
+        )
     if len(rows := np.flatnonzero(~np.isfinite(array).all(1))):
         raise ValueError(f"{name} has NaN or infinity in {len(rows)} row(s), first row {rows[0]}. Leave them out.")
     return array.astype(np.float64)
@@ -45,7 +48,8 @@ def read_labels(name: str, values: Any, n: int) -> Codes:
     if any(missing):
         raise ValueError(f"{name} is missing in {sum(missing)} row(s). Leave them out, or name them 'unknown'.")
     if array.dtype.kind == "f" and (array != array.round()).any():
-        raise ValueError(f"{name} has fractions such as {array[0]!r}, so it is no label. Cut it into bins.")
+        some = array[array != array.round()][0]
+        raise ValueError(f"{name} has fractions such as {some:g}, so it is no label. Cut it into a few bins.")
     return np.unique(array.astype(str) if array.dtype.kind == "O" else array, return_inverse=True)[1].reshape(-1)
 
 

@@ -33,7 +33,7 @@ from pindown.checks.nuisances import (
     unconfounded,
 )
 from pindown.checks.supports import diverse_support, sufficient_nonlinearity
-from pindown.checks.values import common_values, diverse_values, enough_rows, enough_values
+from pindown.checks.values import common_values, diverse_values, divisible_rows, enough_rows, enough_values
 from pindown.checks.verdict import Verdict
 from pindown.estimators._base import BaseEncoder, as_array
 from pindown.estimators._pairing import pair_up
@@ -48,7 +48,7 @@ JACOBIAN_ROWS = 1_000
 
 
 def before(
-    X: Any, n_components: int, *, signal: Any = None, nuisance: Any = None, pairs: Any = None
+    X: Any, n_components: int, *, signal: Any = None, nuisance: Any = None, pairs: Any = None, groups: Any = None
 ) -> tuple[Verdict, ...]:
     """Say of data what can be said before anything is trained: whether a theorem can apply.
 
@@ -62,6 +62,8 @@ def before(
         A label to learn from, and one to forget.
     pairs : array, optional
         Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+    groups : array (n,), optional
+        Subjects, sessions …, whose rows an audit keeps together.
 
     Returns
     -------
@@ -83,6 +85,9 @@ def before(
     holds affine generator system
     """
     rows = read("X", as_array(X))
+    for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
+        if labels is not None:
+            read_labels(name, as_array(labels), len(rows))  # by the name that the caller knows
     verdicts = [enough_directions(rows, n_components), enough_rows(len(rows), n_components, as_array(signal))]
     if pairs is not None:
         verdicts.append(related_partners(*partners_of(rows, pairs)))
@@ -96,6 +101,8 @@ def before(
         verdicts.append(overlapping_values(rows, nuisance))
     if signal is not None and nuisance is not None:
         verdicts.append(unconfounded(as_array(signal), nuisance))
+    if groups is not None:
+        verdicts.append(divisible_rows(len(rows), groups=as_array(groups), nuisance=nuisance))
     return tuple(verdicts)
 
 

@@ -3,6 +3,8 @@
 from pindown.theory import Assumption
 
 ENOUGH_ROWS = Assumption("enough samples", "model", "there are many more samples than latents, and several per value")
+DIVISIBLE_ROWS = Assumption("rows to audit", "model",
+    "there are rows enough, and groups of rows, to hold some out and to halve the rest")  # fmt: skip
 COMMON_VALUES = Assumption("common values", "labels", "every value of the nuisance has rows enough to be compared")
 RELATED_PARTNERS = Assumption("related partners", "conditional", "partners depend on each other: κ > 0, or λ > 0")
 OVERLAPPING_VALUES = Assumption("overlapping values", "conditional",

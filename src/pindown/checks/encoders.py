@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 
 from pindown import theory
+from pindown._names import counted
 from pindown.checks.arrays import N_RESAMPLES, Matrix, held_out_r2, read
 from pindown.checks.conditions import UNFOLDED_CODES
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, estimate
@@ -39,7 +40,9 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
     """
     rows = read("X", X)
     if rows.shape[1] < d:
-        why = f"X has {rows.shape[1]} columns: no injective mixing makes fewer observed than hidden variables."
+        why = (
+            f"X has {counted(rows.shape[1], 'column')}: no injective mixing makes fewer observed than hidden variables."
+        )
         return Verdict(theory.INJECTIVE_MIXING, rows.shape[1], d, "fails", f"{why} Ask for fewer latents.")
     rng = np.random.default_rng(random_state)
     resampled = (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES))

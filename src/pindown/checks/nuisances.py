@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pindown import theory
+from pindown._names import counted
 from pindown.checks.arrays import Codes, Matrix, means_of, read, read_labels, smooth_classifier, whitened, without_rare
 from pindown.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
@@ -51,9 +52,11 @@ def surviving_dimensions(X: Any, nuisance: Any, n_components: int) -> Verdict:
     (n_directions, least), (_, most) = (touched_dimensions(X, nuisance, level=level) for level in (SURE, UNSURE))
     left = Estimate(*(n_directions - moved for moved in (least, most, least)))
     outcome = above(left, n_components - 0.5)
-    why = f"the nuisance moves {_range(least, most)} of {n_directions} dimensions, and {n_components} are asked for."
+    moved = f"{_range(least, most)} of {counted(n_directions, 'dimension')}"
+    why = f"the nuisance moves {moved}, and {n_components} {'is' if n_components == 1 else 'are'} asked for."
     if outcome == "fails":
-        why += f" A linear code of more than {int(left.high)} must tell the nuisance: ask for {int(left.high)}."
+        why += f" A linear code of more than {int(left.high)} must tell the nuisance"
+        why += f": ask for {int(left.high)}." if left.high >= 1 else ", since all directions do."
     elif outcome == "undecided":
         why += " Give more rows, or ask for fewer."
     return Verdict(theory.LINEAR_ENCODER, left.value, n_components, outcome, why)
@@ -111,6 +114,8 @@ def same_spread(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
     why = f"covariances of what means do not tell differ by {size} of themselves between values."
     if outcome == "fails":
         why += " A projection leaves that to be read: take a nonlinear encoder, and audit its codes."
+    elif outcome == "undecided":
+        why += " Give more rows."
     return Verdict(theory.NUISANCE_VMF, size.value, SPREADS, outcome, why)
 
 

@@ -7,9 +7,11 @@ from typing import Any
 import numpy as np
 
 from pindown import theory
+from pindown._names import counted
 from pindown.checks.arrays import N_SPLITS, Codes, Matrix, halves, means_of, read, read_labels, without_rare
-from pindown.checks.conditions import COMMON_VALUES, ENOUGH_ROWS
+from pindown.checks.conditions import COMMON_VALUES, DIVISIBLE_ROWS, ENOUGH_ROWS
 from pindown.checks.verdict import Estimate, Verdict, above, estimate
+from pindown.metrics import by_value
 from pindown.theory import Assumption, Theorem
 
 FLAT = 0.15
@@ -33,6 +35,10 @@ COMMON = 30
 
 ROWS_PER_LATENT, ROWS_PER_VALUE = 100, 10
 """Rows below which an estimate is mostly noise: a rule of thumb; with a fifth of them nothing can be learned."""
+
+
+N_PARTS, MIN_AUDITED_ROWS, MIN_AUDITED_GROUPS = 4, 60, 8
+"""An audit holds out one part in so many; rows, and groups of rows, below which it has nothing to divide."""
 
 
 def enough_values(labels: Any, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
@@ -64,7 +70,7 @@ def enough_values(labels: Any, theorem: Theorem, d: int, k: int | None = None) -
         raise ValueError(f"enough_values: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
     counts = np.bincount(read_labels("labels", labels, len(labels)))
     needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_ROWS).sum())
-    latents = f"{len(counts)} of {needed} that {d} latent{'s' if d > 1 else ''} need{'' if d > 1 else 's'}."
+    latents = f"{len(counts)} of {needed} that {counted(d, 'latent')} need{'' if d > 1 else 's'}."
     unit = theorem.diversity.unit
     if len(counts) < needed:
         more = f"Give {needed - len(counts)} more {unit}, in general position."
@@ -88,7 +94,7 @@ def enough_rows(n_rows: int, d: int, labels: Any = None) -> Verdict:
     'there are 1000 rows for 5 latents, half of the 1000 values have 1 or fewer. Give more rows, or fewer values.'
     """
     share = n_rows / (ROWS_PER_LATENT * d)
-    why = f"there are {n_rows} rows for {d} latent{'s' if d > 1 else ''}"
+    why = f"there are {n_rows} rows for {counted(d, 'latent')}"
     remedy = "Give more rows."
     if labels is not None:
         counts = np.bincount(read_labels("labels", labels, n_rows))
@@ -98,6 +104,32 @@ def enough_rows(n_rows: int, d: int, labels: Any = None) -> Verdict:
         remedy = "Give more rows, or fewer values."
     outcome = above(Estimate(share, share, share), 1 - 1e-9, unless_below=0.2)
     return Verdict(ENOUGH_ROWS, share, 1.0, outcome, f"{why}." if outcome == "holds" else f"{why}. {remedy}")
+
+
+def divisible_rows(n_rows: int, *, groups: Any = None, nuisance: Any = None) -> Verdict:
+    """Say whether an audit can divide the rows: hold a quarter out, by whole groups if there are any, halve the rest.
+
+    Where it fails a fit goes through, and nothing can be claimed of it. Fits of `Forget` are compared within a value of
+    the nuisance, so that one value at least must have rows enough.
+
+    Examples
+    --------
+    >>> subjects = np.repeat(["anna", "ben", "cem"], 100)
+    >>> [divisible_rows(n).outcome for n in (300, 30)], divisible_rows(300, groups=subjects).outcome
+    (['holds', 'fails'], 'fails')
+    """
+    demands = [(n_rows, MIN_AUDITED_ROWS, "rows", "Give more rows.")]
+    if nuisance is not None:
+        common = int(np.bincount(read_labels("nuisance", nuisance, n_rows)).max())
+        joined = "Give more rows, or join values."
+        demands.append((common, N_PARTS * by_value.MIN_ROWS, "rows of the commonest value of the nuisance", joined))
+    if groups is not None:
+        n_groups = int(read_labels("groups", groups, n_rows).max()) + 1
+        alone = "Give more groups, or leave them out if rows are independent."
+        demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", alone))
+    found, least, what, remedy = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
+    why = f"an audit, which holds some out and halves the rest, needs {least} {what}, and there are {found}."
+    return Verdict(DIVISIBLE_ROWS, found, least, *(("holds", why) if found >= least else ("fails", f"{why} {remedy}")))
 
 
 def common_values(labels: Any) -> Verdict:
@@ -209,7 +241,8 @@ def diverse_values(
     common = without_rare(numbers, MIN_ROWS)
     n_values = len(np.unique(numbers[common]))
     if n_values < 2 or rank > min(n_values, parameters.per_latent * rows.shape[1]):
-        why = f"{n_values} values of {MIN_ROWS} rows or more in {rows.shape[1]} columns cannot span {rank} dimensions."
+        of = f"{counted(n_values, 'value')} of {MIN_ROWS} rows or more in {counted(rows.shape[1], 'column')}"
+        why = f"{of} cannot span {counted(rank, 'dimension')}."
         return Verdict(parameters.assumption, 0.0, flat, "fails", why)
     numbers = np.unique(numbers[common], return_inverse=True)[1]
     ratios = split_ratios(rows[common], numbers, parameters.table, np.random.default_rng(random_state))
@@ -218,8 +251,14 @@ def diverse_values(
     dimensions = int((np.median(ratios, axis=0) > flat).sum())
     why = f"the {parameters.what} of {n_values} values vary along direction {rank} by {ratio} of the most."
     if outcome != "holds":
-        why += f" They span about {dimensions} dimensions: give values that differ in others, or ask for fewer latents."
+        why += f" They span about {counted(dimensions, 'dimension')}. {_remedy(dimensions, rank)}"
     return Verdict(parameters.assumption, ratio.value, flat, outcome, why)
+
+
+def _remedy(spanned: int, asked: int) -> str:
+    if spanned >= asked:  # about as many, but not for sure
+        return "Give more rows of each value, or values that lie further apart."
+    return f"Give values that differ in other directions, too, or ask for at most {counted(max(1, spanned), 'latent')}."
 
 
 def split_ratios(rows: Matrix, labels: Codes, table: Table, rng: np.random.Generator) -> Matrix:

@@ -6,6 +6,7 @@ Exit codes: 0 done, 2 the user can mend it, 1 it failed, 130 it was stopped.
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -68,20 +69,43 @@ def refusing(*errors: type[Exception], then: str = "") -> Iterator[None]:
 
 
 @contextmanager
-def stopping(state: str) -> Iterator[None]:
-    """Say how things stand when a command ends before its end: by Ctrl-C, or by itself."""
+def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
+    """Say how things stand when a command ends before its end: by Ctrl-C, or because training ran away."""
     try:
         yield
     except KeyboardInterrupt:
         complain(f"stopped; {state}")
         raise typer.Exit(130) from None
     except RuntimeError as error:
-        from pindown.training import TrainingDivergedError
+        from pindown.divergence import TrainingDivergedError
 
         if not isinstance(error, TrainingDivergedError):
             raise
-        complain(f"{error} Meanwhile, {state}")
+        complain(f"{in_our_words(str(error))} {diverged or f'Meanwhile, {state}'}")
         raise typer.Exit(1) from None
+
+
+_IN_OUR_WORDS = {
+    r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
+    r"\bn_components=(\d+)": r"-d \1",
+    r"\bn_components\b": "-d",
+    r"\bmax_iter\b": "--steps",
+    r"\brandom_state\b": "--seed",
+    r"\b(learning_rate|batch_size|n_bins)\b": r"--option \1",
+}
+
+
+def in_our_words(message: str) -> str:
+    """Return what an estimator says with parameters called as they are on the command line.
+
+    Examples
+    --------
+    >>> in_our_words("Take encoder=networks.linear, more steps (max_iter), or a smaller learning_rate (now 0.1).")
+    'Take --option encoder=linear, more steps (--steps), or a smaller --option learning_rate (now 0.1).'
+    """
+    for theirs, ours in _IN_OUR_WORDS.items():
+        message = re.sub(theirs, ours, message)
+    return message
 
 
 def complain(message: str) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pindown.cli._answers import refusing, say, say_json, stopping, waiting
+from pindown.cli._answers import refusing, say, say_json, stopping
 from pindown.cli._choices import DEVICE, JSON
 from pindown.cli.transform import RUN
 
@@ -39,9 +39,7 @@ def audit_run(
         fitted = Run.open(run)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
         study = read_study(open_table(fitted.find_data(data)), columns)
-        n_fits = fits + (2 if fitted.recipe.estimator == "Forget" else 3)
-        with waiting(f"Auditing {run}: {n_fits} fits, and what is measured on them"):
-            found = _audited(fitted, study, fits, seed, device)
+        found = _audited(fitted, study, fits, seed, device)
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
         fitted.log(f"audited: {found.claim}")
     if as_json:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pindown._names import listed
+from pindown._names import counted, listed
 from pindown.cli._answers import complain, console, grid, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     COMPONENTS,
@@ -32,25 +33,39 @@ if TYPE_CHECKING:
     from pindown.tables import Columns, Study
 
 
-def check_data(
-    data: DATA,
-    signal: SIGNAL = None,
-    nuisance: NUISANCE = None,
-    pairs: PAIRS = None,
-    group: GROUP = None,
-    given: GIVEN = None,
-    features: FEATURES = None,
-    drop: DROP = None,
-    components: COMPONENTS = None,
-    option: OPTION = None,
-    as_json: JSON = False,
-) -> None:
+Answer = Callable[["_Seen", int | None, bool], None]
+"""What a command says of data: given what was looked at, the number of components asked for, and whether as JSON."""
+
+
+def _of_data(answer: Answer) -> Callable[..., None]:
+    """Turn an answer into a command, with the options that say which column is what."""
+
+    def command(
+        data: DATA,
+        signal: SIGNAL = None,
+        nuisance: NUISANCE = None,
+        pairs: PAIRS = None,
+        group: GROUP = None,
+        given: GIVEN = None,
+        features: FEATURES = None,
+        drop: DROP = None,
+        components: COMPONENTS = None,
+        option: OPTION = None,
+        as_json: JSON = False,
+    ) -> None:
+        chosen = columns(
+            signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
+        )
+        answer(_look(data, chosen, option), components, as_json)
+
+    command.__doc__ = answer.__doc__
+    return command
+
+
+@_of_data
+def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
     """Say before training whether a theorem can apply to these data: a verdict for each condition."""
-    chosen = columns(
-        signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
-    )
-    seen = _look(data, chosen, option)
-    with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {data.name}"):
+    with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {seen.data.name}"):
         from pindown.checks import before
 
         d = seen.plan(None).n_components if components is None else components
@@ -65,25 +80,10 @@ def check_data(
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
 
 
-def plan_fit(
-    data: DATA,
-    signal: SIGNAL = None,
-    nuisance: NUISANCE = None,
-    pairs: PAIRS = None,
-    group: GROUP = None,
-    given: GIVEN = None,
-    features: FEATURES = None,
-    drop: DROP = None,
-    components: COMPONENTS = None,
-    option: OPTION = None,
-    as_json: JSON = False,
-) -> None:
+@_of_data
+def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
     """Say which estimator suits these data, which theorem would speak of it, and what is missing."""
-    chosen = columns(
-        signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
-    )
-    seen = _look(data, chosen, option)
-    with stopping("nothing was written."), refusing(ValueError), waiting(f"Planning for {data.name}"):
+    with stopping("nothing was written."), refusing(ValueError), waiting(f"Planning for {seen.data.name}"):
         found = seen.plan(components)
     command = seen.command(found.n_components)
     if as_json:
@@ -92,7 +92,7 @@ def plan_fit(
         say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
     seen.introduce()
-    say(str(found))
+    say(found.told_of(f"{seen.recipe.estimator}, {counted(found.n_components, 'component')}"))
     if command is not None:
         say(f"To fit it: {command}")
 
@@ -110,13 +110,13 @@ class _Seen:
     def plan(self, n_components: int | None) -> Plan:
         from pindown.planning import plan
 
-        return plan(self.study.X, **self.sides, n_components=n_components)
+        return plan(self.study.X, **self.sides, given=self.study.given, n_components=n_components)
 
     def summary(self) -> dict[str, Any]:
         return {"data": str(self.data), "n_rows": len(self.study), "n_features": self.study.X.shape[1]}
 
     def introduce(self) -> None:
-        say(f"{self.data}: {len(self.study):,} rows looked at, observed variables {listed(self.study.names)}")
+        say(f"{self.data}: {counted(len(self.study), 'row')} looked at, observed variables {listed(self.study.names)}")
 
     def command(self, n_components: int) -> str | None:
         """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
@@ -149,4 +149,4 @@ def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
         for note in study.notes:
             complain(note)
         some = study.sample(LOOKED_AT)
-        return _Seen(data, chosen, recipe, some, sides(some, recipe))
+        return _Seen(data, chosen, recipe, some, {**sides(some, recipe), "groups": some.groups})

@@ -6,14 +6,14 @@ import shlex
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pindown._names import listed
-from pindown.cli._answers import complain, refusing, say, say_json, stopping, waiting
+from pindown._names import counted, listed
+from pindown.cli._answers import complain, in_our_words, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     COMPONENTS,
     DATA,
@@ -73,6 +73,7 @@ def fit_data(
         drop=drop,
         truth=truth,
     )
+    hold = ExitStack()
     with stopping("nothing was written."), refusing(ValueError, OSError):
         source = named(data, chosen)
         from pindown.runs import Place, Recipe, estimator_for, read_options
@@ -81,40 +82,51 @@ def fit_data(
         name = estimator_for(chosen)
         asked = Recipe(name, components, steps, seed, read_options(option or (), ESTIMATORS[name]))
         place = Place(output)
-        study, run = _begun(source, chosen, asked, place, device=device, force=force)
-    with refusing(ValueError), place.held():
+        study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
+    with hold:
         scores = _fitted(place, study, run, device)
     if as_json:
         say_json({"run": str(output), **scores})
         return
-    say(f"{scores['estimator']}: {scores['n_components']} codes of {listed(study.names)}")
-    say(f"{scores['n_rows']:,} rows, {scores['n_steps']:,} steps, loss {scores['loss']:.4g}")
+    say(f"{scores['estimator']}: {counted(scores['n_components'], 'code')} of {listed(study.names)}")
+    say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
 def _begun(
-    source: Source, chosen: Columns, asked: Recipe, place: Place, *, device: str | None, force: bool
+    source: Source,
+    chosen: Columns,
+    asked: Recipe,
+    place: Place,
+    hold: ExitStack,
+    *,
+    device: str | None,
+    force: bool,
 ) -> tuple[Study, Run]:
-    """Check all that can be checked before training, then make the folder, or find the one to go on with."""
+    """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint
     from pindown.tables import read_study
     from pindown.training import best_device
 
     place.check(force=force)
-    estimator = asked.build()
+    asked.build()
     if device is not None:
         best_device(device)
     study = read_study(source, chosen)
-    if asked.n_components is not None:
-        estimator._check_components(study.X.shape[1])
+    if asked.n_components is not None and asked.n_components > study.X.shape[1]:
+        raise ValueError(
+            f"-d {asked.n_components}: there are {counted(study.X.shape[1], 'observed variable')}, and no injective "
+            "mixing makes fewer of these than hidden ones: ask for at most as many."
+        )
     for note in study.notes:
         complain(note)
     digest = fingerprint(source.path)
     wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
     run = place.begun(wishes, force=force)
     if run is not None:
+        hold.enter_context(place.held())
         complain(f"going on with {run.path}.")
         run.log("resumed")
         return study, run
@@ -130,7 +142,7 @@ def _begun(
         "asked": wishes,
         "notes": [*study.notes, *notes],
     }
-    run = place.begin(record)
+    run = hold.enter_context(place.begun_alone(record, force=force))  # planning took seconds
     run.log(f"begun: {record['command']}")
     return study, run
 
@@ -139,16 +151,16 @@ def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[st
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
     import torch
 
+    from pindown.divergence import TrainingDivergedError
     from pindown.runs import save_encoder
     from pindown.runs.folder import ENCODER, LATENTS, SCORES
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
     from pindown.tables import write_codes
-    from pindown.training import TrainingDivergedError
 
     go_on = f"the same command goes on: {run.record['command']}"
     mended = refusing(OSError, then=f"When that is mended, {go_on}")
-    with stopping(go_on), refusing(ValueError), mended, _noting(run) as noted:
+    with stopping(go_on, diverged="Nothing was kept of this fit."), refusing(ValueError), mended, _noting(run) as noted:
         try:
             estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
             fit(estimator, study)
@@ -182,7 +194,7 @@ def _noting(run: Run) -> Iterator[list[str]]:
                 others(message, category, *where)
             elif str(message) not in noted:
                 noted.append(str(message))
-                complain(str(message))
+                complain(in_our_words(str(message)))
                 run.log(f"warned: {message}")
 
         warnings.showwarning = note

@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from pindown._names import counted
 from pindown.cli._answers import refusing, say, say_json, stopping
 from pindown.cli._choices import DATA, JSON
 
@@ -36,7 +37,7 @@ def transform_data(
     if as_json:
         say_json({"run": str(run), "output": str(output), "n_rows": len(codes), "codes": names})
         return
-    say(f"{len(codes):,} rows in {codes.shape[1]} codes: {output}")
+    say(f"{counted(len(codes), 'row')} in {counted(codes.shape[1], 'code')}: {output}")
 
 
 def _codes(run, data: Path):

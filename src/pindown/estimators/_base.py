@@ -37,6 +37,9 @@ ENCODE_ROWS = 65_536
 WHITEN_ROWS = 20_000
 """Fresh samples from which `fit_process` takes mean and covariance."""
 
+COLLAPSED = 1e-3
+"""Spread of codes, relative to their size, up to which they are one code for all rows."""
+
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 """A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
 
@@ -237,6 +240,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         self.encoder_, self.objective_ = encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective)
+        self._look_for_collapse(x)
         if self._must_not_fold:
             self._look_for_folds(x.cpu())
         return self
@@ -254,6 +258,17 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         """
         objective = make(seed)
         return objective, minimise(objective, seed)
+
+    def _look_for_collapse(self, x: Tensor) -> None:
+        codes, curve = self._encode(x[:ENCODE_ROWS]), self.loss_curve_
+        alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
+        if alive or (x == x[0]).all():
+            return
+        warn(
+            f"{type(self).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
+            f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
+            f"{self.learning_rate:g}), and see whether y says anything about X."
+        )
 
     def _look_for_folds(self, x: Tensor) -> None:
         encoder = copy.deepcopy(self.encoder_).double()

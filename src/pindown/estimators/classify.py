@@ -14,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, optimizers, theory
+from pindown._names import counted
 from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
 from pindown.estimators._drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
 from pindown.losses import cross_entropy
@@ -317,11 +318,11 @@ class Classify(ClassifierMixin, BaseEncoder):
         least = sizes[-1] / (sizes[0] or 1)
         if rank < self.n_components < len(self.classes_):
             self._warn(
-                f"the {len(self.classes_)} learned class vectors lie near an affine subspace of {rank} dimensions, not "
-                f"{self.n_components} (numerical rank {rank}: beyond, singular values are below {FLAT} of the largest; "
-                f"the least is {least:.2g} of it). They are no affine generator system, so that latents "
-                "across that subspace are not pinned down. Give more classes, in general position, or ask for fewer "
-                "components."
+                f"the {len(self.classes_)} learned class vectors lie near an affine subspace of "
+                f"{counted(rank, 'dimension')}, not {self.n_components} (numerical rank {rank}: beyond, singular "
+                f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
+                "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
+                "general position, or ask for fewer components."
             )
 
     def _warn(self, message: str) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown._names import counted
 from pindown.metrics._exchange import Codes, number
 from pindown.metrics.dependence import is_quantity
 
@@ -95,10 +96,10 @@ def auditable(caller: str, nuisance: Nuisance, groups: Codes, given: Codes | Non
             "audit without given, and read `confounding` first."
         )
     left_out = {
-        "too rare within its stratum": np.sum(~common),
-        f"in strata with one value of {nuisance.name}": np.sum(common & ~varied),
+        "too rare within its stratum": int(np.sum(~common)),
+        f"in strata with one value of {nuisance.name}": int(np.sum(common & ~varied)),
     }
-    return rows, tuple(f"{count} rows left out, {why}" for why, count in left_out.items() if count)
+    return rows, tuple(f"{counted(count, 'row')} left out, {why}" for why, count in left_out.items() if count)
 
 
 def _check_common(caller: str, nuisance: Nuisance, groups: Codes) -> None:

@@ -21,6 +21,8 @@ from sklearn.neural_network import MLPClassifier, MLPRegressor
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import PolynomialFeatures, StandardScaler
 
+from pindown._names import nearest
+
 Matrix = NDArray[np.floating[Any]]
 Codes = NDArray[np.integer[Any]]
 
@@ -180,6 +182,28 @@ PROBES = (
         seeded=True,
     ),
 )
+
+
+def read_probes(caller: str, probes: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:
+    """Return the families that are meant, by themselves or by name.
+
+    Examples
+    --------
+    >>> [probe.name for probe in read_probes("leakage", ["linear", PROBES[2]])]
+    ['linear', 'kernel']
+    >>> read_probes("leakage", "bosting")
+    Traceback (most recent call last):
+    ValueError: leakage: there is no probe 'bosting': did you mean 'boosting'?
+    """
+    known = {probe.name: probe for probe in PROBES}
+    chosen = []
+    for probe in [probes] if isinstance(probes, str | Probe) else probes:
+        if isinstance(probe, str) and probe not in known:
+            raise ValueError(f"{caller}: there is no probe {probe!r}: {nearest(probe, list(known))}")
+        if not isinstance(probe, str | Probe):
+            raise TypeError(f"{caller}: probes must be names such as 'linear', or of type Probe, got {probe!r}.")
+        chosen.append(known[probe] if isinstance(probe, str) else probe)
+    return tuple(chosen)
 
 
 def predictions(

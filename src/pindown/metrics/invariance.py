@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pindown.metrics._exchange import Codes, Exchange, Mask, halve, largest_test, number, thin
 from pindown.metrics._nuisance import Nuisance, auditable, read_labels, read_nuisances
-from pindown.metrics._probes import PROBES, Probe, Views, predictions
+from pindown.metrics._probes import PROBES, Probe, Views, predictions, read_probes
 from pindown.metrics._scores import DISTANCE_ROWS, LabelReading, QuantityReading, deviations, normal_scale, value_shares
 from pindown.metrics.dependence import Confounding, confounding, effective_rank
 from pindown.metrics.recovery import Matrix, RandomState, _read
@@ -156,7 +156,7 @@ def leakage(
     groups: ArrayLike | None = None,
     given: ArrayLike | None = None,
     continuous: bool | None = None,
-    probes: Sequence[Probe] = PROBES,
+    probes: str | Probe | Sequence[str | Probe] = PROBES,
     n_seeds: int = 3,
     n_permutations: int = 999,
     max_rows: int = 20_000,
@@ -197,8 +197,8 @@ def leakage(
         tells of e beyond what it may tell through the label. See `confounding`.
     continuous : bool, optional
         True makes whole numbers quantities, False fractional ones labels.
-    probes : sequence of Probe
-        The families, by default linear, quadratic, kernel, neighbours, boosting and network.
+    probes : sequence of str or Probe
+        The families, by name; by default all: linear, quadratic, kernel, neighbours, boosting and network.
     n_seeds, n_permutations, max_rows : int
         Seeds for families that draw; permutations; rows to use. With 20,000 the error of a balanced accuracy is below
         .005, so that more would change little.
@@ -223,7 +223,7 @@ def leakage(
     >>> print(leakage(np.ones((600, 2)), e, random_state=0).verdict)
     Z has collapsed, effective rank 0.0 of 2: a constant is invariant to everything, so nothing follows for e.
     """
-    effort = _Effort(tuple(probes), n_seeds, n_permutations, max_rows)
+    effort = _Effort(read_probes("leakage", probes), n_seeds, n_permutations, max_rows)
     code = _read("leakage", "Z", Z)
     nuisances = read_nuisances("leakage", e, len(code), continuous)
     own = np.arange(len(code)) if groups is None else read_labels("leakage", "groups", groups, len(code))

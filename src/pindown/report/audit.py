@@ -7,7 +7,7 @@ import json
 import math
 import numbers
 import warnings
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from pindown.report.evidence import Control, Score, evidence, recovery, what_lea
 from pindown.report.page import check_writable, write_whole
 from pindown.report.pictures import Pictures, pictures_of
 from pindown.report.refits import Data, Refits, read, refit
+from pindown.report.stages import stages
 
 Matrix = NDArray[np.float64]
 
@@ -161,6 +162,7 @@ def audit(
     groups: Any = None,
     truth: Any = None,
     n_fits: int = 3,
+    verbose: bool = True,
     random_state: Any = None,
 ) -> Audit:
     """Find out what may be said of a fitted estimator, without ground truth.
@@ -186,6 +188,8 @@ def audit(
     n_fits : int
         Refits with other seeds, at least 2. All but the first also start at another map of the data, so that what they
         agree in was learned.
+    verbose : bool
+        Show what is being done, if there is a terminal.
     random_state : int, RandomState or None
         Seed of the divisions, the refits and the permutations.
 
@@ -202,7 +206,22 @@ def audit(
     check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
     data = read(est, X, y, given, groups, truth)
-    refits = refit(est, data, n_fits=n_fits, rng=rng)
+    n_stages = n_fits + 2 + (not isinstance(est, Forget)) + 2  # fits, halves, a control; and what is measured
+    with stages(f"Audit of {type(est).__name__}", n_stages, show=verbose) as begin:
+        return _audited(est, data, n_fits=n_fits, rng=rng, grouped=groups is not None, begin=begin)
+
+
+def _audited(
+    est: BaseEncoder,
+    data: Data,
+    *,
+    n_fits: int,
+    rng: np.random.Generator,
+    grouped: bool,
+    begin: Callable[[str], None],
+) -> Audit:
+    refits = refit(est, data, n_fits=n_fits, rng=rng, begin=begin)
+    begin("what agrees, and what is told")
     held_out = refits.held_out
     theorem: theory.Theorem | None = est.guarantee
     codes = _codes(est, held_out)
@@ -212,10 +231,12 @@ def audit(
     measure = measure_for(free, held_out.strata, getattr(est, "blocks_", None))
     agreement = agreements(measure, codes, others, halves, null)
     found = evidence(refits, rng)
+    begin("which assumptions hold")
     verdicts = _together(_before(est, data, rng), _after(refits))
-    without = waived(any_marginal=bool(getattr(est, "any_marginal", False)), given=given is not None)
+    given = data.given is not None
+    without = waived(any_marginal=bool(getattr(est, "any_marginal", False)), given=given)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without)
-    within = "the given label" if given is not None else ""
+    within = "the given label" if given else ""
     return Audit(
         estimator=f"{type(est).__name__}({codes.shape[1]})",
         theorem=theorem,
@@ -236,7 +257,7 @@ def audit(
         n_learned_from=refits.n_learned_from,
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
-        pictures=pictures_of(est, refits, codes, others[0], grouped=groups is not None),
+        pictures=pictures_of(est, refits, codes, others[0], grouped=grouped),
     )
 
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sklearn.base import clone
 from torch import Tensor, nn
 
+from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning
 from pindown.estimators._base import BaseEncoder, as_array
 from pindown.estimators._drawing import Augment
@@ -24,12 +25,6 @@ from pindown.estimators._nuisance import as_table, read_columns
 from pindown.metrics import by_value
 
 Rows = NDArray[np.int64]
-
-N_PARTS = 4
-"""One part in so many is held out."""
-
-MIN_ROWS, MIN_UNITS = 60, 8
-"""Rows, and groups of rows, below which there is nothing to divide."""
 
 MIN_ROWS_OF_VALUE = by_value.MIN_ROWS
 """Held-out rows of a value of a nuisance within which fits can be compared."""
@@ -193,8 +188,9 @@ def divide(data: Data, rng: np.random.Generator) -> tuple[Rows, Rows]:
     >>> np.bincount(labels[hold]).tolist(), len(set(learn) & set(hold))
     ([10, 10], 0)
     """
-    if len(data) < MIN_ROWS:
-        raise ValueError(f"audit: {len(data)} rows are too few to hold some out and halve the rest: give {MIN_ROWS}.")
+    if len(data) < MIN_AUDITED_ROWS:
+        few = f"audit: {len(data)} rows are too few to hold some out and halve the rest"
+        raise ValueError(f"{few}: give {MIN_AUDITED_ROWS}.")
     held = _every(N_PARTS, data, rng)
     return np.flatnonzero(~held), np.flatnonzero(held)
 
@@ -204,10 +200,10 @@ def _every(n_parts: int, data: Data, rng: np.random.Generator) -> NDArray[np.boo
     if data.units is None:
         return _places(data.strata, rng) % n_parts == n_parts - 1
     units = _numbers(data.units)
-    if units.max() + 1 < MIN_UNITS:
+    if units.max() + 1 < MIN_AUDITED_GROUPS:
         raise ValueError(
             f"audit: rows come in {units.max() + 1} groups, too few to hold some out and to halve the rest: at least "
-            f"{MIN_UNITS} are needed. Without groups rows are taken to be independent."
+            f"{MIN_AUDITED_GROUPS} are needed. Without groups rows are taken to be independent."
         )
     order = _places(np.zeros(units.max() + 1, dtype=np.int64), rng)
     return (order % n_parts == n_parts - 1)[units]
@@ -222,10 +218,13 @@ def _places(strata: Rows, rng: np.random.Generator) -> Rows:
     return places
 
 
-def refit(est: BaseEncoder, data: Data, *, n_fits: int, rng: np.random.Generator) -> Refits:
+def refit(
+    est: BaseEncoder, data: Data, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]
+) -> Refits:
     """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves, and one to shuffled side information.
 
     A nuisance that was shuffled is nothing to forget, so that `Forget` has no such fit: see `evidence.controls`.
+    ``begin`` is told what comes next.
     """
     learn, hold = divide(data, rng)
     train, held_out = data.take(learn), data.take(hold)
@@ -239,14 +238,22 @@ def refit(est: BaseEncoder, data: Data, *, n_fits: int, rng: np.random.Generator
         )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IdentifiabilityWarning)
-        others = tuple(_fitted(est, train, rng, elsewhere=k > 0) for k in range(n_fits))
+        others = []
+        for k in range(n_fits):
+            begin("fit with another seed")
+            others.append(_fitted(est, train, rng, elsewhere=k > 0))
     half = _every(2, train, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # fewer rows, or none that say anything
-        halves = tuple(_fitted(est, train.take(np.flatnonzero(some)), rng) for some in (half, ~half))
-        null = None if isinstance(est, Forget) else _fitted(_among_strangers(est), train.shuffled(rng), rng)
+        halves, null = [], None
+        for some in (half, ~half):
+            begin("fit to half of the rows")
+            halves.append(_fitted(est, train.take(np.flatnonzero(some)), rng))
+        if not isinstance(est, Forget):
+            begin("fit to shuffled data, as a control")
+            null = _fitted(_among_strangers(est), train.shuffled(rng), rng)
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
-    return Refits(others, halves, null, held_out, len(train), tuple(dict.fromkeys(warned)))
+    return Refits(tuple(others), tuple(halves), null, held_out, len(train), tuple(dict.fromkeys(warned)))
 
 
 def _fitted(est: BaseEncoder, data: Data, rng: np.random.Generator, *, elsewhere: bool = False) -> BaseEncoder:

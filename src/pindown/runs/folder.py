@@ -24,7 +24,7 @@ import platform
 import shutil
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -125,6 +125,11 @@ class Place:
     def _replaced(self) -> Path:
         return self.path.with_name(f"{self.path.name}.replaced")
 
+    @property
+    def _folder(self) -> Path:
+        """The folder in which it is made, or the nearest one above that there is."""
+        return next(parent for parent in self.path.absolute().parents if parent.exists())
+
     def check(self, *, force: bool) -> None:
         """Raise if a run cannot go here; nothing is made.
 
@@ -147,9 +152,8 @@ class Place:
         if self.unfinished.exists():
             with self.held():
                 pass
-        folder = next(parent for parent in self.path.absolute().parents if parent.exists())
         try:
-            with tempfile.TemporaryFile(dir=folder):  # permissions alone would not tell of a read-only disk
+            with tempfile.TemporaryFile(dir=self._folder):  # permissions alone would not tell of a read-only disk
                 pass
         except OSError as error:
             raise type(error)(
@@ -191,7 +195,16 @@ class Place:
         return run
 
     @contextmanager
-    def held(self) -> Iterator[None]:
+    def begun_alone(self, record: dict[str, Any], *, force: bool) -> Iterator[Run]:
+        """Begin a run and hold it, unless another process has begun one here since `check` was asked."""
+        with ExitStack() as hold:
+            with _locked(self._folder):  # one process at a time
+                self.check(force=force)
+                run = self.begin(record)
+                hold.enter_context(self.held())
+            yield run
+
+    def held(self) -> AbstractContextManager[None]:
         """Keep other fits out of the folder that is under way; a kill lets go of it.
 
         Raises
@@ -199,23 +212,8 @@ class Place:
         ValueError
             If another fit holds it.
         """
-        try:
-            import fcntl
-        except ImportError:  # a system that has no such locks
-            yield
-            return
-        folder = os.open(self.unfinished, os.O_RDONLY)
-        try:
-            with suppress(OSError):
-                try:
-                    fcntl.flock(folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise ValueError(
-                        f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
-                    ) from None
-            yield
-        finally:
-            os.close(folder)
+        busy = f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
+        return _locked(self.unfinished, busy=busy)
 
     def give_up(self) -> None:
         """Remove the folder of a run that came to nothing, and those that were made for it."""
@@ -240,6 +238,26 @@ class Place:
     def _forget_replaced(self) -> None:
         if (self._replaced / RECORD).is_file():
             shutil.rmtree(self._replaced)
+
+
+@contextmanager
+def _locked(folder: Path, *, busy: str = "") -> Iterator[None]:
+    """Hold the lock of a folder. If another process does, wait, or raise where there is something to say about it."""
+    try:
+        import fcntl
+    except ImportError:  # a system that has no such locks
+        yield
+        return
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):  # a disk that has none
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+            except BlockingIOError:
+                raise ValueError(busy) from None
+        yield
+    finally:
+        os.close(descriptor)
 
 
 def _is_ours(folder: Path) -> bool:

@@ -11,6 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import theory
+from pindown._names import counted
+from pindown.checks import divisible_rows
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators._base import BaseEncoder
 from pindown.planning import Plan, plan
@@ -104,8 +106,15 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
 
     A nuisance with fractions is a quantity, cut into bins. An encoder of `Forget` is linear where the data do not speak
     against it. The number of components is the one of `pindown.plan`, but for `Forget`, which counts by itself. A
-    single one is looked for on a line.
+    single one is looked for on a line. If an audit would refuse the rows, it is said before they are fitted to.
     """
+    recipe, notes = _decided(recipe, study)
+    nuisance = None if study.nuisance is None else sides(study, recipe)["nuisance"]
+    audited = divisible_rows(len(study), groups=study.groups, nuisance=nuisance)
+    return recipe, notes if audited.outcome == "holds" else (*notes, audited.why)
+
+
+def _decided(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     if recipe.estimator == "Forget":
         recipe, notes = _with_bins(recipe, study)
@@ -114,13 +123,15 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
         found = look(study, recipe)
         if found.theorem is theory.FORGET:
             recipe = replace(recipe, options={**recipe.options, "encoder": "linear"})
-            notes += ("the nuisance moves means only, as far as can be seen: a linear encoder (--option encoder=…).",)
+            notes += (
+                "the nuisance moves means at most, as far as can be seen: a linear encoder (--option encoder=…).",
+            )
         return recipe, (*notes, *_against(found))
     if recipe.n_components is None:
         found = look(study, recipe)
         recipe = replace(recipe, n_components=found.n_components)
-        noun = "component" if found.n_components == 1 else "components"
-        notes += (f"{found.n_components} {noun}: {found.notes[0].rstrip('.')} (-d asks for another number).",)
+        number = counted(found.n_components, "component")
+        notes += (f"{number}: {found.notes[0].rstrip('.')} (-d asks for another number).",)
         notes += _against(found)
     if recipe.n_components == 1 and recipe.estimator in ON_A_LINE and "space" not in recipe.options:
         recipe = replace(recipe, options=ON_A_LINE[recipe.estimator] | {**recipe.options})
@@ -136,7 +147,7 @@ def _against(found: Plan) -> tuple[str, ...]:
 def look(study: Study, recipe: Recipe) -> Plan:
     """Return the plan for a study, from a sample of its rows if there are many."""
     some = study.sample(LOOKED_AT)
-    return plan(some.X, **sides(some, recipe), n_components=recipe.n_components)
+    return plan(some.X, **sides(some, recipe), given=some.given, groups=some.groups, n_components=recipe.n_components)
 
 
 def sides(study: Study, recipe: Recipe) -> dict[str, NDArray[Any] | None]:

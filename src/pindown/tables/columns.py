@@ -10,11 +10,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import listed, nearest
+from pindown._names import counted, listed, nearest
 from pindown.tables.source import Matrix, Source, dropping
 
 FEW_VALUES = 20
 """Whole numbers that a column has at most if it looks like a label, among others that have fractions."""
+
+MOST_COMPARED, COPIES = 100_000, 0.01
+"""Rows among which copies are looked for; and their share from which they are spoken of."""
 
 NEXT = "next"
 """Instead of a column of partners: each row's partner is the next row."""
@@ -185,7 +188,7 @@ def read_study(source: Source, columns: Columns) -> Study:
     if partners:
         pairs = pairs[:, [j for j, name in enumerate(_features(source, columns, truth)) if name in features]]
         _require_finite(source, pairs, partners)
-    _require_finite(source, X, features)
+    _require_finite(source, X, features, or_drop=not columns.features)
     _require_finite(source, truth_values, truth)
     for option in ("signal", "nuisance", "pairs", "group", "given"):
         for name in columns._named(option):
@@ -201,7 +204,7 @@ def read_study(source: Source, columns: Columns) -> Study:
         groups=values.get(columns.group or ""),
         given=values.get(columns.given or ""),
         truth=truth_values if truth else None,
-        notes=(*_left_out(source, columns, truth), *notes),
+        notes=(*_left_out(source, columns, truth), *notes, *_copied(X)),
     )
 
 
@@ -271,6 +274,18 @@ def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, 
     return (X if len(keep) == len(names) else X[:, keep]), tuple(names[j] for j in keep), tuple(notes)
 
 
+def _copied(X: Matrix) -> tuple[str, ...]:
+    """Say how many rows are copies of others, where numbers have fractions, so that this is no chance."""
+    some = X[:MOST_COMPARED]
+    if (some == np.rint(some)).all():
+        return ()
+    n_copies = len(some) - len({row.tobytes() for row in np.ascontiguousarray(some)})
+    if n_copies < COPIES * len(some):
+        return ()
+    copies = f"of {counted(len(some), 'row')} {n_copies} are exact copies of others"
+    return (f"{copies}: leave these out, or an audit will hold out what it has learned from.",)
+
+
 def _counts(column: NDArray[np.float64]) -> bool:
     """Say whether a column goes on by equal steps, but for a few new starts: an index, a trial, a clock."""
     with np.errstate(invalid="ignore"):  # infinity is refused later, with its row
@@ -287,7 +302,7 @@ def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[s
     return (f"left out, since it holds text: {listed(text)}.",) if text else ()
 
 
-def _require_finite(source: Source, numbers: Matrix, names: Sequence[str]) -> None:
+def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or_drop: bool = False) -> None:
     bad = ~np.isfinite(numbers)
     if not bad.any():
         return
@@ -297,8 +312,8 @@ def _require_finite(source: Source, numbers: Matrix, names: Sequence[str]) -> No
     also = f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
     raise ValueError(
         f"{source.path.name}: column {names[j]!r}{also} has NaN, an empty cell or infinity in {len(rows)} of "
-        f"{len(numbers)} rows, first in row {rows[0] + 1}. Fill or leave out these rows, or leave the column out: "
-        f"{dropping(names[j])}."
+        f"{len(numbers)} rows, first in row {rows[0] + 1}. Fill or leave out these rows"
+        + (f", or leave the column out: {dropping(names[j])}." if or_drop else ".")
     )
 
 

@@ -86,9 +86,12 @@ class TextSource(Source):
     def _label(self, name: str, column: list[str]) -> NDArray[Any]:
         empty = [i for i, cell in enumerate(column) if cell.lower() in MISSING]
         if empty:
+            cell = column[empty[0]]
+            holds = f"holds {cell!r}, which is read as nothing," if cell else "is empty"
+            fill = "If that is a value, call it otherwise" if cell else "Fill it, such as with 'unknown'"
             raise ValueError(
-                f"{self.path.name}: column {name!r} is empty in {len(empty)} of {len(column)} rows, first in row "
-                f"{empty[0] + 1}. Fill it, such as with 'unknown', or leave these rows out."
+                f"{self.path.name}: column {name!r} {holds} in {len(empty)} of {len(column)} rows, first in row "
+                f"{empty[0] + 1}. {fill}, or leave these rows out."
             )
         return as_label([_with_point(cell) for cell in column] if self.has_commas and name in self.numeric else column)
 

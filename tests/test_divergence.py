@@ -1,0 +1,115 @@
+import math
+
+import numpy as np
+import pytest
+import torch
+from descent import BlindAlley, checkpoint, draw, interrupting, run
+from safetensors.torch import load_file
+
+from pindown import Classify, Contrast, Dictionary, Forget, networks
+from pindown.divergence import TrainingDivergedError
+from pindown.estimators import IdentifiabilityWarning
+
+
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run.safetensors"
+
+
+def broken_at(step, value):
+    def broken_draw(k, generator):
+        return (draw(k, generator)[0] * (value if k == step else 1.0),)
+
+    return broken_draw
+
+
+@pytest.mark.parametrize(("value", "name"), [(math.nan, "nan"), (math.inf, "nan|inf")])
+def test_a_loss_that_is_no_number_stops_the_run_with_step_and_remedy(value, name):
+    with pytest.raises(
+        TrainingDivergedError,
+        match=rf"the loss is ({name}) at step 30 of 60; it was 0\.\d+ a step before\. Try a smaller learning_rate "
+        r"\(now 0\.05\), and look for extreme values in the data",
+    ):
+        run(broken_at(30, value))
+
+
+def test_a_loss_that_never_was_a_number_is_said_to_be_so_from_the_start():
+    with pytest.raises(TrainingDivergedError, match="at step 0 of 60; it was so from the start"):
+        run(broken_at(0, math.nan))
+
+
+def test_after_divergence_the_checkpoint_is_still_the_last_good_one(path, tmp_path):
+    with pytest.raises(TrainingDivergedError):
+        run(broken_at(30, math.nan), checkpoint=checkpoint(path, seconds=0))
+    good = tmp_path / "good.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupting(24), checkpoint=checkpoint(good))
+    saved, expected = load_file(path), load_file(good)
+    assert saved.keys() == expected.keys()
+    assert all(torch.equal(saved[name], expected[name]) for name in expected)
+
+
+@pytest.mark.parametrize("step", [24, 59])
+def test_weights_that_are_no_numbers_are_neither_saved_nor_returned_though_the_loss_was_finite(path, step):
+    def dead_end(k, generator):
+        return (torch.full((1, 3), 0.0 if k >= step else 1.0),)
+
+    with pytest.raises(TrainingDivergedError, match=f"weights are NaN or infinite after step {step} of 60"):
+        run(dead_end, objective=BlindAlley(), learning_rate=1e-3, checkpoint=checkpoint(path, seconds=0))
+    assert not path.exists() or load_file(path)["objective.level"].isfinite()
+    with pytest.raises(TrainingDivergedError):
+        run(dead_end, objective=BlindAlley(), learning_rate=1e-3)
+
+
+# losses that stay finite
+
+
+def times(factor, when):
+    return lambda k, generator: (draw(k, generator)[0] * (factor if when(k) else 1.0),)
+
+
+def test_a_loss_that_grew_a_thousandfold_stops_the_run_though_it_is_finite(path):
+    with pytest.raises(
+        TrainingDivergedError, match=r"the loss rose from [\d.]+ to about [\d.e+]+ by step 49 of 60\. Try a smaller"
+    ):
+        run(times(1e4, lambda k: k >= 30), learning_rate=1e-9, checkpoint=checkpoint(path, seconds=0))
+    assert len(load_file(path)["loss_curve"]) == 25
+
+
+def test_a_few_outlying_batches_do_not_stop_a_run():
+    log, _ = run(times(1e4, lambda k: k % 10 == 5), learning_rate=1e-9)
+    assert log.n_iter == 60
+    assert log.loss_curve.max() > 1e6 * np.median(log.loss_curve)
+
+
+# estimators
+
+
+def estimators(learning_rate, **more):
+    options = {"max_iter": 60, "learning_rate": learning_rate, "random_state": 0, "verbose": False, **more}
+    rng = np.random.default_rng(0)
+    y = rng.integers(4, size=300)
+    X = rng.normal(size=(300, 5)) + 4 * np.eye(5)[y]
+    yield Contrast(2, **options), (X, X + 0.1 * rng.normal(size=X.shape))
+    yield Classify(2, **options), (X, y)
+    yield Forget(2, **options), (X, y)
+    yield Forget(2, encoder=networks.linear, **options), (X, y)
+    yield Dictionary(2, **options), (X,)
+
+
+@pytest.mark.parametrize("which", range(5))
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_no_estimator_takes_an_absurd_learning_rate_in_silence(which, path):
+    estimator, data = list(estimators(1e30, checkpoint=path))[which]
+    with pytest.raises(TrainingDivergedError, match=r"Try a smaller learning_rate \(now 1e\+30\)"):
+        estimator.fit(*data)
+    assert not hasattr(estimator, "encoder_")
+    assert not list(path.parent.iterdir())
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_codes_that_collapsed_after_too_large_steps_are_warned_of(which):
+    estimator, data = list(estimators(1.0))[which]
+    with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 1\)"):
+        estimator.fit(*data)
+    assert estimator.transform(data[0]).std(0).max() < 1e-3

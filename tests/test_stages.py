@@ -1,0 +1,55 @@
+"""Work in stages says what it is at."""
+
+import io
+import sys
+from contextlib import contextmanager
+
+import numpy as np
+import pytest
+
+from pindown import Classify, Forget, audit
+from pindown.report.stages import stages
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_terminal_sees_which_stage_it_is_and_of_how_many(monkeypatch):
+    monkeypatch.setattr(sys, "stderr", Terminal())
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setenv("COLUMNS", "120")
+    with stages("Audit", 3, show=True) as begin:
+        begin("one thing")
+        begin("another")
+    said = sys.stderr.getvalue()
+    assert "Audit" in said
+    assert "2/3  another" in said
+
+
+@pytest.mark.parametrize("stream", [Terminal, io.StringIO])
+def test_nothing_is_shown_unless_asked_for_and_on_a_terminal(monkeypatch, stream):
+    monkeypatch.setattr(sys, "stderr", stream())
+    with stages("Audit", 3, show=stream is io.StringIO) as begin:
+        begin("one thing")
+    assert sys.stderr.getvalue() == ""
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize("estimator", [Classify(2, max_iter=2), Forget(2, max_iter=2)], ids=lambda e: type(e).__name__)
+def test_an_audit_has_as_many_stages_as_it_says(monkeypatch, estimator):
+    begun, totals = [], []
+
+    @contextmanager
+    def counted(title, total, *, show):
+        totals.append(total)
+        yield begun.append
+
+    monkeypatch.setattr("pindown.report.audit.stages", counted)
+    rng = np.random.default_rng(0)
+    y = np.arange(240) % 3
+    X = rng.normal(size=(240, 4)) + 3 * np.eye(4)[y]
+    audit(estimator.set_params(verbose=False, random_state=0).fit(X, y), X, y, n_fits=2, random_state=0)
+    assert [len(begun)] == totals
+    assert begun[:2] == ["fit with another seed"] * 2
