@@ -21,11 +21,11 @@ BROWSERS := chromium chromium-browser google-chrome
 test: lint type
 	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
 		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
-	$(BIN)/python -m pytest --numprocesses auto
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
 
 # What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
 docs: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto README.md docs/*.md docs/own_method tests/test_docs.py
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal README.md docs/*.md docs/own_method tests/test_docs.py
 	rm -rf docs/_build docs/api docs/auto_examples
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The site: docs/_build/html/index.html"

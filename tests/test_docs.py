@@ -242,6 +242,11 @@ HASTE = {"fit": ["--steps", "5"], "audit": ["--fits", "2"]}
 LONG = ("demo", "reproduce")  # they have tests of their own
 
 
+def test_the_page_about_the_command_line_types_every_command_for_data():
+    typed = {line.split()[1] for line in TYPED[DOCS / "commandline.md"]}
+    assert typed == {"check", "plan", "fit", "transform", "audit"}
+
+
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # five steps pin down nothing
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
@@ -253,3 +258,5 @@ def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
         if command not in LONG:
             done = call(command, *words, *HASTE.get(command, []))
             assert done.exit_code == 0, f"{line}: {done.output}"
+        if command == "audit":
+            assert Path(words[0], "audit.html").is_file()

@@ -2,16 +2,11 @@ import math
 
 import numpy as np
 import pytest
+from contrasting import quick, trained
 from torch import nn
 
-from pindown.estimators import Contrast
 from pindown.processes import Pairs
 from pindown.spaces import Box, Reals
-
-
-def quick(n_components=3, **parameters):
-    return Contrast(n_components, **{"max_iter": 30, "random_state": 0, "device": "cpu"} | parameters)
-
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
@@ -87,6 +82,15 @@ def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_pa
 def test_a_world_with_fewer_observed_variables_than_components_is_refused():
     with pytest.raises(ValueError, match="n_components=4 is more than n_features=3"):
         quick(4).fit_process(Pairs.on_sphere(3, 10.0, random_state=0))
+
+
+def test_other_data_than_those_fitted_are_refused():
+    with pytest.raises(ValueError, match="X has 2 features, but Contrast is expecting 3 features as input"):
+        trained().transform(X[:, :2])
+    with pytest.raises(ValueError, match="Input X contains NaN"):
+        trained().transform(NAN)
+    with pytest.raises(ValueError, match="X has 10 rows but y has 9"):
+        trained().score(X, X[:9])
 
 
 def test_an_unfitted_estimator_says_so():

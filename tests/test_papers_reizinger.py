@@ -254,11 +254,11 @@ def test_the_spread_of_the_noise_is_known_by_hand():
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("seed", [0, 1, 2, 3, 4])
 @pytest.mark.parametrize("number", [1, 5, 8])
-def test_the_quick_profile_reaches_the_paper_or_nearly_so(number, seed):
+def test_the_quick_profile_reaches_the_paper_or_nearly_so(number):
     row = replace(TABLE_2_ROWS[number - 1], models=(UNIT,))
-    assert 100 * row.measure(TABLE_2.quick, seed, "cpu")["unit z"] > row.published[0].mean - 1
+    ours = [100 * row.measure(TABLE_2.quick, seed, "cpu")["unit z"] for seed in range(5)]
+    assert sum(ours) / 5 > row.published[0].mean - 1  # theirs is a mean over worlds, too
 
 
 @pytest.mark.slow

@@ -40,14 +40,18 @@ def test_latents_that_reach_different_variables_are_recovered_each_alone(seed):
     assert support_f1(dictionary.support_, DIVERSE) > 0.9
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_without_the_penalty_the_same_latents_are_recovered_up_to_a_rotation_only(seed):
-    train, test = split(DIVERSE, seed)
-    dictionary = fitted(train, seed, penalty=None)
-    assert dictionary.guarantee is None
-    z_hat = dictionary.transform(test.x)
-    assert linear_r2(z_hat, test.z) > 0.93
-    assert mcc(z_hat, test.z) < 0.9
+# Nothing decides the rotation of these codes, and one may lie near the axes by chance: only a mean over worlds tells.
+@pytest.mark.parametrize("seeds", [[0, 1], pytest.param(range(10), marks=pytest.mark.slow)])
+def test_without_the_penalty_the_same_latents_are_recovered_up_to_a_rotation_only(seeds):
+    scores = []
+    for seed in seeds:
+        train, test = split(DIVERSE, seed)
+        dictionary = fitted(train, seed, penalty=None)
+        assert dictionary.guarantee is None
+        z_hat = dictionary.transform(test.x)
+        assert linear_r2(z_hat, test.z) > 0.93
+        scores.append(mcc(z_hat, test.z))
+    assert np.mean(scores) < 0.9
 
 
 @pytest.mark.parametrize("seeds", [[0], pytest.param([0, 1, 2, 3, 4], marks=pytest.mark.slow)])

@@ -1,0 +1,99 @@
+import math
+import warnings
+
+import numpy as np
+import pytest
+from classifying import data, quick, trained
+
+from pindown.estimators import IdentifiabilityWarning
+from pindown.spaces import Box
+
+# warnings: the theorem cannot apply
+
+
+def test_too_few_classes_are_warned_of_and_enough_are_not():
+    with pytest.warns(IdentifiabilityWarning, match="3 classes cannot pin down 3 latents.*at least 4, in general pos"):
+        quick().fit(data().x, data().u % 3)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        quick(max_iter=100).fit(data().x, data().u)
+
+
+def test_a_class_of_one_row_is_warned_of_by_name():
+    y = np.array(list("abcd" * 15))
+    y[:2] = "y", "z"
+    with pytest.warns(IdentifiabilityWarning, match=r"2 of 6 classes have a single row.*: y, z\. Their class vectors"):
+        quick().fit(data(60).x, y)
+
+
+def test_one_component_on_the_sphere_is_warned_of():
+    with pytest.warns(IdentifiabilityWarning, match="n_components=1 on the sphere leaves only the two points"):
+        quick(1).fit(data().x, data().u)
+
+
+def test_a_warning_points_to_the_line_that_fits():
+    for y in (data().u % 3, np.where(np.arange(400) == 7, 99, data().u)):
+        with pytest.warns(IdentifiabilityWarning) as caught:
+            quick(max_iter=2).fit(data().x, y)
+        assert caught[0].filename == __file__
+
+
+# errors: cause and remedy
+
+
+X = np.random.default_rng(0).normal(size=(10, 3))
+Y = np.arange(10) % 5
+NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "X", "y", "message"),
+    [
+        ({}, X, None, "requires y to be passed, but the target y is None.*seen in a single view.*labels, or augment="),
+        ({}, X, Y[:9], "X has 10 rows but y has 9. Row i of y must be the class of row i of X"),
+        ({}, X, np.zeros(10), "all 10 rows into a single class, so there is nothing to tell apart.*at least two"),
+        ({}, X, np.arange(10), "no class of y has two rows: there are as many classes as samples, 10.*by heart. Give"),
+        ({}, X, np.where(Y == 1, np.nan, Y), r"y \(the labels\) contains NaN or None. Give each row a label, or leave"),
+        ({}, X, [None, *"abc" * 3], r"y \(the labels\) contains NaN or None"),
+        ({}, X, [math.nan, *"abc" * 3], r"y \(the labels\) contains NaN or None"),
+        ({}, X, np.where(Y == 1, np.inf, Y), r"Input y \(the labels\) contains infinity"),
+        ({}, X, [0, "a"] * 5, r"y \(the labels\) mixes types that cannot be compared.*all text or all numbers"),
+        ({}, X, np.array([0, "a"] * 5, dtype=object), "mixes types that cannot be compared"),
+        ({}, X, X[:, 0], "Unknown label type: continuous"),
+        ({}, X, X[:, :2], r"y should be a 1d array, got an array of shape \(10, 2\)"),
+        ({}, NAN, Y, "Input X contains NaN"),
+        ({}, X[:1], Y[:1], r"Found array with 1 sample\(s\).*minimum of 2 is required by Classify"),
+        ({"n_components": 4}, X, Y, "n_components=4 is more than n_features=3.*ask for at most as many"),
+        ({"batch_size": 11}, X, Y, "batch_size=11 is larger than the 10 rows in the data. Leave it at None"),
+        ({"scale": 0}, X, Y, "scale == 0, must be > 0"),
+        ({"scale": math.inf}, X, Y, "scale must be finite, got inf"),
+        ({"space": Box()}, X, Y, r"space must be Sphere\(\) or Reals\(\), got Box"),
+        ({"vector_space": Box()}, X, Y, r"vector_space must be Sphere\(\) or Reals\(\), got Box"),
+    ],
+)  # fmt: skip
+def test_bad_input_is_refused_with_cause_and_remedy(parameters, X, y, message):
+    with pytest.raises(ValueError, match=message):
+        quick(**parameters).fit(X, y)
+
+
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
+        ({"scale": "large"}, "scale must be an instance of float"),
+        ({"augment": "flip"}, r"augment must be a function \(x, generator\) -> another view of x, got 'flip'"),
+    ],
+)
+def test_a_parameter_of_the_wrong_type_is_refused(parameters, message):
+    with pytest.raises(TypeError, match=message):
+        quick(**parameters).fit(X, Y)
+
+
+def test_other_data_than_those_fitted_are_refused():
+    with pytest.raises(ValueError, match="X has 2 features, but Classify is expecting 3 features as input"):
+        trained().predict(X[:, :2])
+    with pytest.raises(ValueError, match=r"inconsistent numbers of samples: \[9, 10\]"):
+        trained().score(X, Y[:9])
+    with pytest.raises(ValueError, match="Mix of label input types"):
+        trained().score(X, np.array(list("abcdefghij")))
+    with pytest.raises(ValueError, match=r"'y_true' parameter .* must be an array-like.* Got None instead"):
+        trained().score(X)

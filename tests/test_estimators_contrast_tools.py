@@ -1,0 +1,119 @@
+"""Contrast with the tools of scikit-learn, with chance under control, and with checkpoints."""
+
+import pickle
+
+import numpy as np
+import pressing
+import pytest
+from contrasting import codes, pairs, quick, thorough, trained, world
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+# scikit-learn's tools
+
+
+def test_a_clone_has_the_parameters_and_nothing_learned():
+    copy = clone(trained())
+    assert copy.get_params() == trained().get_params()
+    assert not hasattr(copy, "encoder_")
+
+
+def test_in_a_pipeline_with_groups_it_does_what_it_does_alone():
+    X, groups = pairs().x, np.arange(400) // 4
+    pipeline = make_pipeline(StandardScaler(), quick()).fit(X, groups)
+    alone = quick().fit(StandardScaler().fit_transform(X), groups)
+    assert np.array_equal(pipeline.transform(X), codes(alone, StandardScaler().fit_transform(X)))
+    assert list(pipeline.get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
+
+
+def test_a_grid_search_by_its_own_score_finds_the_number_of_latents():
+    data = pairs(2_000)
+    search = GridSearchCV(thorough(max_iter=150), {"n_components": [2, 3]}, cv=2).fit(data.x, data.x_pos)
+    assert search.best_params_ == {"n_components": 3}
+    two, three = search.cv_results_["mean_test_score"]
+    assert three > two + 0.3
+
+
+def test_output_can_be_a_data_frame_with_names():
+    frame = quick().set_output(transform="pandas").fit(pairs(40).x, pairs(40).x_pos).transform(pairs(40).x)
+    assert list(frame.columns) == ["contrast0", "contrast1", "contrast2"]
+    assert list(trained().get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
+
+
+def test_a_pickled_estimator_gives_the_same_codes():
+    again = pickle.loads(pickle.dumps(trained()))
+    assert np.array_equal(codes(again), codes(trained()))
+    assert again.score(pairs().x, pairs().x_pos) == trained().score(pairs().x, pairs().x_pos)
+
+
+# chance
+
+
+def test_the_same_random_state_gives_the_same_codes_and_another_gives_others():
+    def fitted(random_state):
+        return codes(quick(random_state=random_state).fit(pairs().x, pairs().x_pos))
+
+    assert np.array_equal(fitted(0), fitted(0))
+    assert np.array_equal(fitted(0), fitted(np.int64(0)))
+    assert not np.array_equal(fitted(0), fitted(1))
+    assert not np.array_equal(fitted(None), fitted(None))
+    assert np.array_equal(fitted(np.random.RandomState(0)), fitted(np.random.RandomState(0)))
+
+
+# checkpoints
+
+
+@pytest.mark.parametrize("y", ["partners", "groups", None])
+def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch, y):
+    y = {"partners": pairs().x_pos, "groups": np.arange(400) // 4, None: None}[y]
+
+    def fit(checkpoint=tmp_path / "fit.safetensors"):
+        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit(pairs().x, y)
+
+    pressing.broken_off(fit, monkeypatch)
+    resumed, unbroken = fit(), fit(None)
+    assert np.array_equal(resumed.loss_curve_, unbroken.loss_curve_)
+    assert np.array_equal(codes(resumed), codes(unbroken))
+    assert resumed.temperature_ == unbroken.temperature_
+
+
+def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
+    def fit(checkpoint=str(tmp_path / "fit.safetensors")):  # a string will do
+        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit_process(world())
+
+    pressing.broken_off(fit, monkeypatch)
+    assert np.array_equal(codes(fit()), codes(fit(None)))
+
+
+def test_a_finished_fit_is_loaded(tmp_path, monkeypatch):
+    def fit():
+        return quick(encoder=pressing.Pressing, checkpoint=tmp_path / "fit").fit(pairs().x, pairs().x_pos)
+
+    first = fit()
+    monkeypatch.setattr(pressing, "AT", 0)  # any step would be interrupted
+    assert np.array_equal(fit().loss_curve_, first.loss_curve_)
+    monkeypatch.setattr(pressing, "AT", None)
+    assert np.array_equal(codes(fit()), codes(first))
+
+
+def test_a_checkpoint_of_other_data_or_parameters_is_refused_by_name(tmp_path):
+    options = {"checkpoint": tmp_path / "fit", "max_iter": 3}
+    quick(**options).fit(pairs().x, pairs().x_pos)
+    with pytest.raises(ValueError, match=r"different fit: data \('[0-9a-f]+' there, '[0-9a-f]+' here\)\. Delete"):
+        quick(**options).fit(pairs().x, pairs().x_pos[::-1])
+    with pytest.raises(ValueError, match=r"different fit: data \("):
+        quick(**options).fit(pairs().x * 2, pairs().x_pos)
+    with pytest.raises(
+        ValueError, match=r"different fit: learning_rate \('0\.002' there, '0\.1' here\), p \('2' there"
+    ):
+        quick(**options, learning_rate=0.1, p=1).fit(pairs().x, pairs().x_pos)
+    quick(**options, verbose=False).fit(pairs().x, pairs().x_pos)  # how it is shown does not matter
+
+
+def test_a_checkpoint_of_another_world_is_refused_though_it_looks_the_same(tmp_path):
+    assert repr(world(0)) == repr(world(1))
+    quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(0))
+    with pytest.raises(ValueError, match=r"different fit: data \("):
+        quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(1))
