@@ -151,8 +151,9 @@ def test_other_worlds_of_labels_give_a_claim_if_they_are_recovered_and_shuffled_
     sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(2_000, random_state=seed)
     labels = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
     est = Classify(3, max_iter=200, verbose=False, random_state=seed).fit(sample.x.numpy(), labels)
-    recovered = linear_r2(est.transform(sample.x), sample.z) > 0.95  # a fit may get stuck: .63 with seed 4
+    recovered = linear_r2(est.transform(sample.x), sample.z) > 0.95
     assert not (recovered and shuffled)
+    assert shuffled or recovered or seed == 4  # the one fit that gets stuck, at .63
     assert audit(est, sample.x.numpy(), labels, n_fits=2, random_state=seed).claims == recovered
 
 

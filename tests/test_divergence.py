@@ -1,4 +1,5 @@
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -7,7 +8,7 @@ from descent import BlindAlley, checkpoint, draw, interrupting, run
 from safetensors.torch import load_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
-from pindown.divergence import TrainingDivergedError
+from pindown.divergence import TrainingDivergedError, check_losses, check_weights
 from pindown.estimators import IdentifiabilityWarning
 
 
@@ -21,6 +22,20 @@ def broken_at(step, value):
         return (draw(k, generator)[0] * (value if k == step else 1.0),)
 
     return broken_draw
+
+
+def test_one_outlier_of_two_losses_is_no_divergence():
+    check_losses([2.0, 9e9], n_new=1, max_iter=2, learning_rate=0.1)
+    with pytest.raises(TrainingDivergedError, match=r"the loss rose from 2 to about 8e.09 by step 2 of 50"):
+        check_losses([2.0, 9e9, 8e9], n_new=2, max_iter=50, learning_rate=0.1)
+
+
+def test_weights_that_are_not_trained_may_be_of_any_size():
+    layer = torch.nn.Linear(2, 1)
+    layer.weight.data.fill_(1e9)
+    with pytest.raises(TrainingDivergedError, match=r"weights are as large as 1e.09 after step 0"):
+        check_weights(layer, [0.5], max_iter=1, learning_rate=0.1)
+    check_weights(layer.requires_grad_(False), [0.5], max_iter=1, learning_rate=0.1)
 
 
 @pytest.mark.parametrize(("value", "name"), [(math.nan, "nan"), (math.inf, "nan|inf")])
@@ -113,3 +128,11 @@ def test_codes_that_collapsed_after_too_large_steps_are_warned_of(which):
     with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 1\)"):
         estimator.fit(*data)
     assert estimator.transform(data[0]).std(0).max() < 1e-3
+
+
+def test_rows_that_begin_alike_are_not_a_collapse():
+    x = np.repeat(np.random.default_rng(0).normal(size=(300, 2)), [70_000] + [10] * 299, axis=0)
+    with warnings.catch_warnings(record=True) as record:
+        warnings.simplefilter("always")
+        Classify(2, max_iter=30, verbose=False, random_state=0, device="cpu").fit(x, (x[:, 0] > 0).astype(int))
+    assert not any("collapsed" in str(warning.message) for warning in record)

@@ -98,6 +98,19 @@ def test_directions_along_which_nothing_varies_are_no_codes():
     assert forget.n_components_ == 29 - sum(forget.n_told_)
 
 
+def test_a_direction_that_hardly_varies_but_tells_the_nuisance_takes_no_other_away():
+    rng = np.random.default_rng(0)
+    e = np.arange(600) % 2
+    X = np.column_stack([rng.normal(size=(600, 2)), 1e-6 * rng.normal(size=600) + 1e-5 * e])
+    assert linear(max_iter=2).fit(X, e).n_components_ == 2
+
+
+def test_a_value_beside_which_all_others_are_rare_has_nothing_to_be_compared_with():
+    X, _ = moved(n=300)
+    with pytest.raises(ValueError, match="y has one common value, and others too rare to compare"):
+        linear(max_iter=2).fit(X, np.arange(300) == 0)
+
+
 def test_too_few_rows_are_not_probed():
     assert linear(max_iter=5, holdout=0.1).fit(*moved()).history_.probe is None
 

@@ -97,6 +97,15 @@ def test_on_the_sphere_rotations_and_reflections_turn_nothing_over(d, change):
     assert (seen.share, seen.verdict) == (0, "unfolded")
 
 
+def test_a_line_laid_along_a_circle_is_no_fold_and_one_bent_back_is():
+    line = torch.randn(500, 1, generator=torch.Generator().manual_seed(0))
+    seen = [
+        look_for_folds(lambda x, bent=bent: torch.cat([bent(x).cos(), bent(x).sin()], 1), line, Sphere()).verdict
+        for bent in (lambda x: x, torch.abs)
+    ]
+    assert seen == ["unfolded", "folded"]
+
+
 @pytest.mark.parametrize("d", [2, 3, 5, 10])
 def test_a_sphere_folded_onto_a_hemisphere_is_seen(d):
     seen = look_for_folds(lambda z: Sphere()(folded_in_two(z)), sphere(1_000, d), Sphere())

@@ -259,6 +259,7 @@ def test_the_quick_profile_reaches_the_paper_or_nearly_so(number):
     row = replace(TABLE_2_ROWS[number - 1], models=(UNIT,))
     ours = [100 * row.measure(TABLE_2.quick, seed, "cpu")["unit z"] for seed in range(5)]
     assert sum(ours) / 5 > row.published[0].mean - 1  # theirs is a mean over worlds, too
+    assert min(ours) > row.published[0].mean - 3
 
 
 @pytest.mark.slow

@@ -182,6 +182,25 @@ def test_a_plan_counts_as_many_codes_as_the_fit_would_take(n_rows, n_columns, n_
     assert planned.n_components == fitted.n_components_
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_a_plan_counts_given_the_label_where_it_says_so():
+    rng = np.random.default_rng(0)
+    e = rng.integers(3, size=900)
+    label = np.where(rng.random(900) < 0.7, e, rng.integers(5, size=900))
+    x = rng.normal(size=(900, 4)) * (1 + e[:, None]) + 4 * np.eye(3, 4)[e]  # spreads differ: no linear code is blind
+    planned = plan(x, signal=label, nuisance=e)
+    assert planned.estimator == f"Forget(n_components={planned.n_components}).fit(X, nuisance, given=label)"
+    fitted = Forget(max_iter=1, verbose=False, random_state=0).fit(x, e, given=label)
+    assert planned.n_components == fitted.n_components_ == 4  # one less than there are labels
+
+
+def test_where_the_fit_would_refuse_the_plan_still_has_its_verdicts():
+    rng = np.random.default_rng(0)
+    planned = plan(rng.normal(size=(300, 3)), nuisance=np.arange(300) == 0)
+    rare = [verdict for verdict in planned.verdicts if verdict.outcome == "fails"]
+    assert any("merge it" in str(verdict) for verdict in rare)
+
+
 def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
     sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(400, random_state=0)
     subjects = np.arange(400) % 5

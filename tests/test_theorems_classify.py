@@ -101,6 +101,7 @@ def test_free_codes_are_a_linear_image_of_the_latents(vector_space, seeds):
         assert without_intercept(z_hat + z_hat.std(), test.z) < 0.9
         straight.append(without_intercept(z_hat, test.z))
     assert np.mean(straight) > 0.97  # linear, not only affine; in some worlds little holds the origin: .961 with seed 2
+    assert min(straight) > 0.95
 
 
 # broken: labels that say nothing

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Sequence
-from statistics import median
+from statistics import median_low
 
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ Try a smaller learning_rate (now 0.1), and look for extreme values in the data.
         if not math.isfinite(curve[step]):
             before = f"it was {curve[step - 1]:.4g} a step before" if step else "it was so from the start"
             raise _diverged(f"the loss is {curve[step]} at step {step} of {max_iter}; {before}", learning_rate)
-    typical = median(curve[-LATELY:])
+    typical = median_low(curve[-LATELY:])
     if typical - curve[0] > RUNAWAY * max(1.0, abs(curve[0])):
         rose = f"the loss rose from {curve[0]:.4g} to about {typical:.4g} by step {len(curve) - 1} of {max_iter}"
         raise _diverged(rose, learning_rate)
@@ -51,8 +51,8 @@ def check_weights(objective: nn.Module, curve: Sequence[float], max_iter: int, l
     --------
     >>> check_weights(nn.Linear(2, 1), [0.5], max_iter=1, learning_rate=0.1)
     """
-    weights = [weight.detach().abs().max() for weight in objective.parameters() if weight.numel()]
-    largest = float(torch.stack(weights).max()) if weights else 0.0
+    trained = [weight for weight in objective.parameters() if weight.requires_grad and weight.numel()]
+    largest = float(torch.stack([weight.detach().abs().max() for weight in trained]).max()) if trained else 0.0
     if largest < COARSE:  # false of NaN, too
         return
     where = f"after step {len(curve) - 1} of {max_iter}, though its loss was {curve[-1]:.4g}"

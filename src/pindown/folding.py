@@ -160,7 +160,7 @@ def _share_and_doubt(u: Tensor, z: Tensor, jacobian: Tensor, dimension: int) -> 
     neighbours = _nearest(u, max(EDGES, n_neighbours))  # (n, k), nearest first
     graph = _Graph(neighbours[:, :EDGES])
     d, m = jacobian.shape[1:]
-    if m == dimension:
+    if m == d == dimension:
         return graph.minority(_sign(jacobian)), 0.0
     neighbours = neighbours[:, :n_neighbours]
     seen = [_through_tangents(u, z[:, :, None][:, :, : d - dimension], jacobian, neighbours, graph)]

@@ -17,6 +17,7 @@ from pindown.checks import (
     same_spread,
     spanned_dimensions,
     unchecked,
+    unconfounded,
 )
 from pindown.checks.arrays import Matrix, read, read_labels
 from pindown.checks.encoders import FAINT, principal_spreads
@@ -204,14 +205,16 @@ def _to_contrast(rows: Matrix, pairs: Any, n_components: int | None) -> Plan:
 
 def _to_forget(rows: Matrix, signal: Any, nuisance: Any, given: Any, n_components: int | None) -> Plan:
     linear = same_spread(rows, nuisance).outcome != "fails"
-    counted_by = _as_fitted(rows, nuisance, given, linear=linear)
-    d = counted_by.n_components_ if n_components is None else n_components
-    seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
     n_directions, touched = touched_dimensions(rows, nuisance)
+    confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
+    told, d = (touched, 0), n_components
+    if d is None:
+        found = _as_fitted(rows, nuisance, signal if confounded else given, linear=linear)
+        told, d = (found.n_told_, found.n_components_) if found else (told, max(1, n_directions - touched))
+    seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
     theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
     beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
     verdicts = tuple(verdict for verdict in seen if verdict.assumption not in beside)
-    confounded = _outcome(verdicts, theory.NUISANCE_INDEPENDENT) == "fails"
     needs: tuple[str, ...] = ()
     if confounded:
         needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
@@ -226,7 +229,7 @@ def _to_forget(rows: Matrix, signal: Any, nuisance: Any, given: Any, n_component
     estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
     notes: tuple[str, ...] = ()
     if n_components is None:
-        notes = (_left(n_directions, *counted_by.n_told_, d),)
+        notes = (_left(n_directions, *told, d),)
     if linear:
         notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
     if not linear:
@@ -234,12 +237,15 @@ def _to_forget(rows: Matrix, signal: Any, nuisance: Any, given: Any, n_component
     return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
 
 
-def _as_fitted(rows: Matrix, nuisance: Any, given: Any, *, linear: bool) -> Forget:
-    """Return the estimator as it is before its first step, when it has counted the codes that can be blind."""
+def _as_fitted(rows: Matrix, nuisance: Any, given: Any, *, linear: bool) -> Forget | None:
+    """Return the estimator as it is before its first step, when it has counted its codes; None if it would refuse."""
     forget = Forget(encoder=networks.linear if linear else networks.unfolded, verbose=False, random_state=0)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # the verdicts say it
-        forget._draw(rows, (nuisance, given), torch.device("cpu"))
+        try:
+            forget._draw(rows, (nuisance, given), torch.device("cpu"))
+        except ValueError:  # and this
+            return None
     return forget
 
 

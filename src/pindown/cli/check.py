@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from pindown._names import counted, listed
@@ -67,9 +67,13 @@ def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
     """Say before training whether a theorem can apply to these data: a verdict for each condition."""
     with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {seen.data.name}"):
         from pindown.checks import before
+        from pindown.runs.recipe import rows_to_audit, sides
 
         d = seen.plan(None).n_components if components is None else components
-        verdicts = before(seen.study.X, d, **seen.sides)
+        verdicts = (
+            *before(seen.some.X, d, **sides(seen.some, seen.recipe)),
+            rows_to_audit(seen.study, seen.recipe),
+        )
     if as_json:
         from pindown.report.audit import plain
 
@@ -99,24 +103,24 @@ def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """What was looked at: a sample of the rows, and their side variables as a plan takes them."""
+    """A study, and the sample of its rows that is looked at."""
 
     data: Path
     columns: Columns
     recipe: Recipe
     study: Study
-    sides: dict[str, Any]
+    some: Study
 
     def plan(self, n_components: int | None) -> Plan:
-        from pindown.planning import plan
+        from pindown.runs.recipe import look
 
-        return plan(self.study.X, **self.sides, given=self.study.given, n_components=n_components)
+        return look(self.study, replace(self.recipe, n_components=n_components))
 
     def summary(self) -> dict[str, Any]:
-        return {"data": str(self.data), "n_rows": len(self.study), "n_features": self.study.X.shape[1]}
+        return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.X.shape[1]}
 
     def introduce(self) -> None:
-        say(f"{self.data}: {counted(len(self.study), 'row')} looked at, observed variables {listed(self.study.names)}")
+        say(f"{self.data}: {counted(len(self.some), 'row')} looked at, observed variables {listed(self.study.names)}")
 
     def command(self, n_components: int) -> str | None:
         """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
@@ -139,7 +143,7 @@ def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
     with stopping("nothing was written."), refusing(ValueError, OSError):
         source = named(data, chosen)
         from pindown.runs import Recipe, estimator_for, read_options
-        from pindown.runs.recipe import ESTIMATORS, LOOKED_AT, sides
+        from pindown.runs.recipe import ESTIMATORS, LOOKED_AT
         from pindown.tables import read_study
 
         # Beside a nuisance a signal is looked at, too; a fit would ask to choose.
@@ -148,5 +152,4 @@ def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
         study = read_study(source, chosen)
         for note in study.notes:
             complain(note)
-        some = study.sample(LOOKED_AT)
-        return _Seen(data, chosen, recipe, some, {**sides(some, recipe), "groups": some.groups})
+        return _Seen(data, chosen, recipe, study, study.sample(LOOKED_AT))

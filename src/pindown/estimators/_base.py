@@ -37,8 +37,8 @@ ENCODE_ROWS = 65_536
 WHITEN_ROWS = 20_000
 """Fresh samples from which `fit_process` takes mean and covariance."""
 
-COLLAPSED = 1e-3
-"""Spread of codes, relative to their size, up to which they are one code for all rows."""
+COLLAPSED, COLLAPSE_ROWS = 1e-3, 2_000
+"""Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
 
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 """A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
@@ -260,14 +260,15 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         return objective, minimise(objective, seed)
 
     def _look_for_collapse(self, x: Tensor) -> None:
-        codes, curve = self._encode(x[:ENCODE_ROWS]), self.loss_curve_
+        some, curve = x[:: -(-len(x) // COLLAPSE_ROWS)], self.loss_curve_
+        codes = self._encode(some)
         alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
-        if alive or (x == x[0]).all():
+        if alive or (some == some[0]).all():
             return
         warn(
             f"{type(self).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
             f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
-            f"{self.learning_rate:g}), and see whether y says anything about X."
+            f"{self.learning_rate:g}), and see whether X varies with what it is trained against."
         )
 
     def _look_for_folds(self, x: Tensor) -> None:

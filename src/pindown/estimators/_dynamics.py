@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import numbers
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -11,7 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
+from pindown.estimators._base import as_array
 from pindown.estimators._drawing import numbered
+from pindown.estimators._game import APART_ROWS
+from pindown.estimators._nuisance import MIN_ROWS
 from pindown.penalties import energy_distance
 
 
@@ -124,6 +128,7 @@ class Dynamics(nn.Module):
         if self.strength:
             # In standard units, or the chart would hide by whispering.
             said = (action - action.mean(0)) / (action.std(0, correction=0) + 1e-6)
+            said, body, weight = (part[:APART_ROWS] for part in (said, body, weight))
             loss = loss + self.strength * energy_distance(said, body, weights=weight)
         if self.bottleneck:
             factor, log_size = self.noise(here)
@@ -132,6 +137,38 @@ class Dynamics(nn.Module):
             action = action + (factor @ noise[:, :, None])[:, :, 0]
         missed = here + self.change(torch.cat([here, action], 1)) - there
         return loss + missed.square().sum(1).mean()
+
+
+def read_bodies(body: Any, X_t: Any) -> np.ndarray:
+    """Return whose each row of X_t is, (n,), or say what is wrong."""
+    if isinstance(body, list | tuple) and any(isinstance(value, str) for value in body):
+        body = np.asarray(body, dtype=object)  # numpy would make text of the numbers
+    whose, shape = np.asarray(as_array(body)), tuple(np.shape(X_t)[:1])
+    if whose.shape != shape:
+        raise ValueError(f"body must have shape {shape}, one for each row of X_t, got {whose.shape}.")
+    if any(not isinstance(value, str) and str(value) in _NOBODY for value in whose.tolist()):
+        raise ValueError("body contains NaN, None or infinity. Say of each row whose it is, or leave the row out.")
+    try:
+        values, counts = np.unique(whose, return_counts=True)
+    except TypeError as error:
+        raise ValueError(
+            f"body mixes types that cannot be compared ({error}). Make its values all text or all numbers."
+        ) from error
+    fractions = [value for value in values.tolist() if isinstance(value, numbers.Real) and value % 1]
+    if fractions:
+        raise ValueError(
+            f"body has fractions such as {fractions[0]:.3g}: it is a quantity, not whose a row is. Cut it into a few "
+            "bins, or turn its values into text if they are names."
+        )
+    if len(values) > 1 and (counts.max() < MIN_ROWS or 2 * np.sum(counts == 1) > len(whose)):
+        raise ValueError(
+            f"body has {len(values)} values in {len(whose)} rows, most of them in fewer than {MIN_ROWS}: it names rows "
+            "rather than bodies. Give all transitions of a body one value, or leave body out if each has its own."
+        )
+    return whose
+
+
+_NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
 
 
 def _built(make: Any, name: str, n_in: int, n_out: int) -> nn.Module:

@@ -154,6 +154,8 @@ class Nuisance:
     def refuse_identical(self) -> None:
         """Raise if no two values can be compared in any stratum."""
         if not self.weights.any():
+            if self.n_strata == 1:
+                raise ValueError("Forget: y has one common value, and others too rare to compare. Merge rare values.")
             raise ValueError(
                 "Forget: within every value of given y has one value, or others too rare, so that hiding y would hide "
                 "given, and nothing can be compared. Collect rows that cross them. To forget both, leave given out."

@@ -330,17 +330,20 @@ class Forget(BaseEncoder):
         white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()
         rng, linear = np.random.default_rng(0), self._is_linear
         found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
-        self._choose(found, int((white.std(0) > DEAD).sum()), int(nuisance.label_weights().any(0).sum()))
+        rest = white @ found.basis[found.n_means + found.n_spreads :].T
+        rest -= rest.mean(0)
+        n_blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=DEAD**2, hermitian=True))
+        self._choose(found, n_blind, int(nuisance.label_weights().any(0).sum()))
         start = found.keep(self.n_components_)
         # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
         if not linear and (nuisance.n_strata == 1 or self.n_components_ <= found.n_blind):
             start = even_rows(white, groupings, start, rng)
         self._opening = Opening(nuisance, found, start, matrix)
 
-    def _choose(self, found: Directions, d: int, n_labels: int) -> None:
-        """Settle the number of codes, of ``d`` directions along which data vary."""
+    def _choose(self, found: Directions, blind: int, n_labels: int) -> None:
+        """Settle the number of codes, if in so many directions data vary and no value differs from another."""
         self.n_told_ = found.n_means, found.n_spreads
-        blind = max(0, d - sum(self.n_told_))
+        d = blind + sum(self.n_told_)
         told = f"{found.n_means} of {d} directions means differ between values"
         if self._is_linear:
             told += f", and in {found.n_spreads} more covariances"

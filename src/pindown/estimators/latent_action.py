@@ -16,7 +16,7 @@ from torch import Tensor
 from pindown import _random, networks, optimizers, theory
 from pindown.estimators._base import as_array, check_positive
 from pindown.estimators._drawing import Epochs
-from pindown.estimators._dynamics import Axes, Dynamics, Transitions
+from pindown.estimators._dynamics import Axes, Dynamics, Transitions, read_bodies
 from pindown.estimators.forget import Forget
 from pindown.training import TrainingLog, best_device, train
 
@@ -48,8 +48,8 @@ class InverseDynamics(BaseEstimator):
     **How many codes.** It is the noisy code that the KL term makes independent of :math:`x_t`. With more codes than the
     action has dimensions noise fills the rest, and in which of them an action lies may differ from body to body, and
     from place to place, for free: ã tells the body although ã + ε does not. With just as many nothing is left to fill.
-    Of three planar arms the worst probe reads the body off four codes for 98 % of the transitions, off two for 37 %,
-    and off true actions for 34 %. Without a bottleneck two codes tell it for 49 %.
+    Of three planar arms the worst probe reads the body off two codes for 37 % of the transitions, and off true actions
+    for 34 %. Without a bottleneck two codes tell it for 49 %.
 
     **Why λ.** The chart sees all of :math:`x_t`, and so can mend what tells the body where it arises; whatever is done
     to the codes afterwards sees nothing but them. Told the body, `LatentAction` comes to 35 % with a bottleneck, and to
@@ -149,11 +149,11 @@ class InverseDynamics(BaseEstimator):
         X_t, X_next : array or tensor of shape (n_samples, n_features)
             Observations before and after each transition, row by row.
         body : array or tensor of shape (n_samples,), optional
-            Whose transition it is. Codes are then held to one law for all bodies.
+            Whose transition it is: labels, each of several rows. Codes are then held to one law for all bodies.
         """
         self._check_parameters()
         before, after = self._read(X_t, X_next, reset=True)
-        whose = np.zeros(len(before), dtype=np.int64) if body is None else _labels(body, len(before))
+        whose = np.zeros(len(before), dtype=np.int64) if body is None else read_bodies(body, before)
         device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         rows = Transitions.on(device, before, after, whose)
         if self.n_actions is None:
@@ -298,16 +298,22 @@ class LatentAction(BaseEstimator):
         X_t, X_next : array or tensor of shape (n_samples, n_features)
             Observations before and after each transition, row by row.
         body : array or tensor of shape (n_samples,)
-            Whose transition it is.
+            Whose transition it is: labels of two bodies or more, each of several rows.
         """
+        whose = read_bodies(body, X_t)
+        if (whose == whose[0]).all():
+            raise ValueError(
+                f"LatentAction: body has one value only, {whose[0]}, so there is nothing to hide. Were the rows filtered "
+                "by it? Give transitions of at least two bodies, or fit InverseDynamics."
+            )
         dynamics = self._stage("dynamics", InverseDynamics)
         forget = self._stage("forget", Forget)
         n_components = forget.n_components if self.n_components is None else self.n_components
         counts = dynamics.n_actions is None
         if counts:
             dynamics.set_params(n_actions=n_components)
-        actions = dynamics.fit(X_t, X_next, body).transform(X_t, X_next)
-        forget.set_params(n_components=dynamics.n_actions_ if counts else n_components).fit(actions, body)
+        actions = dynamics.fit(X_t, X_next, whose).transform(X_t, X_next)
+        forget.set_params(n_components=dynamics.n_actions_ if counts else n_components).fit(actions, whose)
         self.dynamics_, self.forget_ = dynamics, forget
         self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
         return self
@@ -341,14 +347,4 @@ def _columns(values: Any, name: str, n_rows: int, n_columns: int) -> np.ndarray:
     array = check_array(as_array(values), dtype=[np.float64, np.float32], order="C", input_name=name)
     if array.shape != (n_rows, n_columns):
         raise ValueError(f"{name} must have shape {(n_rows, n_columns)}, a row for each row of X_t, got {array.shape}.")
-    return array
-
-
-def _labels(body: Any, n_rows: int) -> np.ndarray:
-    """Return whose each row is, or say what is wrong."""
-    array = np.asarray(as_array(body))
-    if array.shape != (n_rows,):
-        raise ValueError(f"body must have shape {(n_rows,)}, one for each row of X_t, got {array.shape}.")
-    if any(value is None or value != value for value in array.tolist()):
-        raise ValueError("body contains NaN or None. Say of each row whose it is, or leave the row out.")
     return array

@@ -12,11 +12,12 @@
       audit.html, .json     after `pindown audit`
 
 While a fit is under way the folder is called ``run.unfinished``. A fit that was killed leaves it behind, and the same
-fit goes on from there.
+fit goes on from there. It is begun in a hidden workshop beside, ``.run.unfinished.…``, and moved there with its record.
 """
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -140,13 +141,7 @@ class Place:
         OSError
             If the folder cannot be written to.
         """
-        if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
-            raise ValueError(f"-o: {self.path} is no place for a run: give the name of a folder to make.")
-        if self.path.exists() and any(self.path.iterdir()):
-            if not (self.path / RECORD).is_file():
-                raise ValueError(f"-o: {self.path} holds other things: give the name of a new folder.")
-            if not force:
-                raise ValueError(f"-o: {self.path} holds a finished run: give another name, or --force to replace it.")
+        self._check_path(force=force)
         if self.unfinished.exists() and not _is_ours(self.unfinished):
             raise ValueError(f"-o: {self.unfinished}, where the run would be made, holds other things: move them away.")
         if self.unfinished.exists():
@@ -159,6 +154,15 @@ class Place:
             raise type(error)(
                 f"-o: {self.path} cannot be made: {error.strerror or error}. Give a folder that you may write to."
             ) from error
+
+    def _check_path(self, *, force: bool) -> None:
+        if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
+            raise ValueError(f"-o: {self.path} is no place for a run: give the name of a folder to make.")
+        if self.path.exists() and any(self.path.iterdir()):
+            if not (self.path / RECORD).is_file():
+                raise ValueError(f"-o: {self.path} holds other things: give the name of a new folder.")
+            if not force:
+                raise ValueError(f"-o: {self.path} holds a finished run: give another name, or --force to replace it.")
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
         """Return the unfinished run that asked for the same, if there is one; with ``force`` others do not matter."""
@@ -180,29 +184,60 @@ class Place:
             f"{run.record['command']}; or give another -o, or --force to start anew."
         )
 
-    def begin(self, record: dict[str, Any]) -> Run:
-        """Make the folder of a run that is under way, in the place of any other."""
-        if self.unfinished.exists():
-            shutil.rmtree(self.unfinished)
-        self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
-        run = Run(self.unfinished, {"format": FORMAT, **record, "versions": versions()})
-        try:
-            self.unfinished.mkdir(parents=True)
-            run.write(RECORD, run.record)
-        except OSError:
-            self.give_up()
-            raise
-        return run
-
     @contextmanager
     def begun_alone(self, record: dict[str, Any], *, force: bool) -> Iterator[Run]:
-        """Begin a run and hold it, unless another process has begun one here since `check` was asked."""
+        """Begin a run in the place of an unfinished one, and hold it, unless another process does since `check`."""
+        self.check(force=force)
+        self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
         with ExitStack() as hold:
-            with _locked(self._folder):  # one process at a time
-                self.check(force=force)
-                run = self.begin(record)
-                hold.enter_context(self.held())
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                run = self._begin({"format": FORMAT, **record, "versions": versions()}, hold)
+            except BaseException:
+                self._remove_made()
+                raise
+            try:
+                self._check_path(force=force)  # again: the fit that held the place before may have finished meanwhile
+            except ValueError:
+                self.give_up()
+                raise
             yield run
+
+    def _begin(self, record: dict[str, Any], hold: ExitStack) -> Run:
+        """Make a folder with its record, held, and move it to where nobody else's is: of two such moves one fails."""
+        with self._workshop() as workshop:
+            new = workshop / "new"
+            new.mkdir()
+            hold.enter_context(_locked(new, self._busy))
+            Run(new, record).write(RECORD, record)
+            if self.unfinished.exists():
+                with self.held():
+                    os.rename(self.unfinished, workshop / "old")
+            try:
+                os.rename(new, self.unfinished)
+            except OSError as error:
+                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
+                    raise
+                raise ValueError(self._busy) from None
+        return Run(self.unfinished, record)
+
+    @contextmanager
+    def _workshop(self) -> Iterator[Path]:
+        """Give a hidden folder beside the place, held as long as it is there; those that kills left behind go."""
+        prefix, beside = f".{self.unfinished.name}.", self.path.parent
+        # A hold shows another process that this one is not left behind.
+        with (
+            tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as name,
+            _locked(Path(name), self._busy),
+        ):
+            for left in [path for path in beside.iterdir() if path.name.startswith(prefix) and path.is_dir()]:
+                with suppress(ValueError, OSError), _locked(left, self._busy):
+                    shutil.rmtree(left)
+            yield Path(name)
+
+    @property
+    def _busy(self) -> str:
+        return f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other fits out of the folder that is under way; a kill lets go of it.
@@ -212,12 +247,14 @@ class Place:
         ValueError
             If another fit holds it.
         """
-        busy = f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
-        return _locked(self.unfinished, busy=busy)
+        return _locked(self.unfinished, self._busy)
 
     def give_up(self) -> None:
         """Remove the folder of a run that came to nothing, and those that were made for it."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
+        self._remove_made()
+
+    def _remove_made(self) -> None:
         for folder in self._made:
             with suppress(OSError):  # something else was put there
                 folder.rmdir()
@@ -241,23 +278,36 @@ class Place:
 
 
 @contextmanager
-def _locked(folder: Path, *, busy: str = "") -> Iterator[None]:
-    """Hold the lock of a folder. If another process does, wait, or raise where there is something to say about it."""
+def _locked(folder: Path, busy: str) -> Iterator[None]:
+    """Hold the lock of a folder of ours; raise if another process does, or has moved the folder away meanwhile."""
     try:
         import fcntl
     except ImportError:  # a system that has no such locks
         yield
         return
-    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        descriptor = os.open(folder, os.O_RDONLY)
+    except FileNotFoundError:
+        raise ValueError(busy) from None
     try:
         with suppress(OSError):  # a disk that has none
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | (fcntl.LOCK_NB if busy else 0))
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 raise ValueError(busy) from None
+        if not _is_at(folder, descriptor):
+            raise ValueError(busy)
         yield
     finally:
         os.close(descriptor)
+
+
+def _is_at(path: Path, descriptor: int) -> bool:
+    """Say whether an open folder is still the one at a path."""
+    try:
+        return os.path.samestat(path.stat(), os.fstat(descriptor))
+    except FileNotFoundError:
+        return False
 
 
 def _is_ours(folder: Path) -> bool:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pindown import theory
 from pindown._names import counted
-from pindown.checks import divisible_rows
+from pindown.checks import Verdict, divisible_rows
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators._base import BaseEncoder
 from pindown.planning import Plan, plan
@@ -109,8 +109,7 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
     single one is looked for on a line. If an audit would refuse the rows, it is said before they are fitted to.
     """
     recipe, notes = _decided(recipe, study)
-    nuisance = None if study.nuisance is None else sides(study, recipe)["nuisance"]
-    audited = divisible_rows(len(study), groups=study.groups, nuisance=nuisance)
+    audited = rows_to_audit(study, recipe)
     return recipe, notes if audited.outcome == "holds" else (*notes, audited.why)
 
 
@@ -145,9 +144,18 @@ def _against(found: Plan) -> tuple[str, ...]:
 
 
 def look(study: Study, recipe: Recipe) -> Plan:
-    """Return the plan for a study, from a sample of its rows if there are many."""
+    """Return the plan for a study, from a sample of its rows if there are many; an audit divides all of them."""
     some = study.sample(LOOKED_AT)
-    return plan(some.X, **sides(some, recipe), given=some.given, groups=some.groups, n_components=recipe.n_components)
+    found = plan(some.X, **sides(some, recipe), given=some.given, groups=some.groups, n_components=recipe.n_components)
+    audited = rows_to_audit(study, recipe)
+    needs = [need for need in found.needs if need != rows_to_audit(some, recipe).why]
+    return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
+
+
+def rows_to_audit(study: Study, recipe: Recipe) -> Verdict:
+    """Say whether an audit can divide the rows of a study: count them all, a sample has fewer of each value."""
+    nuisance = None if study.nuisance is None else sides(study, recipe)["nuisance"]
+    return divisible_rows(len(study), groups=study.groups, nuisance=nuisance)
 
 
 def sides(study: Study, recipe: Recipe) -> dict[str, NDArray[Any] | None]:
