@@ -20,7 +20,7 @@ def test_a_fit_that_was_killed_goes_on_and_gives_the_same_weights(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
-    assert len(found) == 6
+    assert len(found) == 7
     for moment, after in found.items():
         assert after["ended_by"] == signal.SIGKILL, moment
         assert not after["appeared"], moment  # a run is there when it is whole
@@ -29,7 +29,9 @@ def test_a_fit_that_was_killed_goes_on_and_gives_the_same_weights(tmp_path):
         assert not after["beside"], moment
 
     # What had been learned was not learned again.
-    assert not found["Dictionary before the record"]["resumed"]
+    for moment in ("the record", "the folder of the fit is there"):
+        assert not found[f"Dictionary before {moment}"]["resumed"]
+    assert found["Dictionary before the run is moved into place"]["resumed"]
     for name, learned in (("Forget", "fit.safetensors"), ("Dictionary", "fit-restart-0.safetensors")):
         after = found[f"{name} in the middle of the second checkpoint"]
         assert after["resumed"]

@@ -128,6 +128,45 @@ def test_what_an_audit_will_refuse_is_said_before_the_fit(data):
         assert told in " ".join(said.split())
 
 
+def test_a_check_without_groups_says_too_that_an_audit_needs_rows(data):
+    for n_rows, told in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
+        write_table(data, {name: column[:n_rows] for name, column in columns().items()})
+        said = call("check", data, *OBSERVED, "-d", 2).stdout
+        assert told in " ".join(said.split())
+
+
+def test_rows_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
+    monkeypatch.setattr("pindown.runs.recipe.LOOKED_AT", 300)
+    rng, n_rows = np.random.default_rng(0), 1_000
+    batch, subject = np.arange(n_rows) % 10, np.maximum(np.arange(n_rows), n_rows - 8)  # 100 rows each; 7 of 8 are rare
+    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_rows, 4)), batch=batch, subject=subject)
+    chosen = (tmp_path / "many.npz", "--features", "X*", "--nuisance", "batch", "--group", "subject", "-d", 2, "--json")
+    answers = {command: json.loads(call(command, *chosen).stdout) for command in ("check", "plan")}
+    assert answers["check"]["n_rows"] == 300
+    last = answers["check"]["verdicts"][-1]
+    assert (last["condition"], last["outcome"], last["statistic"]) == ("rows to audit", "holds", 8)
+    assert not any("an audit" in need for need in answers["plan"]["needs"])
+    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_rows, 4)), batch=np.arange(n_rows) % 20, subject=subject)
+    needs = json.loads(call("plan", *chosen).stdout)["needs"]
+    (need,) = [need for need in needs if "an audit" in need]  # once, and not that of the sample
+    assert "needs 80 rows of the commonest value of the nuisance, and there are 50." in need
+
+
+def test_what_an_estimator_refuses_is_said_in_the_words_of_the_command_line(data, monkeypatch):
+    def refuse(*arguments):
+        raise ValueError("Forget: 'n_components' must be smaller, or max_iter=9 larger; n_components=None counts.")
+
+    monkeypatch.setattr("pindown.runs.recipe.fit", refuse)
+    result = call("fit", data, *OBSERVED, "--nuisance", "batch", "-o", "run")
+    assert result.exit_code == 2
+    assert result.stderr.endswith("pindown: Forget: -d must be smaller, or --steps 9 larger; no -d counts.\n")
+    result = call("fit", data, *OBSERVED, "--signal", "label", "--option", "batch_size=1", "-o", "run")
+    assert "pindown: --option batch_size == 1, must be >= 2." in result.stderr
+    result = call("fit", data, *OBSERVED, "--signal", "n_bins", "-o", "run")
+    assert "n_bins" in result.stderr  # the name of a column stays as it is
+    assert "--option n_bins" not in result.stderr
+
+
 def test_a_plan_on_the_command_line_speaks_its_words(data):
     said = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
     assert "Forget, 4 components: forget (" in said

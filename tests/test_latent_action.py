@@ -7,8 +7,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from torch import nn
 
-from pindown import networks, theory
-from pindown.estimators import Forget, InverseDynamics, LatentAction
+from pindown import _random, networks, theory
+from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics, LatentAction
+from pindown.estimators._dynamics import Axes, Dynamics
+from pindown.estimators._game import APART_ROWS
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_value
 from pindown.processes import Bodies
 
@@ -288,15 +290,71 @@ def test_transitions_that_make_no_sense_are_refused():
         brief().fit(x, x_next * np.nan)
     with pytest.raises(ValueError, match="X_next equals X_t in every row"):
         brief().fit(x, x)
-    with pytest.raises(ValueError, match=r"body must have shape \(60,\), one for each row of X_t, got \(59,\)"):
-        brief().fit(x, x_next, np.zeros(59))
-    with pytest.raises(ValueError, match="body contains NaN or None"):
-        brief().fit(x, x_next, np.full(60, np.nan))
     fitted = brief().fit(x, x_next)
     with pytest.raises(ValueError, match="5 features"):
         fitted.transform(x[:, 1:], x_next[:, 1:])
     with pytest.raises(ValueError, match=r"actions must have shape \(60, 2\)"):
         fitted.predict_next(x, np.zeros((60, 3)))
+
+
+def never(n_in, n_out):
+    raise AssertionError("Nothing may be built for bodies that are refused.")
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (np.zeros(59), r"body must have shape \(60,\), one for each row of X_t, got \(59,\)"),
+        (np.zeros((60, 2)), r"body must have shape \(60,\), one for each row of X_t, got \(60, 2\)"),
+        (np.full(60, np.nan), "body contains NaN, None or infinity. Say of each row whose it is"),
+        (["arm", None] * 30, "body contains NaN, None or infinity"),
+        ([1.0, np.inf] * 30, "body contains NaN, None or infinity"),
+        (["arm", 1] * 30, "body mixes types that cannot be compared .* Make its values all text or all numbers"),
+        (np.random.default_rng(0).normal(size=60), "body has fractions such as .* a quantity.* Cut it into a few bins"),
+        (np.array([0.5, 1.5] * 30, dtype=object), "body has fractions such as 0.5"),
+        (np.arange(60), "body has 60 values in 60 rows.* names rows rather than bodies. Give all transitions of a"),
+        (np.arange(60) // 2, "body has 30 values in 60 rows"),  # no value has three
+        (np.arange(60).clip(28), "body has 32 values in 60 rows"),  # one has 29, and the others one each
+    ],
+)
+@pytest.mark.parametrize("both", [True, False])
+def test_bodies_that_make_no_sense_are_refused_by_name_and_before_anything_is_trained(body, message, both):
+    x, x_next, _ = tiny()
+    first = brief(chart=never)
+    with pytest.raises(ValueError, match=message):
+        (LatentAction(1, dynamics=first) if both else first).fit(x, x_next, body)
+
+
+def test_one_body_has_nothing_to_hide():
+    x, x_next, _ = tiny()
+    alone, unsaid = (brief().fit(x, x_next, body).transform(x, x_next) for body in (np.zeros(60), None))
+    assert np.array_equal(alone, unsaid)
+    with pytest.raises(ValueError, match="LatentAction: body has one value only, arm, so there is nothing to hide"):
+        LatentAction(1, dynamics=brief(chart=never)).fit(x, x_next, ["arm"] * 60)
+
+
+def test_bodies_of_few_rows_may_stand_among_others():
+    x, x_next, body = tiny()
+    body[:5] = range(10, 15)
+    stages = {"dynamics": brief(), "forget": Forget(max_iter=3, holdout=0, verbose=False)}
+    with pytest.warns(IdentifiabilityWarning, match="5 rows have a value of y that is too rare"):
+        act = LatentAction(1, random_state=0, **stages).fit(x, x_next, body)
+    assert np.isfinite(act.transform(x, x_next)).all()
+
+
+def test_of_a_large_batch_the_first_rows_are_compared_and_all_are_rebuilt():
+    x, x_next, body = map(torch.as_tensor, tiny(n=APART_ROWS + 400))
+    with _random.forked(0):
+        model = Dynamics(Axes(x, x_next), 2, networks.smooth, networks.smooth, bottleneck=0.0, strength=3.0)
+
+    def loss(x_next, body):
+        with torch.no_grad():
+            return model(x, x_next, body, torch.ones(len(x)), torch.zeros(len(x), 2)).item()
+
+    late = torch.arange(len(x)) >= APART_ROWS
+    assert loss(x_next, torch.where(late, 1 - body, body)) == loss(x_next, body)
+    assert loss(x_next, torch.where(late, body, body.roll(1))) != loss(x_next, body)
+    assert loss(torch.where(late[:, None], x, x_next), body) != loss(x_next, body)
 
 
 def test_what_is_not_fitted_or_not_known_is_refused():
@@ -310,5 +368,3 @@ def test_what_is_not_fitted_or_not_known_is_refused():
     act.fit(x, x_next, body)
     with pytest.raises(ValueError, match="not there in fit: 7"):
         act.predict_next(x[:1], np.zeros((1, 1)), [7])
-    with pytest.raises(ValueError, match="one value only"):
-        act.fit(x, x_next, np.zeros(60, dtype=int))

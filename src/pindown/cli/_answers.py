@@ -60,12 +60,16 @@ def grid(pairs: Sequence[tuple[str, str]]) -> RichTable:
 
 
 @contextmanager
-def refusing(*errors: type[Exception], then: str = "") -> Iterator[None]:
-    """Turn what the user can mend into a sentence; anything else is ours, and keeps its traceback."""
+def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = False) -> Iterator[None]:
+    """Turn what the user can mend into a sentence; anything else is ours, and keeps its traceback.
+
+    What an estimator says is put in our words. Elsewhere such a word may be the name of a column.
+    """
     try:
         yield
     except errors as error:
-        refuse(f"{str(error).rstrip('.')}. {then}" if then else str(error))
+        message = in_our_words(str(error)) if of_estimator else str(error)
+        refuse(f"{message.rstrip('.')}. {then}" if then else message)
 
 
 @contextmanager
@@ -86,12 +90,17 @@ def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
 
 
 _IN_OUR_WORDS = {
+    r"(['`])(n_components|max_iter|random_state|learning_rate|batch_size|n_bins)\1": r"\2",  # no quotes around options
     r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
+    r"\bn_components=None\b": "no -d",
     r"\bn_components=(\d+)": r"-d \1",
     r"\bn_components\b": "-d",
+    r"\bmax_iter=(\d+)": r"--steps \1",
     r"\bmax_iter\b": "--steps",
+    r"\brandom_state=(\d+)": r"--seed \1",
     r"\brandom_state\b": "--seed",
-    r"\b(learning_rate|batch_size|n_bins)\b": r"--option \1",
+    r"(?<!--option )\b(space=\w+\(|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
+    r"^--option: (?=-)": "",
 }
 
 
@@ -102,6 +111,8 @@ def in_our_words(message: str) -> str:
     --------
     >>> in_our_words("Take encoder=networks.linear, more steps (max_iter), or a smaller learning_rate (now 0.1).")
     'Take --option encoder=linear, more steps (--steps), or a smaller --option learning_rate (now 0.1).'
+    >>> in_our_words("Forget: n_components=None counts them, 'n_components' = 7 are too many.")
+    'Forget: no -d counts them, -d = 7 are too many.'
     """
     for theirs, ours in _IN_OUR_WORDS.items():
         message = re.sub(theirs, ours, message)

@@ -111,7 +111,8 @@ def _begun(
     from pindown.training import best_device
 
     place.check(force=force)
-    asked.build()
+    with refusing(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
+        asked.build()
     if device is not None:
         best_device(device)
     study = read_study(source, chosen)
@@ -160,7 +161,8 @@ def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[st
 
     go_on = f"the same command goes on: {run.record['command']}"
     mended = refusing(OSError, then=f"When that is mended, {go_on}")
-    with stopping(go_on, diverged="Nothing was kept of this fit."), refusing(ValueError), mended, _noting(run) as noted:
+    refused = refusing(ValueError, of_estimator=True)
+    with stopping(go_on, diverged="Nothing was kept of this fit."), refused, mended, _noting(run) as noted:
         try:
             estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
             fit(estimator, study)

@@ -18,6 +18,9 @@ from pindown.estimators._game import APART_ROWS
 from pindown.estimators._nuisance import MIN_ROWS
 from pindown.penalties import energy_distance
 
+NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
+"""How values that name no body print."""
+
 
 @dataclass(frozen=True)
 class Transitions:
@@ -146,7 +149,7 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
     whose, shape = np.asarray(as_array(body)), tuple(np.shape(X_t)[:1])
     if whose.shape != shape:
         raise ValueError(f"body must have shape {shape}, one for each row of X_t, got {whose.shape}.")
-    if any(not isinstance(value, str) and str(value) in _NOBODY for value in whose.tolist()):
+    if any(not isinstance(value, str) and str(value) in NOBODY for value in whose.tolist()):
         raise ValueError("body contains NaN, None or infinity. Say of each row whose it is, or leave the row out.")
     try:
         values, counts = np.unique(whose, return_counts=True)
@@ -157,8 +160,8 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
     fractions = [value for value in values.tolist() if isinstance(value, numbers.Real) and value % 1]
     if fractions:
         raise ValueError(
-            f"body has fractions such as {fractions[0]:.3g}: it is a quantity, not whose a row is. Cut it into a few "
-            "bins, or turn its values into text if they are names."
+            f"body has fractions such as {float(fractions[0]):.3g}: it is a quantity, not whose a row is. Cut it "
+            "into a few bins, or turn its values into text if they are names."
         )
     if len(values) > 1 and (counts.max() < MIN_ROWS or 2 * np.sum(counts == 1) > len(whose)):
         raise ValueError(
@@ -166,9 +169,6 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
             "rather than bodies. Give all transitions of a body one value, or leave body out if each has its own."
         )
     return whose
-
-
-_NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
 
 
 def _built(make: Any, name: str, n_in: int, n_out: int) -> nn.Module:

@@ -301,10 +301,10 @@ class LatentAction(BaseEstimator):
             Whose transition it is: labels of two bodies or more, each of several rows.
         """
         whose = read_bodies(body, X_t)
-        if (whose == whose[0]).all():
+        if len(np.unique(whose)) == 1:
             raise ValueError(
-                f"LatentAction: body has one value only, {whose[0]}, so there is nothing to hide. Were the rows filtered "
-                "by it? Give transitions of at least two bodies, or fit InverseDynamics."
+                f"LatentAction: body has one value only, {whose[0]}, so there is nothing to hide. Were the rows "
+                "filtered by it? Give transitions of at least two bodies, or fit InverseDynamics."
             )
         dynamics = self._stage("dynamics", InverseDynamics)
         forget = self._stage("forget", Forget)

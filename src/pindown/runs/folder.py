@@ -230,10 +230,12 @@ class Place:
             tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as name,
             _locked(Path(name), self._busy),
         ):
-            for left in [path for path in beside.iterdir() if path.name.startswith(prefix) and path.is_dir()]:
+            workshop = Path(name)
+            alike = (path for path in beside.iterdir() if path.name.startswith(prefix) and path.is_dir())
+            for left in [path for path in alike if path.name != workshop.name]:
                 with suppress(ValueError, OSError), _locked(left, self._busy):
                     shutil.rmtree(left)
-            yield Path(name)
+            yield workshop
 
     @property
     def _busy(self) -> str:
