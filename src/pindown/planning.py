@@ -232,7 +232,7 @@ def _to_forget(rows: Matrix, signal: Any, nuisance: Any, given: Any, n_component
         notes = (_left(n_directions, *told, d),)
     if linear:
         notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
-    if not linear:
+    else:
         notes += ("a linear code cannot be blind, since " + _why(seen, theory.NUISANCE_VMF),)
     return Plan(estimator, theorem, d, verdicts, (*needs, *_general(verdicts)), notes=notes)
 

@@ -24,6 +24,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.checkpoints import Checkpoint
+from pindown.estimators._building import built
 from pindown.folding import look_for_folds
 from pindown.networks import Centre, Whiten
 from pindown.optimizers import MakeOptimizer
@@ -212,7 +213,8 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
     ) -> Self:
         def make(seed: int) -> nn.Module:
             with _random.forked(seed):
-                encoder = Encoder(Whiten(x.cpu()), self._body(x.shape[1]), space)
+                body = built(type(self).__name__, "encoder", self.encoder, x.shape[1], self.n_components_)
+                encoder = Encoder(Whiten(x.cpu()), body, space)
                 # From a generator of their own, so that training draws as if nobody had looked.
                 peek = _random.generator(seed, device)
                 return self._objective(encoder, (draw(step, peek) for step in count()))
@@ -334,23 +336,6 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 "data. Leave it at None to take what fits, or give more data."
             )
         return self.batch_size
-
-    def _body(self, n_features: int) -> nn.Module:
-        """Build the network, and see that it does what it should before hours are spent on it."""
-        body = self.encoder(n_features, self.n_components_) if callable(self.encoder) else None
-        if not isinstance(body, nn.Module):
-            raise TypeError(
-                f"{type(self).__name__}: encoder must be a function (n_in, n_out) -> nn.Module, such as "
-                f"pindown.networks.mlp, got {self.encoder!r}."
-            )
-        with torch.no_grad():
-            shape = tuple(copy.deepcopy(body)(torch.zeros(2, n_features)).shape)
-        if shape != (2, self.n_components_):
-            raise ValueError(
-                f"{type(self).__name__}: encoder(n_in={n_features}, n_out={self.n_components_}) maps (2, {n_features}) "
-                f"to {shape}, not to (2, {self.n_components_}). Let its last layer have n_out outputs."
-            )
-        return body
 
     def _checkpoint(self, settings: dict[str, Any], part: str = "") -> Checkpoint | None:
         if self.checkpoint is None:

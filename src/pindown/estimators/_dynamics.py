@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import numbers
 from dataclasses import dataclass, replace
 from typing import Any
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from pindown import networks
 from pindown.estimators._base import as_array
+from pindown.estimators._building import built
 from pindown.estimators._drawing import numbered
 from pindown.estimators._game import APART_ROWS
 from pindown.estimators._nuisance import MIN_ROWS
@@ -100,8 +100,8 @@ class Dynamics(nn.Module):
         n = len(axes.centre)
         self.axes, self.n_actions = axes, n_actions
         self.bottleneck, self.strength = float(bottleneck), float(strength)
-        self.chart = _built(chart, "chart", n, n_actions)
-        self.change = _built(forward, "forward", n + n_actions, n)
+        self.chart = built("InverseDynamics", "chart", chart, n, n_actions)
+        self.change = built("InverseDynamics", "forward", forward, n + n_actions, n)
         self.spread = networks.flat(n, n_actions**2, hidden=(64, 64))
 
     def action(self, x: Tensor, x_next: Tensor) -> Tensor:
@@ -169,17 +169,3 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
             "rather than bodies. Give all transitions of a body one value, or leave body out if each has its own."
         )
     return whose
-
-
-def _built(make: Any, name: str, n_in: int, n_out: int) -> nn.Module:
-    module = make(n_in, n_out) if callable(make) else None
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"InverseDynamics: {name} must be a function (n_in, n_out) -> nn.Module, such as pindown.networks.smooth, "
-            f"got {make!r}."
-        )
-    with torch.no_grad():
-        shape = tuple(copy.deepcopy(module)(torch.zeros(2, n_in)).shape)
-    if shape != (2, n_out):
-        raise ValueError(f"InverseDynamics: {name}({n_in}, {n_out}) maps (2, {n_in}) to {shape}, not to (2, {n_out}).")
-    return module

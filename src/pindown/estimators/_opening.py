@@ -12,6 +12,7 @@ from torch import nn
 from pindown import networks
 from pindown.estimators._base import Encoder
 from pindown.estimators._blind import Directions
+from pindown.estimators._building import built
 from pindown.estimators._game import Game
 from pindown.estimators._nuisance import Nuisance
 from pindown.networks import Frame, Unfolded, Whiten
@@ -44,11 +45,12 @@ class Opening(NamedTuple):
         """Put an encoder at the start, and those who answer it around it."""
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
+        n_shown = n_components + nuisance.shown.shape[1]
         worth = self._place(encoder, linear)
         return Game(
             encoder,
-            classifier(n_components + n_strata, sum(nuisance.sizes)),
-            (networks.linear if linear else decoder)(n_components + nuisance.shown.shape[1], encoder.n_features),
+            built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),
+            built("Forget", "decoder", networks.linear if linear else decoder, n_shown, encoder.n_features),
             sizes=nuisance.sizes,
             n_strata=nuisance.n_strata,
             # Nothing pulls a linear code the other way, so that there is nothing to weigh.

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from pindown import _random, networks, optimizers, structure, theory
 from pindown.estimators._autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
 from pindown.estimators._base import BaseEncoder, Encoder, as_array
+from pindown.estimators._building import built
 from pindown.estimators._drawing import Epochs
 from pindown.estimators._rotation import sparsest_rotation
 from pindown.estimators._unrolling import start_unrolled
@@ -237,20 +238,8 @@ class Dictionary(BaseEncoder):
         return FreshRows(process, batch_size, self.n_components)
 
     def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        decoder = self.decoder(self.n_components, encoder.n_features) if callable(self.decoder) else None
-        if not isinstance(decoder, nn.Module):
-            raise TypeError(
-                "Dictionary: decoder must be a function (n_in, n_out) -> nn.Module, such as pindown.networks.smooth, "
-                f"got {self.decoder!r}."
-            )
-        pushed = pushforward(
-            copy.deepcopy(decoder), torch.zeros(2, self.n_components)
-        )  # refuses what has no derivative
-        if pushed.x.shape != (2, encoder.n_features):
-            raise ValueError(
-                f"Dictionary: decoder(n_in={self.n_components}, n_out={encoder.n_features}) maps (2, "
-                f"{self.n_components}) to {tuple(pushed.x.shape)}, not to (2, {encoder.n_features})."
-            )
+        decoder = built("Dictionary", "decoder", self.decoder, self.n_components, encoder.n_features)
+        pushforward(copy.deepcopy(decoder), torch.zeros(2, self.n_components))  # refuses what has no derivative
         return Autoencoder(encoder, decoder, self.n_components, batches)
 
     def _search(

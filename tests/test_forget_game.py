@@ -1,0 +1,158 @@
+"""The game that `Forget` plays: its parts, where it starts, and which of several is kept."""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+from forgetting import confounded, linear, moved, normal, small
+from torch import nn
+
+from pindown import Forget, networks, optimizers, theory
+from pindown.estimators._blind import Grouping, even_rows
+from pindown.losses import reverse_gradient
+from pindown.networks import Frame, nearest_frame
+from pindown.optimizers import Rivals, rivals
+
+# the parts of the game
+
+
+def test_a_reversed_gradient_has_the_other_sign_and_the_value_is_untouched():
+    z = torch.tensor([[1.0, -2.0]], requires_grad=True)
+    out = reverse_gradient(z, 0.5)
+    assert torch.equal(out, z)
+    (out * torch.tensor([[1.0, 10.0]])).sum().backward()
+    assert torch.equal(z.grad, torch.tensor([[-0.5, -5.0]]))
+
+
+def test_the_nearest_frame_is_the_polar_factor_and_stays_so_for_skewed_rows():
+    matrix = torch.as_tensor(normal(4, 7))
+    u, _, vt = torch.linalg.svd(matrix, full_matrices=False)
+    assert torch.allclose(nearest_frame(matrix), u @ vt, atol=1e-6)
+
+
+class Tug(nn.Module):
+    """A game without a middle: one pulls where the other pushes."""
+
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.answer = nn.Linear(1, 1), nn.Parameter(torch.ones(1))
+
+    def forward(self):
+        return self.encoder.weight.sum() * self.answer.sum()
+
+
+def test_who_answers_keeps_the_rate_and_who_leads_follows_the_schedule():
+    game = Tug()
+    optimizer = rivals(game, 0.1, 0.0, answer_rate=0.5)
+    assert isinstance(optimizer, Rivals)
+    before = game.encoder.weight.item(), game.answer.item()
+    for group in optimizer.param_groups:
+        group["lr"].fill_(0.0)
+    game().backward()
+    optimizer.step()
+    assert game.encoder.weight.item() == before[0]
+    assert abs(game.answer.item() - before[1]) == pytest.approx(0.5, rel=1e-4)
+
+
+def test_a_frame_stands_still_where_its_gradient_is_noise_and_other_weights_do_not():
+    class Two(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.encoder = nn.ModuleList([Frame(torch.eye(2)), nn.Linear(2, 2, bias=False)])
+
+    game = Two()
+    before = [part.weight.detach().clone() for part in game.encoder]
+    for part in game.encoder:
+        part.weight.grad = torch.full((2, 2), 1e-4)
+    rivals(game, 0.1, 0.0).step()
+    frame, other = ((part.weight - old).abs().max().item() for part, old in zip(game.encoder, before, strict=True))
+    assert other == pytest.approx(0.1, rel=1e-3)
+    assert frame < 0.001
+
+
+def test_rivals_need_an_encoder():
+    with pytest.raises(TypeError, match="the objective must have an encoder"):
+        optimizers.rivals(nn.Linear(1, 1), 0.1, 0.0)
+
+
+# where a game starts, and which one is kept
+
+
+def test_even_rows_show_groups_alike_where_each_lies_in_a_plane_of_its_own():
+    rng = np.random.default_rng(0)
+    e = rng.integers(2, size=6_000)
+    planes = [np.linalg.qr(rng.normal(size=(4, 2))).Q.T for _ in range(2)]
+    x = np.stack([rng.normal(size=2) @ planes[value] for value in e])
+    grouping = Grouping(e, 0 * e)
+
+    def unlike(rows):
+        covariances = np.stack([np.cov((x[e == value] @ rows.T).T) for value in range(2)])
+        return np.abs(covariances - np.eye(2)).max()
+
+    found = even_rows(x, [grouping], np.eye(4)[:2], rng)
+    assert unlike(found) < 0.05
+    assert min(unlike(np.linalg.qr(rng.normal(size=(4, 2))).Q.T) for _ in range(20)) > 0.3
+
+
+def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
+    X, e = moved(n=3_000)
+    rows = even_rows(X, [Grouping(e, 0 * e)], np.eye(5)[2:], np.random.default_rng(0))
+    assert np.abs(rows[:, :2]).max() < 0.05 * np.abs(rows[:, 2:]).max()
+    few = X[:20], [Grouping(e[:20], 0 * e[:20])]
+    assert np.array_equal(even_rows(*few, np.eye(5)[2:], np.random.default_rng(0)), np.eye(5)[2:])
+
+
+def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value_of_a_given_label():
+    sample = confounded()
+    forget = Forget(encoder=small, decoder=small, max_iter=1, strength=0.0, holdout=0.0, device="cpu", random_state=0)
+    Z = forget.fit(sample.x, sample.u, given=sample.label).transform(sample.x).numpy()
+    label, e = sample.label.numpy(), sample.u.numpy()
+    gaps = [Z[(label == c) & (e == 0)].mean(0) - Z[(label == c) & (e == 1)].mean(0) for c in (0, 1)]
+    assert np.abs(gaps).max() < 0.2
+    assert np.abs(Z[label == 0].mean(0) - Z[label == 1].mean(0)).max() > 0.5  # which the label moves
+
+
+def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
+    games = []
+
+    def score(self, game, seed):
+        games.append(game)
+        return [3.0, 1.0, 2.0][len(games) - 1]
+
+    monkeypatch.setattr(Forget, "_missed_and_told", score)
+    forget = linear(n_restarts=3, max_iter=5).fit(*moved())
+    assert forget.restart_scores_.tolist() == [3.0, 1.0, 2.0]
+    assert forget.objective_ is games[1]
+    assert not hasattr(linear(max_iter=5).fit(*moved()), "restart_scores_")
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
+    X, e = moved(n=2_500)
+
+    def scores(n_components, strength):
+        make = partial(Forget, encoder=small, decoder=small, max_iter=3, n_restarts=2, device="cpu", random_state=0)
+        return make(n_components, strength=strength).fit(X, e).restart_scores_
+
+    assert scores(5, 0.0).max() < 0.05  # all is kept, and what is told counts nothing
+    assert scores(5, 1.0).min() > 0.7  # nearly log 3 nats are told
+    assert scores(2, 0.0).min() > 0.15  # a column of five is missed
+
+
+def test_games_are_compared_on_rows_of_the_training_if_none_are_held_out():
+    X, e = moved()
+    forget = linear(n_restarts=2, max_iter=5).fit(X, e)
+    assert np.isfinite(forget.restart_scores_).all()
+    with pytest.raises(ValueError, match="n_restarts == 0, must be >= 1"):
+        linear(n_restarts=0).fit(X, e)
+
+
+@pytest.mark.parametrize("encoder", [partial(networks.linear), lambda n_in, n_out: nn.Linear(n_in, n_out, bias=False)])
+def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
+    forget = Forget(encoder=encoder, max_iter=5, holdout=0.0, device="cpu", random_state=0)
+    assert forget.guarantee is theory.FORGET
+    assert forget.fit(*moved()).components_.shape == (3, 5)
+    assert (
+        Forget(encoder=lambda n_in, n_out: nn.Sequential(nn.Linear(n_in, n_out))).guarantee is theory.FORGET_NONLINEAR
+    )
