@@ -7,8 +7,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from pindown.checkpoints import Checkpoint
 from pindown.training import train
+from pindown.training.checkpoints import Checkpoint
 
 
 class Regression(nn.Module):

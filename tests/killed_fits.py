@@ -15,9 +15,10 @@ import accelerate  # noqa: F401 (as the next one, so that no process has to)
 import torch._dynamo  # noqa: F401
 from typer.testing import CliRunner
 
-from pindown import checkpoints, tables
+from pindown import tables
 from pindown.cli import app
 from pindown.runs import scoring  # noqa: F401
+from pindown.training import checkpoints
 
 MOMENTS = {
     # At which call of which function: os.replace moves a file that was written beside its place.

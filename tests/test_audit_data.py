@@ -6,7 +6,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 
 from pindown import Classify, Contrast, Forget, audit
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.report.refits import Data, divide, exchange, read
 
 RNG = np.random.default_rng(0)

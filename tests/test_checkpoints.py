@@ -12,9 +12,9 @@ from descent import BlindAlley, assert_identical, checkpoint, interrupting, run
 from safetensors.torch import load_file, save_file
 from torch import nn
 
-from pindown import checkpoints
-from pindown.checkpoints import Checkpoint
-from pindown.divergence import TrainingDivergedError
+from pindown.training import checkpoints
+from pindown.training.checkpoints import Checkpoint
+from pindown.training.divergence import TrainingDivergedError
 
 
 @pytest.fixture

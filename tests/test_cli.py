@@ -122,7 +122,7 @@ def test_ctrl_c_says_how_to_go_on(tiny, tmp_path, monkeypatch):
 
 
 def test_a_diverged_fit_is_one_sentence_and_no_record(tiny, tmp_path, monkeypatch):
-    from pindown.divergence import TrainingDivergedError
+    from pindown.training.divergence import TrainingDivergedError
 
     def diverged(*arguments):
         raise TrainingDivergedError("training: the loss is nan.")

@@ -14,8 +14,8 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pindown import Classify, Contrast, Dictionary, Forget
-from pindown.divergence import TrainingDivergedError
 from pindown.runs import Run
+from pindown.training.divergence import TrainingDivergedError
 
 FEATURES = [f"x{j}" for j in range(5)]
 X = np.column_stack([columns()[name] for name in FEATURES])

@@ -8,8 +8,8 @@ from descent import BlindAlley, checkpoint, draw, interrupting, run
 from safetensors.torch import load_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
-from pindown.divergence import TrainingDivergedError, check_losses, check_weights
 from pindown.estimators import IdentifiabilityWarning
+from pindown.training.divergence import TrainingDivergedError, check_losses, check_weights
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ import torch
 from classifying import KAPPA, codes, data, jitter, quick, thorough
 
 from pindown.distributions import VonMisesFisher
-from pindown.estimators._drawing import Augmented, Epochs, Labelled
 from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
+from pindown.sources.drawing import Augmented, Epochs, Labelled
 from pindown.spaces import Sphere
 
 

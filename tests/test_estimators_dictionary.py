@@ -4,11 +4,11 @@ import torch
 from torch import nn
 
 from pindown import Dictionary, networks, theory
-from pindown.estimators._autoencoder import Autoencoder
-from pindown.estimators._base import Encoder
-from pindown.estimators._rotation import sparsest_rotation
-from pindown.estimators._unrolling import start_unrolled, unrolled
+from pindown.estimators.base import Encoder
 from pindown.estimators.dictionary import widest_gap
+from pindown.estimators.dictionary.autoencoder import Autoencoder
+from pindown.estimators.dictionary.rotation import sparsest_rotation
+from pindown.estimators.dictionary.unrolling import start_unrolled, unrolled
 from pindown.metrics import linear_r2, mcc
 from pindown.metrics.sets import support_f1
 from pindown.networks import Whiten

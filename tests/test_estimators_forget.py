@@ -9,7 +9,7 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators._blind import Grouping, told_by_means, told_by_spreads
+from pindown.estimators.forget.directions import Grouping, told_by_means, told_by_spreads
 from pindown.metrics import confounding
 from pindown.processes import Clusters, Nuisance
 
@@ -249,7 +249,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
     make = partial(Forget, encoder=encoder, decoder=small, max_iter=75, random_state=0, device="cpu")
     whole = make().fit(X, e)
     path = tmp_path / "fit.safetensors"
-    from pindown import training
+    from pindown.training import loop as training
 
     steps = 0
     plain = training._PlainStep.__call__
@@ -262,7 +262,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
         plain(self, step)
 
     monkeypatch.setattr(training._PlainStep, "__call__", broken)
-    monkeypatch.setattr("pindown.checkpoints.Checkpoint.is_due", lambda self: True)
+    monkeypatch.setattr("pindown.training.checkpoints.Checkpoint.is_due", lambda self: True)
     with pytest.raises(RuntimeError, match="lights"):
         make(checkpoint=path).fit(X, e)
     resumed = make(checkpoint=path).fit(X, e)

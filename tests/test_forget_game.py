@@ -9,10 +9,10 @@ from forgetting import confounded, linear, moved, normal, small
 from torch import nn
 
 from pindown import Forget, networks, optimizers, theory
-from pindown.estimators._blind import Grouping, even_rows
+from pindown.estimators.forget.directions import Grouping, even_rows
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
-from pindown.optimizers import Rivals, rivals
+from pindown.training.optimizers import Rivals, rivals
 
 # the parts of the game
 

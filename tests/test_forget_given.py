@@ -13,9 +13,9 @@ from torch import nn
 
 from pindown import Forget, networks
 from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators._base import Encoder
-from pindown.estimators._game import Game
-from pindown.estimators._nuisance import assemble, read_columns
+from pindown.estimators.base import Encoder
+from pindown.estimators.forget.game import Game
+from pindown.estimators.forget.nuisance import assemble, read_columns
 from pindown.metrics import PROBES, leakage
 from pindown.mixing import leaky_relu_mlp
 from pindown.networks import Whiten

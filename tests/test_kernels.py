@@ -21,7 +21,7 @@ CASES = [
 SCRIPT = """
 import json, sys
 import torch
-from pindown import kernels
+from pindown.pairwise import kernels
 
 errors = []
 for n, m, d, p, skip, offset, with_potential in json.loads(sys.argv[1]):

@@ -9,8 +9,8 @@ from torch import nn
 
 from pindown import _random, networks, theory
 from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics, LatentAction
-from pindown.estimators._dynamics import Axes, Dynamics
-from pindown.estimators._game import APART_ROWS
+from pindown.estimators.forget.game import APART_ROWS
+from pindown.estimators.latent_action.dynamics import Axes, Dynamics
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_value
 from pindown.processes import Bodies
 

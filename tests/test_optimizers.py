@@ -4,9 +4,9 @@ import pytest
 import torch
 from torch import nn
 
-from pindown.checkpoints import Checkpoint
-from pindown.optimizers import LEAST_SIDE, Muon, adam, muon, orthogonal_factor
 from pindown.training import train
+from pindown.training.checkpoints import Checkpoint
+from pindown.training.optimizers import LEAST_SIDE, Muon, adam, muon, orthogonal_factor
 
 
 def normal(*shape, seed=0):

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pindown.estimators._drawing import Epochs
-from pindown.estimators._pairing import pair_up
+from pindown.sources.drawing import Epochs
+from pindown.sources.pairing import pair_up
 
 
 def rows(n):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
-from pindown.estimators._base import Encoder, encode
+from pindown.estimators.base import Encoder, encode
 from pindown.networks import Centre, Whiten
 from pindown.penalties import DependencySparsity
 from pindown.runs import Place, Recipe, Run, estimator_for, load_encoder, planned, read_options, save_encoder

@@ -14,8 +14,8 @@ import torch
 from descent import Regression, assert_identical, checkpoint, interrupting, run
 from torch import nn
 
-from pindown import training
 from pindown.training import best_device, constant, cosine
+from pindown.training import loop as training
 
 # descent
 

@@ -13,12 +13,13 @@ from torch import Tensor, nn
 
 from own_method.losses import unexplained
 from own_method.theory import REGRESS
-from pindown import networks, optimizers, theory
-from pindown.estimators._base import BaseEncoder, Encoder, as_array
-from pindown.estimators._drawing import Epochs
+from pindown import networks, theory
+from pindown.estimators.base import BaseEncoder, Encoder, as_array
 from pindown.processes import Process
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import Draw
+from pindown.training import optimizers
 
 
 class Regress(BaseEncoder):

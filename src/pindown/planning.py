@@ -23,7 +23,7 @@ from pindown.checks.arrays import Matrix, read, read_labels
 from pindown.checks.encoders import FAINT, principal_spreads
 from pindown.checks.nuisances import touched_dimensions
 from pindown.estimators import Forget, IdentifiabilityWarning
-from pindown.estimators._base import as_array
+from pindown.estimators.base import as_array
 from pindown.theory import Theorem
 
 K_STATISTICS = 2

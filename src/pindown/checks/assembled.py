@@ -35,13 +35,13 @@ from pindown.checks.nuisances import (
 from pindown.checks.supports import diverse_support, sufficient_nonlinearity
 from pindown.checks.values import common_values, diverse_values, divisible_rows, enough_rows, enough_values
 from pindown.checks.verdict import Verdict
-from pindown.estimators._base import BaseEncoder, as_array
-from pindown.estimators._pairing import pair_up
+from pindown.estimators.base import BaseEncoder, as_array
 from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
 from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.forget import Forget
 from pindown.folding import look_for_folds
+from pindown.sources.pairing import pair_up
 from pindown.spaces import Sphere
 
 JACOBIAN_ROWS = 1_000

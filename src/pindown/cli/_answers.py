@@ -81,7 +81,7 @@ def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
         complain(f"stopped; {state}")
         raise typer.Exit(130) from None
     except RuntimeError as error:
-        from pindown.divergence import TrainingDivergedError
+        from pindown.training.divergence import TrainingDivergedError
 
         if not isinstance(error, TrainingDivergedError):
             raise

@@ -152,12 +152,12 @@ def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[st
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
     import torch
 
-    from pindown.divergence import TrainingDivergedError
     from pindown.runs import save_encoder
     from pindown.runs.folder import ENCODER, LATENTS, SCORES
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
     from pindown.tables import write_codes
+    from pindown.training.divergence import TrainingDivergedError
 
     go_on = f"the same command goes on: {run.record['command']}"
     mended = refusing(OSError, then=f"When that is mended, {go_on}")

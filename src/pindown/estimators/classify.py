@@ -13,14 +13,15 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, optimizers, theory
+from pindown import networks, theory
 from pindown._names import counted
-from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
-from pindown.estimators._drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
+from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
 from pindown.losses import cross_entropy
 from pindown.processes import Clusters, Instances, Process
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
 from pindown.spaces import Reals, Space, Sphere
-from pindown.training import Draw
+from pindown.training import optimizers
 
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""

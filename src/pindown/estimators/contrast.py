@@ -16,14 +16,15 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import networks, optimizers, theory
-from pindown.estimators._base import BaseEncoder, Encoder, as_array, check_positive, warn
-from pindown.estimators._drawing import Epochs
-from pindown.estimators._pairing import FreshPairs, Pairing, pair_up
+from pindown import networks, theory
+from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
 from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import Epochs
+from pindown.sources.pairing import FreshPairs, Pairing, pair_up
 from pindown.spaces import Reals, Space, Sphere
-from pindown.training import Draw, processes
+from pindown.training import optimizers, processes
 
 SATURATED = 0.02
 """Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pindown.distributions import Conditional
     from pindown.estimators import Classify
     from pindown.mixing import Mixing
-    from pindown.optimizers import MakeOptimizer
     from pindown.processes import Clusters, Instances
+    from pindown.training.optimizers import MakeOptimizer
 
 _N_POSTERIOR = 2_048  # samples at which the posterior is compared: a mean over classes at each needs no more
 

@@ -1,4 +1,4 @@
-"""The optimisers of `pindown.optimizers`, imported when they are used: a table is read without torch."""
+"""The optimisers of `pindown.training.optimizers`, imported when they are used: a table is read without torch."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ if TYPE_CHECKING:
 
 def adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> Optimizer:
     """Return Adam with decoupled weight decay."""
-    from pindown import optimizers
+    from pindown.training import optimizers
 
     return optimizers.adam(objective, learning_rate, weight_decay)
 
 
 def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> Optimizer:
     """Return Adam with orthogonal steps for the large matrices."""
-    from pindown import optimizers
+    from pindown.training import optimizers
 
     return optimizers.muon(objective, learning_rate, weight_decay)

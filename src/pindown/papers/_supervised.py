@@ -9,12 +9,13 @@ import torch
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.estimators._base import WHITEN_ROWS, Encoder
+from pindown.estimators.base import WHITEN_ROWS, Encoder
 from pindown.networks import Whiten
-from pindown.optimizers import MakeOptimizer, adam
 from pindown.processes import Process
+from pindown.sources.batches import CapturableDraw
 from pindown.spaces import Space, Sphere
-from pindown.training import CapturableDraw, train
+from pindown.training import train
+from pindown.training.optimizers import MakeOptimizer, adam
 
 
 class _Regression(nn.Module):

@@ -22,9 +22,9 @@ from pindown.papers._optimizers import adam, muon
 if TYPE_CHECKING:
     from pindown.distributions import Conditional, Marginal
     from pindown.estimators import Contrast
-    from pindown.optimizers import MakeOptimizer
     from pindown.processes import Pairs
     from pindown.spaces import Space
+    from pindown.training.optimizers import MakeOptimizer
 
 
 # Marginals, by the number of dimensions.

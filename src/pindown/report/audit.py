@@ -20,7 +20,7 @@ from sklearn.utils.validation import check_is_fitted
 from pindown import _random, checks, theory
 from pindown.checks.verdict import Verdict
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.metrics import Leakage
 from pindown.report.agreement import Agreement, agreements, in_order_of, measure_for
 from pindown.report.claims import not_shown, refusals, sentence, waived

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from pindown import metrics
 from pindown.checks.assembled import partners_of
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.metrics import PROBES, Leakage, inject_leak, leakage
 from pindown.report.refits import MIN_ROWS_OF_VALUE, Data, Refits, exchange
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.report.agreement import matching, principal_angles
 from pindown.report.refits import Data, Refits
 

@@ -19,10 +19,10 @@ from torch import Tensor, nn
 
 from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning
-from pindown.estimators._base import BaseEncoder, as_array
-from pindown.estimators._drawing import Augment
-from pindown.estimators._nuisance import as_table, read_columns
+from pindown.estimators.base import BaseEncoder, as_array
+from pindown.estimators.forget.nuisance import as_table, read_columns
 from pindown.metrics import by_value
+from pindown.sources.drawing import Augment
 
 Rows = NDArray[np.int64]
 

@@ -8,9 +8,10 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pindown import _random, networks, optimizers, penalties, spaces
+from pindown import _random, networks, penalties, spaces
 from pindown._names import nearest
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
+from pindown.training import optimizers
 
 _NETWORKS = (
     *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.unfolded, networks.smooth),

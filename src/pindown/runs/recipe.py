@@ -14,7 +14,7 @@ from pindown import theory
 from pindown._names import counted
 from pindown.checks import Verdict, divisible_rows
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.planning import Plan, plan
 from pindown.report.refits import joint_label
 from pindown.runs.options import read_value

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.estimators._base import BaseEncoder
+from pindown.estimators.base import BaseEncoder
 from pindown.report.audit import plain
 from pindown.runs.recipe import LOOKED_AT
 from pindown.tables import Study

@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pindown._files import whole
-from pindown.estimators._base import Encoder
+from pindown.estimators.base import Encoder
 from pindown.networks import Centre, Frame, Residual, Unfolded, Whiten
 from pindown.spaces import Reals, Space, Sphere
 

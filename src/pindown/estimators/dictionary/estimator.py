@@ -15,17 +15,18 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
-from pindown import _random, networks, optimizers, structure, theory
-from pindown.estimators._autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
-from pindown.estimators._base import BaseEncoder, Encoder, as_array
-from pindown.estimators._building import built
-from pindown.estimators._drawing import Epochs
-from pindown.estimators._rotation import sparsest_rotation
-from pindown.estimators._unrolling import start_unrolled
+from pindown import _random, networks, structure, theory
+from pindown.estimators.base import BaseEncoder, Encoder, as_array
+from pindown.estimators.dictionary.autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
+from pindown.estimators.dictionary.rotation import sparsest_rotation
+from pindown.estimators.dictionary.unrolling import start_unrolled
+from pindown.networks import built
 from pindown.penalties import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.processes import Process
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import Draw, TrainingLog, best_device
+from pindown.training import TrainingLog, best_device, optimizers
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
 """Share of the rows that no step sees, and by which restarts are compared; and their largest number."""

@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 from sklearn.neighbors import kneighbors_graph
 from torch import Tensor, nn
 
-from pindown.estimators._autoencoder import Autoencoder
+from pindown.estimators.dictionary.autoencoder import Autoencoder
 from pindown.training import train
 
 N_LANDMARKS, N_NEIGHBOURS = 300, 10

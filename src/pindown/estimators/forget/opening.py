@@ -10,12 +10,11 @@ import torch
 from torch import nn
 
 from pindown import networks
-from pindown.estimators._base import Encoder
-from pindown.estimators._blind import Directions
-from pindown.estimators._building import built
-from pindown.estimators._game import Game
-from pindown.estimators._nuisance import Nuisance
-from pindown.networks import Frame, Unfolded, Whiten
+from pindown.estimators.base import Encoder
+from pindown.estimators.forget.directions import Directions
+from pindown.estimators.forget.game import Game
+from pindown.estimators.forget.nuisance import Nuisance
+from pindown.networks import Frame, Unfolded, Whiten, built
 
 TOLD_WORTH = 0.01
 """Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.

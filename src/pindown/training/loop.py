@@ -11,54 +11,25 @@ import signal
 import sys
 import threading
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.checkpoints import Checkpoint, State
-from pindown.divergence import check_losses, check_weights
-from pindown.optimizers import MakeOptimizer, adam
+from pindown.sources.batches import CapturableDraw, Draw
+from pindown.training.checkpoints import Checkpoint, State
+from pindown.training.divergence import check_losses, check_weights
+from pindown.training.optimizers import MakeOptimizer, adam
 
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
 REPORT_EVERY = 25
-
-
-class Draw(Protocol):
-    """Gives the batch of a step: tensors on the device of the generator, the only source of chance."""
-
-    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
-        """Return the batch of this step."""
-        ...
-
-
-class CapturableDraw(ABC):
-    """A draw in two parts, so that a step can be captured in a CUDA graph and replayed.
-
-    `prepare` runs on the host before each step and may write to tensors that `batch` reads; `batch` runs on the
-    device alone, always with the same tensors, shapes and generator.
-    """
-
-    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
-        """Return the batch of this step."""
-        self.prepare(step, generator)
-        return self.batch(generator)
-
-    @abstractmethod
-    def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Make ready for a step."""
-
-    @abstractmethod
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the batch made ready; no waiting for the device."""
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from pindown.processes import Process
-from pindown.training import CapturableDraw, Draw
+from pindown.sources.batches import CapturableDraw, Draw
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
 """Makes another view of every row: (n, n_features) and a generator in, (n, n_features) out."""

@@ -10,9 +10,9 @@ import torch
 from sklearn.utils import check_array
 from torch import Tensor
 
-from pindown.estimators._drawing import numbered
 from pindown.processes import Process
-from pindown.training import CapturableDraw
+from pindown.sources.batches import CapturableDraw
+from pindown.sources.drawing import numbered
 
 
 @dataclass(frozen=True)

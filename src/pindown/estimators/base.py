@@ -23,14 +23,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.checkpoints import Checkpoint
-from pindown.estimators._building import built
 from pindown.folding import look_for_folds
-from pindown.networks import Centre, Whiten
-from pindown.optimizers import MakeOptimizer
+from pindown.networks import Centre, Whiten, built
 from pindown.processes import Process
+from pindown.sources.batches import Draw
 from pindown.spaces import Space
-from pindown.training import Draw, TrainingLog, best_device, cosine, train
+from pindown.training import TrainingLog, best_device, cosine, train
+from pindown.training.checkpoints import Checkpoint
+from pindown.training.optimizers import MakeOptimizer
 
 ENCODE_ROWS = 65_536
 """Rows encoded at once: bounds the memory of `transform` whatever the size of X."""
@@ -307,7 +307,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         if not callable(self.optimizer):
             raise TypeError(
                 f"{type(self).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
-                f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {self.optimizer!r}."
+                f"torch.optim.Optimizer, such as pindown.training.optimizers.muon, got {self.optimizer!r}."
             )
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)

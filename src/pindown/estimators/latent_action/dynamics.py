@@ -11,12 +11,12 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
-from pindown.estimators._base import as_array
-from pindown.estimators._building import built
-from pindown.estimators._drawing import numbered
-from pindown.estimators._game import APART_ROWS
-from pindown.estimators._nuisance import MIN_ROWS
+from pindown.estimators.base import as_array
+from pindown.estimators.forget.game import APART_ROWS
+from pindown.estimators.forget.nuisance import MIN_ROWS
+from pindown.networks import built
 from pindown.penalties import energy_distance
+from pindown.sources.drawing import numbered
 
 NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
 """How values that name no body print."""
@@ -125,6 +125,7 @@ class Dynamics(nn.Module):
         return made.tril(-1) + torch.diag_embed(log_size.exp()), log_size
 
     def forward(self, x: Tensor, x_next: Tensor, body: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of transitions, given whose they are, what each counts, and noise for their codes."""
         here, there = (self.axes(a).float() for a in (x, x_next))
         action = self.chart(there) - self.chart(here)
         loss = torch.zeros((), device=action.device)

@@ -13,12 +13,12 @@ from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
-from pindown import _random, networks, optimizers, theory
-from pindown.estimators._base import as_array, check_positive
-from pindown.estimators._drawing import Epochs
-from pindown.estimators._dynamics import Axes, Dynamics, Transitions, read_bodies
+from pindown import _random, networks, theory
+from pindown.estimators.base import as_array, check_positive
 from pindown.estimators.forget import Forget
-from pindown.training import TrainingLog, best_device, train
+from pindown.estimators.latent_action.dynamics import Axes, Dynamics, Transitions, read_bodies
+from pindown.sources.drawing import Epochs
+from pindown.training import TrainingLog, best_device, optimizers, train
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
 """How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""

@@ -15,12 +15,11 @@ from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import _random, networks, optimizers, theory
-from pindown.estimators._base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
-from pindown.estimators._blind import Directions, directions, even_rows
-from pindown.estimators._drawing import Epochs
-from pindown.estimators._game import Game, History, Rebuild, straightened, waiting_cosine
-from pindown.estimators._nuisance import (
+from pindown import _random, networks, theory
+from pindown.estimators.base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
+from pindown.estimators.forget.directions import Directions, directions, even_rows
+from pindown.estimators.forget.game import Game, History, Rebuild, straightened, waiting_cosine
+from pindown.estimators.forget.nuisance import (
     Column,
     FreshTroubled,
     HeldOut,
@@ -31,12 +30,14 @@ from pindown.estimators._nuisance import (
     read_columns,
     read_strata,
 )
-from pindown.estimators._opening import Opening
+from pindown.estimators.forget.opening import Opening
 from pindown.networks import Whiten
 from pindown.processes import Confounded, Process, ShapeNuisance
 from pindown.processes import Nuisance as NuisanceWorld
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import Draw, TrainingLog
+from pindown.training import TrainingLog, optimizers
 
 CLOSED_FORM_ROWS = 50_000
 """Rows from which means and covariances of the start are taken."""
@@ -116,7 +117,7 @@ class Forget(BaseEncoder):
         Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
         2.
     optimizer : callable
-        See `pindown.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
+        See `pindown.training.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
     holdout : float
         Share of the rows, at most 4,000 in all, and 500 of a linear code, kept out of the training and given to the
         probe. Fewer than 200 are not worth it, and none are held out.

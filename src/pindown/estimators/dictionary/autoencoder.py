@@ -10,11 +10,11 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
-from pindown.estimators._base import Encoder
+from pindown.estimators.base import Encoder
 from pindown.penalties import Penalty, pushforward
 from pindown.penalties.dependency import batch_scale
 from pindown.processes import Process
-from pindown.training import CapturableDraw
+from pindown.sources.batches import CapturableDraw
 
 LEAST_NOISE = 0.02
 """Least standard deviation of the observation noise, in units of each observed variable's: a world without noise would

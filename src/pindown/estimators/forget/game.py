@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from pindown.estimators._base import Encoder
+from pindown.estimators.base import Encoder
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
 from pindown.networks import Centre, Frame, Unfolded, Whiten

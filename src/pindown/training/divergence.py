@@ -31,7 +31,7 @@ def check_losses(curve: Sequence[float], n_new: int, max_iter: int, learning_rat
     >>> check_losses([2.0, 9e9, 1.5], n_new=2, max_iter=50, learning_rate=0.1)
     >>> check_losses([2.0, 9e9, 8e9], n_new=2, max_iter=50, learning_rate=0.1)
     Traceback (most recent call last):
-    pindown.divergence.TrainingDivergedError: training: the loss rose from 2 to about 8e+09 by step 2 of 50. \
+    pindown.training.divergence.TrainingDivergedError: training: the loss rose from 2 to about 8e+09 by step 2 of 50. \
 Try a smaller learning_rate (now 0.1), and look for extreme values in the data.
     """
     for step in range(len(curve) - n_new, len(curve)):

@@ -12,12 +12,12 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pindown.estimators._blind import Grouping
-from pindown.estimators._drawing import numbered
+from pindown.estimators.forget.directions import Grouping
 from pindown.metrics import PROBES, Leakage, leakage
 from pindown.processes import Process
 from pindown.processes._base import placed
-from pindown.training import CapturableDraw
+from pindown.sources.batches import CapturableDraw
+from pindown.sources.drawing import numbered
 
 MIN_ROWS = 3
 """Rows of a value below which nothing of it can be learned, let alone forgotten."""

@@ -172,7 +172,7 @@ def _implementation(a: Tensor, p: float | None) -> Any:
     """Return the module that computes this case: the GPU kernels if they can, else this one."""
     if a.is_cuda:
         try:
-            from pindown import kernels
+            from pindown.pairwise import kernels
         except ImportError:  # no Triton on this platform
             pass
         else:

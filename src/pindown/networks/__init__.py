@@ -1,0 +1,38 @@
+"""Functions that return networks: plain ``nn.Module`` objects that map (n, n_in) to (n, n_out).
+
+An estimator takes such a function as its ``encoder`` and calls it as ``encoder(n_in, n_out)``. Weights are drawn
+from torch's global generator, which the estimator forks and seeds around the call.
+"""
+
+from pindown.networks.building import built
+from pindown.networks.preprocessing import Centre, Whiten
+from pindown.networks.vectors import (
+    Frame,
+    Residual,
+    Unfolded,
+    flat,
+    linear,
+    mlp,
+    nearest_frame,
+    reader,
+    residual,
+    smooth,
+    unfolded,
+)
+
+__all__ = [
+    "Centre",
+    "Frame",
+    "Residual",
+    "Unfolded",
+    "Whiten",
+    "built",
+    "flat",
+    "linear",
+    "mlp",
+    "nearest_frame",
+    "reader",
+    "residual",
+    "smooth",
+    "unfolded",
+]
