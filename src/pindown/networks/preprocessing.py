@@ -49,7 +49,7 @@ class Whiten(nn.Module):
         largest = torch.where(variance[-1] > 0, variance[-1], 1.0)  # constant data have no scale to take off
         scaled = direction / variance.clamp_min(1e-4 * largest).sqrt()  # (d, d), a direction per column
         self.register_buffer("mean", x.mean(0))  # in float64: an offset far above the spread must not swallow it
-        self.register_buffer("matrix", scaled.flip(1).float())  # largest variance first
+        self.register_buffer("matrix", scaled.flip(1).float().contiguous())  # largest variance first; as files store it
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten (n, d)."""

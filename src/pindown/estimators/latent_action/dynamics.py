@@ -79,7 +79,7 @@ class Axes(nn.Module):
             )
         self.register_buffer("centre", x.mean(0))
         self.register_buffer("unit", sizes.sum().sqrt())
-        self.register_buffer("axes", axes.flip(1))
+        self.register_buffer("axes", axes.flip(1).contiguous())
 
     def forward(self, x: Tensor) -> Tensor:
         """Return coordinates; (n, d) → (n, d), in the precision of the networks."""
