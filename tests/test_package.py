@@ -1,15 +1,19 @@
+import ast
 import importlib.metadata
+import os
+import pkgutil
 import re
 import subprocess
 import sys
 from pathlib import Path
 
+import mypy.api
 import pytest
 
 import pindown
 
 SOURCE = Path(pindown.__file__).parent
-HEAVY = ("torch", "plotly", "sklearn", "scipy", "accelerate", "rich")
+HEAVY = ("torch", "numpy", "plotly", "sklearn", "scipy", "accelerate", "rich")
 
 
 def loaded_after(statement):
@@ -30,8 +34,47 @@ def test_a_name_is_loaded_when_it_is_first_used():
 def test_every_public_name_is_there_and_listed():
     assert pindown.__all__ == sorted(pindown.__all__)
     for name in pindown.__all__:
-        assert getattr(pindown, name).__name__ == name
-        assert name in dir(pindown)
+        assert getattr(pindown, name).__name__.rsplit(".")[-1] == name
+    assert dir(pindown) == sorted(["__version__", *pindown.__all__])
+
+
+def test_every_module_that_has_no_underscore_is_an_attribute_of_the_package():
+    modules = {module.name for module in pkgutil.iter_modules(pindown.__path__) if module.name[0] != "_"}
+    not_to_be_imported = {"cli", "demo", "pairwise", "planning"}  # commands, and where plan and the losses come from
+    assert modules - not_to_be_imported <= set(pindown.__all__)
+    assert loaded_after("import pindown; pindown.theory.CONTRAST_SPHERE") == []
+
+
+def test_what_is_loaded_on_first_use_is_what_a_type_checker_is_told():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (told,) = (node for node in tree.body if isinstance(node, ast.If))
+    imported = [(node.module, alias.name) for node in told.body for alias in node.names]
+    assert sorted(name for _, name in imported) == pindown.__all__
+    assert {name: module for module, name in imported if module != "pindown"} == pindown._HOME
+
+
+SCRIPT = """
+import pindown
+from pindown import Contrast, Data, optimizers
+score: str = pindown.metrics.linear_r2([[0.0]], [[0.0]])
+pindown.networks.linear(3, 2, 1)
+optimizers.adam(learning_rate="fast")
+Data([[0.0]], names=3)
+Contrast(3).fit()
+"""
+
+
+def test_a_type_checker_sees_the_types_of_the_installed_package(tmp_path, monkeypatch):
+    libraries = ["torch", "numpy", "scipy", "sklearn", "plotly", "rich", "typer", "jinja2", "accelerate", "safetensors"]
+    skipped = ",".join(f"{name}.*" for name in libraries)  # reading them takes longer than all the rest
+    options = "follow_imports = skip\nignore_missing_imports = True\n"
+    (tmp_path / "mypy.ini").write_text(f"[mypy]\n[mypy-{skipped}]\n{options}")
+    (tmp_path / "script.py").write_text(SCRIPT)
+    monkeypatch.chdir(tmp_path)
+    found, crashed, _ = mypy.api.run(["script.py", "--config-file", "mypy.ini", "--cache-dir", os.devnull])
+    assert crashed == ""
+    wrong = {int(number) for number in re.findall(r"^script\.py:(\d+): error", found, re.MULTILINE)}
+    assert wrong == {4, 5, 6, 7, 8}, found
 
 
 def test_contrast_is_the_estimator():

@@ -1,6 +1,10 @@
 """pindown pins down the hidden variables behind data, and says what may be claimed about them.
 
-Names are loaded when they are first used, so that ``import pindown`` costs nothing and brings no torch.
+Names and modules are loaded when they are first used, so that ``import pindown`` costs nothing and brings no torch.
+
+>>> import pindown
+>>> pindown.networks.linear(5, 2)
+Linear(in_features=5, out_features=2, bias=True)
 """
 
 from importlib import import_module
@@ -9,25 +13,96 @@ from typing import TYPE_CHECKING, Any
 __version__ = "0.1.0"
 
 if TYPE_CHECKING:
+    from pindown import (
+        alignment,
+        checks,
+        data,
+        distributions,
+        estimators,
+        folding,
+        losses,
+        metrics,
+        mixing,
+        networks,
+        papers,
+        penalties,
+        processes,
+        report,
+        runs,
+        sources,
+        spaces,
+        structure,
+        tables,
+        theory,
+        training,
+    )
     from pindown.alignment import align
-    from pindown.estimators import Classify, Contrast, Dictionary, Forget, LatentAction
+    from pindown.data import Data
+    from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning, LatentAction
     from pindown.planning import plan
     from pindown.report.audit import audit
+    from pindown.training import TrainingDivergedError, optimizers
 
-__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "LatentAction", "align", "audit", "plan"]
-
-_HOME = dict.fromkeys(__all__, "pindown.estimators") | {
+_HOME = {
+    "Classify": "pindown.estimators",
+    "Contrast": "pindown.estimators",
+    "Data": "pindown.data",
+    "Dictionary": "pindown.estimators",
+    "Forget": "pindown.estimators",
+    "IdentifiabilityWarning": "pindown.estimators",
+    "LatentAction": "pindown.estimators",
+    "TrainingDivergedError": "pindown.training",
     "align": "pindown.alignment",
     "audit": "pindown.report.audit",
+    "optimizers": "pindown.training",
     "plan": "pindown.planning",
 }
+"""Where the names live that are no module of this package."""
+
+__all__ = [
+    "Classify",
+    "Contrast",
+    "Data",
+    "Dictionary",
+    "Forget",
+    "IdentifiabilityWarning",
+    "LatentAction",
+    "TrainingDivergedError",
+    "align",
+    "alignment",
+    "audit",
+    "checks",
+    "data",
+    "distributions",
+    "estimators",
+    "folding",
+    "losses",
+    "metrics",
+    "mixing",
+    "networks",
+    "optimizers",
+    "papers",
+    "penalties",
+    "plan",
+    "processes",
+    "report",
+    "runs",
+    "sources",
+    "spaces",
+    "structure",
+    "tables",
+    "theory",
+    "training",
+]
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
-        raise AttributeError(f"module 'pindown' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    if name in _HOME:
+        return getattr(import_module(_HOME[name]), name)
+    if name in __all__:
+        return import_module(f"pindown.{name}")
+    raise AttributeError(f"module 'pindown' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *__all__])
+    return sorted(["__version__", *__all__])
