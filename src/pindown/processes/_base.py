@@ -3,9 +3,11 @@
 import copy
 from abc import ABC, abstractmethod
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pindown import theory
@@ -27,6 +29,14 @@ class Sample(NamedTuple):
 
 class Process(ABC):
     """A world one can draw from."""
+
+    role_of_u: ClassVar[str | None] = None
+    """The part that ``Sample.u`` plays: signal, nuisance, or None if there is none."""
+
+    @property
+    def prior(self) -> NDArray[np.float64] | None:
+        """How often each value of ``Sample.u`` comes, summing to one; None if there is none."""
+        return None
 
     @property
     @abstractmethod
@@ -74,3 +84,14 @@ def of_mixing(mixing: Mixing) -> frozenset[Assumption]:
 def check_dimensions(owner: str, d: int, mixing_d: int) -> None:
     if d != mixing_d:
         raise ValueError(f"{owner}: the latents have {d} dimensions, the mixing takes {mixing_d}. Make them agree.")
+
+
+def shares(weights: Any) -> NDArray[np.float64]:
+    """Return weights, up to a factor, as frequencies."""
+    weights = np.asarray(weights, dtype=np.float64)
+    return weights / weights.sum()
+
+
+def thresholds(frequencies: NDArray[np.float64]) -> Tensor:
+    """Return the levels between values of these frequencies; the last takes the rest, however the sum was rounded."""
+    return torch.as_tensor(frequencies).cumsum(0)[:-1]

@@ -3,13 +3,15 @@
 import math
 from dataclasses import dataclass
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.mixing import Mixing, smooth
-from pindown.processes._base import Process, Sample, placed
+from pindown.processes._base import Process, Sample, placed, shares
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)
@@ -120,6 +122,8 @@ class Bodies(Process):
     ((5, 6), (5, 6), (5, 2), torch.Size([5]))
     """
 
+    role_of_u = "nuisance"
+
     arms: tuple[Arm, ...]
     cameras: tuple[Mixing, ...]
 
@@ -148,6 +152,11 @@ class Bodies(Process):
     def d(self) -> int:
         """Number of dimensions of the true action."""
         return 2
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each value of the nuisance comes."""
+        return shares(np.ones(len(self.arms)))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:

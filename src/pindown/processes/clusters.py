@@ -4,14 +4,16 @@ import math
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.distributions import Conditional, VonMisesFisher
 from pindown.mixing import Mixing, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_dimensions, of_mixing, placed
+from pindown.processes._base import Process, Sample, check_dimensions, of_mixing, placed, shares, thresholds
 from pindown.processes._density import log_densities
 from pindown.spaces import Sphere
 from pindown.theory import Assumption
@@ -42,6 +44,8 @@ class Clusters(Process):
     >>> (sample.x.argmax(1) == sample.u).float().mean().item() > 0.99
     True
     """
+
+    role_of_u = "signal"
 
     vectors: Tensor
     conditional: Conditional
@@ -97,6 +101,11 @@ class Clusters(Process):
         return len(self.vectors)
 
     @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each class comes."""
+        return shares(self.weights or np.ones(self.n_classes))
+
+    @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world."""
         held = of_mixing(self.mixing)
@@ -122,8 +131,7 @@ class Clusters(Process):
         >>> world.log_posterior(Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
         tensor([[0.5000, 0.5000]])
         """
-        weights = torch.tensor(self.weights or (1.0,) * self.n_classes, dtype=torch.float64)
-        joint = log_densities(self.conditional, z, self.vectors) + weights.log().to(z)
+        joint = log_densities(self.conditional, z, self.vectors) + torch.as_tensor(self.prior).log().to(z)
         return joint.log_softmax(1)
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
@@ -139,9 +147,7 @@ class Clusters(Process):
 
     @cached_property
     def _thresholds(self) -> Tensor:
-        weights = torch.tensor(self.weights or (1.0,) * self.n_classes, dtype=torch.float64)
-        # The inner ones only: the last class takes the rest, however the sum was rounded.
-        return (weights / weights.sum()).cumsum(0)[:-1]  # (n_classes − 1,)
+        return thresholds(self.prior)
 
 
 @dataclass(frozen=True, eq=False)
@@ -168,6 +174,8 @@ class Instances(Process):
     tensor([0, 0, 1])
     """
 
+    role_of_u = "signal"
+
     clusters: Clusters
     n_instances: int
 
@@ -192,6 +200,11 @@ class Instances(Process):
     def vectors(self) -> Tensor:
         """The class vector of every instance; (n_instances, d)."""
         return self.clusters.vectors[self.classes(torch.arange(self.n_instances))]
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each instance comes."""
+        return shares(np.ones(self.n_instances))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:

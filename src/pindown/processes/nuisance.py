@@ -3,13 +3,15 @@
 from dataclasses import dataclass, replace
 from functools import cached_property
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.mixing import Mixing, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, of_mixing, placed
+from pindown.processes._base import Process, Sample, of_mixing, placed, shares, thresholds
 from pindown.processes.clusters import Clusters, spread
 from pindown.theory import Assumption
 
@@ -37,6 +39,8 @@ class Nuisance(Process):
     >>> world.d, world.nuisance_space.abs().round().flatten().tolist()
     (2, [1.0, 0.0, 0.0])
     """
+
+    role_of_u = "nuisance"
 
     clusters: Clusters
 
@@ -87,6 +91,11 @@ class Nuisance(Process):
         return _rows_of(self.clusters.mixing, self.complement)
 
     @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each value of the nuisance comes."""
+        return self.clusters.prior
+
+    @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world."""
         held = of_mixing(self.clusters.mixing)
@@ -124,6 +133,8 @@ class ShapeNuisance(Process):
     >>> world.d, [round(sample.x[sample.u == e, 2].std().item()) for e in (0, 1)]
     (2, [1, 3])
     """
+
+    role_of_u = "nuisance"
 
     scales: Tensor
     mixing: Mixing
@@ -176,6 +187,11 @@ class ShapeNuisance(Process):
         return _rows_of(self.mixing, torch.eye(self.mixing.d, self.d, dtype=torch.float64))
 
     @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each value of the nuisance comes."""
+        return shares(self.weights or np.ones(len(self.scales)))
+
+    @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world."""
         return of_mixing(self.mixing) | {theory.NUISANCE_INDEPENDENT}
@@ -188,7 +204,7 @@ class ShapeNuisance(Process):
 
     @cached_property
     def _thresholds(self) -> Tensor:
-        return _thresholds(torch.tensor(self.weights or (1.0,) * len(self.scales)))
+        return thresholds(self.prior)
 
     @cached_property
     def _spreads(self) -> Tensor:
@@ -225,6 +241,8 @@ class Confounded(Process):
     0.9
     """
 
+    role_of_u = "nuisance"
+
     label_vectors: Tensor
     nuisance_vectors: Tensor
     joint: Tensor
@@ -258,6 +276,11 @@ class Confounded(Process):
         return _rows_of(self.mixing, u[:, s > 0.5])
 
     @property
+    def prior(self) -> NDArray[np.float64]:
+        """How often each value of the nuisance comes."""
+        return shares(self.joint.sum(0))
+
+    @property
     def assumptions(self) -> frozenset[Assumption]:
         """What the theorems may rest on in this world: z depends on e unless the label is given."""
         return of_mixing(self.mixing)
@@ -272,13 +295,7 @@ class Confounded(Process):
 
     @cached_property
     def _thresholds(self) -> Tensor:
-        return _thresholds(self.joint.flatten())
-
-
-def _thresholds(shares: Tensor) -> Tensor:
-    """Return the levels between values of these frequencies; the last takes the rest, however the sum was rounded."""
-    shares = shares.double()
-    return (shares / shares.sum()).cumsum(0)[:-1]
+        return thresholds(shares(self.joint.flatten()))
 
 
 def _drawn(thresholds: Tensor, n: int, rng: torch.Generator, device: torch.device) -> Tensor:
