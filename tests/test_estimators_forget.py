@@ -8,8 +8,8 @@ from forgetting import confounded, linear, moved, normal, small, told
 from torch import nn
 
 from pindown import Forget, networks, theory
+from pindown.directions import Grouping, told_by_means, told_by_spreads
 from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.forget.directions import Grouping, told_by_means, told_by_spreads
 from pindown.metrics import confounding
 from pindown.processes import Clusters, Nuisance
 

@@ -9,7 +9,7 @@ from forgetting import confounded, linear, moved, normal, small
 from torch import nn
 
 from pindown import Forget, networks, optimizers, theory
-from pindown.estimators.forget.directions import Grouping, even_rows
+from pindown.directions import Grouping, even_rows
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
 from pindown.training.optimizers import Rivals, rivals

@@ -11,13 +11,14 @@ import torch
 from torch import nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
+from pindown.data import Data
 from pindown.estimators.base import Encoder, encode
 from pindown.networks import Centre, Whiten
 from pindown.penalties import DependencySparsity
 from pindown.runs import Place, Recipe, Run, estimator_for, load_encoder, planned, read_options, save_encoder
 from pindown.runs.options import read_value
 from pindown.spaces import Reals, Sphere
-from pindown.tables import Columns, Study
+from pindown.tables import Columns
 
 X = np.random.default_rng(0).normal(size=(60, 5)) + 1e6  # far from zero, where float32 would lose it
 LABELS = np.arange(60) % 4
@@ -257,7 +258,7 @@ def test_folders_made_for_a_run_that_came_to_nothing_go_and_others_stay(tmp_path
 def test_two_classes_are_told_apart_on_a_line_unless_another_space_is_asked_for():
     label = np.arange(400) % 2
     x = np.random.default_rng(0).normal(size=(400, 3)) + 2 * label[:, None]
-    study = Study(x, ("a", "b", "c"), signal=label)
+    study = Data(x, names=("a", "b", "c"), signal=label)
     recipe, notes = planned(Recipe("Classify", max_iter=100), study)
     assert recipe.n_components == 1
     assert "on a line" in notes[-1]

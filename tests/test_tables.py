@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pindown.tables import Columns, open_table, read_study, write_codes
+from pindown.tables import Columns, open_table, read_data, write_codes
 from pindown.tables import text as text_module
 
 RNG = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def test_every_format_gives_the_same_study(tmp_path):
     write_every_format(tmp_path)
     for name in ("t.csv", "t.tsv", "semicolons.csv", "t.parquet", "t.npz", "t.h5ad", "sparse.h5ad"):
         columns = Columns(features=("X",) if name.endswith(("npz", "h5ad")) else ("[abc]",), nuisance=("site", "age"))
-        study = read_study(open_table(tmp_path / name), columns)
+        study = read_data(open_table(tmp_path / name), columns)
         np.testing.assert_array_equal(study.X, X)
         assert study.nuisance[:, 0].tolist() == SITE.tolist(), name
         assert study.nuisance[:, 1].tolist() == AGE.tolist(), name
@@ -86,14 +86,14 @@ def test_every_format_gives_the_same_study(tmp_path):
 
 def test_other_arrays_of_an_h5ad_can_be_the_observed_variables(tmp_path):
     write_h5ad(tmp_path / "t.h5ad")
-    study = read_study(open_table(tmp_path / "t.h5ad"), Columns(features=("X_pca", "age"), signal="site"))
+    study = read_data(open_table(tmp_path / "t.h5ad"), Columns(features=("X_pca", "age"), signal="site"))
     assert study.names == ("X_pca_0", "X_pca_1", "age")
     np.testing.assert_array_equal(study.X, np.column_stack([X[:, :2], AGE]))
 
 
 def test_a_matrix_has_numbers_for_names(tmp_path):
     np.save(tmp_path / "t.npy", np.column_stack([X, AGE]))
-    study = read_study(open_table(tmp_path / "t.npy"), Columns(nuisance=("3",)))
+    study = read_data(open_table(tmp_path / "t.npy"), Columns(nuisance=("3",)))
     np.testing.assert_array_equal(study.X, X)
     assert study.nuisance.tolist() == AGE.tolist()
 
@@ -101,7 +101,7 @@ def test_a_matrix_has_numbers_for_names(tmp_path):
 def test_pieces_join_without_a_seam(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module, "PIECE", 5)
     (tmp_path / "t.csv").write_text(csv_text())
-    study = read_study(open_table(tmp_path / "t.csv"), Columns(features=("a", "b", "c"), signal="site"))
+    study = read_data(open_table(tmp_path / "t.csv"), Columns(features=("a", "b", "c"), signal="site"))
     np.testing.assert_array_equal(study.X, X)
     assert study.signal.tolist() == SITE.tolist()
 
@@ -121,43 +121,43 @@ def test_a_large_text_needs_memory_for_its_numbers_not_for_its_text(tmp_path, mo
 
 def test_by_default_all_numbers_are_observed_that_play_no_other_part(tmp_path):
     (tmp_path / "t.csv").write_text(csv_text())
-    study = read_study(open_table(tmp_path / "t.csv"), Columns(drop=("b",)))
+    study = read_data(open_table(tmp_path / "t.csv"), Columns(drop=("b",)))
     assert study.names == ("a", "c", "age")
     assert study.notes == ("left out, since it holds text: site.",)
-    assert read_study(open_table(tmp_path / "t.csv"), Columns(signal="age", truth=("c",))).names == ("a", "b")
+    assert read_data(open_table(tmp_path / "t.csv"), Columns(signal="age", truth=("c",))).names == ("a", "b")
 
 
 def test_columns_that_count_rows_or_never_change_are_left_out_unless_named(tmp_path):
     rows = [f"{i},{x},7,{i + 1}" for i, x in enumerate(X[:, 0].tolist())]
     (tmp_path / "t.csv").write_text("\n".join([",x,unit,id", *rows]))  # pandas writes its index without a name
     source = open_table(tmp_path / "t.csv")
-    study = read_study(source, Columns())
+    study = read_data(source, Columns())
     assert study.names == ("x",)
     assert len(study.notes) == 2
-    assert read_study(source, Columns(features=("x", "id"))).names == ("x", "id")
+    assert read_data(source, Columns(features=("x", "id"))).names == ("x", "id")
 
 
 def test_what_looks_like_a_label_but_is_observed_is_pointed_at(tmp_path):
     rows = [f"{x},{i % 3}" for i, x in enumerate(X[:, 0].tolist())]
     (tmp_path / "t.csv").write_text("\n".join(["x,day", *rows]))
-    note = read_study(open_table(tmp_path / "t.csv"), Columns()).notes[0]
+    note = read_data(open_table(tmp_path / "t.csv"), Columns()).notes[0]
     assert note.startswith("observed, although it looks like a label")
     assert note.endswith(": day.")
     (tmp_path / "counts.csv").write_text("\n".join(["a,b", *(f"{i % 3},{i % 4}" for i in range(12))]))
-    assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()  # all are counts
+    assert read_data(open_table(tmp_path / "counts.csv"), Columns()).notes == ()  # all are counts
 
 
 def test_rows_that_were_copied_are_counted_but_not_counts_that_are_alike(tmp_path):
     (tmp_path / "t.csv").write_text("\n".join(["a,b", "0.5,1", "0.5,2", "0.5,1", "2.5,1"]))
-    (note,) = read_study(open_table(tmp_path / "t.csv"), Columns()).notes
+    (note,) = read_data(open_table(tmp_path / "t.csv"), Columns()).notes
     assert note.startswith("of 4 rows 1 are exact copies of others: leave these out")
     (tmp_path / "counts.csv").write_text("\n".join(["a,b", *["1,2", "3,1"] * 9]))
-    assert read_study(open_table(tmp_path / "counts.csv"), Columns()).notes == ()
+    assert read_data(open_table(tmp_path / "counts.csv"), Columns()).notes == ()
 
 
 def test_quotes_blank_lines_and_marks_at_the_start_are_no_obstacle(tmp_path):
     (tmp_path / "t.csv").write_text('﻿"a, b",c\n1,"x, ""y"""\n\n2,z\n3,z\n', encoding="utf-8")
-    study = read_study(open_table(tmp_path / "t.csv"), Columns(features=("a, b",), signal="c"))
+    study = read_data(open_table(tmp_path / "t.csv"), Columns(features=("a, b",), signal="c"))
     assert study.X.tolist() == [[1.0], [2.0], [3.0]]
     assert study.signal.tolist() == ['x, "y"', "z", "z"]
 
@@ -172,8 +172,8 @@ def test_labels_are_numbers_only_if_all_are_and_none_would_be_joined(tmp_path):
 def test_partners_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
     np.savez(tmp_path / "t.npz", X=X, later=X + 1, session=SITE)
     source = open_table(tmp_path / "t.npz")
-    np.testing.assert_array_equal(read_study(source, Columns(pairs="later")).pairs, X + 1)
-    paired = read_study(source, Columns(pairs="next", group="session")).paired()
+    np.testing.assert_array_equal(read_data(source, Columns(pairs="later")).pairs, X + 1)
+    paired = read_data(source, Columns(pairs="next", group="session")).paired()
     rows = [0, 1, 2, 3, 4, 6, 7, 8, 9, 10]  # not 5, whose next row is of another session
     np.testing.assert_array_equal(paired.X, X[rows])
     np.testing.assert_array_equal(paired.pairs, X[np.array(rows) + 1])
@@ -181,7 +181,7 @@ def test_partners_can_be_an_array_or_the_next_row_within_a_group(tmp_path):
 
 def test_a_sample_keeps_partners_together(tmp_path):
     np.savez(tmp_path / "t.npz", X=RNG.normal(size=(60, 2)), who=np.repeat(np.arange(20), 3))
-    some = read_study(open_table(tmp_path / "t.npz"), Columns(pairs="who")).sample(30)
+    some = read_data(open_table(tmp_path / "t.npz"), Columns(pairs="who")).sample(30)
     counts = np.bincount(some.pairs)
     assert set(counts[counts > 0]) == {3}
     assert 0 < len(some) <= 30
@@ -198,7 +198,7 @@ def test_a_sample_keeps_partners_together(tmp_path):
         ("a,b\n1,2\n1,x\n2,3\n", "line 3: column 'b' holds numbers, but here the text 'x'"),
         ("a;b\n1,5;2\n1,5;2\n2;2\n2;1.500\n2;2\n", "'1.500'. Decimals need a comma in this file"),
         ("a;b\n1.5;2\n1,500;2\n2.5;2\n", "'1,500'. Decimals need a point in this file"),
-        ("the size,b\n1,1\n,2\n", "--drop 'the size'"),
+        ("the size,b\n1,1\n,2\n", "drop='the size'"),
         ("a,b\n1,\n2,3\n", "column 'b' has NaN, an empty cell or infinity in 1 of 2 rows, first in row 1"),
         ("a,b\n1,x\n2,y\n3,\n", "column 'b' is empty in 1 of 3 rows, first in row 3"),
         (",\n1,2\n", "has no names in its first line"),
@@ -208,14 +208,14 @@ def test_what_is_wrong_with_a_text_is_said_with_its_line_or_column(tmp_path, con
     (tmp_path / "t.csv").write_text(content)
     columns = Columns(signal="b" if "y" in content else None)
     with pytest.raises(ValueError, match=message):
-        read_study(open_table(tmp_path / "t.csv"), columns)
+        read_data(open_table(tmp_path / "t.csv"), columns)
 
 
 def test_text_in_a_later_piece_is_found_too(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module, "PIECE", 4)
     (tmp_path / "t.csv").write_text("a\n" + "1\n2\n" * 5 + "oops\n")
     with pytest.raises(ValueError, match="line 12: column 'a' holds numbers, but here the text 'oops'"):
-        read_study(open_table(tmp_path / "t.csv"), Columns())
+        read_data(open_table(tmp_path / "t.csv"), Columns())
 
 
 def test_files_that_are_not_what_their_names_say_are_refused(tmp_path):
@@ -277,7 +277,7 @@ def test_what_could_be_thousands_is_not_taken_for_a_decimal(tmp_path):
 def test_a_clock_that_starts_anew_for_each_subject_is_left_out_and_a_quantity_is_not(tmp_path):
     rows = [f"{0.02 * (i % 50)},{(i * 37) % 101 / 7}" for i in range(150)]
     (tmp_path / "t.csv").write_text("time,x\n" + "\n".join(rows) + "\n")
-    study = read_study(open_table(tmp_path / "t.csv"), Columns())
+    study = read_data(open_table(tmp_path / "t.csv"), Columns())
     assert study.names == ("x",)
     assert "counts rows or time" in study.notes[0]
 
@@ -285,4 +285,4 @@ def test_a_clock_that_starts_anew_for_each_subject_is_left_out_and_a_quantity_is
 def test_what_a_spreadsheet_could_not_compute_is_missing(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n#N/A,3\n#DIV/0!,4.5\n0.5,1\n")
     with pytest.raises(ValueError, match="in 2 of 4 rows, first in row 2"):
-        read_study(open_table(tmp_path / "t.csv"), Columns())
+        read_data(open_table(tmp_path / "t.csv"), Columns())

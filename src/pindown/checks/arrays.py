@@ -11,6 +11,8 @@ from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown.checks.verdict import Estimate, estimate
+from pindown.data import as_array
+from pindown.labels import as_numbers, is_quantity, missing
 
 Matrix = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -27,7 +29,7 @@ N_LANDMARKS = 200
 
 def read(name: str, values: Any) -> Matrix:
     """Return rows of numbers as a float64 matrix, or say what is wrong with them."""
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    array = as_array(values)
     if array.ndim != 2 or array.dtype.kind not in "buif" or 0 in array.shape:
         raise ValueError(
             f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}. "
@@ -40,17 +42,16 @@ def read(name: str, values: Any) -> Matrix:
 
 def read_labels(name: str, values: Any, n: int) -> Codes:
     """Give the values of a label numbers from 0, or say what is wrong with them."""
-    array = np.asarray(values.detach().cpu() if hasattr(values, "detach") else values)
+    array = as_array(values)
     if array.shape not in ((n,), (n, 1)):
         raise ValueError(f"{name} must have one value for each of the {n} rows, got shape {array.shape}.")
     array = array.reshape(-1)
-    missing = [v is None or v != v for v in array] if array.dtype.kind in "fO" else [False]
-    if any(missing):
-        raise ValueError(f"{name} is missing in {sum(missing)} row(s). Leave them out, or name them 'unknown'.")
-    if array.dtype.kind == "f" and (array != array.round()).any():
+    if (unknown := missing(array)).any():
+        raise ValueError(f"{name} is missing in {unknown.sum()} row(s). Leave them out, or name them 'unknown'.")
+    if is_quantity(array):
         some = array[array != array.round()][0]
         raise ValueError(f"{name} has fractions such as {some:g}, so it is no label. Cut it into a few bins.")
-    return np.unique(array.astype(str) if array.dtype.kind == "O" else array, return_inverse=True)[1].reshape(-1)
+    return as_numbers(array)
 
 
 def halves(labels: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:

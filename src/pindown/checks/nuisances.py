@@ -11,7 +11,7 @@ from pindown._names import counted
 from pindown.checks.arrays import Codes, Matrix, means_of, read, read_labels, smooth_classifier, whitened, without_rare
 from pindown.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
-from pindown.estimators.forget.directions import LEVEL, Grouping, complement, told_by_means
+from pindown.directions import LEVEL, Grouping, complement, told_by_means
 from pindown.metrics import confounding, leakage
 
 SURE, UNSURE = 1e-6, 0.05

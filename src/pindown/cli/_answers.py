@@ -7,12 +7,16 @@ from __future__ import annotations
 
 import json
 import re
+import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
+
+from pindown._messages import Message, MessageError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -68,7 +72,8 @@ def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = Fals
     try:
         yield
     except errors as error:
-        message = in_our_words(str(error)) if of_estimator else str(error)
+        said = in_shell(error.message) if isinstance(error, MessageError) else str(error)
+        message = in_our_words(said) if of_estimator else said
         refuse(f"{message.rstrip('.')}. {then}" if then else message)
 
 
@@ -119,9 +124,34 @@ def in_our_words(message: str) -> str:
     return message
 
 
+_SHORT = {"output": "-o", "components": "-d"}
+
+
+@dataclass(frozen=True)
+class Flag:
+    """An option as a shell takes it.
+
+    Examples
+    --------
+    >>> f"{Flag('drop'):the size}", f"{Flag('output')}"
+    ("--drop 'the size'", '-o')
+    """
+
+    name: str
+
+    def __format__(self, value: str) -> str:
+        flag = _SHORT.get(self.name, f"--{self.name}")
+        return f"{flag} {shlex.quote(value)}" if value else flag
+
+
+def in_shell(message: str) -> str:
+    """Return a message with options as a shell takes them."""
+    return message.said(Flag) if isinstance(message, Message) else message
+
+
 def complain(message: str) -> None:
     """Print a line to where errors go."""
-    typer.echo(f"pindown: {message}", err=True)
+    typer.echo(f"pindown: {in_shell(message)}", err=True)
 
 
 def refuse(message: str) -> NoReturn:

@@ -27,7 +27,12 @@ def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
 
 DATA = Annotated[Path, typer.Argument(help="The data: .csv, .tsv, .npz, .npy, .parquet or .h5ad.", show_default=False)]
 SIGNAL = Annotated[
-    str | None, typer.Option("--signal", help="Column with a label to learn from.", autocompletion=_columns_in_file)
+    list[str] | None,
+    typer.Option(
+        "--signal",
+        help="Column with a label to learn from; repeat it for several measurements.",
+        autocompletion=_columns_in_file,
+    ),
 ]
 NUISANCE = Annotated[
     list[str] | None,
@@ -83,7 +88,7 @@ JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead, for mach
 
 def columns(
     *,
-    signal: str | None,
+    signal: list[str] | None,
     nuisance: list[str] | None,
     pairs: str | None,
     group: str | None,
@@ -98,7 +103,7 @@ def columns(
     return Columns(
         features=tuple(features or ()),
         drop=tuple(drop or ()),
-        signal=signal,
+        signal=tuple(signal or ()),
         nuisance=tuple(nuisance or ()),
         pairs=pairs,
         group=group,

@@ -13,9 +13,9 @@ from pindown.cli._choices import DEVICE, JSON
 from pindown.cli.transform import RUN
 
 if TYPE_CHECKING:
+    from pindown.data import Data
     from pindown.report.audit import Audit
     from pindown.runs import Run
-    from pindown.tables import Study
 
 
 def audit_run(
@@ -33,12 +33,12 @@ def audit_run(
 ) -> None:
     """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
     from pindown.runs import Run
-    from pindown.tables import open_table, read_study
+    from pindown.tables import open_table, read_data
 
     with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
         fitted = Run.open(run)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        study = read_study(open_table(fitted.find_data(data)), columns)
+        study = read_data(open_table(fitted.find_data(data)), columns)
         found = _audited(fitted, study, fits, seed, device)
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
         fitted.log(f"audited: {found.claim}")
@@ -49,7 +49,7 @@ def audit_run(
     say(f"\nThe page: {pages[0]}")
 
 
-def _audited(run: Run, study: Study, fits: int, seed: int, device: str | None) -> Audit:
+def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) -> Audit:
     import warnings
 
     import numpy as np

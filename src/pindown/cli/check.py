@@ -28,9 +28,10 @@ from pindown.cli._choices import (
 if TYPE_CHECKING:
     from pathlib import Path
 
+    from pindown.data import Data
     from pindown.planning import Plan
     from pindown.runs import Recipe
-    from pindown.tables import Columns, Study
+    from pindown.tables import Columns
 
 
 Answer = Callable[["_Seen", int | None, bool], None]
@@ -108,8 +109,8 @@ class _Seen:
     data: Path
     columns: Columns
     recipe: Recipe
-    study: Study
-    some: Study
+    study: Data
+    some: Data
 
     def plan(self, n_components: int | None) -> Plan:
         from pindown.runs.recipe import look
@@ -144,12 +145,12 @@ def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
         source = named(data, chosen)
         from pindown.runs import Recipe, estimator_for, read_options
         from pindown.runs.recipe import ESTIMATORS, LOOKED_AT
-        from pindown.tables import read_study
+        from pindown.tables import read_data
 
         # Beside a nuisance a signal is looked at, too; a fit would ask to choose.
         name = "Forget" if chosen.nuisance else "Contrast" if chosen.pairs else estimator_for(chosen)
         recipe = Recipe(name, options=read_options(option or (), ESTIMATORS[name]))
-        study = read_study(source, chosen)
+        study = read_data(source, chosen)
         for note in study.notes:
             complain(note)
         return _Seen(data, chosen, recipe, study, study.sample(LOOKED_AT))

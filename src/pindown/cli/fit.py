@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pindown._names import counted, listed
-from pindown.cli._answers import complain, in_our_words, refusing, say, say_json, stopping, waiting
+from pindown.cli._answers import complain, in_our_words, in_shell, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     COMPONENTS,
     DATA,
@@ -32,8 +32,9 @@ from pindown.cli._choices import (
 )
 
 if TYPE_CHECKING:
+    from pindown.data import Data
     from pindown.runs import Place, Recipe, Run
-    from pindown.tables import Columns, Source, Study
+    from pindown.tables import Columns, Source
 
 
 def fit_data(
@@ -103,11 +104,11 @@ def _begun(
     *,
     device: str | None,
     force: bool,
-) -> tuple[Study, Run]:
+) -> tuple[Data, Run]:
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint
-    from pindown.tables import read_study
+    from pindown.tables import read_data
     from pindown.training import best_device
 
     place.check(force=force)
@@ -115,7 +116,7 @@ def _begun(
         asked.build()
     if device is not None:
         best_device(device)
-    study = read_study(source, chosen)
+    study = read_data(source, chosen)
     if asked.n_components is not None and asked.n_components > study.X.shape[1]:
         raise ValueError(
             f"-d {asked.n_components}: there are {counted(study.X.shape[1], 'observed variable')}, and no injective "
@@ -141,14 +142,14 @@ def _begun(
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
         "asked": wishes,
-        "notes": [*study.notes, *notes],
+        "notes": [in_shell(note) for note in (*study.notes, *notes)],
     }
     run = hold.enter_context(place.begun_alone(record, force=force))  # planning took seconds
     run.log(f"begun: {record['command']}")
     return study, run
 
 
-def _fitted(place: Place, study: Study, run: Run, device: str | None) -> dict[str, Any]:
+def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str, Any]:
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
     import torch
 

@@ -47,7 +47,7 @@ def _codes(run, data: Path):
     from pindown.estimators.base import encode
     from pindown.runs import load_encoder
     from pindown.runs.folder import ENCODER
-    from pindown.tables import Columns, open_table, read_study
+    from pindown.tables import Columns, open_table, read_data
 
     source = open_table(data)
     features = run.columns.features
@@ -57,5 +57,5 @@ def _codes(run, data: Path):
             f"{data.name} lacks {len(missing)} of the {len(features)} columns that this run was fitted to: "
             f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
         )
-    X = read_study(source, Columns(features=features)).X
+    X = read_data(source, Columns(features=features)).X
     return encode(load_encoder(run.path / ENCODER), torch.as_tensor(X)).numpy()

@@ -20,6 +20,8 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import t as student
 
+from pindown.labels import combined
+
 Matrix = NDArray[np.floating[Any]]
 Codes = NDArray[np.integer[Any]]
 Mask = NDArray[np.bool_]
@@ -36,7 +38,7 @@ def thin(groups: Codes, cells: Codes, max_rows: int, rng: np.random.Generator) -
     n = len(groups)
     if n <= max_rows:
         return np.arange(n)
-    rank, size = _shuffled_ranks(number(groups, cells), rng)
+    rank, size = _shuffled_ranks(combined(groups, cells), rng)
     kept = rank < np.maximum(1, np.rint(size * max_rows / n))
     if (left := int(kept.sum())) > max_rows:
         rank, size = _shuffled_ranks(_kinds(groups, cells), rng)
@@ -73,10 +75,10 @@ class Exchange:
     def within(cls, groups: Codes, strata: Codes, nuisance: NDArray[Any]) -> "Exchange":
         """Find the units: whole groups where the nuisance is constant in them, else rows."""
         pure = _is_constant(groups, nuisance)[groups]
-        unit = number(np.where(pure, groups, -1), np.where(pure, -1, np.arange(len(groups))))
+        unit = combined(np.where(pure, groups, -1), np.where(pure, -1, np.arange(len(groups))))
         first = np.unique(unit, return_index=True)[1]
         kind = _kinds(groups, strata)[groups]
-        key = number(pure, np.where(pure, kind, groups), np.where(pure, -1, strata))
+        key = combined(pure, np.where(pure, kind, groups), np.where(pure, -1, strata))
         return cls(unit, key[first], first)
 
     def draw(self, rng: np.random.Generator) -> Codes:
@@ -91,7 +93,7 @@ class Exchange:
         """Count the different assignments of the nuisance to units: one over it is the smallest p-value."""
         values = nuisance[self.first]
         per_key = np.bincount(self.key)
-        per_value = np.bincount(number(self.key, np.unique(values, return_inverse=True)[1]))
+        per_value = np.bincount(combined(self.key, np.unique(values, return_inverse=True)[1]))
         return float(np.exp(min(gammaln(per_key + 1).sum() - gammaln(per_value + 1).sum(), 700.0)))
 
 
@@ -126,21 +128,12 @@ def margins(influence: Matrix, groups: Codes, rng: np.random.Generator, extra: f
     return error * quantile * student.isf(0.025, max(n_groups - 1, 1)) / student.isf(0.025, np.inf)
 
 
-def number(*columns: NDArray[Any]) -> Codes:
-    """Give the distinct rows of the columns numbers from 0."""
-    code = np.zeros(len(columns[0]), dtype=np.int64)
-    for column in columns:
-        _, inverse = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (inverse.max() + 1) + inverse, return_inverse=True)
-    return code
-
-
 def _kinds(groups: Codes, cells: Codes) -> Codes:
     """Give groups a number each, the same if they hold the same cells."""
     if len(groups) == groups.max() + 1:  # every row its own group
         kinds = np.empty_like(cells)
         kinds[groups] = cells
-        return number(kinds)
+        return combined(kinds)
     holds = np.zeros((groups.max() + 1, cells.max() + 1), dtype=bool)
     holds[groups, cells] = True
     return np.unique(holds, axis=0, return_inverse=True)[1].ravel()

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted
-from pindown.metrics._exchange import Codes, number
-from pindown.metrics.dependence import is_quantity
+from pindown.labels import combined, is_quantity
+from pindown.metrics._exchange import Codes
 
 MIN_ROWS = 4  # of a value: two to fit, two to score
 MIN_GROUPS = 2
@@ -28,11 +28,11 @@ class Nuisance:
     @cached_property
     def coded(self) -> NDArray[Any]:
         """Labels numbered from 0, quantities as they are; (n,)."""
-        return number(self.values) if self.is_label else self.values.astype(np.float64)
+        return combined(self.values) if self.is_label else self.values.astype(np.float64)
 
     def cells(self, strata: Codes) -> Codes:
         """Give combinations of stratum and value numbers from 0; a quantity has strata only."""
-        return number(strata, self.coded) if self.is_label else number(strata)
+        return combined(strata, self.coded) if self.is_label else combined(strata)
 
 
 def read_nuisances(caller: str, e: Any, n: int, continuous: bool | None) -> list[Nuisance]:
@@ -73,7 +73,7 @@ def read_labels(caller: str, name: str, values: Any, n: int) -> Codes:
             f"{caller}: given must be labels, got fractional numbers such as {column[0]!r}: their strata would be "
             "single rows. Cut it into a few bins."
         )
-    return number(column)
+    return combined(column)
 
 
 def auditable(caller: str, nuisance: Nuisance, groups: Codes, given: Codes | None) -> tuple[Codes, tuple[str, ...]]:
@@ -127,7 +127,7 @@ def _is_common(cells: Codes, groups: Codes, enough: int) -> NDArray[np.bool_]:
 
 def _n_distinct(keys: Codes, values: NDArray[Any], n_keys: int) -> Codes:
     """Count the distinct values of each key."""
-    first = np.unique(number(keys, values), return_index=True)[1]
+    first = np.unique(combined(keys, values), return_index=True)[1]
     return np.bincount(keys[first], minlength=n_keys)
 
 

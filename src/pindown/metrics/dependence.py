@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist, squareform
 
+from pindown.labels import is_quantity
 from pindown.metrics.recovery import Matrix, RandomState, _read
 
 N_BINS = 8  # into which a quantity is cut when its information is counted
@@ -172,11 +173,6 @@ def entropy(counts: NDArray[Any]) -> float:
     """Entropy in bits of the distribution that counts are proportional to."""
     share = counts[counts > 0] / counts.sum()
     return float(-np.sum(share * np.log2(share)))
-
-
-def is_quantity(values: NDArray[Any]) -> bool:
-    """Whether values are numbers with a fractional part: whole numbers, also as floats, are labels."""
-    return values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
 
 
 def _binned(values: NDArray[Any]) -> NDArray[np.integer[Any]]:

@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pindown.metrics._exchange import Codes, Exchange, Mask, halve, largest_test, number, thin
+from pindown.labels import combined
+from pindown.metrics._exchange import Codes, Exchange, Mask, halve, largest_test, thin
 from pindown.metrics._nuisance import Nuisance, auditable, read_labels, read_nuisances
 from pindown.metrics._probes import PROBES, Probe, Views, predictions, read_probes
 from pindown.metrics._scores import DISTANCE_ROWS, LabelReading, QuantityReading, deviations, normal_scale, value_shares
@@ -263,18 +264,18 @@ def _audit(
     usable, notes = auditable("leakage", nuisance, groups, given)
     strata = np.zeros(len(code), dtype=int) if given is None else given
     cells = nuisance.cells(strata)
-    rows = usable[thin(number(groups[usable]), cells[usable], effort.max_rows, rng)]
-    fit = halve(number(groups[rows]), number(cells[rows]), rng)
+    rows = usable[thin(combined(groups[usable]), cells[usable], effort.max_rows, rng)]
+    fit = halve(combined(groups[rows]), combined(cells[rows]), rng)
     if fit is None:
         raise ValueError(
             f"leakage: no split of the {len(np.unique(groups[rows]))} groups has every value of {nuisance.name} on "
             "both sides. Collect more groups, or join values."
         )
-    e = number(nuisance.coded[rows]) if nuisance.is_label else nuisance.coded[rows]
-    names, reading = _readings(code[rows], e, number(strata[rows]), fit, effort, rng)
+    e = combined(nuisance.coded[rows]) if nuisance.is_label else nuisance.coded[rows]
+    names, reading = _readings(code[rows], e, combined(strata[rows]), fit, effort, rng)
     return Leakage(
         nuisance=nuisance.name,
-        **_evaluated(names, reading, number(groups[rows[~fit]]), effort, rng),
+        **_evaluated(names, reading, combined(groups[rows[~fit]]), effort, rng),
         effective_rank=effective_rank(code),
         n_columns=code.shape[1],
         n_rows=len(code),

@@ -21,6 +21,7 @@ from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning
 from pindown.estimators.base import BaseEncoder, as_array
 from pindown.estimators.forget.nuisance import as_table, read_columns
+from pindown.labels import as_numbers
 from pindown.metrics import by_value
 from pindown.sources.drawing import Augment
 
@@ -127,14 +128,14 @@ def read(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any) 
         raise ValueError(f"audit: y has {len(side)} rows, but X has {len(rows)}. Row i of y must belong to row i of X.")
     truth = arrays["truth"]
     truth = None if truth is None else truth.reshape(len(rows), -1).astype(np.float64)
-    units = None if arrays["groups"] is None else _numbers(arrays["groups"].reshape(-1))
+    units = None if arrays["groups"] is None else as_numbers(arrays["groups"].reshape(-1))
     data = Data(rows, side, arrays["given"], truth, np.zeros(len(rows), dtype=np.int64), units)
     match est:
         case Contrast():
             return _with_partners(replace(data, paired=True))
         case Classify():
             if side is not None:
-                return replace(data, side=side.reshape(-1), strata=_numbers(side.reshape(-1)))
+                return replace(data, side=side.reshape(-1), strata=as_numbers(side.reshape(-1)))
             if est.augment is None:
                 raise ValueError("audit: y is missing. Give the classes that the estimator was fitted to.")
             return replace(data, side=_views(est.augment, rows), paired=True)  # a row and a view of it are partners
@@ -166,15 +167,10 @@ def _with_partners(data: Data) -> Data:
         return replace(replace(data, side=data.X, units=units).take(alike), side=data.X[alike + 1])
     if side.ndim > 1 and side.shape[1:] != (1,):
         return data
-    labels = _numbers(side.reshape(-1))
+    labels = as_numbers(side.reshape(-1))
     few = np.median(np.bincount(labels)) <= FEW
     together = labels if data.units is None and few else data.units
     return replace(data, side=side.reshape(-1), units=together, strata=data.strata if few else labels)
-
-
-def _numbers(values: NDArray[Any]) -> Rows:
-    plain = values.astype(str) if values.dtype.kind == "O" else values
-    return np.unique(plain, return_inverse=True)[1].reshape(-1)
 
 
 def divide(data: Data, rng: np.random.Generator) -> tuple[Rows, Rows]:
@@ -199,7 +195,7 @@ def _every(n_parts: int, data: Data, rng: np.random.Generator) -> NDArray[np.boo
     """Draw one part in so many, of the rows of each stratum, or of the units."""
     if data.units is None:
         return _places(data.strata, rng) % n_parts == n_parts - 1
-    units = _numbers(data.units)
+    units = as_numbers(data.units)
     if units.max() + 1 < MIN_AUDITED_GROUPS:
         raise ValueError(
             f"audit: rows come in {units.max() + 1} groups, too few to hold some out and to halve the rest: at least "

@@ -13,12 +13,13 @@ from numpy.typing import NDArray
 from pindown import theory
 from pindown._names import counted
 from pindown.checks import Verdict, divisible_rows
+from pindown.data import Data
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators.base import BaseEncoder
 from pindown.planning import Plan, plan
 from pindown.report.refits import joint_label
 from pindown.runs.options import read_value
-from pindown.tables import Columns, Study
+from pindown.tables import Columns
 
 ESTIMATORS: Mapping[str, type[BaseEncoder]] = {kind.__name__: kind for kind in (Contrast, Classify, Forget, Dictionary)}
 
@@ -93,7 +94,7 @@ def estimator_for(columns: Columns) -> str:
     if given[:2] == ["nuisance", "signal"]:
         raise ValueError(
             "a fit that forgets --nuisance learns nothing from --signal. If it must survive, take --given "
-            f"{columns.signal}; otherwise leave it out. (check and plan look at both.)"
+            f"{columns.signal[0]}; otherwise leave it out. (check and plan look at both.)"
         )
     if len(given) > 1:
         both = " and ".join(f"--{name}" for name in given)
@@ -101,7 +102,7 @@ def estimator_for(columns: Columns) -> str:
     return {"nuisance": "Forget", "pairs": "Contrast", "signal": "Classify"}[given[0]] if given else "Dictionary"
 
 
-def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
+def planned(recipe: Recipe, study: Data) -> tuple[Recipe, tuple[str, ...]]:
     """Return the recipe with what was left open filled in, and notes that say what was decided.
 
     A nuisance with fractions is a quantity, cut into bins. An encoder of `Forget` is linear where the data do not speak
@@ -113,7 +114,7 @@ def planned(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
     return recipe, notes if audited.outcome == "holds" else (*notes, audited.why)
 
 
-def _decided(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
+def _decided(recipe: Recipe, study: Data) -> tuple[Recipe, tuple[str, ...]]:
     notes: tuple[str, ...] = ()
     if recipe.estimator == "Forget":
         recipe, notes = _with_bins(recipe, study)
@@ -143,7 +144,7 @@ def _against(found: Plan) -> tuple[str, ...]:
     return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in found.verdicts if verdict.outcome == "fails")
 
 
-def look(study: Study, recipe: Recipe) -> Plan:
+def look(study: Data, recipe: Recipe) -> Plan:
     """Return the plan for a study, from a sample of its rows if there are many; an audit divides all of them."""
     some = study.sample(LOOKED_AT)
     found = plan(some.X, **sides(some, recipe), given=some.given, groups=some.groups, n_components=recipe.n_components)
@@ -152,13 +153,13 @@ def look(study: Study, recipe: Recipe) -> Plan:
     return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
 
 
-def rows_to_audit(study: Study, recipe: Recipe) -> Verdict:
+def rows_to_audit(study: Data, recipe: Recipe) -> Verdict:
     """Say whether an audit can divide the rows of a study: count them all, a sample has fewer of each value."""
     nuisance = None if study.nuisance is None else sides(study, recipe)["nuisance"]
     return divisible_rows(len(study), groups=study.groups, nuisance=nuisance)
 
 
-def sides(study: Study, recipe: Recipe) -> dict[str, NDArray[Any] | None]:
+def sides(study: Data, recipe: Recipe) -> dict[str, NDArray[Any] | None]:
     """Return the side variables as `pindown.plan` takes them: several columns of a nuisance as one label."""
     nuisance = study.nuisance
     if nuisance is not None:
@@ -166,10 +167,10 @@ def sides(study: Study, recipe: Recipe) -> dict[str, NDArray[Any] | None]:
         assert isinstance(forget, Forget)
         nuisance = joint_label(forget, nuisance, len(study))
     signal = study.signal if study.signal is not None else study.given
-    return {"signal": signal, "nuisance": nuisance, "pairs": study.pairs}
+    return {"signal": signal, "nuisance": nuisance, "pairs": study.paired().pairs}
 
 
-def fit(estimator: BaseEncoder, study: Study) -> BaseEncoder:
+def fit(estimator: BaseEncoder, study: Data) -> BaseEncoder:
     """Fit an estimator to the side variable that it learns from, or forgets."""
     if isinstance(estimator, Forget):
         return estimator.fit(study.X, study.nuisance, study.given)
@@ -177,19 +178,19 @@ def fit(estimator: BaseEncoder, study: Study) -> BaseEncoder:
     return estimator.fit(paired.X, side(estimator, paired))
 
 
-def side(estimator: BaseEncoder, study: Study) -> NDArray[Any] | None:
+def side(estimator: BaseEncoder, study: Data) -> NDArray[Any] | None:
     """Return what an estimator is given as ``y``; None also where each row's partner is the next row."""
     match estimator:
         case Forget():
             return study.nuisance
         case Contrast():
-            return study.pairs
+            return None if isinstance(study.pairs, str) else study.pairs
         case Classify():
             return study.signal
     return None
 
 
-def _with_bins(recipe: Recipe, study: Study) -> tuple[Recipe, tuple[str, ...]]:
+def _with_bins(recipe: Recipe, study: Data) -> tuple[Recipe, tuple[str, ...]]:
     columns = [np.array(column.tolist()) for column in np.atleast_2d(np.asarray(study.nuisance).T)]
     if "n_bins" in recipe.options or not any(map(_has_fractions, columns)):
         return recipe, ()

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
+from pindown.data import Data
 from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators.base import BaseEncoder
 from pindown.report.audit import plain
 from pindown.runs.recipe import LOOKED_AT
-from pindown.tables import Study
 
 LAST = 25
 """Steps at the end over which the loss is averaged."""
 
 
-def scores(estimator: BaseEncoder, study: Study) -> dict[str, Any]:
+def scores(estimator: BaseEncoder, study: Data) -> dict[str, Any]:
     """Return what was fitted to how many rows, and how well, as JSON has it; a score comes with its chance level."""
     return plain(
         {
@@ -31,7 +31,7 @@ def scores(estimator: BaseEncoder, study: Study) -> dict[str, Any]:
     )
 
 
-def _score(estimator: BaseEncoder, some: Study) -> dict[str, Any]:
+def _score(estimator: BaseEncoder, some: Data) -> dict[str, Any]:
     """Return one number that says whether anything was learned, or forgotten."""
     name, value, chance, rows = "", None, None, "learned from"
     match estimator:

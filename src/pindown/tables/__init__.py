@@ -4,9 +4,9 @@
 ``.npy`` hold arrays. ``.parquet`` needs pyarrow, ``.h5ad`` anndata; both are looked for when such a file is opened.
 """
 
-from pindown.tables.columns import Columns, Study, read_study
+from pindown.tables.columns import Columns, read_data
 from pindown.tables.formats import open_table
 from pindown.tables.source import Source
 from pindown.tables.writing import WRITABLE, write_codes
 
-__all__ = ["WRITABLE", "Columns", "Source", "Study", "open_table", "read_study", "write_codes"]
+__all__ = ["WRITABLE", "Columns", "Source", "open_table", "read_data", "write_codes"]

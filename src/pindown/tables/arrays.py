@@ -11,7 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.tables.source import Matrix, Source, dropping
+from pindown._messages import MessageError
+from pindown.tables.source import Matrix, Source
+
+HOLDS_NO_NUMBERS = "{file}: {name} holds no numbers. Leave it out: {drop:{name}}."
 
 
 def open_npy(path: Path) -> Source:
@@ -62,7 +65,7 @@ class ArraySource(Source):
                 )
         for name in numbers:
             if self.columns[name].dtype.kind not in "buif":
-                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: {dropping(name)}.")
+                raise MessageError(HOLDS_NO_NUMBERS, file=self.path.name, name=name)
         matrix = np.empty((lengths[first], len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = self.columns[name]

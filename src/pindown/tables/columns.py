@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import counted, listed, nearest
-from pindown.tables.source import Matrix, Source, dropping
+from pindown._messages import Message, MessageError
+from pindown._names import counted, listed
+from pindown.data import NEXT, Data
+from pindown.labels import is_quantity
+from pindown.tables.source import Matrix, Source
 
 FEW_VALUES = 20
 """Whole numbers that a column has at most if it looks like a label, among others that have fractions."""
 
 MOST_COMPARED, COPIES = 100_000, 0.01
 """Rows among which copies are looked for; and their share from which they are spoken of."""
-
-NEXT = "next"
-"""Instead of a column of partners: each row's partner is the next row."""
 
 
 @dataclass(frozen=True)
@@ -34,10 +34,10 @@ class Columns:
         there is one, otherwise all columns of numbers that play no other part.
     drop : tuple of str
         Names or patterns to leave out of these.
-    signal, given, group : str or None
-        A label to learn from; a label within whose values a nuisance is forgotten; rows that belong together.
-    nuisance : tuple of str
-        What is to be forgotten.
+    signal, nuisance : tuple of str
+        A label to learn from, or several measurements; what is to be forgotten. A single name may stand alone.
+    given, group : str or None
+        A label within whose values a nuisance is forgotten; rows that belong together.
     pairs : str or None
         A column whose equal values are partners, a block of partners, or ``next``.
     truth : tuple of str
@@ -46,12 +46,16 @@ class Columns:
 
     features: tuple[str, ...] = ()
     drop: tuple[str, ...] = ()
-    signal: str | None = None
+    signal: tuple[str, ...] = ()
     nuisance: tuple[str, ...] = ()
     pairs: str | None = None
     group: str | None = None
     given: str | None = None
     truth: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        for part in ("signal", "nuisance"):
+            object.__setattr__(self, part, self._named(part))
 
     def check(self, source: Source) -> None:
         """Raise if a column is not there."""
@@ -59,18 +63,20 @@ class Columns:
             for name in self._named(option):
                 if option == "pairs" and (name in source.blocks or (name == NEXT and NEXT not in source.names)):
                     continue
-                source.require(name, f"--{option}")
+                source.require(name, option)
 
     def refuse_two_parts(self) -> None:
         """Raise if a column plays two parts that exclude each other."""
         for first, second in (("signal", "nuisance"), ("given", "nuisance"), ("pairs", "nuisance")):
             for name in set(self._named(first)) & set(self._named(second)):
-                raise ValueError(
-                    f"--{first} and --{second} are both {name!r}, but a variable is kept or forgotten. Leave one "
-                    "of them out."
+                raise MessageError(
+                    f"{{{first}}} and {{{second}}} are both {{name!r}}, but a variable is kept or forgotten. Leave one "
+                    "of them out.",
+                    name=name,
                 )
-        if len(set(self.nuisance)) < len(self.nuisance):
-            raise ValueError("--nuisance names a column twice. Give each once.")
+        for part in ("signal", "nuisance"):
+            if len(set(named := self._named(part))) < len(named):
+                raise MessageError(f"{{{part}}} names a column twice. Give each once.")
 
     def labels(self) -> tuple[str, ...]:
         """Return the columns that are no numbers to compute with, each once."""
@@ -93,77 +99,17 @@ class Columns:
         return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-@dataclass(frozen=True, eq=False)
-class Study:
-    """Rows with all that belongs to them, as arrays.
+def read_data(source: Source, columns: Columns, *, measured: bool = False) -> Data:
+    """Read the columns that play a part, or say what is wrong with them.
 
     Parameters
     ----------
-    X : array (n, n_features)
-        Observed variables, finite.
-    names : tuple of str
-        Their names.
-    signal, given, groups : array (n,) or None
-        See `Columns`.
-    nuisance : array (n,) or (n, columns) or None
-        One column, or several.
-    pairs : array (n,) or (n, n_features) or None
-        Groups of partners, or partners.
-    consecutive : bool
-        Whether each row's partner is the next row.
-    truth : array (n, d) or None
-        Known latents.
-    notes : tuple of str
-        What was left out, and why.
-    """
-
-    X: Matrix
-    names: tuple[str, ...]
-    signal: NDArray[Any] | None = None
-    nuisance: NDArray[Any] | None = None
-    pairs: NDArray[Any] | None = None
-    consecutive: bool = False
-    groups: NDArray[Any] | None = None
-    given: NDArray[Any] | None = None
-    truth: Matrix | None = None
-    notes: tuple[str, ...] = ()
-
-    def __len__(self) -> int:
-        return len(self.X)
-
-    def paired(self) -> Study:
-        """Return the rows that have a next row in their group, with it as partner, if that is how rows are paired."""
-        if not self.consecutive:
-            return self
-        last = len(self) - 1
-        rows = np.arange(last) if self.groups is None else np.flatnonzero(self.groups[:-1] == self.groups[1:])
-        if len(rows) < 2:
-            raise ValueError("--pairs next: hardly a row has a next row in its --group. Are the rows in order?")
-        return replace(self.take(rows), pairs=self.X[rows + 1], consecutive=False)
-
-    def take(self, rows: NDArray[np.int64]) -> Study:
-        """Return these rows."""
-        parts = ("X", "signal", "nuisance", "pairs", "groups", "given", "truth")
-        taken = {name: getattr(self, name) for name in parts}
-        return replace(self, **{name: part[rows] for name, part in taken.items() if part is not None})
-
-    def sample(self, n_rows: int) -> Study:
-        """Return about so many rows, drawn at random, or all if there are fewer; partners stay together."""
-        study = self.paired()
-        if len(study) <= n_rows:
-            return study
-        rng = np.random.default_rng(0)
-        if study.pairs is None or study.pairs.ndim == 2:
-            return study.take(np.sort(rng.permutation(len(study))[:n_rows]))
-        number = np.unique(study.pairs, return_inverse=True)[1]
-        counts = np.bincount(number)
-        order = rng.permutation(len(counts))
-        some = order[: max(2, int((counts[order].cumsum() <= n_rows).sum()))]
-        return study.take(np.flatnonzero(np.isin(number, some)))
-
-
-def read_study(source: Source, columns: Columns) -> Study:
-    """Read the columns that play a part, or say what is wrong with them.
+    source : Source
+        The file.
+    columns : Columns
+        Which column plays which part.
+    measured : bool
+        Whether the signal may be measurements, with fractions, rather than a label.
 
     Raises
     ------
@@ -172,13 +118,16 @@ def read_study(source: Source, columns: Columns) -> Study:
     """
     columns.refuse_two_parts()
     columns.check(source)
-    truth = _expanded(source, columns.truth, "--truth")
+    truth = _expanded(source, columns.truth, "truth")
     features = _features(source, columns, truth)
     partners = source.blocks.get(columns.pairs or "", ())
     if partners and len(partners) != len(features):
-        raise ValueError(
-            f"--pairs: {columns.pairs} has {len(partners)} columns, but there are {len(features)} observed variables. "
-            "Row i of it must be the partner of row i, in the same columns."
+        raise MessageError(
+            "{pairs}: {name} has {n_partners} columns, but there are {n_features} observed variables. Row i of it must "
+            "be the partner of row i, in the same columns.",
+            name=columns.pairs,
+            n_partners=len(partners),
+            n_features=len(features),
         )
     consecutive = columns.pairs == NEXT and NEXT not in source.names
     labels = [name for name in columns.labels() if not (name == columns.pairs and (partners or consecutive))]
@@ -193,17 +142,16 @@ def read_study(source: Source, columns: Columns) -> Study:
     for option in ("signal", "nuisance", "pairs", "group", "given"):
         for name in columns._named(option):
             if name in values:
-                _check_label(option, name, values[name])
-    return Study(
+                _check_label(option, name, values[name], measured=measured)
+    return Data(
         X,
-        features,
-        signal=values.get(columns.signal or ""),
+        signal=_side_by_side([values[name] for name in columns.signal]),
         nuisance=_side_by_side([values[name] for name in columns.nuisance]),
-        pairs=pairs if partners else values.get(columns.pairs or ""),
-        consecutive=consecutive,
+        pairs=NEXT if consecutive else pairs if partners else values.get(columns.pairs or ""),
         groups=values.get(columns.group or ""),
         given=values.get(columns.given or ""),
         truth=truth_values if truth else None,
+        names=features,
         notes=(*_left_out(source, columns, truth), *notes, *_copied(X)),
     )
 
@@ -211,29 +159,33 @@ def read_study(source: Source, columns: Columns) -> Study:
 def _features(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
     used = {*columns.labels(), *truth}
     if columns.features:
-        chosen = _expanded(source, columns.features, "--features")
+        chosen = _expanded(source, columns.features, "features")
         literal = set(columns.features) & used
         if literal:
-            raise ValueError(
-                f"--features: {listed(sorted(literal))} plays another part, too. Leave it out of one of them: what an "
-                "encoder is shown, it can tell."
+            raise MessageError(
+                "{features}: {names} plays another part, too. Leave it out of one of them: what an encoder is shown, "
+                "it can tell.",
+                names=listed(sorted(literal)),
             )
     else:
         chosen = source.default_block() or source.names
-    dropped = set(_expanded(source, columns.drop, "--drop"))
+    dropped = set(_expanded(source, columns.drop, "drop"))
     kept = tuple(name for name in chosen if name not in used | dropped)
     numeric = tuple(name for name in kept if name in source.numeric)
     if not numeric:
         why = [f"{listed(sorted(used | dropped))} play another part or were dropped"] if used | dropped else []
         why += [f"{listed(kept)} hold text"] if kept else []
-        raise ValueError(
-            f"{source.path.name}: no observed variables are left, since {', and '.join(why)}. Name columns of numbers "
-            "by --features."
+        raise MessageError(
+            "{file}: no observed variables are left, since {why}. Name columns of numbers by {features}.",
+            file=source.path.name,
+            why=", and ".join(why),
         )
     for name in kept:
         if columns.features and name not in source.numeric and name in columns.features:
-            raise ValueError(
-                f"--features: column {name!r} of {source.path.name} holds text, not numbers. Leave it out."
+            raise MessageError(
+                "{features}: column {name!r} of {file} holds text, not numbers. Leave it out.",
+                name=name,
+                file=source.path.name,
             )
     return numeric
 
@@ -249,32 +201,35 @@ def _expanded(source: Source, patterns: Sequence[str], option: str) -> tuple[str
         else:
             matched = tuple(name for name in source.names if fnmatchcase(name, pattern))
         if not matched:
-            hint = nearest(pattern, (*source.names, *source.blocks))
-            raise ValueError(f"{option}: {source.path.name} has no column {pattern!r}: {hint}")
+            raise source.lacks(pattern, option, (*source.names, *source.blocks))
         found |= dict.fromkeys(matched)
     return tuple(found)
 
 
-def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, ...], tuple[str, ...]]:
+def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, ...], tuple[Message, ...]]:
     """Leave out columns that never change, or that count the rows; say so, and which of the others look like labels."""
     constant = [j for j, column in enumerate(X.T) if len(X) > 1 and (column == column[0]).all()]
     counting = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in constant and _counts(column)]
     keep = [j for j in range(len(names)) if j not in {*constant, *counting}]
     if not keep:
-        raise ValueError(f"{listed(names)} only count rows, or never change: name others by --features.")
+        raise MessageError("{names} only count rows, or never change: name others by {features}.", names=listed(names))
     whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
     few = min(FEW_VALUES, len(X) // 3)
     labels = [j for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
     said = {
-        "left out, since it never changes (name it in --features to keep it)": constant,
-        "left out, since it counts rows or time (name it in --features to keep it)": counting,
-        "observed, although it looks like a label (leave it out by --drop if it is one)": labels,
+        "left out, since it never changes (name it in {features} to keep it)": constant,
+        "left out, since it counts rows or time (name it in {features} to keep it)": counting,
+        "observed, although it looks like a label (leave it out by {drop} if it is one)": labels,
     }
-    notes = [f"{what}: {listed([names[j] for j in columns])}." for what, columns in said.items() if columns]
+    notes = [
+        Message(what + ": {names}.", names=listed([names[j] for j in columns]))
+        for what, columns in said.items()
+        if columns
+    ]
     return (X if len(keep) == len(names) else X[:, keep]), tuple(names[j] for j in keep), tuple(notes)
 
 
-def _copied(X: Matrix) -> tuple[str, ...]:
+def _copied(X: Matrix) -> tuple[Message, ...]:
     """Say how many rows are copies of others, where numbers have fractions, so that this is no chance."""
     some = X[:MOST_COMPARED]
     if (some == np.rint(some)).all():
@@ -283,7 +238,7 @@ def _copied(X: Matrix) -> tuple[str, ...]:
     if n_copies < COPIES * len(some):
         return ()
     copies = f"of {counted(len(some), 'row')} {n_copies} are exact copies of others"
-    return (f"{copies}: leave these out, or an audit will hold out what it has learned from.",)
+    return (Message(f"{copies}: leave these out, or an audit will hold out what it has learned from."),)
 
 
 def _counts(column: NDArray[np.float64]) -> bool:
@@ -294,12 +249,12 @@ def _counts(column: NDArray[np.float64]) -> bool:
     return bool(step != 0 and np.isclose(steps, step, rtol=1e-3, atol=0.0).mean() > 0.9)
 
 
-def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
+def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[Message, ...]:
     if columns.features or source.blocks:
         return ()
-    parts = {*columns.labels(), *truth, *_expanded(source, columns.drop, "--drop")}
+    parts = {*columns.labels(), *truth, *_expanded(source, columns.drop, "drop")}
     text = [name for name in source.names if name not in source.numeric and name not in parts]
-    return (f"left out, since it holds text: {listed(text)}.",) if text else ()
+    return (Message("left out, since it holds text: {names}.", names=listed(text)),) if text else ()
 
 
 def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or_drop: bool = False) -> None:
@@ -310,30 +265,40 @@ def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or
     rows = np.flatnonzero(bad[:, j])
     others = int(bad.any(0).sum()) - 1
     also = f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
-    raise ValueError(
-        f"{source.path.name}: column {names[j]!r}{also} has NaN, an empty cell or infinity in {len(rows)} of "
-        f"{len(numbers)} rows, first in row {rows[0] + 1}. Fill or leave out these rows"
-        + (f", or leave the column out: {dropping(names[j])}." if or_drop else ".")
+    raise MessageError(
+        "{file}: column {name!r}{also} has NaN, an empty cell or infinity in {n_bad} of {n} rows, first in row "
+        "{first}. Fill or leave out these rows" + (", or leave the column out: {drop:{name}}." if or_drop else "."),
+        file=source.path.name,
+        name=names[j],
+        also=also,
+        n_bad=len(rows),
+        n=len(numbers),
+        first=rows[0] + 1,
     )
 
 
-def _check_label(option: str, name: str, values: NDArray[Any]) -> None:
+def _check_label(option: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1 and option != "group":
-        raise ValueError(
-            f"--{option}: column {name!r} has one value only, {distinct[0]}, so that nothing can be told apart. Were "
-            "the rows filtered by it? Give rows of at least two values, or another column."
+        raise MessageError(
+            f"{{{option}}}: column {{name!r}} has one value only, {{value}}, so that nothing can be told apart. Were "
+            "the rows filtered by it? Give rows of at least two values, or another column.",
+            name=name,
+            value=distinct[0],
         )
-    fractions = values.dtype.kind == "f" and bool((values != values.round()).any())
-    if fractions and option in ("signal", "given"):
-        raise ValueError(
-            f"--{option}: column {name!r} has fractions such as {values[values != values.round()][0]:g}, so it is no "
-            "label. Cut it into a few bins, in a column of its own."
+    if is_quantity(values) and (option == "given" or (option == "signal" and not measured)):
+        raise MessageError(
+            f"{{{option}}}: column {{name!r}} has fractions such as {{value:g}}, so it is no label. Cut it into a few "
+            "bins, in a column of its own.",
+            name=name,
+            value=values[values != values.round()][0],
         )
     if option == "pairs" and (counts > 1).sum() < 2:
-        raise ValueError(
-            f"--pairs: column {name!r} has {'no value' if counts.max() == 1 else 'one value only'} twice, so that "
-            "there are no partners to tell from strangers. Give related rows the same value, or take --pairs next."
+        raise MessageError(
+            "{pairs}: column {name!r} has {which} twice, so that there are no partners to tell from strangers. Give "
+            "related rows the same value, or take {pairs:next}.",
+            name=name,
+            which="no value" if counts.max() == 1 else "one value only",
         )
 
 

@@ -13,7 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.tables.source import Matrix, Source, dropping, refuse_duplicates
+from pindown._messages import MessageError
+from pindown.tables.arrays import HOLDS_NO_NUMBERS
+from pindown.tables.source import Matrix, Source, refuse_duplicates
 
 
 def open_parquet(path: Path) -> Source:
@@ -43,7 +45,7 @@ class ParquetSource(Source):
             table = parquet.read_table(self.path, columns=list(dict.fromkeys((*numbers, *labels))))
         for name in numbers:
             if name not in self.numeric:
-                raise ValueError(f"{self.path.name}: {name} holds no numbers. Leave it out: {dropping(name)}.")
+                raise MessageError(HOLDS_NO_NUMBERS, file=self.path.name, name=name)
         matrix = np.empty((len(table), len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = table[name].to_numpy()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -13,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown._messages import MessageError
 from pindown._names import listed, nearest
 
 Matrix = NDArray[np.float64]
@@ -54,19 +54,26 @@ class Source(ABC):
             if name in self.blocks:
                 return self.blocks[name]
         if len(self.blocks) > 1:
-            raise ValueError(f"{self.path.name}: say by --features which array to look at: {listed([*self.blocks])}.")
+            raise MessageError(
+                "{file}: say by {features} which array to look at: {blocks}.",
+                file=self.path.name,
+                blocks=listed([*self.blocks]),
+            )
         return next(iter(self.blocks.values()), None)
 
-    def require(self, name: str, option: str) -> str:
-        """Return the name of a column, or say which one was probably meant."""
+    def require(self, name: str, option: str) -> None:
+        """Raise if there is no such column, and say which one was probably meant."""
         if name not in self.names:
-            raise ValueError(f"{option}: {self.path.name} has no column {name!r}: {nearest(name, self.names)}")
-        return name
+            raise self.lacks(name, option, self.names)
 
-
-def dropping(name: str) -> str:
-    """Return what leaves a column out, as a shell takes it."""
-    return f"--drop {shlex.quote(name)}"
+    def lacks(self, name: str, option: str, names: Sequence[str]) -> MessageError:
+        """Return the error that says which column, or block, was probably meant."""
+        return MessageError(
+            f"{{{option}}}: {{file}} has no column {{name!r}}: {{hint}}",
+            file=self.path.name,
+            name=name,
+            hint=nearest(name, names),
+        )
 
 
 def refuse_duplicates(path: Path, names: Sequence[str], remedy: str = "Give each its own.") -> None:

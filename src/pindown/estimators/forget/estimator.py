@@ -16,8 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, theory
+from pindown.directions import Directions, directions, even_rows
 from pindown.estimators.base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
-from pindown.estimators.forget.directions import Directions, directions, even_rows
 from pindown.estimators.forget.game import Game, History, Rebuild, straightened, waiting_cosine
 from pindown.estimators.forget.nuisance import (
     Column,

@@ -12,7 +12,7 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pindown.estimators.forget.directions import Grouping
+from pindown.directions import Grouping
 from pindown.metrics import PROBES, Leakage, leakage
 from pindown.processes import Process
 from pindown.processes._base import placed

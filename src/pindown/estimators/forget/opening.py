@@ -10,8 +10,8 @@ import torch
 from torch import nn
 
 from pindown import networks
+from pindown.directions import Directions
 from pindown.estimators.base import Encoder
-from pindown.estimators.forget.directions import Directions
 from pindown.estimators.forget.game import Game
 from pindown.estimators.forget.nuisance import Nuisance
 from pindown.networks import Frame, Unfolded, Whiten, built
