@@ -139,7 +139,7 @@ def test_other_penalties_can_be_compared(penalty, data):
 def autoencoder(x, d=3):
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
-        encoder = Encoder(Whiten(x), networks.smooth(x.shape[1], d), Reals())
+        encoder = Encoder(Whiten.of(x), networks.smooth(x.shape[1], d), Reals())
         return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, iter([(x,)] * 64)).double()
 
 

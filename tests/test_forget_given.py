@@ -130,7 +130,7 @@ def game(nuisance, label_reader):
     """Return a game of three columns and two codes."""
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     return Game(
-        Encoder(Whiten(x), networks.linear(3, 2), Reals()),
+        Encoder(Whiten.of(x), networks.linear(3, 2), Reals()),
         networks.reader(2 + nuisance.n_strata, sum(nuisance.sizes)),
         networks.linear(2 + nuisance.shown.shape[1], 3),
         sizes=nuisance.sizes,

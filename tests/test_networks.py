@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.networks import Residual, Whiten, flat, linear, mlp, residual, unfolded
+from pindown.networks import Residual, flat, linear, mlp, residual, unfolded
 
 
 def made(network, *shape, seed=0, **options):
@@ -105,62 +105,3 @@ def test_all_weights_of_a_residual_encoder_are_trained_after_a_few_steps():
         (encoder(noise(50, 3)) - noise(50, 3).abs()).square().mean().backward()
         descent.step()
     assert all(not torch.equal(weight, start[name]) for name, weight in encoder.named_parameters())
-
-
-# whitening
-
-
-def covariance(x):
-    return torch.cov(x.T, correction=0)
-
-
-def test_whitened_data_have_mean_zero_and_unit_covariance():
-    x = noise(500, 3) @ torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.2]]) + 10
-    white = Whiten(x)(x)
-    torch.testing.assert_close(covariance(white), torch.eye(3), rtol=0, atol=1e-4)
-    assert white.mean(0).abs().max() < 1e-4
-    assert (covariance(x) - torch.eye(3)).abs().max() > 5  # which they had not before
-
-
-def test_the_direction_of_the_largest_variance_comes_first():
-    x = noise(500, 3) * torch.tensor([1.0, 100.0, 10.0])
-    share = Whiten(x).matrix.abs() * torch.tensor([1.0, 100.0, 10.0])[:, None]
-    assert share.argmax(0).tolist() == [1, 2, 0]
-
-
-def test_directions_below_a_hundredth_of_the_largest_are_not_blown_up():
-    # Standard deviations 1, .05 and .001: the floor is .01, so the last comes out as .001 / .01 = .1.
-    x = noise(2_000, 3, dtype=torch.float64)
-    x = (x - x.mean(0)) @ torch.linalg.inv(torch.linalg.cholesky(covariance(x), upper=True))  # exactly white
-    x = x * torch.tensor([1.0, 0.05, 0.001])
-    assert covariance(Whiten(x).double()(x)).diagonal().sqrt().tolist() == pytest.approx([1, 1, 0.1], abs=1e-4)
-
-
-def test_one_feature_is_centred_and_scaled():
-    x = torch.tensor([[2.0], [6.0]])  # mean 4, standard deviation 2
-    assert sorted(Whiten(x)(x).flatten().tolist()) == pytest.approx([-1, 1])
-
-
-def test_a_constant_column_becomes_zero_and_leaves_the_others_alone():
-    x = torch.cat([noise(100, 2), torch.full((100, 1), 7.0)], 1)
-    white = Whiten(x)(x)
-    assert covariance(white).diagonal().tolist() == pytest.approx([1, 1, 0], abs=1e-4)
-
-
-def test_constant_data_become_zero():
-    x = torch.full((10, 2), 7.0)
-    assert Whiten(x)(x).tolist() == [[0, 0]] * 10
-
-
-@pytest.mark.parametrize("scale", [1e-15, 1e15])
-def test_the_unit_of_the_data_does_not_matter(scale):
-    x = noise(100, 2)
-    torch.testing.assert_close(Whiten(x * scale)(x * scale).abs(), Whiten(x)(x).abs(), rtol=1e-3, atol=1e-3)
-
-
-def test_whitening_is_fixed_not_trained_and_moves_with_the_module():
-    x = noise(50, 2)
-    whiten = Whiten(x)
-    assert list(whiten.parameters()) == []
-    assert set(whiten.state_dict()) == {"mean", "matrix"}
-    assert whiten.double()(x.double()).dtype == torch.float64

@@ -13,7 +13,7 @@ from torch import nn
 from pindown import Classify, Contrast, Dictionary, Forget, networks
 from pindown.data import Data
 from pindown.estimators.base import Encoder, encode
-from pindown.networks import Centre, Whiten
+from pindown.networks import Rescale, Whiten
 from pindown.penalties import DependencySparsity
 from pindown.runs import Place, Recipe, Run, estimator_for, load_encoder, planned, read_options, save_encoder
 from pindown.runs.options import read_value
@@ -29,7 +29,7 @@ NETWORKS = (networks.linear, networks.mlp, networks.flat, networks.unfolded, net
 @pytest.mark.parametrize("network", NETWORKS, ids=lambda network: network.__name__)
 @pytest.mark.parametrize("space", [Sphere(), Reals()], ids=repr)
 def test_an_encoder_of_every_network_comes_back_as_it_was(tmp_path, network, space):
-    encoder = Encoder(Whiten(torch.as_tensor(X)), network(5, 3), space)
+    encoder = Encoder(Whiten.of(torch.as_tensor(X)), network(5, 3), space)
     for weight in encoder.body.parameters():
         nn.init.normal_(weight.data, generator=torch.Generator().manual_seed(0))
     save_encoder(encoder, tmp_path / "encoder.safetensors")
@@ -57,7 +57,7 @@ def test_an_encoder_of_every_estimator_comes_back_as_it_was(tmp_path, estimator)
 
 
 def test_the_same_encoder_makes_the_same_file(tmp_path):
-    encoder = Encoder(Centre(torch.zeros(5)), networks.linear(5, 2), Reals())
+    encoder = Encoder(Rescale(torch.zeros(5)), networks.linear(5, 2), Reals())
     for name in ("a", "b"):
         save_encoder(encoder, tmp_path / name)
     assert (tmp_path / "a").read_bytes() == (tmp_path / "b").read_bytes()
@@ -65,7 +65,7 @@ def test_the_same_encoder_makes_the_same_file(tmp_path):
 
 def test_parts_that_are_not_known_are_refused_in_both_directions(tmp_path):
     with pytest.raises(TypeError, match="an encoder with a GELU cannot be saved so"):
-        save_encoder(Encoder(Centre(torch.zeros(2)), nn.GELU(), Reals()), tmp_path / "e")
+        save_encoder(Encoder(Rescale(torch.zeros(2)), nn.GELU(), Reals()), tmp_path / "e")
     assert list(tmp_path.iterdir()) == []
     from safetensors.torch import save_file
 

@@ -51,7 +51,7 @@ class Objective(nn.Module):
 
     def __init__(self, make, hidden: tuple[int, ...], x: Tensor, seed: int) -> None:
         super().__init__()
-        self.whiten = Whiten(x)
+        self.whiten = Whiten.of(x)
         with _random.forked(seed):
             self.body = make(D, D, hidden=hidden)
 

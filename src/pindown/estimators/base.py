@@ -24,7 +24,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.folding import look_for_folds
-from pindown.networks import Centre, Whiten, built
+from pindown.networks import FirstLayer, Whiten, built
 from pindown.processes import Process
 from pindown.sources.batches import Draw
 from pindown.spaces import Space
@@ -60,7 +60,7 @@ def warn(message: str) -> None:
 class Encoder(nn.Module):
     """Whitening, a network, and the projection onto the space of the codes."""
 
-    def __init__(self, whiten: Whiten | Centre, body: nn.Module, space: Space) -> None:
+    def __init__(self, whiten: FirstLayer, body: nn.Module, space: Space) -> None:
         super().__init__()
         self.whiten, self.body, self.space = whiten, body, space
 
@@ -214,7 +214,7 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
         def make(seed: int) -> nn.Module:
             with _random.forked(seed):
                 body = built(type(self).__name__, "encoder", self.encoder, x.shape[1], self.n_components_)
-                encoder = Encoder(Whiten(x.cpu()), body, space)
+                encoder = Encoder(Whiten.of(x.cpu()), body, space)
                 # From a generator of their own, so that training draws as if nobody had looked.
                 peek = _random.generator(seed, device)
                 return self._objective(encoder, (draw(step, peek) for step in count()))

@@ -5,7 +5,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 """
 
 from pindown.networks.building import built
-from pindown.networks.preprocessing import Centre, Whiten
+from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
     Residual,
@@ -21,8 +21,10 @@ from pindown.networks.vectors import (
 )
 
 __all__ = [
-    "Centre",
+    "FirstLayer",
     "Frame",
+    "Preprocess",
+    "Rescale",
     "Residual",
     "Unfolded",
     "Whiten",

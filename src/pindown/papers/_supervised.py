@@ -88,7 +88,7 @@ def fit_supervised(
     x, z, *_ = process.sample(WHITEN_ROWS, random_state=rng, device=device)
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
-    encoder = Encoder(Whiten(x.cpu()), network, space)
+    encoder = Encoder(Whiten.of(x.cpu()), network, space)
     train(
         _Regression(encoder, z),
         _FreshTruth(process, batch_size),

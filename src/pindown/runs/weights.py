@@ -14,7 +14,7 @@ from torch import nn
 
 from pindown._files import whole
 from pindown.estimators.base import Encoder
-from pindown.networks import Centre, Frame, Residual, Unfolded, Whiten
+from pindown.networks import FirstLayer, Frame, Rescale, Residual, Unfolded, Whiten
 from pindown.spaces import Reals, Space, Sphere
 
 FORMAT = "pindown encoder 1"
@@ -29,7 +29,7 @@ def save_encoder(encoder: Encoder, path: Path) -> None:
     --------
     >>> import tempfile
     >>> from pindown.networks import unfolded
-    >>> encoder = Encoder(Whiten(torch.eye(3)), unfolded(3, 2), Sphere())
+    >>> encoder = Encoder(Whiten.of(torch.eye(3)), unfolded(3, 2), Sphere())
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_encoder(encoder, Path(folder) / "encoder.safetensors")
     ...     again = load_encoder(Path(folder) / "encoder.safetensors")
@@ -80,8 +80,10 @@ def describe(module: nn.Module) -> list[Any]:
     match module:
         case Encoder():
             return ["Encoder", describe(module.whiten), describe(module.body), type(module.space).__name__]
-        case Whiten() | Centre():
-            return [type(module).__name__, len(module.mean)]
+        case Whiten():
+            return ["Whiten", *module.matrix.shape]
+        case Rescale():
+            return ["Rescale", list(module.mean.shape), list(module.scale.shape), list(module.shape_in)]
         case Unfolded():
             return ["Unfolded", describe(module.straight), describe(module.bend)]
         case Residual():
@@ -106,12 +108,12 @@ def build(structure: list[Any]) -> nn.Module:
     match structure:
         case ["Encoder", whiten, body, space]:
             first = build(whiten)
-            assert isinstance(first, Whiten | Centre)
+            assert isinstance(first, FirstLayer)
             return Encoder(first, build(body), _SPACES[space])
-        case ["Whiten", n_features]:
-            return Whiten(torch.zeros(2, n_features))
-        case ["Centre", n_features]:
-            return Centre(torch.zeros(n_features))
+        case ["Whiten", n_features, n_directions]:
+            return Whiten(torch.zeros(n_features), torch.zeros(n_features, n_directions))
+        case ["Rescale", mean, scale, shape]:
+            return Rescale(torch.zeros(mean), torch.ones(scale), tuple(shape))
         case ["Unfolded", straight, bend]:
             return Unfolded(build(straight), build(bend))
         case ["Residual", change]:

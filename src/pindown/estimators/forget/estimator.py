@@ -325,7 +325,7 @@ class Forget(BaseEncoder):
         """Look at the data: which directions tell the nuisance, and so how many codes there can be."""
         if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet these columns
             del self.encoder_
-        whiten = Whiten(torch.as_tensor(X))
+        whiten = Whiten.of(torch.as_tensor(X))
         self.columns_ = kinds
         matrix = whiten.matrix.double().numpy()
         white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()

@@ -15,7 +15,7 @@ from torch.nn.functional import cross_entropy, one_hot
 from pindown.estimators.base import Encoder
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
-from pindown.networks import Centre, Frame, Unfolded, Whiten
+from pindown.networks import Frame, Rescale, Unfolded, Whiten
 from pindown.penalties import energy_distance
 
 LISTEN = 0.1
@@ -255,4 +255,4 @@ def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
         frame = torch.linalg.qr(rows.mT).Q.mT
         linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
         linear.weight.copy_(frame)
-    return Encoder(Centre(whiten.mean), linear, encoder.space), frame @ rows.mT
+    return Encoder(Rescale(whiten.mean), linear, encoder.space), frame @ rows.mT
