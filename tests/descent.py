@@ -2,13 +2,13 @@
 
 import os
 import signal
+from dataclasses import fields
 
 import numpy as np
 import torch
 from torch import nn
 
-from pindown.training import train
-from pindown.training.checkpoints import Checkpoint
+from pindown.training import Trainer
 
 
 class Regression(nn.Module):
@@ -49,11 +49,12 @@ def interrupting(at, *, times=1):
     return interrupting_draw
 
 
-def run(draw=draw, *, objective=None, max_iter=60, **options):
-    """Train; return the log and a copy of the weights."""
+def run(draw=draw, *, objective=None, max_iter=60, checkpoint=None, **options):
+    """Train; return the log and a copy of the weights. Fields of a trainer are given to it, and all else to `train`."""
     objective = Regression() if objective is None else objective
-    options = {"learning_rate": 0.05, "seed": 0, "weight_decay": 0.1, "device": "cpu"} | options
-    log = train(objective, draw, max_iter=max_iter, **options)
+    options = {"learning_rate": 0.05, "seed": 0, "weight_decay": 0.1, "device": "cpu"} | options | (checkpoint or {})
+    trainer = Trainer(**{f.name: options.pop(f.name) for f in fields(Trainer) if f.name in options})
+    log = trainer.train(objective, draw, max_iter=max_iter, **options)
     return log, {name: w.clone() for name, w in objective.state_dict().items()}
 
 
@@ -64,4 +65,5 @@ def assert_identical(ours, theirs):
 
 
 def checkpoint(path, *, seconds=1e9, **settings):
-    return Checkpoint(path, settings, seconds=seconds)
+    """A file to save to, in the words of `run`."""
+    return {"checkpoint": path, "save_every": seconds, "settings": settings}

@@ -249,10 +249,10 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
     make = partial(Forget, encoder=encoder, decoder=small, max_iter=75, random_state=0, device="cpu")
     whole = make().fit(X, e)
     path = tmp_path / "fit.safetensors"
-    from pindown.training import loop as training
+    from pindown.training import steps as training
 
     steps = 0
-    plain = training._PlainStep.__call__
+    plain = training.PlainStep.__call__
 
     def broken(self, step):
         nonlocal steps
@@ -261,7 +261,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
             raise RuntimeError("the lights went out")
         plain(self, step)
 
-    monkeypatch.setattr(training._PlainStep, "__call__", broken)
+    monkeypatch.setattr(training.PlainStep, "__call__", broken)
     monkeypatch.setattr("pindown.training.checkpoints.Checkpoint.is_due", lambda self: True)
     with pytest.raises(RuntimeError, match="lights"):
         make(checkpoint=path).fit(X, e)

@@ -8,11 +8,12 @@ import torch
 from forgetting import confounded, linear, moved, normal, small
 from torch import nn
 
-from pindown import Forget, networks, optimizers, theory
+from pindown import Forget, networks, theory
 from pindown.directions import Grouping, even_rows
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
-from pindown.training.optimizers import Rivals, rivals
+from pindown.training import Trainer, constant, optimizers, waiting_cosine
+from pindown.training.optimizers import rivals
 
 # the parts of the game
 
@@ -43,16 +44,15 @@ class Tug(nn.Module):
 
 
 def test_who_answers_keeps_the_rate_and_who_leads_follows_the_schedule():
-    game = Tug()
-    optimizer = rivals(game, 0.1, 0.0, answer_rate=0.5)
-    assert isinstance(optimizer, Rivals)
-    before = game.encoder.weight.item(), game.answer.item()
-    for group in optimizer.param_groups:
-        group["lr"].fill_(0.0)
-    game().backward()
-    optimizer.step()
-    assert game.encoder.weight.item() == before[0]
-    assert abs(game.answer.item() - before[1]) == pytest.approx(0.5, rel=1e-4)
+    def moved(schedule):
+        game, trainer = Tug(), Trainer()
+        before = game.encoder.weight.item(), game.answer.item()
+        options = {"max_iter": 1, "learning_rate": 0.1, "seed": 0, "device": "cpu", "schedule": schedule}
+        trainer.train(game, lambda step, generator: (), optimizer=partial(rivals, answer_rate=0.5), **options)
+        return abs(game.encoder.weight.item() - before[0]), abs(game.answer.item() - before[1])
+
+    assert moved(waiting_cosine) == (0, pytest.approx(0.5, rel=1e-4))
+    assert moved(constant) == (pytest.approx(0.1, rel=1e-4), pytest.approx(0.5, rel=1e-4))
 
 
 def test_a_frame_stands_still_where_its_gradient_is_noise_and_other_weights_do_not():

@@ -4,8 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from pindown.training import train
-from pindown.training.checkpoints import Checkpoint
+from pindown.training import Trainer
 from pindown.training.optimizers import LEAST_SIDE, Muon, adam, muon, orthogonal_factor
 
 
@@ -99,9 +98,10 @@ def test_orthogonal_momentum_comes_further_than_adam_in_a_narrow_valley(seed):
 
     def best_loss(make):
         def last_loss(rate):
-            return train(Valley(seed), draw, max_iter=150, learning_rate=rate, seed=0, optimizer=make).loss_curve[-10:]
+            options = {"max_iter": 150, "learning_rate": rate, "seed": 0, "optimizer": make, "device": "cpu"}
+            return Trainer().train(Valley(seed), draw, **options).loss_curve[-10:].mean()
 
-        return min(last_loss(rate).mean() for rate in (5e-3, 2e-2, 5e-2))
+        return min(map(last_loss, (5e-3, 2e-2, 5e-2)))
 
     assert best_loss(muon) < 0.5 * best_loss(adam)
 
@@ -113,9 +113,8 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
         return (torch.randn(16, LEAST_SIDE, generator=generator),)
 
     def run(path):
-        checkpoint = Checkpoint(path, {}, seconds=0.0)
-        objective = Valley(0)
-        train(objective, draw, max_iter=60, learning_rate=1e-3, seed=0, optimizer=muon, checkpoint=checkpoint)
+        objective, trainer = Valley(0), Trainer(checkpoint=path, save_every=0.0)
+        trainer.train(objective, draw, max_iter=60, learning_rate=1e-3, seed=0, optimizer=muon, device="cpu")
         return objective.weight.detach()
 
     stop = 40

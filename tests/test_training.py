@@ -14,8 +14,7 @@ import torch
 from descent import Regression, assert_identical, checkpoint, interrupting, run
 from torch import nn
 
-from pindown.training import best_device, constant, cosine
-from pindown.training import loop as training
+from pindown.training import best_device, constant, cosine, devices, trainer
 
 # descent
 
@@ -123,7 +122,7 @@ def test_a_run_in_another_thread_equals_one_in_the_main_thread():
 
 def test_a_flat_loss_stops_at_the_first_report_with_enough_steps_behind_it():
     # Patience 30 compares 30 steps with 30 before: 60 steps, and reports come every 25, so at 75.
-    assert training.REPORT_EVERY == 25
+    assert trainer.REPORT_EVERY == 25
     log, _ = run(max_iter=1_000, learning_rate=1e-9, patience=30, tol=1.0)
     assert log.n_iter == 75
     assert log.stopped_on_plateau
@@ -245,5 +244,5 @@ def test_two_processes_draw_different_batches_keep_the_same_weights_and_resume_a
 
 
 def test_a_gpu_without_float64_is_passed_over_for_the_cpu(monkeypatch):
-    monkeypatch.setattr(training, "processes", lambda: SimpleNamespace(device=torch.device("mps")))
+    monkeypatch.setattr(devices, "processes", lambda: SimpleNamespace(device=torch.device("mps")))
     assert best_device() == torch.device("cpu")

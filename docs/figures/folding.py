@@ -23,7 +23,7 @@ from pindown.losses import infonce
 from pindown.networks import Whiten
 from pindown.processes import Pairs, Sample
 from pindown.spaces import Sphere
-from pindown.training import constant, train
+from pindown.training import Trainer, constant
 
 D, KAPPA, STEPS, EVERY = 5, 10.0, 2_500, 25
 DEEP, DEFAULT = (32,) * 8, (128,) * 3
@@ -94,7 +94,7 @@ def story(make, hidden: tuple[int, ...], seed: int, *, look: bool = False) -> li
         sample = world.sample(256, random_state=generator)
         return sample.x, sample.x_pos
 
-    train(
+    Trainer().train(
         objective, draw, max_iter=STEPS, learning_rate=5e-4, seed=seed, schedule=constant, device="cpu", verbose=False
     )
     remember(STEPS)

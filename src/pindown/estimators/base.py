@@ -28,8 +28,7 @@ from pindown.networks import FirstLayer, Whiten, built
 from pindown.processes import Process
 from pindown.sources.batches import Draw
 from pindown.spaces import Space
-from pindown.training import TrainingLog, best_device, cosine, train
-from pindown.training.checkpoints import Checkpoint
+from pindown.training import Trainer, TrainingLog, best_device, cosine
 from pindown.training.optimizers import MakeOptimizer
 
 ENCODE_ROWS = 65_536
@@ -219,8 +218,10 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 peek = _random.generator(seed, device)
                 return self._objective(encoder, (draw(step, peek) for step in count()))
 
+        trainer = Trainer(checkpoint=self.checkpoint, patience=self.patience)
+
         def minimise(objective: nn.Module, seed: int, part: str = "", max_iter: int = self.max_iter) -> TrainingLog:
-            return train(
+            return trainer.train(
                 objective,
                 draw,
                 max_iter=max_iter,
@@ -229,11 +230,11 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
                 schedule=self._schedule,
                 weight_decay=min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay,
                 seed=seed,
-                patience=self.patience,
-                checkpoint=self._checkpoint(settings, part),
                 device=device,
                 verbose=self.verbose,
                 title=f"{type(self).__name__} {part}".strip(),
+                settings=self._settings(settings),
+                part=part,
             )
 
         objective, log = self._search(make, minimise, draw, seed)
@@ -337,18 +338,17 @@ class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimat
             )
         return self.batch_size
 
-    def _checkpoint(self, settings: dict[str, Any], part: str = "") -> Checkpoint | None:
+    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
+        """Return what a checkpoint must agree with."""
         if self.checkpoint is None:
-            return None
+            return {}
         if not isinstance(self.random_state, numbers.Integral):
             raise ValueError(
                 f"{type(self).__name__}: checkpoint is given but random_state={self.random_state!r}. A fit can only "
                 "be resumed if it draws the same numbers again: set random_state to an integer."
             )
         ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
-        path = Path(self.checkpoint)
-        path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
-        return Checkpoint(path, {k: _stable_repr(v) for k, v in ours.items()} | settings)
+        return {k: _stable_repr(v) for k, v in ours.items()} | more
 
 
 def encode(encoder: Encoder, x: Tensor) -> Tensor:
@@ -366,7 +366,7 @@ def check_positive(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be finite, got {value}.")
 
 
-_NOT_SETTINGS = {"checkpoint", "device", "verbose"}
+_NOT_SETTINGS = {"checkpoint", "patience", "device", "verbose"}
 
 
 def as_array(data: Any) -> Any:

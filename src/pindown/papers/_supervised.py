@@ -14,7 +14,7 @@ from pindown.networks import Whiten
 from pindown.processes import Process
 from pindown.sources.batches import CapturableDraw
 from pindown.spaces import Space, Sphere
-from pindown.training import train
+from pindown.training import Trainer
 from pindown.training.optimizers import MakeOptimizer, adam
 
 
@@ -89,7 +89,7 @@ def fit_supervised(
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
     encoder = Encoder(Whiten.of(x.cpu()), network, space)
-    train(
+    Trainer().train(
         _Regression(encoder, z),
         _FreshTruth(process, batch_size),
         max_iter=max_iter,

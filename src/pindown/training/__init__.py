@@ -1,6 +1,20 @@
-"""Training: the one loop, how it is saved and resumed, when it has run away, and what takes its steps."""
+"""Training: the one loop as a value, how it is saved and resumed, when it has run away, and what takes its steps."""
 
+from pindown.training.callbacks import Callback, CallbackError
+from pindown.training.devices import best_device, processes
 from pindown.training.divergence import TrainingDivergedError
-from pindown.training.loop import TrainingLog, best_device, constant, cosine, processes, train
+from pindown.training.schedules import constant, cosine, waiting_cosine
+from pindown.training.trainer import Trainer, TrainingLog
 
-__all__ = ["TrainingDivergedError", "TrainingLog", "best_device", "constant", "cosine", "processes", "train"]
+__all__ = [
+    "Callback",
+    "CallbackError",
+    "Trainer",
+    "TrainingDivergedError",
+    "TrainingLog",
+    "best_device",
+    "constant",
+    "cosine",
+    "processes",
+    "waiting_cosine",
+]

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from pindown.networks import Frame
+from pindown.training.schedules import constant
 
 LEAST_SIDE = 128
 """Matrices with a shorter side stay with Adam: few directions leave little to even out."""
@@ -27,7 +28,11 @@ pace would wander off.
 
 
 class MakeOptimizer(Protocol):
-    """Makes the optimiser of an objective."""
+    """Makes the optimiser of an objective.
+
+    A parameter group follows the schedule of the training, up to its learning rate, unless it has a ``schedule`` of its
+    own (see `pindown.training.schedules`) or a ``peak``, the rate at the schedule's top.
+    """
 
     def __call__(self, objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
         """Return the optimiser; matrices decay, offsets and temperatures have no reason to be small."""
@@ -43,9 +48,7 @@ def adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
     """
     matrices, others = _split(objective.parameters(), lambda w: w.ndim >= 2)
     groups = [{"params": matrices, "weight_decay": weight_decay}, {"params": others, "weight_decay": 0.0}]
-    rate, on_gpu = _rate(objective, learning_rate)
-    used = [group for group in groups if group["params"]]
-    return torch.optim.AdamW(used, lr=rate, fused=True, capturable=on_gpu)
+    return _adamw(objective, groups, learning_rate)
 
 
 def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
@@ -55,13 +58,12 @@ def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
     """
     large, rest = _split(objective.parameters(), lambda w: w.ndim == 2 and min(w.shape) >= LEAST_SIDE)
     matrices, others = _split(rest, lambda w: w.ndim >= 2)
-    rate, _ = _rate(objective, learning_rate)
     groups = [
         {"params": large, "weight_decay": weight_decay, "orthogonal": True},
         {"params": matrices, "weight_decay": weight_decay, "orthogonal": False},
         {"params": others, "weight_decay": 0.0, "orthogonal": False},
     ]
-    return Muon([group for group in groups if group["params"]], lr=rate)
+    return Muon([group for group in groups if group["params"]], lr=_rate(objective, learning_rate))
 
 
 def rivals(
@@ -71,7 +73,7 @@ def rivals(
 
     The objective has an ``encoder``; all else in it (a classifier, a decoder) answers. While the encoder's rate
     follows the schedule, down to zero, that of the answers stays: they keep up, as if they took several steps to one
-    of the encoder. See :class:`Rivals`.
+    of the encoder. Momentum would carry an encoder past the point where the others have turned, and all would circle.
     """
     encoder = getattr(objective, "encoder", None)
     if not isinstance(encoder, nn.Module):
@@ -79,15 +81,16 @@ def rivals(
     own, decoder = (_of(part) for part in (encoder, getattr(objective, "decoder", None)))
     frames = {id(part.weight) for part in encoder.modules() if isinstance(part, Frame)}
     leads, answers = _split([w for w in objective.parameters() if w.requires_grad], lambda w: id(w) in own)
-    rate, _ = _rate(objective, learning_rate)
-    groups = []
-    for weights, betas, pace in ((leads, (0.0, 0.99), None), (answers, (0.9, 0.99), answer_rate)):
+    groups: list[dict[str, Any]] = []
+    leading = {"betas": (0.0, 0.99)}
+    answering = {"betas": (0.9, 0.99), "peak": answer_rate, "schedule": constant}
+    for weights, manner in ((leads, leading), (answers, answering)):
         framed, others = _split(weights, lambda w: id(w) in frames)
         # Decay keeps a classifier from learning rows by heart; a decoder it would only bend.
         decayed, free = _split(others, lambda w: w.ndim >= 2 and id(w) not in decoder)
         for same, decay, eps in ((framed, 0.0, STILL), (decayed, weight_decay, 1e-8), (free, 0.0, 1e-8)):
-            groups.append({"params": same, "weight_decay": decay, "betas": betas, "pace": pace, "eps": eps})
-    return Rivals([group for group in groups if group["params"]], lr=rate)
+            groups.append({"params": same, "weight_decay": decay, "eps": eps, **manner})
+    return _adamw(objective, groups, learning_rate)
 
 
 def _of(part: nn.Module | None) -> set[int]:
@@ -101,9 +104,13 @@ def _split(
     return [w for w in weights if condition(w)], [w for w in weights if not condition(w)]
 
 
-def _rate(objective: nn.Module, learning_rate: float) -> tuple[Tensor, bool]:
-    device = next(objective.parameters()).device
-    return torch.tensor(learning_rate, device=device), device.type == "cuda"
+def _rate(objective: nn.Module, learning_rate: float) -> Tensor:
+    return torch.tensor(learning_rate, device=next(objective.parameters()).device)
+
+
+def _adamw(objective: nn.Module, groups: list[dict[str, Any]], learning_rate: float) -> torch.optim.Optimizer:
+    used = [group | {"lr": _rate(objective, group.get("peak", learning_rate))} for group in groups if group["params"]]
+    return torch.optim.AdamW(used, fused=True, capturable=used[0]["lr"].is_cuda)
 
 
 class Muon(torch.optim.Optimizer):
@@ -159,7 +166,7 @@ class Muon(torch.optim.Optimizer):
             weights = [w for w in group["params"] if w.grad is not None]
             if not group["orthogonal"]:
                 states = [self.state[w] for w in weights]
-                _adam_step(weights, states, group["lr"], (0.9, 0.999), group["weight_decay"])
+                _adam_step(weights, states, group["lr"], group["weight_decay"])
                 continue
             for _, alike in groupby(weights, key=lambda w: w.shape):
                 self._orthogonal(group, list(alike))
@@ -175,56 +182,11 @@ class Muon(torch.optim.Optimizer):
         torch._foreach_sub_(weights, list(moves.unbind()))
 
 
-class Rivals(torch.optim.Optimizer):
-    """Adam with momenta and rates by group, so that one who answers can be quicker than the one who leads.
-
-    In a game momentum carries a player past the point where the other has turned, and both circle. A player whose
-    group has a ``pace`` keeps that rate; the others follow the schedule, to rest at the end.
-
-    Parameters
-    ----------
-    groups
-        Parameter groups, each with ``betas``, ``weight_decay``, ``eps`` and ``pace`` (None: the learning rate).
-    lr
-        Learning rate, a tensor.
-
-    Examples
-    --------
-    >>> leads, answers = (nn.Parameter(torch.zeros(1)) for _ in range(2))
-    >>> common = {"betas": (0.0, 0.99), "weight_decay": 0.0, "eps": 1e-8}
-    >>> groups = [{"params": [leads], "pace": None, **common}, {"params": [answers], "pace": 0.5, **common}]
-    >>> for w in (leads, answers): w.grad = torch.ones(1)
-    >>> Rivals(groups, lr=torch.tensor(0.1)).step()
-    >>> [round(w.item(), 3) for w in (leads, answers)]
-    [-0.1, -0.5]
-    """
-
-    def __init__(self, groups: Any, lr: Tensor) -> None:
-        super().__init__(groups, {"lr": lr})
-        for group in self.param_groups:
-            if group["pace"] is not None:
-                group["pace"] = torch.as_tensor(group["pace"], dtype=lr.dtype, device=lr.device)
-            for w in group["params"]:
-                zeros = {"average": torch.zeros_like(w), "square": torch.zeros_like(w)}
-                self.state[w] = zeros | {"step": torch.zeros((), device=w.device)}
-
-    @torch.no_grad()
-    def step(self, closure: Any = None) -> Any:
-        """Move all parameters that have a gradient."""
-        for group in self.param_groups:
-            weights = [w for w in group["params"] if w.grad is not None]
-            rate = group["lr"] if group["pace"] is None else group["pace"]
-            states = [self.state[w] for w in weights]
-            _adam_step(weights, states, rate, group["betas"], group["weight_decay"], group["eps"])
-
-
 def _adam_step(
     weights: list[Tensor],
     states: list[Any],
     rate: Tensor,
-    betas: tuple[float, float],
     weight_decay: float,
-    eps: float = 1e-8,
 ) -> None:
     adamw(
         weights,
@@ -236,11 +198,11 @@ def _adam_step(
         fused=True,
         capturable=weights[0].is_cuda if weights else False,
         amsgrad=False,
-        beta1=betas[0],
-        beta2=betas[1],
+        beta1=0.9,
+        beta2=0.999,
         lr=rate,
         weight_decay=weight_decay,
-        eps=eps,
+        eps=1e-8,
         maximize=False,
     )
 

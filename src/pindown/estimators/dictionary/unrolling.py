@@ -14,7 +14,7 @@ from sklearn.neighbors import kneighbors_graph
 from torch import Tensor, nn
 
 from pindown.estimators.dictionary.autoencoder import Autoencoder
-from pindown.training import train
+from pindown.training import Trainer
 
 N_LANDMARKS, N_NEIGHBOURS = 300, 10
 """Rows whose distances from all others are taken, and neighbours of each row that the ways go through."""
@@ -81,7 +81,7 @@ def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -
         which = torch.randint(len(x), (LESSON_ROWS,), generator=generator)
         return x[which], z[which], standardised[which]
 
-    train(
+    Trainer().train(
         _Lesson(model),
         draw,
         max_iter=min(LESSON_STEPS, max_iter),

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pindown import _random, networks, theory
 from pindown.directions import Directions, directions, even_rows
 from pindown.estimators.base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
-from pindown.estimators.forget.game import Game, History, Rebuild, straightened, waiting_cosine
+from pindown.estimators.forget.game import Game, History, Rebuild, straightened
 from pindown.estimators.forget.nuisance import (
     Column,
     FreshTroubled,
@@ -37,7 +37,7 @@ from pindown.processes import Nuisance as NuisanceWorld
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import TrainingLog, optimizers
+from pindown.training import TrainingLog, optimizers, waiting_cosine
 
 CLOSED_FORM_ROWS = 50_000
 """Rows from which means and covariances of the start are taken."""

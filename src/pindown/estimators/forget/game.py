@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -17,9 +16,6 @@ from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
 from pindown.networks import Frame, Rescale, Unfolded, Whiten
 from pindown.penalties import energy_distance
-
-LISTEN = 0.1
-"""Share of the steps in which the encoder waits, so that the classifier first learns what there is to be hidden."""
 
 LAST = 0.25
 """Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
@@ -37,19 +33,6 @@ OUT_OF_QUESTION = -1e4
 
 EVENNESS = 0.1
 """Weight of the squared distance between the covariance of the codes and the identity."""
-
-
-def waiting_cosine(progress: float) -> float:
-    """Factor of the encoder's learning rate: zero at first, then half a cosine down to zero.
-
-    Examples
-    --------
-    >>> [round(waiting_cosine(t), 3) for t in (0.0, 0.09, 0.1, 0.55, 1.0)]
-    [0.0, 0.0, 1.0, 0.5, 0.0]
-    """
-    if progress < LISTEN:
-        return 0.0
-    return 0.5 * (1 + math.cos(math.pi * (progress - LISTEN) / (1 - LISTEN)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -18,7 +18,7 @@ from pindown.estimators.base import as_array, check_positive
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, Transitions, read_bodies
 from pindown.sources.drawing import Epochs
-from pindown.training import TrainingLog, best_device, optimizers, train
+from pindown.training import Trainer, TrainingLog, best_device, optimizers
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
 """How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
@@ -186,7 +186,7 @@ class InverseDynamics(BaseEstimator):
         prices = {"bottleneck": self.bottleneck, "strength": self.strength if rows.n_bodies > 1 else 0.0}
         with _random.forked(seed):
             model = Dynamics(Axes(rows.x, rows.x_next), n_actions, self.chart, self.forward, **prices)
-        log = train(
+        log = Trainer().train(
             model,
             Epochs(rows.with_noise(n_actions), size),
             max_iter=max_iter,

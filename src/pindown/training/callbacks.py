@@ -1,0 +1,208 @@
+"""Callbacks: what is told how training goes. Nothing is imported until it is used.
+
+>>> class Print(Callback):
+...     def report(self, report):
+...         print(report.title, report.step, "of", report.n_steps)
+"""
+
+from __future__ import annotations
+
+import logging
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Report:
+    """Where training stands, at a step at which losses are read back.
+
+    Attributes
+    ----------
+    title
+        What is trained.
+    step, n_steps
+        Steps taken, and how many are to be taken as far as is known: a length that chooses itself may grow.
+    losses
+        Of the steps since the last report, the latest last.
+    rates
+        Learning rate of each parameter group in the latest step.
+    """
+
+    title: str
+    step: int
+    n_steps: int
+    losses: tuple[float, ...]
+    rates: tuple[float, ...]
+
+    @property
+    def loss(self) -> float:
+        """Loss of the latest step."""
+        return self.losses[-1]
+
+
+class Callback(ABC):
+    """Is told how training goes, in the main process; has to say what it does with a report."""
+
+    def begin(self, title: str, n_steps: int) -> None:  # noqa: B027 (most need nothing to begin with)
+        """Make ready, before the first step."""
+
+    @abstractmethod
+    def report(self, report: Report) -> None:
+        """Take notice; called every few steps, and after the last."""
+
+    def end(self) -> None:  # noqa: B027
+        """Close what was opened, however training ended."""
+
+
+@dataclass(frozen=True)
+class Log(Callback):
+    """Writes a line per report to a logger of the standard library, at level INFO.
+
+    Examples
+    --------
+    >>> Log("my.study").report(Report("fit", 25, 100, (0.5, 0.25), (1e-3,)))
+    """
+
+    name: str = "pindown"
+
+    def report(self, report: Report) -> None:
+        """Write a line."""
+        rates = ", ".join(f"{rate:.2e}" for rate in dict.fromkeys(report.rates))
+        where = f"step {report.step} of {report.n_steps}"
+        logging.getLogger(self.name).info("%s: %s, loss %.5g, rate %s", report.title, where, report.loss, rates)
+
+
+@dataclass(eq=False)
+class TensorBoard(Callback):
+    """Writes losses and rates to a folder that TensorBoard reads; needs the package ``tensorboard``."""
+
+    folder: str | Path
+    _writer: Any = field(default=None, init=False, repr=False)
+
+    def begin(self, title: str, n_steps: int) -> None:
+        """Open a file in a folder of the run's own."""
+        from torch.utils.tensorboard import SummaryWriter
+
+        self._writer = SummaryWriter(str(Path(self.folder, title.replace(" ", "-"))))
+
+    def report(self, report: Report) -> None:
+        """Write the numbers."""
+        for name, value in numbers(report).items():
+            self._writer.add_scalar(name, value, report.step)
+
+    def end(self) -> None:
+        """Close the file."""
+        if self._writer is not None:
+            self._writer.close()
+
+
+@dataclass(eq=False)
+class WeightsAndBiases(Callback):
+    """Sends losses and rates to Weights & Biases, a run per training; needs the package ``wandb``."""
+
+    project: str
+    _run: Any = field(default=None, init=False, repr=False)
+
+    def begin(self, title: str, n_steps: int) -> None:
+        """Open a run."""
+        import wandb
+
+        self._run = wandb.init(project=self.project, name=title, reinit=True)
+
+    def report(self, report: Report) -> None:
+        """Send the numbers."""
+        self._run.log(numbers(report), step=report.step)
+
+    def end(self) -> None:
+        """Close the run."""
+        if self._run is not None:
+            self._run.finish()
+
+
+@dataclass(eq=False)
+class ProgressBar(Callback):
+    """Draws a bar with the loss and the time left on the terminal."""
+
+    _progress: Any = field(default=None, init=False, repr=False)
+    _task: Any = field(default=None, init=False, repr=False)
+
+    def begin(self, title: str, n_steps: int) -> None:
+        """Draw an empty bar."""
+        from rich.console import Console
+        from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            TextColumn("{task.completed}/{task.total}"),
+            TextColumn("loss {task.fields[loss]:.4f}"),
+            TimeRemainingColumn(),
+        )
+        self._progress = Progress(*columns, console=Console(stderr=True), transient=True)
+        self._task = self._progress.add_task(title, total=n_steps, loss=float("nan"))
+        self._progress.start()
+
+    def report(self, report: Report) -> None:
+        """Draw it further."""
+        self._progress.update(self._task, completed=report.step, total=report.n_steps, loss=report.loss)
+
+    def end(self) -> None:
+        """Take it away."""
+        if self._progress is not None:
+            self._progress.stop()
+
+
+def numbers(report: Report) -> dict[str, float]:
+    """Return what there is to plot: the loss, and the rate of each group.
+
+    Examples
+    --------
+    >>> numbers(Report("fit", 2, 9, (0.5, 0.25), (1e-3, 1e-2)))
+    {'loss': 0.25, 'rate/0': 0.001, 'rate/1': 0.01}
+    """
+    return {"loss": report.loss} | {f"rate/{k}": rate for k, rate in enumerate(report.rates)}
+
+
+class CallbackError(RuntimeError):
+    """A callback raised; its error is the cause of this one."""
+
+
+@contextmanager
+def audience(callbacks: Sequence[Callback], title: str, n_steps: int) -> Iterator[Callable[[Report], None]]:
+    """Begin all callbacks, yield what tells them all, and end them however the block is left."""
+
+    def tell(report: Report) -> None:
+        for callback in callbacks:
+            with _blamed(callback, f"at step {report.step} of {report.n_steps}"):
+                callback.report(report)
+
+    with ExitStack() as stack:
+        for callback in callbacks:
+            stack.enter_context(_ended(callback))
+            with _blamed(callback, "before the first step"):
+                callback.begin(title, n_steps)
+        yield tell
+
+
+@contextmanager
+def _ended(callback: Callback) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        with _blamed(callback, "after the last step"):
+            callback.end()
+
+
+@contextmanager
+def _blamed(callback: Callback, when: str) -> Iterator[None]:
+    try:
+        yield
+    except Exception as error:
+        raise CallbackError(
+            f"training: the callback {callback!r} raised {type(error).__name__} {when}: {error}. "
+            "Mend it, or leave it out of callbacks."
+        ) from error

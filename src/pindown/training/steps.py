@@ -1,0 +1,155 @@
+"""A step of training: draw, forward, backward, move. Nothing in it waits for the device."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from pindown.sources.batches import CapturableDraw, Draw
+from pindown.training.checkpoints import State
+from pindown.training.schedules import Schedule
+
+SCALE = 1024.0
+"""Factor of the loss in float16, taken off the gradients again: small ones would fall below its least number."""
+
+
+class Descent:
+    """An objective, its optimiser, and what changes from step to step: on the device, where a captured step finds it.
+
+    A parameter group may have a ``schedule`` and a ``peak`` of its own, the learning rate at the schedule's top. The
+    others follow the one that they are given here.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        *,
+        most: int,
+        first: int,
+        learning_rate: float,
+        schedule: Schedule,
+        precision: torch.dtype | None,
+        compile: bool,
+        accumulate: int,
+    ) -> None:
+        self.accelerator, self.device = state.accelerator, state.generator.device
+        self.precision, self.accumulate = precision, accumulate
+        self.wrapped, self.optimizer = self.accelerator.prepare(state.objective, state.optimizer)
+        # Only the forward pass is compiled: the objective itself keeps its names, for checkpoints and for saving.
+        self.forward = torch.compile(self.wrapped) if compile else self.wrapped
+        self.groups = [
+            (float(group.get("peak", learning_rate)), group.get("schedule", schedule))
+            for group in self.optimizer.param_groups
+        ]
+        for group in self.optimizer.param_groups:
+            group["lr"] = group["lr"].clone()  # groups that share one would all follow the last
+        self.course: list[tuple[float, ...]] = []  # of each step laid out, the rate of each group
+        self._rates = torch.zeros(most, len(self.groups), device=self.device)
+        self._losses = torch.zeros(most, dtype=torch.float64, device=self.device)
+        self._now = torch.tensor([first], device=self.device)
+
+    def plan(self, n_steps: int) -> None:
+        """Lay out the rates of so many more steps."""
+        first = len(self.course)
+        self.course += [tuple(peak * schedule(k / n_steps) for peak, schedule in self.groups) for k in range(n_steps)]
+        self._rates[first : first + n_steps] = torch.tensor(self.course[first:], device=self.device)
+
+    def step(self, batches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
+        """Move once, by the gradients' mean over these batches."""
+        rates = self._rates[self._now][0]
+        for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
+            group["lr"].copy_(rate)
+        self.optimizer.zero_grad()
+        loss = torch.stack([self._backward(batch(), last=batch is batches[-1]) for batch in batches]).mean()
+        self._unscale()
+        self.optimizer.step()
+        self._losses[self._now] = loss
+        self._now.add_(1)
+
+    def read(self, first: int, last: int, asked: Sequence[bool]) -> list[float]:
+        """Return the losses of steps, and the share of the processes that ask each question: waits for the device."""
+        news = torch.cat([self._losses[first:last], self._losses.new_tensor(asked)])
+        return self.accelerator.reduce(news, "mean").tolist()
+
+    def _backward(self, batch: tuple[Tensor, ...], *, last: bool) -> Tensor:
+        # Processes average their gradients once a step.
+        alone: AbstractContextManager = nullcontext() if last else self.accelerator.no_sync(self.wrapped)
+        with alone:
+            with self._autocast():
+                loss = self.forward(*batch)
+            weight = (SCALE if self.precision is torch.float16 else 1.0) / self.accumulate
+            self.accelerator.backward(loss if weight == 1 else weight * loss)
+        return loss.detach().double()
+
+    def _autocast(self) -> AbstractContextManager:
+        if self.precision is None or self.precision is torch.float32:
+            return nullcontext()
+        return torch.autocast(self.device.type, dtype=self.precision)
+
+    def _unscale(self) -> None:
+        if self.precision is torch.float16:
+            gradients = [w.grad for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
+            torch._foreach_div_(gradients, SCALE)
+
+
+def taker(descent: Descent, draw: Draw, generator: torch.Generator) -> PlainStep | CapturedStep:
+    """Return what takes the step of a number: captured where that can be."""
+    # Several draws a step are made ready one after the other, by the host: not within one graph.
+    can = isinstance(draw, CapturableDraw) and descent.accumulate == 1 and descent.accelerator.num_processes == 1
+    if descent.device.type == "cuda" and can:
+        return CapturedStep(descent, draw, generator)
+    return PlainStep(descent, draw, generator)
+
+
+@dataclass
+class PlainStep:
+    """Draw, then descend."""
+
+    descent: Descent
+    draw: Draw
+    generator: torch.Generator
+
+    def __call__(self, step: int) -> None:
+        """Take the step of this number."""
+        n = self.descent.accumulate
+        self.descent.step([lambda k=k: self.draw(k, self.generator) for k in range(n * step, n * (step + 1))])
+
+
+@dataclass
+class CapturedStep:
+    """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
+
+    descent: Descent
+    draw: CapturableDraw
+    generator: torch.Generator
+    _graph: Any = None
+    _warm: int = 0
+
+    def __call__(self, step: int) -> None:
+        """Take the step of this number."""
+        self.draw.prepare(step, self.generator)
+        if self._warm < 3:  # steps in which kernels are compiled, buffers allocated and constants copied
+            self._warm += 1
+            self._on_side_stream()
+            return
+        if self._graph is None:
+            self._graph = torch.cuda.CUDAGraph()
+            self._graph.register_generator_state(self.generator)
+            with torch.cuda.graph(self._graph):
+                self._descend()
+        self._graph.replay()
+
+    def _descend(self) -> None:
+        self.descent.step([lambda: self.draw.batch(self.generator)])
+
+    def _on_side_stream(self) -> None:
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            self._descend()
+        torch.cuda.current_stream().wait_stream(side)

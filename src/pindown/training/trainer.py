@@ -1,0 +1,284 @@
+"""The one training loop, and how it runs as a value: precision, callbacks, checkpoints, stopping.
+
+An *objective* is a module whose forward pass maps a batch to the loss. :meth:`Trainer.train` minimises it. Nothing in a
+step waits for the device: losses are read back only once every :data:`REPORT_EVERY` steps.
+"""
+
+from __future__ import annotations
+
+import numbers
+import signal
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from pindown import _random
+from pindown.sources.batches import Draw
+from pindown.training.callbacks import Callback, ProgressBar, Report, audience
+from pindown.training.checkpoints import Checkpoint, State
+from pindown.training.devices import best_device, current, processes
+from pindown.training.divergence import check_losses, check_weights
+from pindown.training.optimizers import MakeOptimizer, adam
+from pindown.training.schedules import Schedule, cosine
+from pindown.training.steps import Descent, taker
+
+REPORT_EVERY = 25
+
+DEFAULT_STEPS = 2_000
+"""Steps, if nobody says how many."""
+
+PRECISIONS = (None, torch.float32, torch.bfloat16, torch.float16)
+
+
+@dataclass(frozen=True)
+class TrainingLog:
+    """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended."""
+
+    loss_curve: np.ndarray  # (n_iter,)
+    seconds: float
+    stopped_on_plateau: bool
+
+    @property
+    def n_iter(self) -> int:
+        """Number of steps taken, those before a resumed checkpoint included."""
+        return len(self.loss_curve)
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """How to train, whatever it is that is trained: one value, shared by all estimators.
+
+    Parameters
+    ----------
+    precision
+        Of the products in the forward and backward pass: None or ``torch.float32``, ``torch.bfloat16`` or
+        ``torch.float16``. Weights, and what the optimiser keeps, stay in float32.
+    compile
+        Compile the objective's forward pass by ``torch.compile``: the first step takes longer, the others less time.
+    accumulate
+        Batches per step, over which gradients are averaged: for batches that do not fit into memory at once.
+    callbacks
+        Are told how it goes: see `pindown.training.callbacks`.
+    checkpoint
+        File to save the state to now and then, and to go on from if it is there. A resumed run gives the same result
+        as an unbroken one.
+    save_every
+        Least seconds between two saves.
+    patience, tol
+        Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
+
+    Examples
+    --------
+    The mean of some numbers minimises their squared distance:
+
+    >>> class Distance(nn.Module):
+    ...     def __init__(self):
+    ...         super().__init__()
+    ...         self.centre = nn.Parameter(torch.zeros(()))
+    ...     def forward(self, x):
+    ...         return (x - self.centre).square().mean()
+    >>> objective, batch = Distance(), (torch.tensor([1.0, 3.0]),)
+    >>> log = Trainer().train(objective, lambda step, generator: batch, max_iter=300, learning_rate=0.1, seed=0)
+    >>> round(objective.centre.item(), 3), round(float(log.loss_curve[-1]), 3)
+    (2.0, 1.0)
+    """
+
+    precision: torch.dtype | None = None
+    compile: bool = False
+    accumulate: int = 1
+    callbacks: tuple[Callback, ...] = ()
+    checkpoint: str | Path | None = None
+    save_every: float = 10.0
+    patience: int | None = None
+    tol: float = 1e-3
+
+    def train(
+        self,
+        objective: nn.Module,
+        draw: Draw,
+        *,
+        max_iter: int | None,
+        learning_rate: float,
+        seed: int,
+        weight_decay: float = 0.0,
+        optimizer: MakeOptimizer = adam,
+        schedule: Schedule = cosine,
+        device: str | torch.device | None = None,
+        verbose: bool = True,
+        title: str = "fit",
+        settings: dict[str, Any] | None = None,
+        part: str = "",
+    ) -> TrainingLog:
+        """Minimise an objective; in place.
+
+        The same call runs on a CPU, on one GPU, and under ``torchrun`` or ``accelerate launch`` on several: there each
+        process draws its own batches and gradients are averaged.
+
+        Parameters
+        ----------
+        objective
+            Module whose forward pass maps a batch to a scalar loss. It stays on the device it was trained on.
+        draw
+            Called as ``draw(step, generator)``, returns the batch.
+        max_iter
+            Number of steps; None takes 2,000.
+        learning_rate
+            At the top of the schedule.
+        seed
+            Of the generator handed to ``draw``.
+        weight_decay
+            Share of the weight matrices taken off per step, in units of the learning rate.
+        optimizer
+            Such as `optimizers.adam` or `optimizers.muon`: called as ``optimizer(objective, learning_rate,
+            weight_decay)``. A parameter group may have a ``schedule`` and a ``peak`` rate of its own.
+        schedule
+            Factor of the learning rate as a function of progress in [0, 1].
+        device
+            Where to train; by default the first GPU if there is one.
+        verbose
+            Show a progress bar, if there is a terminal to show it on.
+        title
+            What the bar is called.
+        settings
+            What the run depends on. A checkpoint with other settings is refused, never overwritten.
+        part
+            Name of this part of a fit, which is added to the name of its checkpoint.
+
+        Raises
+        ------
+        TrainingDivergedError
+            If the loss is NaN or infinite, or has grown a thousandfold; if weights are, or are beyond float32's digits.
+        CallbackError
+            If a callback raised.
+        KeyboardInterrupt
+            After Ctrl-C, once the running step is finished and the checkpoint is written.
+        """
+        self.check()
+        max_iter = DEFAULT_STEPS if max_iter is None else max_iter
+        accelerator, device = processes(), best_device(device)
+        objective.to(device).train()
+        # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
+        generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
+        state = State(objective, optimizer(objective, learning_rate, weight_decay), generator, accelerator)
+        checkpoint = self._checkpoint(settings or {}, part)
+        curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
+        descent = Descent(
+            state,
+            most=max_iter,
+            first=len(curve),
+            learning_rate=learning_rate,
+            schedule=schedule,
+            precision=self.precision,
+            compile=self.compile,
+            accumulate=self.accumulate,
+        )
+        descent.plan(max_iter)
+        take_step = taker(descent, draw, generator)
+
+        start, plateau, stop = time.monotonic(), self._on_plateau(curve), 0.0
+        bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
+        told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
+        with _deferred_interrupt() as interrupted, current(device), audience(told, title, max_iter) as tell:
+            while len(curve) < max_iter and not plateau:
+                first = step = len(curve)
+                for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, max_iter)):
+                    take_step(step)
+                    if interrupted.is_set() and accelerator.num_processes == 1:
+                        break
+                # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
+                asked = [interrupted.is_set(), checkpoint is not None and checkpoint.is_due()]
+                *new, stop, save = descent.read(first, step + 1, asked)
+                curve += new
+                check_losses(curve, len(new), max_iter, learning_rate)
+                plateau = self._on_plateau(curve)
+                if save or stop or plateau or len(curve) == max_iter:
+                    check_weights(objective, curve, max_iter, learning_rate)
+                    if checkpoint is not None:
+                        checkpoint.write(state, curve)
+                tell(Report(title, len(curve), max_iter, tuple(new), descent.course[step]))
+                if stop:
+                    break
+            if stop or interrupted.is_set():
+                raise KeyboardInterrupt(_interrupted_message(len(curve), max_iter, checkpoint))
+        objective.eval()
+        return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau)
+
+    def check(self) -> None:
+        """Raise if a parameter is not what it must be."""
+        if self.precision not in PRECISIONS:
+            raise ValueError(
+                "Trainer: precision must be torch.float32, torch.bfloat16, torch.float16 or None (float32), "
+                f"got {self.precision!r}."
+            )
+        for name, least in (("accumulate", 1), ("patience", 1)):
+            value = getattr(self, name)
+            if not (name == "patience" and value is None) and not (
+                isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
+            ):
+                raise ValueError(f"Trainer: {name} must be a whole number, at least {least}, got {value!r}.")
+        for name in ("tol", "save_every"):
+            value = getattr(self, name)
+            if not (isinstance(value, numbers.Real) and value >= 0):
+                raise ValueError(f"Trainer: {name} must be a number, at least 0, got {value!r}.")
+        if not isinstance(self.callbacks, tuple) or not all(isinstance(c, Callback) for c in self.callbacks):
+            raise TypeError(
+                "Trainer: callbacks must be a tuple of pindown.training.callbacks.Callback, such as (Log(),), "
+                f"got {self.callbacks!r}."
+            )
+        if not isinstance(self.checkpoint, str | Path | None):
+            raise TypeError(f"Trainer: checkpoint must be the path of a file, or None, got {self.checkpoint!r}.")
+
+    def _checkpoint(self, settings: dict[str, Any], part: str) -> Checkpoint | None:
+        if self.checkpoint is None:
+            return None
+        path = Path(self.checkpoint)
+        path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
+        ours = {name: str(getattr(self, name)) for name in ("precision", "accumulate", "patience", "tol")}
+        # What stands at its default is not mentioned, so that another parameter, one day, does not change old files.
+        chosen = {name: value for name, value in ours.items() if value != str(getattr(Trainer, name))}
+        return Checkpoint(path, settings | chosen, self.save_every)
+
+    def _on_plateau(self, curve: list[float]) -> bool:
+        # At full reports only: a resumed run then asks at the same steps as an unbroken one.
+        if self.patience is None or len(curve) % REPORT_EVERY or len(curve) < 2 * self.patience:
+            return False
+        before, lately = curve[-2 * self.patience : -self.patience], curve[-self.patience :]
+        return float(np.mean(before) - np.mean(lately)) < self.tol
+
+
+def _interrupted_message(step: int, max_iter: int, checkpoint: Checkpoint | None) -> str:
+    way_on = (
+        f"the same fit will go on from {checkpoint.path}"
+        if checkpoint is not None
+        else "give checkpoint=… to be able to go on"
+    )
+    return f"training: stopped at step {step} of {max_iter}; {way_on}."
+
+
+@contextmanager
+def _deferred_interrupt() -> Iterator[threading.Event]:
+    """Turn Ctrl-C into an event, so that no step is cut in half; a second one stops at once."""
+    event = threading.Event()
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield event
+        return
+
+    def ask(signum, frame):
+        if event.is_set():
+            raise KeyboardInterrupt
+        event.set()
+
+    previous = signal.signal(signal.SIGINT, ask)
+    try:
+        yield event
+    finally:
+        signal.signal(signal.SIGINT, previous)
