@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -100,8 +101,8 @@ class Descent:
 def taker(descent: Descent, draw: Draw, generator: torch.Generator) -> PlainStep | CapturedStep:
     """Return what takes the step of a number: captured where that can be."""
     # Several draws a step are made ready one after the other, by the host: not within one graph.
-    can = isinstance(draw, CapturableDraw) and descent.accumulate == 1 and descent.accelerator.num_processes == 1
-    if descent.device.type == "cuda" and can:
+    can = descent.device.type == "cuda" and descent.accumulate == 1 and descent.accelerator.num_processes == 1
+    if can and isinstance(draw, CapturableDraw):
         return CapturedStep(descent, draw, generator)
     return PlainStep(descent, draw, generator)
 
@@ -117,7 +118,7 @@ class PlainStep:
     def __call__(self, step: int) -> None:
         """Take the step of this number."""
         n = self.descent.accumulate
-        self.descent.step([lambda k=k: self.draw(k, self.generator) for k in range(n * step, n * (step + 1))])
+        self.descent.step([partial(self.draw, k, self.generator) for k in range(n * step, n * (step + 1))])
 
 
 @dataclass

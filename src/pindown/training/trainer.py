@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from sklearn.utils import check_scalar
 from torch import nn
 
 from pindown import _random
@@ -219,16 +220,11 @@ class Trainer:
                 "Trainer: precision must be torch.float32, torch.bfloat16, torch.float16 or None (float32), "
                 f"got {self.precision!r}."
             )
-        for name, least in (("accumulate", 1), ("patience", 1)):
-            value = getattr(self, name)
-            if not (name == "patience" and value is None) and not (
-                isinstance(value, numbers.Integral) and not isinstance(value, bool) and value >= least
-            ):
-                raise ValueError(f"Trainer: {name} must be a whole number, at least {least}, got {value!r}.")
-        for name in ("tol", "save_every"):
-            value = getattr(self, name)
-            if not (isinstance(value, numbers.Real) and value >= 0):
-                raise ValueError(f"Trainer: {name} must be a number, at least 0, got {value!r}.")
+        check_scalar(self.accumulate, "accumulate", numbers.Integral, min_val=1)
+        if self.patience is not None:
+            check_scalar(self.patience, "patience", numbers.Integral, min_val=1)
+        check_scalar(self.tol, "tol", numbers.Real)
+        check_scalar(self.save_every, "save_every", numbers.Real, min_val=0)
         if not isinstance(self.callbacks, tuple) or not all(isinstance(c, Callback) for c in self.callbacks):
             raise TypeError(
                 "Trainer: callbacks must be a tuple of pindown.training.callbacks.Callback, such as (Log(),), "
