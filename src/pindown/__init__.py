@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         processes,
         report,
         runs,
+        saving,
         sources,
         spaces,
         structure,
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning, LatentAction
     from pindown.planning import plan
     from pindown.report.audit import audit
+    from pindown.saving import load
     from pindown.training import TrainingDivergedError, optimizers
 
 _HOME = {
@@ -54,6 +56,7 @@ _HOME = {
     "TrainingDivergedError": "pindown.training",
     "align": "pindown.alignment",
     "audit": "pindown.report.audit",
+    "load": "pindown.saving",
     "optimizers": "pindown.training",
     "plan": "pindown.planning",
 }

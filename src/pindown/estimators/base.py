@@ -26,6 +26,7 @@ from pindown import _random
 from pindown.folding import look_for_folds
 from pindown.networks import FirstLayer, Whiten, built
 from pindown.processes import Process
+from pindown.saving import Saves
 from pindown.sources.batches import Draw
 from pindown.spaces import Space
 from pindown.training import Trainer, TrainingLog, best_device, cosine
@@ -73,7 +74,7 @@ class Encoder(nn.Module):
         return self.space(self.body(self.whiten(x)))
 
 
-class BaseEncoder(ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """An encoder trained against a side variable; abstract.
 
     A final class assigns the parameters named below in its ``__init__`` and says what space its codes live in

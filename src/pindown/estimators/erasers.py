@@ -17,9 +17,10 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from pindown.directions import Grouping, complement, told_by_means
 from pindown.estimators.base import as_array
 from pindown.estimators.forget.nuisance import Nuisance, as_table, assemble, read_columns
+from pindown.saving import Saves
 
 
-class _Eraser(BaseEstimator, ABC):
+class _Eraser(Saves, BaseEstimator, ABC):
     """Reads X and y; a final class says what to learn of them."""
 
     @abstractmethod

@@ -17,6 +17,7 @@ from pindown import _random, networks, theory
 from pindown.estimators.base import as_array, check_positive
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, Transitions, read_bodies
+from pindown.saving import Saves
 from pindown.sources.drawing import Epochs
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
 
@@ -24,7 +25,7 @@ COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
 """How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
 
 
-class InverseDynamics(BaseEstimator):
+class InverseDynamics(Saves, BaseEstimator):
     r"""Codes of actions from transitions: what must be known beside :math:`x_t` to tell :math:`x_{t+1}`.
 
     An inverse model reads the action off two observations as a displacement in a learned chart c, and a forward model
@@ -236,7 +237,7 @@ class InverseDynamics(BaseEstimator):
             )
 
 
-class LatentAction(BaseEstimator):
+class LatentAction(Saves, BaseEstimator):
     """Codes of actions that are blind to the body that acts: `InverseDynamics`, then `Forget` of the body.
 
     The first stage turns a transition into a code ã, and holds it to one law for all bodies; the second takes from it

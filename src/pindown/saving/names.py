@@ -1,0 +1,151 @@
+"""Functions and classes in a file: written as ``module:qualname``, and fetched only from where it is allowed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from importlib.metadata import entry_points
+from types import BuiltinFunctionType, FunctionType, MethodType
+from typing import Any
+
+import numpy as np
+from torch import nn
+
+from pindown.saving.layers import LAYERS
+
+MOVED: dict[str, str] = {}
+"""Names of pindown's own in files of this format that are other names today: what is renamed is entered here."""
+
+GROUP = "pindown.estimators"
+"""Group of entry points by which packages register their estimators."""
+
+_PLAIN = {f"builtins:{kind.__name__}" for kind in (bool, int, float, complex, str)}
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """Stands for a parameter that no file can hold, such as a lambda, and says so when it is called.
+
+    Examples
+    --------
+    >>> Unsaved("encoder", "<lambda>")(3, 2)
+    Traceback (most recent call last):
+    ValueError: encoder was <lambda>, which no file can hold, so that it was not saved: to fit again, give it anew by \
+set_params.
+    """
+
+    where: str
+    was: str
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Say that it is not there."""
+        raise ValueError(
+            f"{self.where} was {self.was}, which no file can hold, so that it was not saved: to fit again, give it "
+            "anew by set_params."
+        )
+
+
+class Refused(ValueError):  # noqa: N818 (it becomes a part of the sentence of a ValueError)
+    """A file names what may not be fetched, or is not there."""
+
+
+def name_of(thing: Any) -> str | None:
+    """Return the name by which others can import a function or class; None if it has none.
+
+    Examples
+    --------
+    >>> from pindown import networks
+    >>> name_of(networks.linear), name_of(nn.Linear), name_of(lambda n_in, n_out: None)
+    ('pindown.networks.vectors:linear', 'torch.nn:Linear', None)
+    """
+    if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
+        return None
+    module, qualname = thing.__module__, thing.__qualname__
+    if not isinstance(module, str) or _walk(sys.modules.get(module), qualname) != thing:
+        return None
+    # Where in torch a layer is written may change; what it is called does not.
+    return f"torch.nn:{qualname}" if thing is getattr(nn, qualname, None) else f"{module}:{qualname}"
+
+
+def fetched(names: Sequence[str], *, trust: Iterable[str] = (), using: Iterable[Any] = ()) -> list[Any]:
+    """Return what names stand for, or say which of them may not be fetched; nothing is imported before all may be.
+
+    Parameters
+    ----------
+    names : sequence of str
+        As `name_of` gives them.
+    trust : iterable of str
+        Packages that may be imported from.
+    using : iterable
+        Functions and classes, taken where a name in the file is theirs; and with them what stands in their modules.
+    """
+    handed = _by_name(using)
+    modules = {name.partition(":")[0] for name in handed if ":" in name}
+    known, trusted, registered = [MOVED.get(name, name) for name in names], set(trust), None
+    foreign = []
+    for name in known:
+        module, qualname = name.split(":")
+        if name in handed or qualname in handed or module in modules or _is_ours(name):
+            continue
+        if registered is None:  # looked up only if somebody else's method is named
+            registered = {entry.module.partition(".")[0] for entry in entry_points(group=GROUP)}
+        if module.partition(".")[0] not in trusted | registered:
+            foreign.append(name)
+    if foreign:
+        packages = sorted({name.partition(":")[0].partition(".")[0] for name in foreign})
+        raise Refused(
+            f"names {', '.join(foreign)}, which is no part of pindown, and may run anything. If you know where the "
+            f"file is from, allow it by pindown.load(path, trust={packages}), or hand it over, pindown.load(path, "
+            f"using=[{', '.join(name.rpartition(':')[2] for name in foreign)}])."
+        )
+    return [handed.get(name) or handed.get(name.split(":")[1]) or _imported(name) for name in known]
+
+
+def _by_name(things: Iterable[Any]) -> dict[str, Any]:
+    """Return things by their whole name, and by their name without a module, which may be another one by now."""
+    named: dict[str, Any] = {}
+    for thing in things:
+        thing = thing.func if isinstance(thing, partial) else thing
+        if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
+            raise TypeError(f"pindown.load: using must hold functions and classes, got {thing!r}.")
+        named |= {thing.__qualname__: thing, f"{thing.__module__}:{thing.__qualname__}": thing}
+    return named
+
+
+def _is_ours(name: str) -> bool:
+    """Whether a name is pindown's own, a layer of torch, or a kind of number."""
+    module, qualname = name.split(":")
+    path = module.split(".")
+    if path[0] == "pindown":
+        return not {"__main__", ""} & set(path)  # to import a __main__ is to run it
+    if module == "torch.nn":
+        return qualname in LAYERS
+    return name in _PLAIN or (module == "numpy" and _is_scalar_type(getattr(np, qualname, None)))
+
+
+def _is_scalar_type(thing: Any) -> bool:
+    return isinstance(thing, type) and issubclass(thing, np.generic)
+
+
+def _imported(name: str) -> Any:
+    module, qualname = name.split(":")
+    try:
+        found = _walk(import_module(module), qualname)
+    except ImportError as error:
+        raise Refused(f"names {name}, which cannot be imported here ({error}). Install what it needs.") from error
+    # What a module has imported from elsewhere, such as pindown's os, is not its own to give away.
+    if found is None or name_of(found) != name:
+        raise Refused(
+            f"names {name}, which is not there: it was written by another version. Install that one, or hand it over, "
+            f"pindown.load(path, using=[…])."
+        )
+    return found
+
+
+def _walk(found: Any, qualname: str) -> Any:
+    for part in qualname.split("."):
+        found = getattr(found, part, None)
+    return found
