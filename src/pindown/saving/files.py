@@ -193,7 +193,7 @@ def _digest(content: dict[str, Any], tensors: dict[str, Tensor]) -> str:
     digest = hashlib.sha256(_text(content).encode())
     for name, tensor in sorted(tensors.items()):
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
-        digest.update(tensor.reshape(-1).view(torch.uint8).numpy())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
     return digest.hexdigest()
 
 

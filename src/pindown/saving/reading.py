@@ -6,7 +6,7 @@ and the functions that made a user's networks. Networks of pindown's own are put
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from enum import Enum
 from functools import partial
@@ -249,7 +249,7 @@ def _numpy_dtype(text: str, kinds: str) -> np.dtype:
     return dtype
 
 
-def _check_alike(own: dict[str, Tensor | None], there: dict[str, Tensor | None]) -> None:
+def _check_alike(own: Mapping[str, Tensor | None], there: Mapping[str, Tensor | None]) -> None:
     for name in sorted(own.keys() | there.keys()):
         ours, theirs = own.get(name), there.get(name)
         if (None if ours is None else ours.shape) != (None if theirs is None else theirs.shape):

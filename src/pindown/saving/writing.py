@@ -98,7 +98,8 @@ class Writer:
             named = {field.name: getattr(thing, field.name) for field in fields(thing) if field.init}
             return {"value": [self._name(type(thing), path), self._named(named, path)]}
         if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-            return {"value": [self._name(type(thing), path), self._named(thing._asdict(), path)]}
+            named = dict(zip(thing._fields, thing, strict=True))
+            return {"value": [self._name(type(thing), path), self._named(named, path)]}
         kind = type(thing)
         if kind is list:
             return self._each(thing, path)
@@ -225,7 +226,11 @@ class Writer:
         return self._once(module, {"module": len(self.modules) - 1})
 
     def _insides(self, module: nn.Module, path: str) -> dict[str, Any]:
-        insides = {"parameters": module._parameters, "buffers": module._buffers, "parts": module._modules}
+        insides: dict[str, Any] = {
+            "parameters": module._parameters,
+            "buffers": module._buffers,
+            "parts": module._modules,
+        }
         return {kind: self._named(things, path) for kind, things in insides.items()} | {"training": module.training}
 
     def _by_factory(self, module: nn.Module, made_by: tuple[Any, int, int], path: str) -> dict[str, Any]:

@@ -1,0 +1,198 @@
+"""Every estimator comes back from its file: the same parameters, and the same answers to the bit."""
+
+import copy
+import json
+import pickle
+
+import joblib
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+from saved import FITS, NEXT, WORDS, X, answers, fitted, quick, small
+from sklearn.base import clone
+from sklearn.exceptions import NotFittedError
+
+import pindown
+from pindown import Classify, Contrast, Dictionary, Forget
+from pindown.saving import save
+
+pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+
+
+def again(estimator, path, **how):
+    estimator.save(path / "estimator.pindown")
+    return pindown.load(path / "estimator.pindown", **how)
+
+
+def assert_same(first, second):
+    assert first.keys() == second.keys()
+    for name in first:
+        np.testing.assert_array_equal(first[name], second[name], err_msg=name)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_answers_are_the_same_to_the_bit(tmp_path, name):
+    estimator = fitted(name)
+    loaded = again(estimator, tmp_path, trust=["own_method"])
+    assert_same(answers(estimator), answers(loaded))
+    assert type(loaded) is type(estimator)
+    assert loaded.n_features_in_ == 4
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_parameters_and_learned_attributes_come_back(tmp_path, name):
+    estimator = fitted(name)
+    loaded = again(estimator, tmp_path, trust=["own_method"])
+    assert repr(loaded.get_params()) == repr(estimator.get_params())
+    assert list(vars(loaded)) == list(vars(estimator))
+    unfitted = clone(loaded)
+    assert repr(unfitted) == repr(estimator)
+    assert "n_features_in_" not in vars(unfitted)
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_what_was_loaded_makes_the_same_file(tmp_path, name):
+    loaded = again(fitted(name), tmp_path, trust=["own_method"])
+    loaded.save(tmp_path / "second")
+    assert (tmp_path / "second").read_bytes() == (tmp_path / "estimator.pindown").read_bytes()
+
+
+def test_a_loaded_estimator_can_be_fitted_again(tmp_path):
+    estimator = fitted("contrast")
+    refitted = clone(again(estimator, tmp_path)).fit(X, NEXT)
+    np.testing.assert_array_equal(refitted.transform(X), estimator.transform(X))
+
+
+def test_one_that_was_never_fitted_comes_back_so(tmp_path):
+    loaded = again(Forget(3, strength=2.0), tmp_path)
+    assert repr(loaded) == "Forget(n_components=3, strength=2.0)"
+    with pytest.raises(NotFittedError):
+        loaded.transform(X)
+
+
+def test_what_was_shared_is_shared(tmp_path):
+    loaded = again(fitted("dictionary"), tmp_path)
+    assert loaded.objective_.encoder is loaded.encoder_
+    assert loaded.objective_.decoder is loaded.decoder_
+    assert loaded.decoder_[0].weight is loaded.objective_.turned_back.weight
+
+
+def test_gradients_are_asked_for_where_they_were_and_training_goes_on_where_it_did(tmp_path):
+    estimator = fitted("dictionary")
+    loaded = again(estimator, tmp_path)
+    for module, twin in zip(estimator.objective_.modules(), loaded.objective_.modules(), strict=True):
+        assert module.training == twin.training
+    before = [(name, p.requires_grad) for name, p in estimator.objective_.named_parameters()]
+    assert [(name, p.requires_grad) for name, p in loaded.objective_.named_parameters()] == before
+    assert list(loaded.objective_.state_dict()) == list(estimator.objective_.state_dict())
+
+
+def test_names_of_features_and_the_kind_of_output_come_back(tmp_path):
+    frame = pd.DataFrame(X, columns=["height", "weight", "age", "größe"])
+    estimator = Classify(2, encoder=small, **quick).set_output(transform="pandas").fit(frame, WORDS)
+    loaded = again(estimator, tmp_path)
+    assert loaded.feature_names_in_.tolist() == list(frame.columns)
+    pd.testing.assert_frame_equal(loaded.transform(frame), estimator.transform(frame))
+    assert loaded.classes_.dtype == estimator.classes_.dtype
+
+
+def test_labels_of_every_kind_come_back(tmp_path):
+    labels = [
+        np.array([True, False, True, True])[np.arange(240) % 4],
+        np.arange(240, dtype=np.uint16) % 3,
+        np.array(["2026-01-01", "2026-01-02"], dtype="datetime64[D]")[np.arange(240) % 2].astype(str),
+        np.array(["a", 3], dtype=object)[np.arange(240) % 2].astype(str).astype(object),
+    ]
+    for y in labels:
+        estimator = Classify(1, encoder=small, space=pindown.spaces.Reals(), **quick).fit(X, y)
+        loaded = again(estimator, tmp_path)
+        assert loaded.classes_.dtype == estimator.classes_.dtype
+        np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
+
+
+def test_warnings_of_the_fit_are_not_repeated(tmp_path, recwarn):
+    estimator = Contrast(1, encoder=small, **quick).fit(X, NEXT)  # warns of a sphere of two points
+    assert recwarn.pop(pindown.IdentifiabilityWarning)
+    recwarn.clear()
+    again(estimator, tmp_path).transform(X)
+    assert not recwarn.list
+
+
+def test_a_row_s_code_does_not_depend_on_the_others_after_loading_either(tmp_path):
+    loaded = again(fitted("forget"), tmp_path)
+    np.testing.assert_allclose(loaded.transform(X[3:4]), loaded.transform(X)[3:4], rtol=1e-12)
+
+
+def test_the_file_says_what_is_in_it(tmp_path):
+    fitted("contrast").save(tmp_path / "file")
+    from safetensors import safe_open
+
+    with safe_open(tmp_path / "file", framework="np") as file:
+        (entry,) = file.metadata().values()
+        assert "encoder_.whiten.mean" in file.keys()  # noqa: SIM118 (no dict)
+    entry = json.loads(entry)
+    assert entry["format"] == 1
+    assert {"pindown", "torch", "numpy", "scikit-learn", "python"} == entry["versions"].keys()
+    assert all(name.startswith("pindown.") for name in entry["content"]["names"])
+
+
+def test_networks_go_to_the_device_that_is_asked_for(tmp_path):
+    loaded = again(fitted("contrast"), tmp_path, device="cpu")
+    assert next(loaded.encoder_.parameters()).device == torch.device("cpu")
+    with pytest.raises(ValueError, match=r"device='cuda:77' is not there.*Leave it out"):
+        pindown.load(tmp_path / "estimator.pindown", device="cuda:77")
+
+
+@pytest.mark.skipif(not torch.accelerator.is_available(), reason="needs an accelerator")
+def test_what_was_trained_on_a_gpu_comes_back_there_or_on_the_cpu(tmp_path):
+    kind = torch.accelerator.current_accelerator().type
+    estimator = Dictionary(2, max_iter=5, n_restarts=1, random_state=0, verbose=False, device=kind).fit(X)
+    loaded = again(estimator, tmp_path)
+    assert next(loaded.encoder_.parameters()).device.type == kind
+    assert_same(answers(estimator), answers(loaded))
+    on_cpu = pindown.load(tmp_path / "estimator.pindown", device="cpu")
+    assert next(on_cpu.encoder_.parameters()).device.type == "cpu"
+    np.testing.assert_allclose(on_cpu.transform(X), estimator.transform(X), rtol=1e-5, atol=1e-6)
+
+
+def test_a_file_from_a_gpu_loads_where_there_is_none(tmp_path, monkeypatch):
+    class Elsewhere(torch.Tensor):
+        """A tensor that says it lies on a GPU."""
+
+        @property
+        def device(self):
+            return torch.device("cuda", 0)
+
+    estimator = copy.deepcopy(fitted("contrast"))
+    whiten = estimator.encoder_.whiten
+    whiten._buffers["mean"] = whiten.mean.as_subclass(Elsewhere)
+    monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
+    loaded = again(estimator, tmp_path)
+    assert b'"device":"cuda"' in (tmp_path / "estimator.pindown").read_bytes().replace(b"\\", b"")
+    assert loaded.encoder_.whiten.mean.device.type == "cpu"
+    np.testing.assert_array_equal(loaded.transform(X), fitted("contrast").transform(X))
+
+
+@pytest.mark.parametrize("name", FITS)
+def test_estimators_pickle_and_copy(name):
+    estimator = fitted(name)
+    expected = answers(estimator)
+    assert_same(expected, answers(pickle.loads(pickle.dumps(estimator))))
+    assert_same(expected, answers(copy.deepcopy(estimator)))
+
+
+def test_estimators_travel_to_the_workers_of_joblib():
+    estimator = fitted("classify")
+    parts = joblib.Parallel(n_jobs=2)(joblib.delayed(estimator.transform)(part) for part in np.split(X, 2))
+    np.testing.assert_allclose(np.vstack(parts), estimator.transform(X), rtol=1e-12)
+
+
+def test_estimators_of_scikit_learn_can_be_saved_and_are_only_loaded_on_trust(tmp_path):
+    from sklearn.decomposition import PCA
+
+    pca = PCA(2).fit(X)
+    save(pca, tmp_path / "pca")
+    with pytest.raises(ValueError, match=r"names sklearn.decomposition._pca:PCA.*trust=\['sklearn'\]"):
+        pindown.load(tmp_path / "pca")
+    np.testing.assert_array_equal(pindown.load(tmp_path / "pca", using=[PCA]).transform(X), pca.transform(X))
