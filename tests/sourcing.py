@@ -7,11 +7,14 @@ from typing import Any
 
 import h5py
 import numpy as np
+import pyarrow
+import pyarrow.parquet
 import torch
 import zarr
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pindown.processes import Clusters
-from pindown.sources import Arrays, Batch, Source, World, as_source
+from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Joined, Parquet, Source, World, as_source
 
 N, SHAPE = 103, (5,)  # a prime number of rows: no block size divides it
 
@@ -52,6 +55,65 @@ def in_zarr(folder: Path) -> Case:
     return Case(as_source(zarr.open_array(folder / "x.zarr", mode="r")), {"x": rows()})
 
 
+class Items(Dataset):
+    """Items as a dict, of which one key plays no part."""
+
+    def __len__(self) -> int:
+        return N
+
+    def __getitem__(self, i: int) -> dict[str, Any]:
+        return {"x": rows()[i], "signal": f"c{labels()[i]}", "path": "…"}
+
+
+class Stream(IterableDataset):
+    """The same rows, one after another, with no word of how many."""
+
+    def __iter__(self) -> Iterator[tuple[np.ndarray, int]]:
+        return iter(zip(rows(), labels().tolist(), strict=True))
+
+
+class Drifting(IterableDataset):
+    """Rows without end."""
+
+    def __iter__(self) -> Iterator[torch.Tensor]:
+        rng = torch.Generator().manual_seed(0)
+        while True:
+            yield torch.randn(3, generator=rng)
+
+
+def in_parquet(folder: Path) -> Case:
+    for part, some in enumerate(np.array_split(np.arange(N), 3)):
+        columns = {f"f{j}": rows()[some, j] for j in range(5)}
+        table = pyarrow.table({**columns, "site": [f"s{u}" for u in labels()[some]], "day": labels()[some]})
+        pyarrow.parquet.write_table(table, folder / f"part-{part}.parquet", row_group_size=10)
+    truth = {"x": rows(), "signal": np.array([f"s{u}" for u in labels()]), "nuisance": labels()}
+    return Case(Parquet(folder, signal="site", nuisance="day"), truth)
+
+
+def lists_in_parquet(folder: Path) -> Case:
+    table = pyarrow.table({"x": list(rows()), "u": labels(), "v": labels() + 1})
+    pyarrow.parquet.write_table(table, folder / "x.parquet")
+    source = Parquet(folder / "x.parquet", features="x", nuisance=["u", "v"])
+    return Case(source, {"x": rows(), "nuisance": np.stack([labels(), labels() + 1], 1)})
+
+
+def in_parts(folder: Path) -> Case:
+    for part, some in enumerate(np.array_split(rows(), 4)):
+        np.save(folder / f"part-{part}.npy", some)
+    return Case(as_source(folder), {"x": rows()})
+
+
+def by_role(folder: Path) -> Case:
+    np.save(folder / "x.npy", rows())
+    np.save(folder / "groups.npy", labels())
+    return Case(as_source(str(folder)), {"x": rows(), "groups": labels()})
+
+
+def in_npz(folder: Path, save: Callable[..., None] = np.savez) -> Case:
+    save(folder / "x.npz", X=np.asfortranarray(rows()), signal=labels(), other=3)
+    return Case(as_source(folder / "x.npz"), {"x": rows(), "signal": labels()})
+
+
 class Countdown(Source):
     """A source as somebody else would write it: a stream of a known length."""
 
@@ -83,6 +145,32 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "read-only map": read_only_map,
     "h5": in_h5,
     "zarr": in_zarr,
+    "joined": lambda _: Case(
+        Joined([Arrays(rows()[:40], y=labels()[:40]), Arrays(rows()[40:], y=labels()[40:])]),
+        {"x": rows(), "y": labels()},
+    ),
+    "dataset": lambda _: Case(
+        FromDataset(TensorDataset(torch.tensor(rows()), torch.tensor(labels()))), {"x": rows(), "y": labels()}
+    ),
+    "dataset of dicts": lambda _: Case(
+        as_source(Items()), {"x": rows(), "signal": np.array([f"c{u}" for u in labels()])}
+    ),
+    "loader": lambda _: Case(
+        FromLoader(DataLoader(list(zip(rows(), labels(), strict=True)), batch_size=8), roles=("x", "nuisance")),
+        {"x": rows(), "nuisance": labels()},
+    ),
+    "loader with workers": lambda _: Case(
+        as_source(DataLoader(TensorDataset(torch.tensor(rows())), batch_size=16, num_workers=2)), {"x": rows()}
+    ),
+    "stream": lambda _: Case(as_source(Stream()), {"x": rows(), "y": labels()}),
+    "loader of a stream": lambda _: Case(as_source(DataLoader(Stream(), batch_size=9)), {"x": rows(), "y": labels()}),
+    "endless stream": lambda _: Case(as_source(Drifting()), None),
+    "parquet folder": in_parquet,
+    "parquet lists": lists_in_parquet,
+    "npy parts": in_parts,
+    "npy by role": by_role,
+    "npz": in_npz,
+    "npz, compressed": lambda folder: in_npz(folder, np.savez_compressed),
     "world": lambda _: Case(World(Clusters.on_sphere(3, 5, 10.0, random_state=0)), None),
     "somebody else's": lambda _: Case(Countdown(), countdown()),
 }

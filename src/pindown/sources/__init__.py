@@ -5,9 +5,12 @@ of whatever holds rows; `moments` and `first_rows` look at any of them in bounde
 """
 
 from pindown.sources.arrays import Arrays, as_tensor
+from pindown.sources.files import Parquet
+from pindown.sources.joined import Joined
 from pindown.sources.opening import as_source
 from pindown.sources.source import Batch, Drawn, Indexed, Source
 from pindown.sources.streaming import WHITEN_ROWS, Moments, first_rows, moments
+from pindown.sources.torch_data import FromDataset, FromLoader
 from pindown.sources.worlds import World
 
 __all__ = [
@@ -15,8 +18,12 @@ __all__ = [
     "Arrays",
     "Batch",
     "Drawn",
+    "FromDataset",
+    "FromLoader",
     "Indexed",
+    "Joined",
     "Moments",
+    "Parquet",
     "Source",
     "World",
     "as_source",

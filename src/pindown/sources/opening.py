@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
+
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pindown.processes import Process
 from pindown.sources.arrays import Arrays
+from pindown.sources.files import open_path
 from pindown.sources.source import Source
+from pindown.sources.torch_data import FromDataset, FromLoader
 from pindown.sources.worlds import World
 
 
 def as_source(X: Any) -> Source:
-    """Return what gives the rows of X: an array, a tensor, a map, a world; a source is returned as it is.
+    """Return what gives the rows of X; a source is returned as it is.
+
+    Parameters
+    ----------
+    X : array, tensor, memory map, Dataset, IterableDataset, DataLoader, Process, str, Path or Source
+        Where rows lie or come from. Text is the path of a file or folder: see `pindown.sources.files.open_path`.
 
     Examples
     --------
@@ -19,12 +29,23 @@ def as_source(X: Any) -> Source:
     (2,)
     >>> as_source({"x": 1})
     Traceback (most recent call last):
-    TypeError: X must be an array, a tensor, a world of pindown.processes or a Source, got dict.
+    TypeError: X must be an array, a tensor, a torch Dataset or DataLoader, a world of pindown.processes, the path of a
+    file or folder, or a pindown.sources.Source, got dict.
     """
-    if isinstance(X, Source):
-        return X
-    if isinstance(X, Process):
-        return World(X)
+    match X:
+        case Source():
+            return X
+        case Process():
+            return World(X)
+        case DataLoader() | IterableDataset():
+            return FromLoader(X)
+        case str() | Path():
+            return open_path(X)
     if hasattr(X, "shape") or hasattr(X, "__array__") or isinstance(X, list | tuple):
         return Arrays(X)
-    raise TypeError(f"X must be an array, a tensor, a world of pindown.processes or a Source, got {type(X).__name__}.")
+    if isinstance(X, Dataset):
+        return FromDataset(X)
+    raise TypeError(
+        "X must be an array, a tensor, a torch Dataset or DataLoader, a world of pindown.processes, the path of a file "
+        f"or folder, or a pindown.sources.Source, got {type(X).__name__}."
+    )

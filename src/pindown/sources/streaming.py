@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown.sources.arrays import as_tensor
@@ -76,9 +77,9 @@ def moments(
     ([1.0, 1000000001.0], [[1.0, 1.0], [1.0, 1.0]])
     """
     seen, done, total = 0, 0, None
-    for batch in some_blocks(source, n_rows):
+    for numbers, batch in some_blocks(source, n_rows):
         rows = as_tensor(batch["x"]).double()
-        require_finite(rows, seen)
+        require_finite(rows, numbers)
         seen += len(rows)
         if channel is None:
             flat = rows.reshape(len(rows), -1)
@@ -141,24 +142,27 @@ def first_rows(source: Source, n_rows: int, *, random_state: int = 0, max_bytes:
     ([511, 636, 848], 1000)
     """
     n_rows = max(1, min(n_rows, max_bytes // _row_bytes(source)))
-    return joined(list(some_blocks(source, n_rows, random_state)))
+    return joined([batch for _, batch in some_blocks(source, n_rows, random_state)])
 
 
-def some_blocks(source: Source, n_rows: int | None, random_state: int = 0) -> Iterator[Batch]:
-    """Go through so many rows in blocks of bounded size: see `moments` for which."""
+def some_blocks(
+    source: Source, n_rows: int | None, random_state: int = 0
+) -> Iterator[tuple[Sequence[int] | NDArray[np.int64], Batch]]:
+    """Go through so many rows in blocks of bounded size, with the rows' numbers: see `moments` for which."""
     size = max(1, BLOCK_BYTES // _row_bytes(source))
     if isinstance(source, Indexed) and n_rows is not None and n_rows < source.n_rows:
         chosen = np.sort(np.random.default_rng(random_state).choice(source.n_rows, n_rows, replace=False))
         for first in range(0, n_rows, size):
-            yield source.take(chosen[first : first + size])
+            yield chosen[first : first + size], source.take(chosen[first : first + size])
         return
     if n_rows is None:
         n_rows = WHITEN_ROWS if source.n_rows is None else source.n_rows
-    left = n_rows
+    seen = 0
     for batch in source.blocks(min(size, n_rows)):
-        yield {name: part[:left] for name, part in batch.items()}
-        left -= len(batch["x"])
-        if left <= 0:
+        some = {name: part[: n_rows - seen] for name, part in batch.items()}
+        yield range(seen, seen + len(some["x"])), some
+        seen += len(some["x"])
+        if seen == n_rows:
             return
 
 
@@ -199,11 +203,13 @@ def rebatched(batches: Iterator[Batch], n_rows: int) -> Iterator[Batch]:
         yield joined(held)
 
 
-def require_finite(x: Tensor, first: int) -> None:
-    """Raise if a row has NaN or infinity; the rows are called by their number, which begins at `first`."""
+def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], noun: str = "Row") -> None:
+    """Raise if a row has NaN or infinity, and say which, by its number."""
     if x.is_floating_point() and not (finite := x.reshape(len(x), -1).isfinite().all(1)).all():
-        row = first + int((~finite).nonzero()[0])
-        raise ValueError(f"Row {row:,} of x has NaN or infinity. Leave such rows out, or fill in what is missing.")
+        which = numbers[int((~finite).nonzero()[0])]
+        raise ValueError(
+            f"{noun} {which:,} has NaN or infinity in x. Leave such {noun.lower()}s out, or fill in what is missing."
+        )
 
 
 def _row_bytes(source: Source) -> int:
