@@ -144,10 +144,10 @@ def test_moments_of_channels_take_all_places_together():
 def test_moments_say_which_row_has_no_number():
     x = rows((3, 4, 4))
     x[71, 1, 2, 3] = np.nan
-    with pytest.raises(ValueError, match="Row 71 has NaN or infinity in x"):
+    with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
         moments(Arrays(x))
     x[71, 1, 2, 3] = np.inf
-    with pytest.raises(ValueError, match="Row 71 has NaN or infinity in x"):
+    with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
         moments(Arrays(torch.tensor(x)))
 
 

@@ -53,7 +53,7 @@ def test_categories_are_read_as_what_they_stand_for(tmp_path):
 
 def test_a_missing_number_is_found_where_moments_are_taken(tmp_path):
     source = as_source(written(tmp_path / "t.parquet", x=[1.0, None, 2.0]))
-    with pytest.raises(ValueError, match="Row 1 has NaN or infinity in x"):
+    with pytest.raises(ValueError, match="Row 1 of x has NaN or infinity"):
         moments(source)
 
 

@@ -128,7 +128,7 @@ def with_nan(n=80):
 
 SHAPES = r"has shape \(3, 6\), the first one \(3, 4\)"
 COLLATED = r"Batch 1: item 1 of it has shape \[3, 6\], the first one \[3, 4\]"
-NAN = "Item 71 has NaN or infinity in x. Leave such items out"
+NAN = "Item 71 of x has NaN or infinity. Leave such items out"
 BAD = {
     "dataset, shapes": (lambda: FromDataset(Listed(changing())), f"Item 5 {SHAPES}"),
     "stream, shapes": (lambda: FromLoader(Streamed(changing())), f"Item 5 {SHAPES}"),

@@ -149,7 +149,7 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
         return Whiten(found.mean, _scaled(found.variance, found.directions), source.shape)
     if source.n_rows is None or 8 * n_columns * source.n_rows <= ROWS_BYTES:
         rows = as_tensor(first_rows(source, source.n_rows or WHITEN_ROWS)["x"]).cpu()
-        require_finite(rows, 0)
+        require_finite(rows, range(len(rows)))
         return Whiten.of(rows, n_components)
     streamed = moments(source)
     assert streamed.covariance is not None

@@ -69,5 +69,5 @@ def leading_directions(source: Source, k: int, *, random_state: _random.RandomSt
 
 
 def _centred(source: Source, mean: Tensor, unit: float) -> Iterator[Tensor]:
-    for batch in some_blocks(source, None):
+    for _, batch in some_blocks(source, None):
         yield (as_tensor(batch["x"]).cpu().flatten(1) - mean).div_(unit).float()

@@ -208,7 +208,7 @@ def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], noun: 
     if x.is_floating_point() and not (finite := x.reshape(len(x), -1).isfinite().all(1)).all():
         which = numbers[int((~finite).nonzero()[0])]
         raise ValueError(
-            f"{noun} {which:,} has NaN or infinity in x. Leave such {noun.lower()}s out, or fill in what is missing."
+            f"{noun} {which:,} of x has NaN or infinity. Leave such {noun.lower()}s out, or fill in what is missing."
         )
 
 
