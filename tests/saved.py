@@ -9,6 +9,7 @@ from pindown import Classify, Contrast, Dictionary, Forget, LatentAction, networ
 from pindown.estimators.erasers import ComponentRemoval, MeanProjection, PerValueStandardiser, Untouched
 from pindown.estimators.latent_action import InverseDynamics
 from pindown.penalties import DependencySparsity
+from pindown.saving.files import _packed, _read
 from pindown.spaces import Reals
 
 RNG = np.random.default_rng(0)
@@ -86,3 +87,10 @@ def answers(estimator, x=X[:40], x_next=NEXT[:40]):
             said |= {"score": estimator.score(x), "jacobian": estimator.jacobian(x)}
             said["inverse_transform"] = estimator.inverse_transform(said["transform"])
     return said
+
+
+def edited(path, change):
+    """Rewrite a file with its content and tensors changed, and a checksum that agrees: what an attacker would do."""
+    entry, tensors = _read(path)
+    change(entry["content"], tensors)
+    path.write_bytes(_packed(entry["content"], tensors))

@@ -8,6 +8,9 @@ from typing import Any
 import torch
 from torch import nn
 
+MADE_BY = "made_by"
+"""Attribute of a network that says what made it, (make, n_in, n_out): a file that holds it can have it made again."""
+
 
 def built(owner: str, name: str, make: Any, n_in: int, n_out: int) -> nn.Module:
     """Return ``make(n_in, n_out)``, or say what is wrong with it, by the name of the estimator and of its parameter.
@@ -34,4 +37,5 @@ outputs.
             f"{owner}: {name}(n_in={n_in}, n_out={n_out}) maps (2, {n_in}) to {shape}, not to (2, {n_out}). Let its "
             "last layer have n_out outputs."
         )
+    setattr(module, MADE_BY, (make, n_in, n_out))
     return module

@@ -16,8 +16,9 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor
 
+from pindown import __version__
 from pindown._files import whole
-from pindown.saving.names import Refused, fetched
+from pindown.saving.names import Allowed, Refused
 from pindown.saving.reading import Reader
 from pindown.saving.writing import Writer
 
@@ -105,15 +106,13 @@ def load(
     ...     load(Path(folder, "contrast.pindown"))
     Contrast(max_iter=500, n_components=3)
     """
-    if isinstance(trust, str) or isinstance(using, str):
-        raise TypeError('pindown.load: trust and using are lists: trust=["own_method"], using=[own_function].')
-    path, place = Path(path), _checked_device(device)
+    path, place, allowed = Path(path), _checked_device(device), Allowed(trust, using)
     entry, tensors = _read(path)
     try:
         content = entry["content"]
         if entry["sha256"] != _digest(content, tensors):
             raise ValueError("its contents do not agree with its checksum")
-        reader = Reader(tensors, fetched(content["names"], trust=trust, using=using), place)
+        reader = Reader(tensors, allowed.fetch(content["names"]), place)
         for part in content["modules"]:
             reader.add_module(part)
         return reader.value(content["estimator"])
@@ -183,7 +182,7 @@ def _read(path: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
         versions = entry.get("versions")
         newer = versions.get("pindown") if isinstance(versions, dict) else "?"
         raise ValueError(
-            f"{path} is of format {entry['format']}, written by pindown {newer}; pindown {version('pindown')} reads "
+            f"{path} is of format {entry['format']}, written by pindown {newer}; pindown {__version__} reads "
             f"formats up to {FORMAT}. Update pindown."
         )
     return entry, tensors
@@ -202,5 +201,5 @@ def _text(content: dict[str, Any]) -> str:
 
 
 def _versions() -> dict[str, str]:
-    packages = ("pindown", "torch", "numpy", "scikit-learn")
-    return {"python": platform.python_version()} | {package: version(package) for package in packages}
+    packages = ("torch", "numpy", "scikit-learn")
+    return {"pindown": __version__, "python": platform.python_version()} | {name: version(name) for name in packages}

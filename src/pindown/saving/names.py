@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, is_dataclass
 from functools import partial
 from importlib import import_module
 from importlib.metadata import entry_points
@@ -53,14 +53,19 @@ class Refused(ValueError):  # noqa: N818 (it becomes a part of the sentence of a
 
 
 def name_of(thing: Any) -> str | None:
-    """Return the name by which others can import a function or class; None if it has none.
+    """Return the name by which others can import a function, a class or a constant beside its class; or None.
 
     Examples
     --------
-    >>> from pindown import networks
+    >>> from pindown import networks, theory
     >>> name_of(networks.linear), name_of(nn.Linear), name_of(lambda n_in, n_out: None)
     ('pindown.networks.vectors:linear', 'torch.nn:Linear', None)
+    >>> name_of(theory.FORGET)
+    'pindown.theory:FORGET'
     """
+    if is_dataclass(thing) and not isinstance(thing, type):
+        home = type(thing).__module__
+        return next((f"{home}:{key}" for key, value in vars(sys.modules[home]).items() if value is thing), None)
     if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
         return None
     module, qualname = thing.__module__, thing.__qualname__
@@ -70,49 +75,52 @@ def name_of(thing: Any) -> str | None:
     return f"torch.nn:{qualname}" if thing is getattr(nn, qualname, None) else f"{module}:{qualname}"
 
 
-def fetched(names: Sequence[str], *, trust: Iterable[str] = (), using: Iterable[Any] = ()) -> list[Any]:
-    """Return what names stand for, or say which of them may not be fetched; nothing is imported before all may be.
+class Allowed:
+    """What a file may be given for the names in it.
 
     Parameters
     ----------
-    names : sequence of str
-        As `name_of` gives them.
     trust : iterable of str
-        Packages that may be imported from.
+        Packages that may be imported from, beside pindown and those that have registered an estimator.
     using : iterable
         Functions and classes, taken where a name in the file is theirs; and with them what stands in their modules.
     """
-    handed = _by_name(using)
-    modules = {name.partition(":")[0] for name in handed if ":" in name}
-    known, trusted, registered = [MOVED.get(name, name) for name in names], set(trust), None
-    foreign = []
-    for name in known:
+
+    def __init__(self, trust: Iterable[str] = (), using: Iterable[Any] = ()) -> None:
+        if isinstance(trust, str) or isinstance(using, str):
+            raise TypeError('pindown.load: trust and using are lists: trust=["own_method"], using=[own_function].')
+        self._packages = set(trust)
+        self._handed: dict[str, Any] = {}  # by whole names, and without their modules, which may be others by now
+        self._modules: set[str] = set()
+        for thing in using:
+            thing = thing.func if isinstance(thing, partial) else thing
+            if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
+                raise TypeError(f"pindown.load: using must hold functions and classes, got {thing!r}.")
+            self._handed |= dict.fromkeys((thing.__qualname__, f"{thing.__module__}:{thing.__qualname__}"), thing)
+            self._modules.add(thing.__module__)
+
+    def fetch(self, names: Sequence[str]) -> list[Any]:
+        """Return what names stand for, or say which may not be fetched; nothing is imported before all may be."""
+        names = [MOVED.get(name, name) for name in names]
+        foreign = [name for name in names if not (self._is_handed(name) or _is_ours(name))]
+        if foreign:  # only then the entry points, which take a while to be looked up
+            packages = self._packages | {entry.module.partition(".")[0] for entry in entry_points(group=GROUP)}
+            foreign = [name for name in foreign if _package(name) not in packages]
+        if foreign:
+            raise Refused(
+                f"names {', '.join(foreign)}, which is no part of pindown, and may run anything. If you know where the "
+                f"file is from, allow it by pindown.load(path, trust={sorted(set(map(_package, foreign)))}), or hand "
+                f"it over, pindown.load(path, using=[{', '.join(name.split(':')[1] for name in foreign)}])."
+            )
+        return [self._handed.get(name) or self._handed.get(name.split(":")[1]) or _imported(name) for name in names]
+
+    def _is_handed(self, name: str) -> bool:
         module, qualname = name.split(":")
-        if name in handed or qualname in handed or module in modules or _is_ours(name):
-            continue
-        if registered is None:  # looked up only if somebody else's method is named
-            registered = {entry.module.partition(".")[0] for entry in entry_points(group=GROUP)}
-        if module.partition(".")[0] not in trusted | registered:
-            foreign.append(name)
-    if foreign:
-        packages = sorted({name.partition(":")[0].partition(".")[0] for name in foreign})
-        raise Refused(
-            f"names {', '.join(foreign)}, which is no part of pindown, and may run anything. If you know where the "
-            f"file is from, allow it by pindown.load(path, trust={packages}), or hand it over, pindown.load(path, "
-            f"using=[{', '.join(name.rpartition(':')[2] for name in foreign)}])."
-        )
-    return [handed.get(name) or handed.get(name.split(":")[1]) or _imported(name) for name in known]
+        return name in self._handed or qualname in self._handed or module in self._modules
 
 
-def _by_name(things: Iterable[Any]) -> dict[str, Any]:
-    """Return things by their whole name, and by their name without a module, which may be another one by now."""
-    named: dict[str, Any] = {}
-    for thing in things:
-        thing = thing.func if isinstance(thing, partial) else thing
-        if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
-            raise TypeError(f"pindown.load: using must hold functions and classes, got {thing!r}.")
-        named |= {thing.__qualname__: thing, f"{thing.__module__}:{thing.__qualname__}": thing}
-    return named
+def _package(name: str) -> str:
+    return name.partition(":")[0].partition(".")[0]
 
 
 def _is_ours(name: str) -> bool:

@@ -21,6 +21,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
+from pindown.networks.building import MADE_BY
 from pindown.saving.layers import arguments, is_layer
 from pindown.saving.names import Unsaved, name_of
 
@@ -32,9 +33,6 @@ NATIVE = {
     )
 }
 """Numbers that a file holds as they are; arrays of others are written as their bytes."""
-
-MADE_BY = "made_by"
-"""Attribute of a network that a user's function made: that function, n_in and n_out."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 _OF_EVERY_MODULE = set(vars(nn.Module()))
@@ -94,7 +92,7 @@ class Writer:
         return self._compound(thing, path)
 
     def _compound(self, thing: Any, path: str) -> Any:
-        if is_dataclass(thing) and not isinstance(thing, type):
+        if is_dataclass(thing) and not isinstance(thing, type) and name_of(thing) is None:
             named = {field.name: getattr(thing, field.name) for field in fields(thing) if field.init}
             return {"value": [self._name(type(thing), path), self._named(named, path)]}
         if isinstance(thing, tuple) and hasattr(thing, "_fields"):
@@ -233,10 +231,9 @@ class Writer:
         }
         return {kind: self._named(things, path) for kind, things in insides.items()} | {"training": module.training}
 
-    def _by_factory(self, module: nn.Module, made_by: tuple[Any, int, int], path: str) -> dict[str, Any]:
-        make, n_in, n_out = made_by
+    def _by_factory(self, module: nn.Module, made_by: tuple[Any, ...], path: str) -> dict[str, Any]:
         unknown = next(type(part) for part in module.modules() if not _is_known(part))
-        func = make
+        func = made_by[0]
         while isinstance(func, partial):
             func = func.func
         if name_of(func) is None and not is_dataclass(func):
@@ -249,7 +246,7 @@ class Writer:
             module.named_buffers(remove_duplicate=False)
         )
         return {
-            "made": [self.value(make, path), n_in, n_out],
+            "made": self._each(made_by, path),
             "tensors": self._named(tensors, path),
             "training": [name for name, part in module.named_modules() if part.training],
         }
