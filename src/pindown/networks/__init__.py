@@ -5,6 +5,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 """
 
 from pindown.networks.building import built
+from pindown.networks.images import convolutional, deconvolutional, suited, temporal
 from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
@@ -29,6 +30,8 @@ __all__ = [
     "Unfolded",
     "Whiten",
     "built",
+    "convolutional",
+    "deconvolutional",
     "flat",
     "linear",
     "mlp",
@@ -36,5 +39,7 @@ __all__ = [
     "reader",
     "residual",
     "smooth",
+    "suited",
+    "temporal",
     "unfolded",
 ]

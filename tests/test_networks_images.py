@@ -1,0 +1,189 @@
+"""Networks for images and sequences: linear and unfolded to begin with, able to bend, for any size."""
+
+import pytest
+import torch
+from torch import nn
+
+from pindown import _random, networks
+from pindown.networks import convolutional, deconvolutional, suited, temporal, unfolded
+from pindown.networks.images import Cosines, Synthesis
+
+SHAPES = [(1, 4, 4), (3, 16, 16), (2, 5, 9), (4, 4, 40), (7, 33, 31)]
+SEQUENCES = [(1, 1), (4, 2), (50, 3), (7, 30)]
+
+
+def made(network, *arguments, seed=0, **options):
+    with _random.forked(seed):
+        return network(*arguments, **options)
+
+
+def noise(*shape, seed=0, dtype=torch.float32):
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+def encoders():
+    yield from ((convolutional, shape) for shape in SHAPES)
+    yield from ((temporal, shape) for shape in SEQUENCES)
+
+
+def jacobian(network, x):
+    return torch.autograd.functional.jacobian(lambda row: network(row[None])[0].flatten(), x).flatten(1)  # (out, in)
+
+
+@pytest.mark.parametrize(("network", "shape"), list(encoders()))
+def test_encoders_of_any_size_start_as_one_linear_map_with_orthonormal_rows(network, shape):
+    x = noise(2, *shape)
+    n_out = min(5, x[0].numel())
+    encoder = made(network, shape, n_out)
+    here, there = (jacobian(encoder, row) for row in x)
+    torch.testing.assert_close(here, there)  # the same everywhere
+    torch.testing.assert_close(here @ here.T, torch.eye(n_out), rtol=0, atol=1e-5)
+    assert encoder(torch.zeros_like(x)).abs().max() == 0
+
+
+@pytest.mark.parametrize("shape", [*SHAPES, *SEQUENCES])
+def test_decoders_to_any_size_start_as_one_linear_map_with_orthonormal_columns(shape):
+    n_in = min(5, torch.zeros(shape).numel())
+    decoder = made(deconvolutional, n_in, shape)
+    assert decoder(torch.zeros(3, n_in)).shape == (3, *shape)
+    here, there = (jacobian(decoder, noise(n_in, seed=s)) for s in (0, 1))
+    torch.testing.assert_close(here, there)
+    torch.testing.assert_close(here.T @ here, torch.eye(n_in), rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("n_out", [1, 4, 200, 800])
+def test_as_many_codes_as_asked_for_up_to_and_beyond_the_number_of_pixels(n_out):
+    weight = jacobian(made(convolutional, (3, 16, 16), n_out), noise(3, 16, 16))  # 768 pixels
+    gram = weight @ weight.T if n_out <= 768 else weight.T @ weight
+    torch.testing.assert_close(gram, torch.eye(len(gram)), rtol=0, atol=1e-4)
+
+
+def test_a_disc_that_moves_or_grows_changes_its_codes_steadily_where_convolutions_alone_turn_back():
+    place = torch.linspace(0.2, 0.8, 40)
+    axis = (torch.arange(16) + 0.5) / 16
+    disc = torch.sigmoid(20 * (0.2 - ((axis - place[:, None, None]) ** 2 + (axis[:, None] - 0.5) ** 2).sqrt()))
+    images = disc[:, None].expand(-1, 3, -1, -1)
+
+    def turns(network):  # codes along the way whose direction of change comes to be reversed
+        steps = network(images).diff(dim=0)
+        return sum(int((step @ steps[0] < 0).item()) for step in steps)
+
+    ours = [turns(made(convolutional, (3, 16, 16), 4, seed=seed)) for seed in range(5)]
+    alone = []
+    for seed in range(5):
+        network = made(convolutional, (3, 16, 16), 4, seed=seed).bend
+        with _random.forked(seed):
+            network[-1].reset_parameters()
+        alone.append(turns(network))
+    assert ours == [0] * 5
+    assert min(alone) > 0
+
+
+def test_the_first_codes_are_brightness_its_slopes_and_a_colour():
+    # Four codes span the mean of all pixels, its slopes from side to side and top to bottom, and a contrast of colours.
+    weight = jacobian(made(convolutional, (3, 8, 8), 4), noise(3, 8, 8))
+    slope = torch.cos(torch.pi * (torch.arange(8) + 0.5) / 8)
+    colour = torch.tensor([1.0, 0.0, -1.0])
+    for pattern in (
+        torch.ones(3, 8, 8),
+        slope.expand(3, 8, 8),
+        slope[:, None].expand(3, 8, 8),
+        colour[:, None, None].expand(3, 8, 8),
+    ):
+        unit = pattern.flatten() / pattern.norm()
+        assert (weight @ unit).norm() == pytest.approx(1, abs=1e-4)
+    finer = torch.cos(2 * torch.pi * (torch.arange(8) + 0.5) / 8).expand(3, 8, 8).flatten()
+    assert (weight @ finer).norm() < 1e-4
+
+
+@pytest.mark.parametrize(
+    ("network", "arguments", "shape"),
+    [
+        (convolutional, ((3, 16, 16), 4), (3, 16, 16)),
+        (temporal, ((50, 3), 4), (50, 3)),
+        (deconvolutional, (4, (3, 16, 16)), (4,)),
+        (deconvolutional, (4, (50, 3)), (4,)),
+    ],
+)
+def test_all_weights_are_trained_after_a_few_steps(network, arguments, shape):
+    module = made(network, *arguments)
+    x = noise(20, *shape)
+    target = noise(*module(x).shape, seed=1)
+    start = {name: weight.clone() for name, weight in module.named_parameters()}
+    descent = torch.optim.Adam(module.parameters(), lr=0.01)
+    for _ in range(3):
+        descent.zero_grad()
+        (module(x) - target).square().mean().backward()
+        descent.step()
+    assert [name for name, weight in module.named_parameters() if torch.equal(weight, start[name])] == []
+
+
+@pytest.mark.parametrize(("network", "shape"), [(convolutional, (3, 16, 16)), (temporal, (50, 3))])
+def test_the_code_of_a_row_does_not_depend_on_its_neighbours_and_is_the_same_in_both_modes(network, shape):
+    encoder = made(network, shape, 4).double()
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.1 * noise(*weight.shape, dtype=torch.float64))  # so that it bends
+    x = noise(6, *shape, dtype=torch.float64)
+    together = encoder(x)
+    torch.testing.assert_close(torch.cat([encoder(row[None]) for row in x]), together, rtol=1e-12, atol=1e-12)
+    torch.testing.assert_close(encoder.eval()(x), together, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("size", "n_convolutions"), [(4, 1), (5, 1), (8, 1), (16, 2), (32, 3), (64, 4), (224, 6)])
+def test_depth_follows_from_the_size_until_four_pixels_a_side_are_left(size, n_convolutions):
+    layers = [layer for layer in made(convolutional, (3, size, size), 2).modules() if isinstance(layer, nn.Conv2d)]
+    assert [layer.out_channels for layer in layers] == [32, 64, 128, 128, 128, 128][:n_convolutions]
+
+
+def test_widths_and_hidden_layers_are_those_asked_for():
+    encoder = made(convolutional, (3, 16, 16), 2, widths=(8, 12, 5), hidden=(20, 10))
+    assert [layer.out_channels for layer in encoder.modules() if isinstance(layer, nn.Conv2d)] == [8, 12, 5]
+    assert [layer.out_features for layer in encoder.bend if isinstance(layer, nn.Linear)] == [20, 10, 2]
+    decoder = made(deconvolutional, 2, (3, 16, 16), widths=(8, 12, 5), hidden=(20, 10))
+    assert [layer.out_channels for layer in decoder.modules() if isinstance(layer, nn.Conv2d)] == [12, 8, 3]
+    assert [layer.out_features for layer in decoder.bend if isinstance(layer, nn.Linear)] == [10, 20, 5 * 2 * 2]
+    with pytest.raises(ValueError, match="widths must name the channels of at least one"):
+        convolutional((3, 16, 16), 2, widths=())
+
+
+def test_cosines_tell_a_smooth_image_whole():
+    image = noise(2, 3, 3, 2)
+    smooth = Synthesis([12, 10], [3, 2])(image.flatten(1))
+    assert smooth.shape == (2, 3, 12, 10)
+    torch.testing.assert_close(Cosines([12, 10], [3, 2])(smooth), image.flatten(1))
+
+
+def test_vectors_have_the_network_they_had_with_the_same_random_numbers():
+    for n_in in (5, (5,)):
+        ours, theirs = made(suited, n_in, 3).state_dict(), made(unfolded, 5, 3).state_dict()
+        assert ours.keys() == theirs.keys()
+        assert all(torch.equal(ours[name], theirs[name]) for name in ours)
+
+
+@pytest.mark.parametrize(("shape", "network"), [((3, 8, 8), convolutional), ((9, 4), temporal)])
+def test_images_and_sequences_have_networks_of_their_own(shape, network):
+    x = noise(3, *shape)
+    assert torch.equal(made(suited, shape, 2)(x), made(network, shape, 2)(x))
+
+
+@pytest.mark.parametrize("network", [convolutional, temporal])
+def test_another_seed_gives_another_start(network):
+    shape = (3, 8, 8) if network is convolutional else (8, 3)
+    assert not torch.equal(made(network, shape, 2)(noise(1, *shape)), made(network, shape, 2, seed=1)(noise(1, *shape)))
+
+
+@pytest.mark.parametrize("network", [convolutional, temporal, lambda shape, n: deconvolutional(n, shape)])
+@pytest.mark.parametrize("shape", [30, (30,), (2, 3, 4, 5), (0, 3, 3), (0, 3)])
+def test_a_shape_that_is_none_of_theirs_is_an_error(network, shape):
+    with pytest.raises(ValueError, match=r"networks\.\w+: an? \w+ is \(.*\), but rows have the shape"):
+        network(shape, 2)
+
+
+def test_every_tensor_is_contiguous():
+    for module in (
+        made(convolutional, (3, 16, 16), 4),
+        made(temporal, (50, 3), 4),
+        made(networks.deconvolutional, 4, (3, 9, 9)),
+    ):
+        assert all(tensor.is_contiguous() for tensor in module.state_dict().values())
