@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 STAMP := .venv/.ready
 
-.PHONY: setup demo test docs lint type bench clean
+.PHONY: setup demo test docs lint type coverage wheel test-wheel bench clean
 
 setup: $(STAMP)
 
@@ -37,6 +37,19 @@ lint: $(STAMP)
 
 type: $(STAMP)
 	$(BIN)/mypy
+
+# The same tests, and which lines none of them reaches; the floor is in pyproject.toml.
+coverage: $(STAMP)
+	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov
+
+wheel: $(STAMP)
+	rm -rf dist
+	$(BIN)/python -m build --wheel --no-isolation
+	@ls -l dist
+
+# The wheel in an empty environment, used from outside the repository, as someone who installs it would.
+test-wheel: wheel
+	.ci/test-wheel dist/*.whl
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"
