@@ -1,0 +1,249 @@
+"""A pytest plugin that measures what tests compare: both sides of every ``<`` they assert, on seeds of one's choice.
+
+Tests and doctests stay plain (``assert linear_r2(z_hat, z) > 0.98``). With this plugin no assertion fails; each is
+noted instead, so that one bound never hides the next. Seeds are shifted where they enter, so that a test sees other
+worlds and other fits. ``bounds.py`` runs it; ``PINDOWN_SEED_SHIFT`` says by how much, ``PINDOWN_BOUNDS`` where to write.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import numbers
+import operator
+import os
+import sys
+from collections import Counter
+from importlib.machinery import PathFinder, SourceFileLoader
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pindown import _random
+
+ROOT = Path(__file__).resolve().parents[1]
+TESTS = (ROOT / "tests", ROOT / "docs" / "own_method")
+SHIFT = 10_000 * int(os.environ.get("PINDOWN_SEED_SHIFT", "0"))
+AT_MOST = 100
+"""Comparisons of one place in one test. Where there are more, inputs are searched for (property tests): left out."""
+ORDERS = {ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge}
+BY_NAME = {order.__name__: order for order in ORDERS.values()}
+
+
+# reading
+
+
+class Noting(ast.NodeTransformer):
+    """Tests in which assertions are noted rather than enforced, and seeds that are given to torch are shifted."""
+
+    def __init__(self) -> None:
+        self.asserted = 0
+
+    def visit_Assert(self, node: ast.Assert) -> ast.stmt:  # noqa: N802 (ast's name)
+        """Hand the statement over, with its text."""
+        text = ast.Constant(ast.unparse(node.test))
+        self.asserted += 1
+        call = _call("__stated__", text, self.visit(node.test))
+        self.asserted -= 1
+        return ast.copy_location(ast.Expr(call), node)
+
+    def visit_Compare(self, node: ast.Compare) -> ast.expr:  # noqa: N802
+        """Hand both sides over, if larger and smaller are asserted of them."""
+        text, parts = ast.unparse(node), [node.left, *node.comparators]
+        self.generic_visit(node)
+        if not self.asserted or not all(type(op) in ORDERS for op in node.ops):
+            return node
+        orders = ast.Constant(tuple(ORDERS[type(op)].__name__ for op in node.ops))
+        fixed = ast.Constant(tuple(map(is_constant, parts)))
+        values = ast.Tuple([node.left, *node.comparators], ast.Load())
+        return ast.copy_location(_call("__compared__", ast.Constant(text), orders, fixed, values), node)
+
+    def visit_Call(self, node: ast.Call) -> ast.expr:  # noqa: N802
+        """Shift the seed of a torch generator."""
+        self.generic_visit(node)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "manual_seed" and len(node.args) == 1:
+            node.args = [ast.BinOp(node.args[0], ast.Add(), ast.Constant(SHIFT))]
+        return node
+
+
+def is_constant(node: ast.expr) -> bool:
+    """Say whether an expression is a number that is written down, such as ``1 / 3 + 0.04``."""
+    kinds = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
+    return all(isinstance(part, kinds) for part in ast.walk(node))
+
+
+def _call(name: str, *arguments: ast.expr) -> ast.Call:
+    return ast.Call(ast.Name(name, ast.Load()), list(arguments), [])
+
+
+class Loader(SourceFileLoader):
+    """Loads tests so read; never from a cache, and never into one."""
+
+    def path_stats(self, path: str) -> Any:
+        """Say that nothing is known of a cached version."""
+        raise OSError(path)
+
+    def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
+        """Compile a test."""
+        return compile(ast.fix_missing_locations(Noting().visit(ast.parse(data))), path, "exec")
+
+    def exec_module(self, module: Any) -> None:
+        """Run a test's module, with what its notes are taken by."""
+        module.__dict__.update(NAMES)
+        super().exec_module(module)
+
+
+class Finder:
+    """Finds tests for the loader above; leaves the rest to others."""
+
+    @classmethod
+    def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
+        """Return how a test is loaded, or None."""
+        spec = PathFinder.find_spec(name, path, target)
+        where = Path(spec.origin) if spec and spec.origin and spec.origin.endswith(".py") else None
+        if spec is None or where is None or not any(folder in where.parents for folder in TESTS):
+            return None
+        spec.loader = Loader(name, str(where))
+        return spec
+
+
+def note_doctests(items: list[Any]) -> None:
+    """Let the comparisons of doctests, whose answer is True, be noted, too."""
+    for item in items:
+        for example in getattr(getattr(item, "dtest", None), "examples", ()):
+            if example.want == "True\n":
+                reader = Noting()
+                reader.asserted = 1
+                tree = reader.visit(ast.parse(example.source))
+                example.source = ast.unparse(ast.fix_missing_locations(tree)) + "\n"
+                item.dtest.globs.update(NAMES)
+
+
+# noting
+
+
+class Notes:
+    """What was compared, which statements did not hold, which tests did not come to their end."""
+
+    def __init__(self) -> None:
+        self.test = ""
+        self.compared: list[dict[str, Any]] = []
+        self.fallen: list[tuple[str, str]] = []
+        self.broken: dict[str, str] = {}
+        self.seconds: dict[str, float] = {}
+        self._times: Counter[tuple[str, int]] = Counter()
+        self._searched: set[tuple[str, str]] = set()
+
+    def begin(self, test: str) -> None:
+        """Take the notes of another test."""
+        self.test, self._times = test, Counter()
+
+    def state(self, text: str, holds: Any) -> None:
+        """Note a statement that does not hold."""
+        if not holds:
+            self.fallen.append((self.test, text))
+
+    def compare(self, text: str, orders: tuple[str, ...], fixed: tuple[bool, ...], values: tuple[Any, ...]) -> Any:
+        """Note by how much each of a chain of comparisons holds, and return whether it holds."""
+        answers = []
+        for i, order in enumerate(orders):
+            left, right = values[i : i + 2]
+            answers.append(BY_NAME[order](left, right))
+            if not all(fixed[i : i + 2]):
+                self._note(text, i, (left, right), fixed[i : i + 2], order in ("lt", "le"))
+        return answers[0] if len(answers) == 1 else all(answers)
+
+    def _note(self, text: str, i: int, sides: tuple[Any, Any], fixed: tuple[bool, ...], rising: bool) -> None:
+        self._times[text, i] += 1
+        k = self._times[text, i]
+        left, right = map(as_numbers, sides)
+        if k > AT_MOST:
+            self._searched.add((self.test, text))
+        if k > AT_MOST or left is None or right is None:
+            return
+        slack = (right - left) if rising else (left - right)
+        bound = left if fixed[0] else right if fixed[1] else None
+        self.compared.append(
+            {"test": self.test, "text": text, "part": i, "k": k, "slack": float(slack.min())}
+            | ({} if bound is None else {"bound": float(bound), "at_least": fixed[0] == rising})
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all notes but those of property tests."""
+        compared = [c for c in self.compared if (c["test"], c["text"]) not in self._searched]
+        return {"compared": compared, "fallen": self.fallen, "broken": self.broken, "seconds": self.seconds}
+
+
+def as_numbers(side: Any) -> np.ndarray | None:
+    """Return numbers as an array, or None for what is compared otherwise, such as sets."""
+    if hasattr(side, "detach"):
+        side = side.detach().cpu().double().numpy()
+    if not isinstance(side, numbers.Real | np.ndarray | np.generic):
+        return None
+    array = np.asarray(side)
+    return array.astype(float) if array.dtype.kind in "iuf" and array.size and np.isfinite(array).all() else None
+
+
+NOTES = Notes()
+NAMES = {"__stated__": NOTES.state, "__compared__": NOTES.compare}
+
+
+# seeds
+
+
+def shift_seeds() -> None:
+    """Shift every whole-numbered seed on its way into a generator."""
+    if not SHIFT:
+        return
+    draw, default_rng = _random.draw_seed, np.random.default_rng
+
+    def shifted(seed: Any) -> Any:
+        return seed + SHIFT if isinstance(seed, numbers.Integral) and not isinstance(seed, bool) else seed
+
+    _random.draw_seed = lambda random_state=None: draw(shifted(random_state))
+    np.random.default_rng = lambda seed=None: default_rng(shifted(seed))
+
+
+def for_any_seed(item: pytest.Item) -> str:
+    """Return a test's name, the same for all seeds where these are a parameter of the test."""
+    call = getattr(item, "callspec", None)
+    parts = call.id.split("-") if call else []
+    if call is None or "seed" not in call.params or len(parts) != len(call.params):
+        return item.nodeid
+    parts[list(call.params).index("seed")] = "any seed"
+    return item.nodeid.removesuffix(f"[{call.id}]") + f"[{'-'.join(parts)}]"
+
+
+# pytest's hooks
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Take the place of pytest's own reading of assertions."""
+    shift_seeds()
+    sys.meta_path.insert(0, Finder)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Read the doctests."""
+    note_doctests(items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Remember whose notes are taken."""
+    NOTES.begin(for_any_seed(item))
+
+
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Remember how long a test took, and whether it came to its end."""
+    NOTES.seconds[report.nodeid] = NOTES.seconds.get(report.nodeid, 0.0) + report.duration
+    if report.failed:
+        NOTES.broken[report.nodeid] = str(report.longrepr)[-300:]
+
+
+def pytest_sessionfinish() -> None:
+    """Write the notes."""
+    Path(os.environ["PINDOWN_BOUNDS"]).write_text(json.dumps(NOTES.as_dict()), encoding="utf-8")

@@ -1,0 +1,51 @@
+"""Ways in which one machine can compute like another: the variables that choose the kernels of MKL, ATen, OpenBLAS."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+NUMERICS = {
+    "default": {},
+    "compatible": {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},
+    "mkl-compatible": {"MKL_CBWR": "COMPATIBLE"},
+    "mkl-avx2": {"MKL_CBWR": "AVX2"},
+    "mkl-avx512": {"MKL_CBWR": "AVX512"},
+    "aten-default": {"ATEN_CPU_CAPABILITY": "default"},
+    "aten-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
+    "openblas-haswell": {"OPENBLAS_CORETYPE": "Haswell"},
+    "openblas-zen": {"OPENBLAS_CORETYPE": "Zen"},
+    "openblas-skylakex": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    "two-threads": {"OMP_NUM_THREADS": "2"},
+}
+"""Name → variables; all but the last with one thread."""
+
+VARIABLES = {"MKL_CBWR", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE", "OMP_NUM_THREADS"}
+
+
+def environment(numerics: str, **more: str) -> dict[str, str]:
+    """Return the variables of a process that computes in a certain way, and of nothing else that says how."""
+    kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
+    paths = [str(ROOT / "src"), str(ROOT / "benchmarks"), *filter(None, [kept.get("PYTHONPATH")])]
+    return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | NUMERICS[numerics] | more
+
+
+def where() -> dict[str, str]:
+    """Return the versions and the processor that results belong to."""
+    code = "import numpy, scipy, sklearn, torch; print(*(m.__version__ for m in (numpy, scipy, sklearn, torch)))"
+    versions = subprocess.check_output([sys.executable, "-c", code], text=True).split()
+    named = dict(zip(("numpy", "scipy", "scikit-learn", "torch"), versions, strict=True))
+    return {"processor": processor(), "python": platform.python_version(), **named}
+
+
+def processor() -> str:
+    """Return the processor's name as the system has it."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8").splitlines() if info.exists() else []
+    named = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
+    return named[0] if named else platform.processor() or platform.machine()

@@ -1,0 +1,246 @@
+"""How far the bounds of the tests stand from what they bound: mean, spread and margin over seeds and numerics.
+
+``python benchmarks/bounds.py`` runs every test and doctest that asserts that something is larger or smaller, with
+seeds shifted and with the kernels of other machines; ``--jobs 16`` on a larger machine. What is done is kept beside
+the output, so that the same command goes on where it was stopped. It ends with an error if a bound stands less than
+three spreads from the mean.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import doctest
+import itertools
+import json
+import subprocess
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _settings import NUMERICS, ROOT, environment, where
+
+OUTPUT = Path(__file__).parent / "results" / "bounds.json"
+PAGE = ROOT / "docs" / "bounds.md"
+ENOUGH = 3.0
+"""Spreads between the mean and its bound."""
+UNIT_SECONDS = 60
+ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
+LEFT_OUT = {"test_cli.py", "test_docs.py", "test_page.py", "test_audit_page.py", "test_tables.py", "test_package.py"}
+"""Tests of text and pages, in which nothing that is compared depends on seeds."""
+
+
+# which tests
+
+
+def compares(tree: ast.AST) -> bool:
+    """Say whether larger and smaller are asked for anywhere below a node."""
+    return any(isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDER) for node in ast.walk(tree))
+
+
+def of_file(path: Path) -> Iterator[str]:
+    """Yield the tests of a file that compare; the whole file if a helper of theirs does."""
+    name = str(path.relative_to(ROOT))
+    parts = ast.parse(path.read_text(encoding="utf-8")).body
+    asserting = [p for p in parts if any(isinstance(n, ast.Assert) and compares(n.test) for n in ast.walk(p))]
+    names = [p.name for p in asserting if isinstance(p, ast.FunctionDef) and p.name.startswith("test_")]
+    yield from [f"{name}::{each}" for each in names] if len(names) == len(asserting) else [name]
+
+
+def with_doctests(path: Path) -> bool:
+    """Say whether an example in a file compares and finds that it is so."""
+    try:
+        examples = doctest.DocTestParser().get_examples(path.read_text(encoding="utf-8"))
+    except ValueError:
+        return False
+    return any(example.want == "True\n" and compares(ast.parse(example.source)) for example in examples)
+
+
+def tests() -> list[str]:
+    """Return all tests and doctests that compare, as pytest takes them."""
+    files = [*sorted((ROOT / "tests").glob("test_*.py")), *sorted((ROOT / "docs" / "own_method").glob("test_*.py"))]
+    found = [test for path in files if path.name not in LEFT_OUT for test in of_file(path)]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
+    return found + [str(path.relative_to(ROOT)) for path in pages if with_doctests(path)]
+
+
+def units(names: list[str], seconds: dict[str, float]) -> list[list[str]]:
+    """Divide tests into parts of about a minute, whole files together since they share what they fit."""
+    files = defaultdict(list)
+    for name in names:
+        files[name.partition("::")[0]].append(name)
+    costs = {file: seconds.get(file, 5.0) for file in files}
+    parts: list[list[str]] = []
+    loads: list[float] = []
+    for file in sorted(files, key=lambda f: -costs[f]):
+        fits = [i for i, load in enumerate(loads) if load + costs[file] <= UNIT_SECONDS]
+        if fits:
+            parts[fits[0]] += files[file]
+            loads[fits[0]] += costs[file]
+        else:
+            parts.append(list(files[file]))
+            loads.append(costs[file])
+    return parts
+
+
+# running
+
+
+def run(names: list[str], shift: int, numerics: str, path: Path) -> str:
+    """Run tests in a process of their own unless that was done; return what pytest said if it did not come to its end."""
+    if path.exists():
+        return ""
+    command = [sys.executable, "-m", "pytest", "-p", "_comparing", "-q", "--doctest-continue-on-failure", *names]
+    variables = environment(numerics, PINDOWN_SEED_SHIFT=str(shift), PINDOWN_BOUNDS=str(path), CUDA_VISIBLE_DEVICES="")
+    done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
+    return "" if path.exists() else (done.stdout + done.stderr)[-2_000:]
+
+
+def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
+    """Run all tests under all settings; return the notes of each part."""
+    known = json.loads(arguments.output.read_text())["seconds"] if arguments.output.exists() else {}
+    parts = units(arguments.tests or tests(), known)
+    folder = arguments.output.with_suffix(".parts")
+    folder.mkdir(parents=True, exist_ok=True)
+    settings = list(itertools.product(range(len(parts)), arguments.shifts, arguments.numerics))  # the long ones first
+    began, notes = time.time(), []
+    with ThreadPoolExecutor(arguments.jobs) as pool:
+        paths = {}
+        for i, shift, numerics in settings:
+            path = folder / f"{numerics}-{shift}-{i}.json"
+            paths[pool.submit(run, parts[i], shift, numerics, path)] = (path, shift, numerics)
+        for count, future in enumerate(as_completed(paths), 1):
+            path, shift, numerics = paths[future]
+            if future.result():
+                print(f"{path.name} did not come to its end:\n{future.result()}", flush=True)
+                continue
+            notes.append({"shift": shift, "numerics": numerics} | json.loads(path.read_text(encoding="utf-8")))
+            print(f"{count} of {len(paths)}, {time.time() - began:.0f} s: {path.name}", flush=True)
+    return notes
+
+
+# summing up
+
+
+def rows(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return mean, spread and margin of each comparison whose sides depend on seeds or numerics."""
+    places: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for part in notes:
+        for seen in part["compared"]:
+            places[seen["test"], seen["text"], seen["part"], seen["k"]].append(
+                seen | {"plain": (part["shift"], part["numerics"]) == (0, "default")}
+            )
+    found = [row(*place, seen) for place, seen in places.items()]
+    worst: dict[tuple[Any, ...], dict[str, Any]] = {}
+    for each in filter(None, found):  # of those in a loop, the one with the least margin
+        place = each["test"], each["bound"], each["part"]
+        if place not in worst or each["margin"] < worst[place]["margin"]:
+            worst[place] = each
+    return sorted(worst.values(), key=lambda r: (r["test"], r["bound"], r["part"]))
+
+
+def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Return what one comparison came to, or None where nothing varies."""
+    slack = np.array([each["slack"] for each in seen])
+    if len(slack) < 2 or np.ptp(slack) <= 1e-12 * np.abs(slack).max():
+        return None
+    usual = [each["slack"] for each in seen if each["plain"]]
+    if usual and usual[0] < 0:  # asserted not to hold, as in (r2 > 0.9) == related
+        slack = -slack
+    away = slack - slack.mean()
+    # What lies on the far side of the mean does not threaten the bound: an R² may be -1 or -50 where chance is.
+    towards = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(slack) - 1))
+    mean = {}
+    if "bound" in seen[0]:
+        sign = 1 if seen[0]["at_least"] else -1
+        mean = {"mean": float(seen[0]["bound"] + sign * np.mean([each["slack"] for each in seen]))}
+    return {
+        "test": test, "bound": text, "part": part, **mean, "slack": float(slack.mean()), "spread": float(towards),
+        "margin": float(min(slack.mean() / towards, 1e6)), "runs": len(slack), "missed": int((slack < 0).sum()),
+    }  # fmt: skip
+
+
+def is_level(each: dict[str, Any]) -> bool:
+    """Say whether a bound is the level of a test: of p-values a share as large as the level lies below it."""
+    return "pvalue" in each["bound"]
+
+
+def statements(notes: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
+    """Return which statements fell, or which tests broke off, in which settings."""
+    found: dict[tuple[str, str], list[str]] = defaultdict(list)
+    for part in notes:
+        for test, text in part[key].items() if isinstance(part[key], dict) else part[key]:
+            found[test, "" if key == "broken" else text].append(f"{part['numerics']} {part['shift']}")
+    return [{"test": test, "text": text, "in": sorted(set(runs))} for (test, text), runs in sorted(found.items())]
+
+
+def by_file(notes: list[dict[str, Any]]) -> dict[str, float]:
+    """Return the mean seconds that the tests of a file take."""
+    seconds: dict[str, float] = defaultdict(float)
+    runs = len({(part["shift"], part["numerics"]) for part in notes})
+    for part in notes:
+        for test, time_ in part["seconds"].items():
+            seconds[test.partition("::")[0]] += time_ / runs
+    return {file: round(s, 1) for file, s in sorted(seconds.items())}
+
+
+def page(record: dict[str, Any]) -> str:
+    """Return the table as a page."""
+    where_ = record["where"]
+    lines = [
+        "# How far bounds stand from what they bound",
+        "",
+        f"Made by `make bounds`: every comparison that a test or an example asserts, over seeds shifted by "
+        f"{', '.join(map(str, record['shifts']))} (times 10,000) and the numerics {', '.join(record['numerics'])} "
+        f"([what these are](numerics.md)); {where_['processor']}, torch {where_['torch']}, {record['when']}.",
+        "",
+        "The mean is that of the measured side; where both sides vary it is that of their difference. The spread is "
+        "the root mean square deviation on the side of the bound (times √2, so that it is the standard deviation where "
+        f"both sides are alike). A margin below {ENOUGH:g} spreads ends the command with an error.",
+        "",
+        "| test | bound | mean | spread | margin | runs |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for each in record["rows"]:
+        bound = each["bound"].replace("|", "\\|")
+        mean = f"{each['mean']:.4g}" if "mean" in each else f"{each['slack']:.3g} apart"
+        test = each["test"].removeprefix("tests/").replace("|", "\\|").replace("_", "\\_")
+        level = " (a level)" if is_level(each) else ""
+        margin = f"{min(each['margin'], 99):.1f}{level}"
+        lines.append(f"| {test} | `{bound}` | {mean} | {each['spread']:.2g} | {margin} | {each['runs']} |")
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("tests", nargs="*", help="tests as pytest takes them; all that compare if none is named")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--shifts", type=int, nargs="+", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--numerics", nargs="+", choices=NUMERICS, default=["default", "compatible"])
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    parser.add_argument("--page", type=Path, help="where to write the table, as docs/bounds.md")
+    arguments = parser.parse_args()
+    notes = measure(arguments)
+    record = {
+        "where": where(), "when": time.strftime("%Y-%m-%d"), "shifts": arguments.shifts,
+        "numerics": arguments.numerics, "rows": rows(notes), "fallen": statements(notes, "fallen"),
+        "broken": statements(notes, "broken"), "seconds": by_file(notes),
+    }  # fmt: skip
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    if arguments.page:
+        arguments.page.write_text(page(record), encoding="utf-8")
+    thin = [each for each in record["rows"] if each["margin"] < ENOUGH and not is_level(each)]
+    for each in sorted(thin, key=lambda r: r["margin"]):
+        print(f"{each['margin']:6.2f} spreads, {each['missed']} of {each['runs']} missed: {each['test']}: {each['bound']}")
+    print(f"{len(record['rows'])} bounds, {len(thin)} of them thin.")
+    sys.exit(bool(thin))
+
+
+if __name__ == "__main__":
+    main()
