@@ -1,14 +1,15 @@
 # Each target makes .venv first when it is missing or older than what it is built from.
 PYTHON ?= python3
-BIN := .venv/bin
-STAMP := .venv/.ready
+VENV ?= .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test docs lint type coverage wheel test-wheel bench clean
+.PHONY: setup demo test test-numerics test-oldest bounds docs lint type coverage wheel test-wheel bench clean
 
 setup: $(STAMP)
 
 $(STAMP): pyproject.toml constraints.txt
-	$(PYTHON) -m venv .venv
+	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev --group docs
 	touch $(STAMP)
@@ -22,6 +23,25 @@ test: lint type
 	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
 		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
 	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# With the kernels of other processors, and with two threads; what was run, and when, is kept in benchmarks/results.
+test-numerics: $(STAMP)
+	$(BIN)/python benchmarks/numerics.py
+
+# With the lowest versions that pyproject.toml allows, in an environment of its own.
+OLDEST ?= .venv-oldest
+test-oldest: $(OLDEST)/.ready
+	$(OLDEST)/bin/python benchmarks/numerics.py default
+
+$(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
+	$(PYTHON) -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
+	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --group dev
+	touch $@
+
+# How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.
+bounds: $(STAMP)
+	$(BIN)/python benchmarks/bounds.py --page docs/bounds.md
 
 # What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
 docs: $(STAMP)
@@ -60,4 +80,4 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/commandline.py
 
 clean:
-	rm -rf .venv
+	rm -rf $(VENV) $(OLDEST)

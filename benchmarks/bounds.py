@@ -29,7 +29,7 @@ OUTPUT = Path(__file__).parent / "results" / "bounds.json"
 PAGE = ROOT / "docs" / "bounds.md"
 ENOUGH = 3.0
 """Spreads between the mean and its bound."""
-UNIT_SECONDS = 60
+UNIT_SECONDS = 25
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 LEFT_OUT = {"test_cli.py", "test_docs.py", "test_page.py", "test_audit_page.py", "test_tables.py", "test_package.py"}
 """Tests of text and pages, in which nothing that is compared depends on seeds."""
@@ -70,11 +70,11 @@ def tests() -> list[str]:
 
 
 def units(names: list[str], seconds: dict[str, float]) -> list[list[str]]:
-    """Divide tests into parts of about a minute, whole files together since they share what they fit."""
+    """Divide tests into parts of half a minute or a file, whole files together since they share what they fit."""
     files = defaultdict(list)
     for name in names:
         files[name.partition("::")[0]].append(name)
-    costs = {file: seconds.get(file, 5.0) for file in files}
+    costs = {file: seconds.get(file, 15.0 if files[file] == [file] else 2.0 * len(files[file])) for file in files}
     parts: list[list[str]] = []
     loads: list[float] = []
     for file in sorted(files, key=lambda f: -costs[f]):
@@ -92,11 +92,14 @@ def units(names: list[str], seconds: dict[str, float]) -> list[list[str]]:
 
 
 def run(names: list[str], shift: int, numerics: str, path: Path) -> str:
-    """Run tests in a process of their own unless that was done; return what pytest said if it did not come to its end."""
+    """Run tests in a process of their own, unless that was done; return what pytest said if it broke off."""
     if path.exists():
         return ""
-    command = [sys.executable, "-m", "pytest", "-p", "_comparing", "-q", "--doctest-continue-on-failure", *names]
-    variables = environment(numerics, PINDOWN_SEED_SHIFT=str(shift), PINDOWN_BOUNDS=str(path), CUDA_VISIBLE_DEVICES="")
+    files = sorted({name.partition("::")[0] for name in names})
+    going_on = ["--doctest-continue-on-failure", "--continue-on-collection-errors"]
+    command = [sys.executable, "-m", "pytest", "-p", "_comparing", "-q", *going_on, *files]
+    asked = {"PINDOWN_TESTS": " ".join(names), "PINDOWN_SEED_SHIFT": str(shift), "PINDOWN_BOUNDS": str(path)}
+    variables = environment(numerics, **asked, CUDA_VISIBLE_DEVICES="")
     done = subprocess.run(command, cwd=ROOT, env=variables, capture_output=True, text=True)
     return "" if path.exists() else (done.stdout + done.stderr)[-2_000:]
 
@@ -237,7 +240,9 @@ def main() -> None:
         arguments.page.write_text(page(record), encoding="utf-8")
     thin = [each for each in record["rows"] if each["margin"] < ENOUGH and not is_level(each)]
     for each in sorted(thin, key=lambda r: r["margin"]):
-        print(f"{each['margin']:6.2f} spreads, {each['missed']} of {each['runs']} missed: {each['test']}: {each['bound']}")
+        print(
+            f"{each['margin']:6.2f} spreads, {each['missed']} of {each['runs']} missed: {each['test']}: {each['bound']}"
+        )
     print(f"{len(record['rows'])} bounds, {len(thin)} of them thin.")
     sys.exit(bool(thin))
 

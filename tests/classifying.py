@@ -38,4 +38,4 @@ def codes(estimator, x=None):
 
 
 def jitter(x, generator):
-    return x + 0.01 * torch.randn(x.shape, generator=generator)
+    return x + 0.01 * torch.randn(x.shape, generator=generator, device=x.device)

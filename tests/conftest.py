@@ -4,7 +4,31 @@ import os
 
 # Two cores share the suite with whatever else runs: threads that wait for each other cost more than they bring. They
 # are counted when numpy and torch are loaded, so this comes before; processes that tests start inherit it.
-os.environ["OMP_NUM_THREADS"] = "1"
+os.environ.setdefault("OMP_NUM_THREADS", "1")
+
+TEXT = {
+    "test_audit_page.py",
+    "test_cli_mistakes.py",
+    "test_docs.py",
+    "test_package.py",
+    "test_page.py",
+    "test_stages.py",
+    "test_tables.py",
+}
+"""Files whose tests compare text and files, which no processor computes otherwise."""
+
+
+def pytest_configure(config):
+    """Name the marker that this file gives."""
+    config.addinivalue_line(
+        "markers", "text: compares text and files; `pytest -m 'not slow and not text'` leaves it out"
+    )
+
+
+def pytest_itemcollected(item):
+    """Mark tests of text."""
+    if item.path.name in TEXT:
+        item.add_marker("text")
 
 
 def pytest_collection_modifyitems(items):

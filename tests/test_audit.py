@@ -133,8 +133,9 @@ def test_views_that_an_augmentation_makes_give_a_claim_if_they_are_of_their_own_
     x = Clusters.on_sphere(3, 8, 10.0, n_layers=1, random_state=0).sample(400, random_state=1).x.numpy()
 
     def view(x, generator):
-        order = torch.arange(len(x)) if related else torch.randperm(len(x), generator=generator)
-        return x[order] + 0.2 * torch.randn(x.shape, generator=generator, dtype=x.dtype)
+        here = {"generator": generator, "device": x.device}
+        order = slice(None) if related else torch.randperm(len(x), **here)
+        return x[order] + 0.2 * torch.randn(x.shape, dtype=x.dtype, **here)
 
     est = Classify(3, augment=view, max_iter=80, batch_size=128, verbose=False, random_state=0).fit(x)
     found = audit(est, x, n_fits=2, random_state=0)

@@ -15,7 +15,7 @@ may_warn = pytest.mark.filterwarnings("ignore::pindown.estimators.Identifiabilit
 
 
 def fitted(estimator, x, y=None):
-    return estimator.set_params(max_iter=1, verbose=False, random_state=0).fit(x, y)
+    return estimator.set_params(max_iter=1, verbose=False, random_state=0, device="cpu").fit(x, y)
 
 
 def test_a_quarter_is_held_out_evenly_within_classes():

@@ -64,15 +64,20 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "by_hand"),
     [
-        (["--signal", "label", "-d", 2], lambda: Classify(2, max_iter=6, random_state=0).fit(X, columns()["label"])),
+        (
+            ["--signal", "label", "-d", 2],
+            lambda: Classify(2, max_iter=6, random_state=0, device="cpu").fit(X, columns()["label"]),
+        ),
         (
             ["--pairs", "subject", "-d", 2, "--seed", 3, "--option", "space=Reals()"],
-            lambda: Contrast(2, space=_reals(), max_iter=6, random_state=3).fit(X, np.array(columns()["subject"])),
+            lambda: Contrast(2, space=_reals(), max_iter=6, random_state=3, device="cpu").fit(
+                X, np.array(columns()["subject"])
+            ),
         ),
-        (["--pairs", "next", "-d", 2], lambda: Contrast(2, max_iter=6, random_state=0).fit(X)),
+        (["--pairs", "next", "-d", 2], lambda: Contrast(2, max_iter=6, random_state=0, device="cpu").fit(X)),
         (
             ["--nuisance", "batch", "--nuisance", "label", "--given", "subject", "-d", 2, "--option", "encoder=smooth"],
-            lambda: Forget(2, encoder=_smooth(), max_iter=6, random_state=0).fit(
+            lambda: Forget(2, encoder=_smooth(), max_iter=6, random_state=0, device="cpu").fit(
                 X,
                 np.array(list(zip(columns()["batch"], columns()["label"], strict=True)), dtype=object),
                 np.array(columns()["subject"]),
@@ -80,14 +85,14 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
         ),
         (
             ["-d", 2, "--option", "n_restarts=1"],
-            lambda: Dictionary(2, n_restarts=1, max_iter=6, random_state=0).fit(X),
+            lambda: Dictionary(2, n_restarts=1, max_iter=6, random_state=0, device="cpu").fit(X),
         ),
     ],
     ids=["signal", "pairs", "next", "two nuisances given a label", "nothing"],
 )
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_a_fit_is_what_it_would_be_in_python_and_its_encoder_is_kept(data, tmp_path, arguments, by_hand):
-    fit(data, *arguments)
+    fit(data, *arguments, "--device", "cpu")
     expected = by_hand().transform(X)
     np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), expected, rtol=1e-12)
     shuffled = dict(sorted(columns().items(), reverse=True))  # columns are found by name, whatever their order
@@ -346,7 +351,7 @@ def test_a_plan_names_the_fit_with_its_options(data):
 
 
 def test_a_run_from_another_kind_of_device_is_restored_without_its_random_numbers(data):
-    fit(data, "--signal", "label")
+    fit(data, "--signal", "label", "--device", "cpu")
     run = Run.open(data.parent / "run")
     with safe_open(run.checkpoint, framework="pt") as file:
         metadata = file.metadata()

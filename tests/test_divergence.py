@@ -124,7 +124,8 @@ def test_no_estimator_takes_an_absurd_learning_rate_in_silence(which, path):
 
 @pytest.mark.parametrize("which", [0, 1])
 def test_codes_that_collapsed_after_too_large_steps_are_warned_of(which):
-    estimator, data = list(estimators(1.0))[which]
+    # What steps of this size lead to is chance, and another device has other digits: here they lead to a collapse.
+    estimator, data = list(estimators(1.0, device="cpu"))[which]
     with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 1\)"):
         estimator.fit(*data)
     assert estimator.transform(data[0]).std(0).max() < 1e-3

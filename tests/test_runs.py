@@ -50,7 +50,7 @@ def test_an_encoder_of_every_network_comes_back_as_it_was(tmp_path, network, spa
     ids=lambda estimator: f"{type(estimator).__name__} {getattr(estimator.encoder, '__name__', '')}",
 )
 def test_an_encoder_of_every_estimator_comes_back_as_it_was(tmp_path, estimator):
-    estimator.set_params(random_state=0, verbose=False).fit(X, LABELS)
+    estimator.set_params(random_state=0, verbose=False, device="cpu").fit(X, LABELS)
     save_encoder(estimator.encoder_, tmp_path / "encoder.safetensors")
     again = encode(load_encoder(tmp_path / "encoder.safetensors"), torch.as_tensor(X)).numpy()
     np.testing.assert_array_equal(again, estimator.transform(X))

@@ -113,7 +113,7 @@ def test_in_a_box_unrelated_partners_teach_nothing(seed):
     train, test = normal_box(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
     contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=600)
-    assert linear_r2(contrast.transform(test.x), test.z) <= linear_r2(test.x, test.z) + 0.001
+    assert linear_r2(contrast.transform(test.x), test.z) < linear_r2(test.x, test.z) + 0.001
     # Between strangers, as in training. Between true partners these codes still show some (.08 nats with seed 0).
     assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 1e-3
 

@@ -88,7 +88,8 @@ class Trainer:
     ...     def forward(self, x):
     ...         return (x - self.centre).square().mean()
     >>> objective, batch = Distance(), (torch.tensor([1.0, 3.0]),)
-    >>> log = Trainer().train(objective, lambda step, generator: batch, max_iter=300, learning_rate=0.1, seed=0)
+    >>> options = {"max_iter": 300, "learning_rate": 0.1, "seed": 0, "device": "cpu"}  # the batch's device
+    >>> log = Trainer().train(objective, lambda step, generator: batch, **options)
     >>> round(objective.centre.item(), 3), round(float(log.loss_curve[-1]), 3)
     (2.0, 1.0)
     """

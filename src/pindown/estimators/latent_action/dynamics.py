@@ -115,7 +115,7 @@ class Dynamics(nn.Module):
     def heard(self, x: Tensor) -> int:
         """Return in how many directions codes are more signal than noise, on average over observations (n, d)."""
         with torch.no_grad():
-            factor = self.noise(self.axes(x).float())[0]
+            factor = self.noise(self.axes(x.to(self.axes.centre.device)).float())[0]
             return int((torch.linalg.eigvalsh(factor @ factor.mT).mean(0) < 0.5).sum())
 
     def noise(self, here: Tensor) -> tuple[Tensor, Tensor]:
