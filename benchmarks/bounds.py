@@ -91,10 +91,12 @@ def units(names: list[str], seconds: dict[str, float]) -> list[list[str]]:
 # running
 
 
-def run(names: list[str], shift: int, numerics: str, path: Path) -> str:
-    """Run tests in a process of their own, unless that was done; return what pytest said if it broke off."""
+def run(names: list[str], shift: int, numerics: str, path: Path, until: float) -> str:
+    """Run tests in a process of their own, unless that was done; return what was wrong if it broke off."""
     if path.exists():
         return ""
+    if time.time() > until:
+        return "no time left"
     files = sorted({name.partition("::")[0] for name in names})
     going_on = ["--doctest-continue-on-failure", "--continue-on-collection-errors"]
     command = [sys.executable, "-m", "pytest", "-p", "_comparing", "-q", *going_on, *files]
@@ -106,24 +108,23 @@ def run(names: list[str], shift: int, numerics: str, path: Path) -> str:
 
 def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     """Run all tests under all settings; return the notes of each part."""
-    known = json.loads(arguments.output.read_text())["seconds"] if arguments.output.exists() else {}
+    known = json.loads(OUTPUT.read_text(encoding="utf-8"))["seconds"] if OUTPUT.exists() else {}
     parts = units(arguments.tests or tests(), known)
     folder = arguments.output.with_suffix(".parts")
     folder.mkdir(parents=True, exist_ok=True)
-    settings = list(itertools.product(range(len(parts)), arguments.shifts, arguments.numerics))  # the long ones first
     began, notes = time.time(), []
+    until = began + (arguments.limit or float("inf"))
     with ThreadPoolExecutor(arguments.jobs) as pool:
-        paths = {}
-        for i, shift, numerics in settings:
+        doing = {}
+        for shift, numerics, (i, names) in itertools.product(arguments.shifts, arguments.numerics, enumerate(parts)):
             path = folder / f"{numerics}-{shift}-{i}.json"
-            paths[pool.submit(run, parts[i], shift, numerics, path)] = (path, shift, numerics)
-        for count, future in enumerate(as_completed(paths), 1):
-            path, shift, numerics = paths[future]
-            if future.result():
-                print(f"{path.name} did not come to its end:\n{future.result()}", flush=True)
-                continue
-            notes.append({"shift": shift, "numerics": numerics} | json.loads(path.read_text(encoding="utf-8")))
-            print(f"{count} of {len(paths)}, {time.time() - began:.0f} s: {path.name}", flush=True)
+            doing[pool.submit(run, names, shift, numerics, path, until)] = (path, shift, numerics)
+        for count, future in enumerate(as_completed(doing), 1):
+            path, shift, numerics = doing[future]
+            wrong = future.result()
+            print(f"{count} of {len(doing)}, {time.time() - began:.0f} s: {path.stem} {wrong}", flush=True)
+            if not wrong:
+                notes.append({"shift": shift, "numerics": numerics} | json.loads(path.read_text(encoding="utf-8")))
     return notes
 
 
@@ -225,6 +226,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--shifts", type=int, nargs="+", default=[0, 1, 2, 3, 4])
     parser.add_argument("--numerics", nargs="+", choices=NUMERICS, default=["default", "compatible"])
+    parser.add_argument("--limit", type=float, help="seconds after which nothing more is begun")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--page", type=Path, help="where to write the table, as docs/bounds.md")
     arguments = parser.parse_args()

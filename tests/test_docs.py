@@ -194,8 +194,8 @@ def wrong_with(line: str) -> str | None:
     if program == "pindown":
         return wrong_with_call(words)
     if program == "make":
-        targets = re.findall(r"^(\w+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
-        return next((f"no target {word}" for word in words if word not in targets), None)
+        targets = re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE)
+        return next((f"no target {word}" for word in words if "=" not in word and word not in targets), None)
     if program == "pip":
         extras = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["optional-dependencies"]
         asked = re.findall(r"pindown\[(\w+)\]", line)
