@@ -5,11 +5,12 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pindown import theory
+from pindown import Contrast, theory
 from pindown.checks.verdict import Verdict
-from pindown.report.agreement import Agreement, measure_for, principal_angles
-from pindown.report.claims import needed, not_shown, refusals, waived
-from pindown.report.evidence import Control, Score
+from pindown.data import Data
+from pindown.evidence.agreement import Agreement, measure_for, principal_angles
+from pindown.evidence.scores import Control, Score
+from pindown.report.claims import needed, not_shown, refusals
 from pindown.structure import identified_blocks
 
 # ---- agreement ------------------------------------------------------------------------------------------------------
@@ -91,7 +92,8 @@ def test_what_a_theorem_does_not_need_may_fail():
     failing = [verdict(theory.LINEAR_ENCODER, "fails"), verdict(theory.UNIFORM_SPHERE, "fails")]
     assert needed(theory.FORGET_NONLINEAR, failing, ()) == ()
     assert needed(theory.CONTRAST_SPHERE, failing, ()) == (failing[1],)
-    assert needed(theory.CONTRAST_SPHERE, failing, waived(any_marginal=True, given=False)) == ()
+    learned = Contrast(any_marginal=True)
+    assert needed(theory.CONTRAST_SPHERE, failing, learned.answers.waived(learned, Data(Z))) == ()
 
 
 def test_halves_are_asked_for_less_than_fits_to_the_same_rows():

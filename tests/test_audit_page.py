@@ -13,14 +13,15 @@ from test_page import ATTACK, Reader
 
 from pindown import theory
 from pindown.checks.verdict import Verdict
+from pindown.data import Data
+from pindown.evidence.agreement import Agreement
+from pindown.evidence.rows import Rows
+from pindown.evidence.scores import Control, Score
 from pindown.metrics import leakage
 from pindown.report._audit_page import page_of, render
-from pindown.report.agreement import Agreement
 from pindown.report.audit import Audit
 from pindown.report.colouring import Colouring
-from pindown.report.evidence import Control, Score
 from pindown.report.pictures import Pictures, _colourings
-from pindown.report.refits import Data
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -134,10 +135,10 @@ def test_the_page_stays_small_with_few_and_many_latents(d):
 def test_columns_keep_their_names_and_partners_are_no_column():
     x = np.random.default_rng(0).normal(size=(200, 2))
     kept = {"feature_names_in_": np.array(["dose", "<i>age</i>"], dtype=object)}
-    data = Data(x, x + 1, None, x[:, :1], np.zeros(200, dtype=np.int64), np.arange(200), paired=True)
-    drawn = _colourings(SimpleNamespace(**kept), data, grouped=True)
+    rows = Rows(Data(x, pairs=x + 1, truth=x[:, :1]), "pairs", units=np.arange(200))
+    drawn = _colourings(SimpleNamespace(**kept), rows, grouped=True)
     assert list(drawn) == ["group", "truth, column 0", "X, dose", "X, <i>age</i>"]
-    labelled = dataclasses.replace(data, side=np.arange(200) % 3, paired=False)
+    labelled = Rows(Data(x, signal=np.arange(200) % 3), "signal")
     assert next(iter(_colourings(SimpleNamespace(), labelled, grouped=False))) == "y"
 
 

@@ -192,12 +192,12 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
     fit(data, "--signal", "label", "-d", 2)
     restored = []
 
-    def instead(estimator, X, y, **options):
-        restored.append(estimator.transform(X))
+    def instead(estimator, data, **options):
+        restored.append(estimator.transform(data.X))
         raise KeyboardInterrupt  # an audit that is stopped leaves the run as it was
 
     monkeypatch.setattr("pindown.report.audit.audit", instead)
-    monkeypatch.setattr("pindown.training._PlainStep.__call__", lambda *arguments: pytest.fail("trained"))
+    monkeypatch.setattr("pindown.training.steps.PlainStep.__call__", lambda *arguments: pytest.fail("trained"))
     before = contents(data.parent)
     for _ in range(2):
         result = call("audit", "run")

@@ -104,7 +104,7 @@ def test_arguments_of_a_network_are_fixed():
     "text", ["__import__('os')", "networks.linear", "[x for x in (1,)]", "mlp(hidden=print)", "1 +"]
 )
 def test_nothing_else_is_evaluated(text):
-    with pytest.raises(ValueError, match="--option encoder"):
+    with pytest.raises(ValueError, match="option encoder"):
         read_options([f"encoder={text}"], Forget)
 
 

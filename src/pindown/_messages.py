@@ -53,5 +53,4 @@ class MessageError(ValueError):
     """What the user can mend, as a `Message`: ``template`` with ``values``."""
 
     def __init__(self, template: str, **values: Any) -> None:
-        self.message = Message(template, **values)
-        super().__init__(self.message)
+        super().__init__(Message(template, **values))

@@ -112,6 +112,21 @@ def below(measured: Estimate, threshold: float) -> Outcome:
     return above(Estimate(-measured.value, -measured.high, -measured.low), -threshold)
 
 
+def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict, ...]:
+    """Return verdicts in their order, each replaced by a better one on the same assumption, if there is one.
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE, VMF_CLUSTERS
+    >>> few, many = (Verdict(CLASSIFY_FREE.diversity, n, 6, "fails", "") for n in (3, 5))
+    >>> law = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
+    >>> [verdict.statistic for verdict in with_better([few, law], many)]
+    [5, 0.1]
+    """
+    known = {verdict.assumption: verdict for verdict in better}
+    return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
+
+
 def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption, ...]:
     """Return the assumptions of a theorem that no verdict speaks of: they are taken on trust.
 

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from pindown._messages import Message, MessageError
+from pindown._messages import Message
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -72,7 +72,7 @@ def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = Fals
     try:
         yield
     except errors as error:
-        said = in_shell(error.message) if isinstance(error, MessageError) else str(error)
+        said = in_shell(error.args[0]) if error.args and isinstance(error.args[0], Message) else str(error)
         message = in_our_words(said) if of_estimator else said
         refuse(f"{message.rstrip('.')}. {then}" if then else message)
 
@@ -104,7 +104,7 @@ _IN_OUR_WORDS = {
     r"\bmax_iter\b": "--steps",
     r"\brandom_state=(\d+)": r"--seed \1",
     r"\brandom_state\b": "--seed",
-    r"(?<!--option )\b(space=\w+\(|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
+    r"(?<!--option )\b(space=\w+\(|encoder=…|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
     r"^--option: (?=-)": "",
 }
 

@@ -79,6 +79,15 @@ OPTION = Annotated[
     list[str] | None,
     typer.Option("--option", help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
 ]
+ESTIMATOR = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        help="Method: Contrast, Classify, Forget, Dictionary, one that a package registered, or package.module:Class. "
+        "By default what uses the side variables there are.",
+        show_default=False,
+    ),
+]
 DEVICE = Annotated[
     str | None,
     typer.Option("--device", help="Such as cpu or cuda. A GPU is taken if there is one.", show_default=False),

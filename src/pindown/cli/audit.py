@@ -32,13 +32,15 @@ def audit_run(
     as_json: JSON = False,
 ) -> None:
     """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
+    from pindown.estimators.registry import find
     from pindown.runs import Run
     from pindown.tables import open_table, read_data
 
     with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
         fitted = Run.open(run)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        study = read_data(open_table(fitted.find_data(data)), columns)
+        measured = not find(fitted.recipe.estimator).answers.labels
+        study = read_data(open_table(fitted.find_data(data)), columns, measured=measured)
         found = _audited(fitted, study, fits, seed, device)
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
         fitted.log(f"audited: {found.claim}")
@@ -56,7 +58,7 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) ->
 
     from pindown.estimators import IdentifiabilityWarning
     from pindown.report.audit import audit
-    from pindown.runs.recipe import fit, side
+    from pindown.runs.recipe import fit
 
     estimator = run.recipe.build(checkpoint=run.checkpoint, device=device)
     with warnings.catch_warnings():
@@ -65,13 +67,4 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) ->
     estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order
-        return audit(
-            estimator,
-            study.X,
-            side(estimator, study),
-            given=study.given,
-            groups=study.groups,
-            truth=study.truth,
-            n_fits=fits,
-            random_state=seed,
-        )
+        return audit(estimator, study, n_fits=fits, random_state=seed)

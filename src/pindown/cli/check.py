@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from pindown._names import counted, listed
@@ -13,6 +13,7 @@ from pindown.cli._choices import (
     COMPONENTS,
     DATA,
     DROP,
+    ESTIMATOR,
     FEATURES,
     GIVEN,
     GROUP,
@@ -29,6 +30,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from pindown.data import Data
+    from pindown.estimators.base import BaseEncoder
     from pindown.planning import Plan
     from pindown.runs import Recipe
     from pindown.tables import Columns
@@ -51,13 +53,14 @@ def _of_data(answer: Answer) -> Callable[..., None]:
         features: FEATURES = None,
         drop: DROP = None,
         components: COMPONENTS = None,
+        estimator: ESTIMATOR = None,
         option: OPTION = None,
         as_json: JSON = False,
     ) -> None:
         chosen = columns(
             signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
         )
-        answer(_look(data, chosen, option), components, as_json)
+        answer(_look(data, chosen, estimator, option), components, as_json)
 
     command.__doc__ = answer.__doc__
     return command
@@ -67,14 +70,9 @@ def _of_data(answer: Answer) -> Callable[..., None]:
 def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
     """Say before training whether a theorem can apply to these data: a verdict for each condition."""
     with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {seen.data.name}"):
-        from pindown.checks import before
-        from pindown.runs.recipe import rows_to_audit, sides
-
+        est = seen.estimator
         d = seen.plan(None).n_components if components is None else components
-        verdicts = (
-            *before(seen.some.X, d, **sides(seen.some, seen.recipe)),
-            rows_to_audit(seen.study, seen.recipe),
-        )
+        verdicts = (*est.answers.before(est, seen.some, d, seen.some), est.answers.divisible(est, seen.study))
     if as_json:
         from pindown.report.audit import plain
 
@@ -97,7 +95,7 @@ def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
         say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
     seen.introduce()
-    say(found.told_of(f"{seen.recipe.estimator}, {counted(found.n_components, 'component')}"))
+    say(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'component')}"))
     if command is not None:
         say(f"To fit it: {command}")
 
@@ -107,15 +105,17 @@ class _Seen:
     """A study, and the sample of its rows that is looked at."""
 
     data: Path
+    asked: str | None  # estimator
     columns: Columns
     recipe: Recipe
+    estimator: BaseEncoder
     study: Data
     some: Data
 
     def plan(self, n_components: int | None) -> Plan:
         from pindown.runs.recipe import look
 
-        return look(self.study, replace(self.recipe, n_components=n_components))
+        return look(self.study, self.estimator, n_components)
 
     def summary(self) -> dict[str, Any]:
         return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.X.shape[1]}
@@ -128,10 +128,11 @@ class _Seen:
         from pindown.runs import estimator_for
 
         try:
-            estimator_for(self.columns)
+            estimator_for(self.columns, self.asked)
         except ValueError:
             return None
         words = ["pindown", "fit", str(self.data)]
+        words += [] if self.asked is None else ["--estimator", self.asked]
         for name, value in self.columns.as_dict().items():
             for part in value if isinstance(value, list) else [value]:
                 words += [f"--{name}", part]
@@ -140,17 +141,19 @@ class _Seen:
         return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
-def _look(data: Path, chosen: Columns, option: list[str] | None) -> _Seen:
+def _look(data: Path, chosen: Columns, asked: str | None, option: list[str] | None) -> _Seen:
     with stopping("nothing was written."), refusing(ValueError, OSError):
         source = named(data, chosen)
+        from pindown.estimators.registry import find
         from pindown.runs import Recipe, estimator_for, read_options
-        from pindown.runs.recipe import ESTIMATORS, LOOKED_AT
+        from pindown.runs.recipe import LOOKED_AT, readable
         from pindown.tables import read_data
 
-        # Beside a nuisance a signal is looked at, too; a fit would ask to choose.
-        name = "Forget" if chosen.nuisance else "Contrast" if chosen.pairs else estimator_for(chosen)
-        recipe = Recipe(name, options=read_options(option or (), ESTIMATORS[name]))
-        study = read_data(source, chosen)
+        name = estimator_for(chosen, asked, fitted=False)
+        kind = find(name)
+        recipe = Recipe(name, options=read_options(option or (), kind))
+        study = read_data(source, chosen, measured=not kind.answers.labels)
         for note in study.notes:
             complain(note)
-        return _Seen(data, chosen, recipe, study, study.sample(LOOKED_AT))
+        estimator = readable(recipe, study)[0].build()
+        return _Seen(data, asked, chosen, recipe, estimator, study, study.sample(LOOKED_AT))

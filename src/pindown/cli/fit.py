@@ -19,6 +19,7 @@ from pindown.cli._choices import (
     DATA,
     DEVICE,
     DROP,
+    ESTIMATOR,
     FEATURES,
     GIVEN,
     GROUP,
@@ -54,6 +55,7 @@ def fit_data(
     components: COMPONENTS = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of the training. By default the estimator's.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same codes.")] = 0,
+    estimator: ESTIMATOR = None,
     option: OPTION = None,
     device: DEVICE = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
@@ -62,7 +64,7 @@ def fit_data(
     """Fit an encoder, and keep all that belongs to it in a folder.
 
     The side variable chooses the estimator: --nuisance leads to Forget, --pairs to Contrast, --signal to Classify, and
-    nothing to Dictionary. Killed at any moment, the same command goes on.
+    nothing to Dictionary; --estimator names another. Killed at any moment, the same command goes on.
     """
     chosen = columns(
         signal=signal,
@@ -77,11 +79,11 @@ def fit_data(
     hold = ExitStack()
     with stopping("nothing was written."), refusing(ValueError, OSError):
         source = named(data, chosen)
+        from pindown.estimators.registry import find
         from pindown.runs import Place, Recipe, estimator_for, read_options
-        from pindown.runs.recipe import ESTIMATORS
 
-        name = estimator_for(chosen)
-        asked = Recipe(name, components, steps, seed, read_options(option or (), ESTIMATORS[name]))
+        name = estimator_for(chosen, estimator)
+        asked = Recipe(name, components, steps, seed, read_options(option or (), find(name)))
         place = Place(output)
         study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
     with hold:
@@ -106,6 +108,7 @@ def _begun(
     force: bool,
 ) -> tuple[Data, Run]:
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
+    from pindown.estimators.registry import find
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint
     from pindown.tables import read_data
@@ -116,7 +119,7 @@ def _begun(
         asked.build()
     if device is not None:
         best_device(device)
-    study = read_data(source, chosen)
+    study = read_data(source, chosen, measured=not find(asked.estimator).answers.labels)
     if asked.n_components is not None and asked.n_components > study.X.shape[1]:
         raise ValueError(
             f"-d {asked.n_components}: there are {counted(study.X.shape[1], 'observed variable')}, and no injective "
@@ -134,6 +137,7 @@ def _begun(
         return study, run
     with waiting(f"Planning for {source.path.name}"):
         recipe, notes = planned(asked, study)
+    notes = tuple(map(in_our_words, notes))
     for note in notes:
         complain(note)
     record = {

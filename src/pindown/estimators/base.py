@@ -23,12 +23,14 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pindown import _random
+from pindown.estimators.answers import Answers
 from pindown.folding import look_for_folds
 from pindown.networks import FirstLayer, Whiten, built
 from pindown.processes import Process
 from pindown.saving import Saves
 from pindown.sources.batches import Draw
 from pindown.spaces import Space
+from pindown.theory import Theorem
 from pindown.training import Trainer, TrainingLog, best_device, cosine
 from pindown.training.optimizers import MakeOptimizer
 
@@ -96,10 +98,16 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     verbose: bool
     random_state: Any
 
+    answers = Answers()  # what a final class says of itself to those who audit, plan and run it
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
     _chooses_components = False  # whether None leaves n_components to `_draw`, which sets n_components_
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
+
+    @property
+    def guarantee(self) -> Theorem | None:
+        """The theorem that applies if the data meet its assumptions; None if none does."""
+        return None
 
     @abstractmethod
     def _space(self) -> Space:

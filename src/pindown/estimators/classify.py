@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from pindown import networks, theory
 from pindown._names import counted
 from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
+from pindown.estimators.classify_answers import ANSWERS
 from pindown.losses import cross_entropy
 from pindown.processes import Clusters, Instances, Process
 from pindown.sources.batches import Draw
@@ -131,6 +132,8 @@ class Classify(ClassifierMixin, BaseEncoder):
     >>> linear_r2(test.x, test.z) < 0.95 < 0.98 < linear_r2(classify.transform(test.x), test.z)
     True
     """
+
+    answers = ANSWERS
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
+from pindown.estimators.contrast_answers import ANSWERS
 from pindown.losses import align_uniform, infonce
 from pindown.processes import Process
 from pindown.sources.batches import Draw
@@ -128,6 +129,7 @@ class Contrast(BaseEncoder):
     True
     """
 
+    answers = ANSWERS
     _must_not_fold = True
 
     def __init__(

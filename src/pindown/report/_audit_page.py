@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.report.agreement import MOST_SHOWN, Agreement
+from pindown.evidence.agreement import MOST_SHOWN, Agreement
+from pindown.evidence.scores import Control, Score, what_leaks
 from pindown.report.claims import enough, needed
 from pindown.report.colouring import Colouring
-from pindown.report.evidence import Control, Score, what_leaks
 from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
 
 if TYPE_CHECKING:
@@ -162,8 +162,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
 
 
 def _on_agreement(audit: Audit) -> str:
-    elsewhere = audit.estimator.startswith(("Contrast", "Classify"))
-    starts = ", and all but the first start at another map of the data" if elsewhere else ""
+    starts = ", and all but the first start at another map of the data" if audit.pictures.starts_elsewhere else ""
     null = any(found.shuffled is not None for found in audit.agreement)
     return (
         "Two fits of what is identified must agree up to what the theorem leaves open, and are compared up to that and "

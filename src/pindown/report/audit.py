@@ -17,17 +17,19 @@ from numpy.typing import NDArray
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from pindown import _random, checks, theory
+from pindown import _random, theory
+from pindown.checks.assembled import answers_of
 from pindown.checks.verdict import Verdict
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
+from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
+from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of
+from pindown.evidence.rows import Rows
+from pindown.evidence.scores import Control, Score, what_leaks
 from pindown.metrics import Leakage
-from pindown.report.agreement import Agreement, agreements, in_order_of, measure_for
-from pindown.report.claims import not_shown, refusals, sentence, waived
-from pindown.report.evidence import Control, Score, evidence, recovery, what_leaks
+from pindown.report.claims import not_shown, refusals, sentence
 from pindown.report.page import check_writable, write_whole
 from pindown.report.pictures import Pictures, pictures_of
-from pindown.report.refits import Data, Refits, read, refit
+from pindown.report.refits import gathered, read, refit
 from pindown.report.stages import stages
 
 Matrix = NDArray[np.float64]
@@ -173,12 +175,15 @@ def audit(
     ``n_fits`` fits with other seeds and starts, two to halves of the rows, and one to shuffled side information (to
     columns that were permuted, if there is none; `Forget` needs neither).
 
+    Any estimator on `BaseEncoder` can be audited: what is measured is what it says of itself (``est.answers``).
+
     Parameters
     ----------
-    est : Contrast, Classify, Forget or Dictionary
+    est : estimator
         Fitted.
     X, y
-        Observations and side variable, as in ``est.fit``; best those it was fitted to.
+        Observations and side variable, as in ``est.fit``; best those it was fitted to. Or a `pindown.data.Data` with
+        all that belongs to them, and nothing else.
     given : array (n,), optional
         For `Forget`: the label within whose values the nuisance was to be forgotten.
     groups : array (n,), optional
@@ -195,6 +200,7 @@ def audit(
 
     Examples
     --------
+    >>> from pindown import Classify
     >>> from pindown.processes import Clusters
     >>> sample = Clusters.on_sphere(3, 8, 10.0, random_state=0).sample(1_600, random_state=1)
     >>> classify = Classify(3, max_iter=150, random_state=0).fit(sample.x, sample.u)
@@ -202,41 +208,44 @@ def audit(
     >>> found.claims, found.scores[0].name, found.agreement[0].worst > 0.9
     (True, 'class recognised', True)
     """
+    answers = answers_of(est, "audit")
     check_is_fitted(est)
     check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
-    data = read(est, X, y, given, groups, truth)
-    n_stages = n_fits + 2 + (not isinstance(est, Forget)) + 2  # fits, halves, a control; and what is measured
+    data = X if isinstance(X, Data) else gathered(est, X, y, given, groups, truth)
+    rows, grouped = read(est, data), data.groups is not None
+    n_stages = n_fits + 2 + (answers.null is not None) + 2  # fits, halves, a control; and what is measured
     with stages(f"Audit of {type(est).__name__}", n_stages, show=verbose) as begin:
-        return _audited(est, data, n_fits=n_fits, rng=rng, grouped=groups is not None, begin=begin)
+        return _audited(est, rows, n_fits=n_fits, rng=rng, grouped=grouped, begin=begin)
 
 
 def _audited(
     est: BaseEncoder,
-    data: Data,
+    rows: Rows,
     *,
     n_fits: int,
     rng: np.random.Generator,
     grouped: bool,
     begin: Callable[[str], None],
 ) -> Audit:
-    refits = refit(est, data, n_fits=n_fits, rng=rng, begin=begin)
+    refits = refit(est, rows, n_fits=n_fits, rng=rng, begin=begin)
     begin("what agrees, and what is told")
-    held_out = refits.held_out
+    answers, held_out = est.answers, refits.held_out
     theorem: theory.Theorem | None = est.guarantee
-    codes = _codes(est, held_out)
-    others, halves = ([_codes(fit, held_out, codes) for fit in fits] for fits in (refits.others, refits.halves))
-    null = None if refits.null is None else _codes(refits.null, held_out, codes)
-    free = theory.AFFINE if theorem is None else theorem.indeterminacy
-    measure = measure_for(free, held_out.strata, getattr(est, "blocks_", None))
+    measure, codes = answers.measure(est, held_out), _codes(est, held_out)
+    others, halves = (
+        [_codes(fit, held_out, measure, codes) for fit in fits] for fits in (refits.others, refits.halves)
+    )
+    null = None if refits.null is None else _codes(refits.null, held_out, measure, codes)
     agreement = agreements(measure, codes, others, halves, null)
-    found = evidence(refits, rng)
+    found = answers.evidence(refits, rng)
     begin("which assumptions hold")
-    verdicts = _together(_before(est, data, rng), _after(refits))
-    given = data.given is not None
-    without = waived(any_marginal=bool(getattr(est, "any_marginal", False)), given=given)
+    some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
+    before = answers.before(est, some, est.n_components_, rows.data)
+    verdicts = _together(before, answers.after(refits.others[0], held_out.data))
+    without = answers.waived(est, rows.data)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without)
-    within = "the given label" if given else ""
+    within = "the given label" if rows.data.given is not None else ""
     return Audit(
         estimator=f"{type(est).__name__}({codes.shape[1]})",
         theorem=theorem,
@@ -245,7 +254,7 @@ def _audited(
         agreement=agreement,
         controls=found.controls,
         leakage=found.leakage,
-        recovery=recovery(refits.others[0], held_out),
+        recovery=answers.recovery(_codes(refits.others[0], held_out), held_out),
         waived=without,
         reasons=reasons,
         claim=sentence(
@@ -253,7 +262,7 @@ def _audited(
         ),
         not_shown=not_shown(theorem, verdicts, without),
         warned=refits.warned,
-        n_rows=len(data),
+        n_rows=len(rows),
         n_learned_from=refits.n_learned_from,
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
@@ -261,54 +270,24 @@ def _audited(
     )
 
 
-def _codes(fit: BaseEncoder, data: Data, like: Matrix | None = None) -> Matrix:
-    """Encode rows; the latents of a dictionary in the order of another's, since their blocks are compared."""
+def _codes(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
+    """Encode rows; in the order of another's latents, where a measure compares them in their order."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # the rows are those it knows
-        codes = np.asarray(fit.transform(data.X), dtype=np.float64)
-    return in_order_of(like, codes) if like is not None and isinstance(fit, Dictionary) else codes
-
-
-def _before(est: BaseEncoder, data: Data, rng: np.random.Generator) -> tuple[Verdict, ...]:
-    """Check the data; counts of rows are taken from all of them."""
-    some = data.take(np.sort(rng.permutation(len(data))[:CHECKED_ROWS]))
-    d = est.n_components_
-    match est:
-        case Contrast():
-            return checks.before(some.X, d, pairs=some.side)
-        case Classify() if data.paired:
-            return checks.before(some.X, d, pairs=some.side)
-        case Classify():
-            counted = (checks.enough_rows(len(data), d, data.side), checks.enough_values(data.side, est.guarantee, d))
-            return _replaced(checks.before(some.X, d, signal=some.side), counted)
-        case Forget():
-            counted = (checks.enough_rows(len(data), d), checks.common_values(data.strata))
-            verdicts = _replaced(checks.before(some.X, d, nuisance=some.strata), counted)
-            return verdicts if some.given is None else (*verdicts, checks.unconfounded(some.given, some.strata))
-    return _replaced(checks.before(some.X, d), (checks.enough_rows(len(data), d),))
-
-
-def _replaced(verdicts: tuple[Verdict, ...], better: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    known = {verdict.assumption: verdict for verdict in better}
-    return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
+        codes = np.asarray(fit.transform(rows.X), dtype=np.float64)
+    return in_order_of(like, codes) if measure is not None and measure.in_order and like is not None else codes
 
 
 def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[Verdict, ...]:
-    """Return both, each once. That classes span all directions shows better in codes: a mixing bends their span."""
+    """Return both, each once; what is counted was counted before, in all rows.
+
+    That classes span all directions shows better in codes: a mixing bends their span.
+    """
     spanned = any(v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds" for v in after)
-    kept = (v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS))
-    return tuple({str(verdict): verdict for verdict in (*kept, *after)}.values())
-
-
-def _after(refits: Refits) -> tuple[Verdict, ...]:
-    """Check the first refit on rows that it has not seen."""
-    fit, data = refits.others[0], refits.held_out
-    if isinstance(fit, Forget):
-        return checks.after(fit, data.X, data.strata, given=data.given)
-    if isinstance(fit, Classify):  # whose classes were counted before, in all rows
-        verdicts = checks.after(fit, data.X, None if data.paired else data.side)
-        return tuple(v for v in verdicts if v.assumption != fit.guarantee.diversity)
-    return checks.after(fit, data.X, data.side)
+    kept = [v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS)]
+    counted = {v.assumption for v in before if isinstance(v.assumption, theory.Diversity)}
+    new = (v for v in after if v.assumption not in counted)
+    return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
 
 
 def plain(value: Any) -> Any:

@@ -6,16 +6,11 @@ from collections.abc import Sequence
 
 from pindown.checks import conditions
 from pindown.checks.verdict import Verdict, unchecked
-from pindown.report.agreement import HALVES, Agreement
-from pindown.report.evidence import Control, Score
+from pindown.evidence.agreement import HALVES, Agreement
+from pindown.evidence.scores import Control, Score
 from pindown.theory import (
     DIFFEOMORPHIC_MIXING,
     INJECTIVE_MIXING,
-    NUISANCE_INDEPENDENT,
-    UNIFORM_CONVEX_BODY,
-    UNIFORM_SPHERE,
-    UNIT_CODES,
-    UNIT_NORM,
     Assumption,
     Diversity,
     Theorem,
@@ -23,9 +18,6 @@ from pindown.theory import (
 
 AGREED, AGREED_BY_HALVES = 0.9, 0.8
 """Least agreement of independent fits that is one: of fits to the same rows, and of fits to half as many."""
-
-BY_CONSTRUCTION = (UNIT_NORM, UNIT_CODES)
-"""Assumptions on the model that an estimator meets by the way it is built."""
 
 OF_PRACTICE = (
     conditions.ENOUGH_ROWS,
@@ -35,15 +27,6 @@ OF_PRACTICE = (
     conditions.INVARIANT_CODES,
 )
 """Conditions that no theorem states and every one needs."""
-
-
-def waived(*, any_marginal: bool, given: bool) -> tuple[Assumption, ...]:
-    """Return assumptions that need no checking: met by construction, or made up for by what was learned or given.
-
-    A density that is learned makes up for one that is not uniform; within a given label the nuisance may go with it.
-    """
-    uniform = (UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if any_marginal else ()
-    return (*BY_CONSTRUCTION, *uniform, *((NUISANCE_INDEPENDENT,) if given else ()))
 
 
 def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assumption]) -> tuple[Verdict, ...]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -10,10 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
 from pindown.estimators.base import BaseEncoder
-from pindown.report.agreement import matching, principal_angles
-from pindown.report.refits import Data, Refits
+from pindown.evidence.agreement import matching, principal_angles
+from pindown.evidence.rows import Refits, Rows
 
 Matrix = NDArray[np.float64]
 
@@ -33,36 +31,39 @@ class Pictures:
     angles: Matrix  # degrees between the spans of both
     support: NDArray[np.int64] | None
     n_rows: int  # of which those drawn are a sample
+    starts_elsewhere: bool = False  # whether refits start at another map of the data
 
 
 def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
     """Gather what is drawn of a fit, whose codes of the held-out rows are given beside those of a refit."""
-    data = refits.held_out
-    curves = {"this fit": _curve(est)}
+    rows, drawn = refits.held_out, est.answers.drawn(est)
+    curves = {"this fit": np.asarray(drawn.curve, dtype=np.float64)}
     if refits.null is not None:
-        curves["shuffled" if data.side is not None else "permuted X"] = _curve(refits.null)
+        null = est.answers.drawn(refits.null)
+        curves["shuffled" if rows.side is not None else "permuted X"] = np.asarray(null.curve, dtype=np.float64)
     return Pictures(
         codes=codes[:DRAWN],
-        colourings=_colourings(est, data, grouped=grouped),
+        colourings=_colourings(est, rows, grouped=grouped),
         curves=curves,
-        guessing=_guessing(est),
+        guessing=drawn.guessing,
         matching=matching(codes, other),
         angles=principal_angles(codes, other),
-        support=est.support_ if isinstance(est, Dictionary) else None,
-        n_rows=len(data),
+        support=drawn.support,
+        n_rows=len(rows),
+        starts_elsewhere=est.answers.starts_elsewhere,
     )
 
 
-def _colourings(est: BaseEncoder, data: Data, *, grouped: bool) -> dict[str, NDArray[Any]]:
+def _colourings(est: BaseEncoder, rows: Rows, *, grouped: bool) -> dict[str, NDArray[Any]]:
     """Return the columns that points may be coloured by: side information, then the truth, then X."""
-    partners = data.paired and data.side is not None and data.side.ndim > 1
+    partners = rows.role == "pairs" and rows.side is not None and rows.side.ndim > 1
     names = getattr(est, "feature_names_in_", None)
     tables = {
-        "y": None if partners else data.side,
-        "given": data.given,
-        "group": data.units if grouped else None,
-        "truth": data.truth,
-        "X": data.X,
+        "y": None if partners else rows.side,
+        "given": rows.data.given,
+        "group": rows.units if grouped else None,
+        "truth": rows.data.truth,
+        "X": rows.X.reshape(len(rows), -1),
     }
     found: dict[str, NDArray[Any]] = {}
     for name, table in tables.items():
@@ -73,21 +74,3 @@ def _colourings(est: BaseEncoder, data: Data, *, grouped: bool) -> dict[str, NDA
                 called = names[j] if name == "X" and names is not None else f"column {j}"
                 found[f"{name}, {called}"] = table[:DRAWN, j]
     return found
-
-
-def _curve(fit: BaseEncoder) -> Matrix:
-    """Return the loss of each step: of `Forget`, whose losses do not fall, its classifier's."""
-    curve = fit.history_.classifier_loss if isinstance(fit, Forget) else fit.loss_curve_
-    return np.asarray(curve, dtype=np.float64)
-
-
-def _guessing(est: BaseEncoder) -> float | None:
-    match est:
-        case Contrast():
-            return math.log(est.batch_size or est._default_batch_size) if est.alpha is None else None
-        case Classify():
-            prior = np.asarray(est.class_prior_)
-            return float(-(prior * np.log(prior)).sum())
-        case Forget():
-            return est.history_.chance_loss
-    return None

@@ -33,6 +33,7 @@ from pathlib import Path
 from typing import Any
 
 from pindown._files import whole
+from pindown._messages import Message, MessageError
 from pindown.runs.recipe import Recipe
 from pindown.tables import Columns
 
@@ -104,9 +105,13 @@ class Run:
         was = Path(self.record["data"]["path"])
         found = was if path is None else path
         if not found.exists():
-            raise ValueError(f"there is no file {found}, which this run was fitted to: say where it is now by --data.")
+            raise MessageError(
+                "there is no file {file}, which this run was fitted to: say where it is now by {data}.", file=found
+            )
         if fingerprint(found) != self.record["data"]["sha256"]:
-            raise ValueError(f"{found} has changed since the fit: fit again, or say by --data where the old file is.")
+            raise MessageError(
+                "{file} has changed since the fit: fit again, or say by {data} where the old file is.", file=found
+            )
         return found
 
 
@@ -143,7 +148,10 @@ class Place:
         """
         self._check_path(force=force)
         if self.unfinished.exists() and not _is_ours(self.unfinished):
-            raise ValueError(f"-o: {self.unfinished}, where the run would be made, holds other things: move them away.")
+            raise MessageError(
+                "{output}: {path}, where the run would be made, holds other things: move them away.",
+                path=self.unfinished,
+            )
         if self.unfinished.exists():
             with self.held():
                 pass
@@ -151,18 +159,24 @@ class Place:
             with tempfile.TemporaryFile(dir=self._folder):  # permissions alone would not tell of a read-only disk
                 pass
         except OSError as error:
-            raise type(error)(
-                f"-o: {self.path} cannot be made: {error.strerror or error}. Give a folder that you may write to."
-            ) from error
+            why = "{output}: {path} cannot be made: {error}. Give a folder that you may write to."
+            raise type(error)(Message(why, path=self.path, error=error.strerror or error)) from error
 
     def _check_path(self, *, force: bool) -> None:
         if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
-            raise ValueError(f"-o: {self.path} is no place for a run: give the name of a folder to make.")
+            raise MessageError(
+                "{output}: {path} is no place for a run: give the name of a folder to make.", path=self.path
+            )
         if self.path.exists() and any(self.path.iterdir()):
             if not (self.path / RECORD).is_file():
-                raise ValueError(f"-o: {self.path} holds other things: give the name of a new folder.")
+                raise MessageError(
+                    "{output}: {path} holds other things: give the name of a new folder.", path=self.path
+                )
             if not force:
-                raise ValueError(f"-o: {self.path} holds a finished run: give another name, or --force to replace it.")
+                raise MessageError(
+                    "{output}: {path} holds a finished run: give another name, or {force} to replace it.",
+                    path=self.path,
+                )
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
         """Return the unfinished run that asked for the same, if there is one; with ``force`` others do not matter."""
@@ -179,9 +193,12 @@ class Place:
             return run
         if force:
             return None
-        raise ValueError(
-            f"-o: {self.unfinished} is an unfinished fit that differs in {', '.join(changed)}. To finish it: "
-            f"{run.record['command']}; or give another -o, or --force to start anew."
+        raise MessageError(
+            "{output}: {path} is an unfinished fit that differs in {changed}. To finish it: {command}; or give another "
+            "{output}, or {force} to start anew.",
+            path=self.unfinished,
+            changed=", ".join(changed),
+            command=run.record["command"],
         )
 
     @contextmanager
@@ -238,8 +255,9 @@ class Place:
             yield workshop
 
     @property
-    def _busy(self) -> str:
-        return f"-o: another fit is under way in {self.unfinished}: wait for it, or give another name."
+    def _busy(self) -> Message:
+        why = "{output}: another fit is under way in {path}: wait for it, or give another name."
+        return Message(why, path=self.unfinished)
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other fits out of the folder that is under way; a kill lets go of it.
@@ -280,7 +298,7 @@ class Place:
 
 
 @contextmanager
-def _locked(folder: Path, busy: str) -> Iterator[None]:
+def _locked(folder: Path, busy: Message) -> Iterator[None]:
     """Hold the lock of a folder of ours; raise if another process does, or has moved the folder away meanwhile."""
     try:
         import fcntl

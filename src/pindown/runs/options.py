@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any
 
 from pindown import _random, networks, penalties, spaces
+from pindown._messages import MessageError
 from pindown._names import nearest
 from pindown.estimators.base import BaseEncoder
 from pindown.training import optimizers
@@ -30,11 +31,11 @@ _FUNCTIONS = {**dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS), 
 """Parameters that are functions, and those that there are for them."""
 
 _ELSEWHERE = {
-    "n_components": "-d",
-    "max_iter": "--steps",
-    "random_state": "--seed",
-    "device": "--device",
-    "checkpoint": "-o, where runs are kept",
+    "n_components": "{components}",
+    "max_iter": "{steps}",
+    "random_state": "{seed}",
+    "device": "{device}",
+    "checkpoint": "{output}, where runs are kept",
     "augment": "Python instead, where it can be a function",
     "verbose": "nothing: progress shows if there is a terminal",
 }
@@ -54,11 +55,16 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise ValueError(f"--option must be name=value, such as batch_size=64, got {text!r}.")
+            raise MessageError("{option} must be name=value, such as batch_size=64, got {text!r}.", text=text)
         if name in _ELSEWHERE:
-            raise ValueError(f"--option {name}: use {_ELSEWHERE[name]}.")
+            raise MessageError(f"{{option}} {name}: use {_ELSEWHERE[name]}.")
         if name not in known:
-            raise ValueError(f"--option: {estimator.__name__} has no parameter {name!r}: {nearest(name, known)}")
+            raise MessageError(
+                "{option}: {estimator} has no parameter {name!r}: {hint}",
+                estimator=estimator.__name__,
+                name=name,
+                hint=nearest(name, known),
+            )
         _try(name, value)
         options[name] = value
     return options
@@ -74,7 +80,7 @@ def _try(name: str, text: str) -> None:
         (value.func, value.args, value.keywords) if isinstance(value, partial) else (value, (), {})
     )
     if function not in known:
-        raise ValueError(f"--option {name}: {text} is none of {', '.join(each.__name__ for each in known)}.")
+        raise _wrong(name, "{text} is none of {known}.", text=text, known=", ".join(each.__name__ for each in known))
     try:
         inspect.signature(function).bind_partial(*args, **keywords)
         with _random.forked(0):
@@ -85,8 +91,14 @@ def _try(name: str, text: str) -> None:
             for each in inspect.signature(function).parameters.values()
             if each.default is not each.empty
         ]
-        written = f"{function.__name__}({', '.join(own)})" if own else function.__name__
-        raise ValueError(f"--option {name}: {text} cannot be made ({error}). It is written like {written}.") from error
+        like = f"{function.__name__}({', '.join(own)})" if own else function.__name__
+        raise _wrong(
+            name, "{text} cannot be made ({error}). It is written like {like}.", text=text, error=error, like=like
+        ) from error
+
+
+def _wrong(name: str, template: str, **values: Any) -> MessageError:
+    return MessageError(f"{{option}} {{option_name}}: {template}", option_name=name, **values)
 
 
 def read_value(name: str, text: str) -> Any:
@@ -102,7 +114,7 @@ def read_value(name: str, text: str) -> Any:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise ValueError(f"--option {name}: {text!r} is neither a number nor a name ({error.msg}).") from None
+        raise _wrong(name, "{text!r} is neither a number nor a name ({error}).", text=text, error=error.msg) from None
     match tree:
         case ast.Name(id=word):
             return _made(name, _named(name, word), (), {})
@@ -118,12 +130,12 @@ def _made(option: str, value: Any, args: Sequence[Any], keywords: dict[str, Any]
     try:
         return value(*args, **keywords)
     except TypeError as error:
-        raise ValueError(f"--option {option}: {value.__name__} takes other arguments ({error}).") from error
+        raise _wrong(option, "{kind} takes other arguments ({error}).", kind=value.__name__, error=error) from error
 
 
 def _named(option: str, word: str) -> Any:
     if word not in NAMED:
-        raise ValueError(f"--option {option}: there is no value {word!r}: {nearest(word, [*NAMED])}")
+        raise _wrong(option, "there is no value {word!r}: {hint}", word=word, hint=nearest(word, [*NAMED]))
     return NAMED[word]
 
 
@@ -131,6 +143,17 @@ def _literal(option: str, tree: ast.expr) -> Any:
     try:
         return ast.literal_eval(tree)
     except ValueError:
-        raise ValueError(
-            f"--option {option}: {ast.unparse(tree)!r} is neither a number nor a name such as linear or Reals."
+        raise _wrong(
+            option, "{text!r} is neither a number nor a name such as linear or Reals.", text=ast.unparse(tree)
         ) from None
+
+
+def written(value: Any) -> str:
+    """Return the text that `read_value` takes for a value.
+
+    Examples
+    --------
+    >>> written(networks.linear), written(spaces.Reals()), written(8)
+    ('linear', 'Reals()', '8')
+    """
+    return value.__name__ if callable(value) and value in NAMED.values() else repr(value)

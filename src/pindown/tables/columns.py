@@ -86,6 +86,7 @@ class Columns:
     def as_dict(self) -> dict[str, Any]:
         """Return the parts that are played, as JSON has them."""
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts |= {"signal": self.signal[0]} if len(self.signal) == 1 else {}  # as records have it: mostly there is one
         return {name: list(part) if isinstance(part, tuple) else part for name, part in parts.items() if part}
 
     @classmethod

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pindown import _random, networks, structure, theory
 from pindown.estimators.base import BaseEncoder, Encoder, as_array
+from pindown.estimators.dictionary.answers import ANSWERS
 from pindown.estimators.dictionary.autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
 from pindown.estimators.dictionary.rotation import sparsest_rotation
 from pindown.estimators.dictionary.unrolling import start_unrolled
@@ -129,6 +130,8 @@ class Dictionary(BaseEncoder):
     >>> mcc(dictionary.transform(test.x), test.z) > 0.95
     True
     """
+
+    answers = ANSWERS
 
     def __init__(
         self,

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from pindown import _random, networks, theory
 from pindown.directions import Directions, directions, even_rows
 from pindown.estimators.base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
+from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.game import Game, History, Rebuild, straightened
 from pindown.estimators.forget.nuisance import (
     Column,
@@ -177,6 +178,7 @@ class Forget(BaseEncoder):
     [True, False]
     """
 
+    answers = ANSWERS
     patience = None  # a game has no falling loss to stop by
     _schedule = staticmethod(waiting_cosine)
     _chooses_components = True

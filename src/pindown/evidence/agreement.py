@@ -72,6 +72,7 @@ class Measure:
     name: str
     compare: Callable[[Matrix, Matrix], float]
     chance: Callable[[Matrix], float]
+    in_order: bool = False  # whether codes must come in the order in which they match
 
     def __call__(self, first: Matrix, second: Matrix) -> float:
         """Return the less of both directions; 0 if a code has a constant column, which agrees with nothing.
@@ -121,7 +122,10 @@ def measure_for(
         return Measure("R² after a smooth map per value", lambda a, b: _by_value(a, b, values), lambda code: 0.0)
     if free == theory.BLOCKWISE and blocks is not None:
         return Measure(
-            "R² after a smooth map per block", lambda a, b: _by_block(a, b, blocks), lambda code: _turned(code, blocks)
+            "R² after a smooth map per block",
+            lambda a, b: _by_block(a, b, blocks),
+            lambda code: _turned(code, blocks),
+            in_order=True,
         )
     if free.within(theory.ELEMENTWISE):
         return Measure(

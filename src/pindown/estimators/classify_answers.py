@@ -1,0 +1,200 @@
+"""What `Classify` says of itself: classes are recognised, and differ in as many directions as its theorems need."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from pindown import theory
+from pindown._names import counted
+from pindown.checks import (
+    Verdict,
+    before,
+    diverse_values,
+    enough_rows,
+    enough_values,
+    spanned_dimensions,
+    vmf_clusters,
+    vmf_conditional,
+)
+from pindown.checks.arrays import Matrix, read, read_labels
+from pindown.checks.verdict import with_better
+from pindown.data import Data
+from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
+from pindown.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
+from pindown.evidence.rows import Refits, Rows, exchange
+from pindown.evidence.scores import (
+    N_PERMUTATIONS,
+    Evidence,
+    Score,
+    against_permuted,
+    of_side_information,
+    partner_test,
+)
+from pindown.labels import as_numbers
+from pindown.sources.drawing import Augment
+from pindown.spaces import Reals, Sphere
+from pindown.theory import Theorem
+
+if TYPE_CHECKING:
+    from pindown.estimators.classify import Classify
+
+K_STATISTICS = 2
+"""Sufficient statistics per latent that `theory.IVAE` is counted with: mean and variance, as in a normal law."""
+
+
+def _ready(est: Classify, rows: Rows) -> Rows:
+    """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
+    if rows.side is not None:
+        labels = rows.side.reshape(-1)
+        return replace(rows, data=replace(rows.data, signal=labels), strata=as_numbers(labels))
+    with torch.no_grad():
+        views = est.augment(torch.as_tensor(rows.X), torch.Generator().manual_seed(0)).numpy(force=True)
+    return replace(rows, data=replace(rows.data, pairs=views), role="pairs")
+
+
+def _measurable(learned_from: Rows, held_out: Rows) -> Rows:
+    """Leave out classes that lie in held-out groups alone: they cannot be recognised."""
+    return held_out.take(np.flatnonzero(np.isin(held_out.strata, learned_from.strata)))
+
+
+def _null(est: Classify, rows: Rows, rng: np.random.Generator) -> tuple[Classify, Rows]:
+    if est.augment is not None:
+        est = clone(est).set_params(augment=OfOtherRows(est.augment))
+    return est, rows.shuffled(rng)
+
+
+@dataclass(frozen=True)
+class OfOtherRows:
+    """Views of other rows of a batch than those they are asked of: they tell nothing of who is who.
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0)[:, None]
+    >>> views = OfOtherRows(lambda x, generator: x)(x, torch.Generator().manual_seed(0))
+    >>> torch.equal(views, x), torch.equal(views.sort(0).values, x)
+    (False, True)
+    """
+
+    augment: Augment
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Return a view of another row for each."""
+        return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
+
+
+def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
+    return of_side_information(refits, partner_test if refits.held_out.role == "pairs" else label_test, rng)
+
+
+def label_test(fit: Classify, rows: Rows, rng: np.random.Generator) -> Score:
+    """How often is the class of a row recognised? Chance is how often that of another row is."""
+    said, true = fit.predict(rows.X), rows.side
+    assert true is not None
+    permuted = np.array(
+        [(said == true[exchange(true, rows.units, rng)]).mean() for _ in range(N_PERMUTATIONS)], dtype=np.float64
+    )
+    return against_permuted("class recognised", float((said == true).mean()), permuted)
+
+
+def _before(est: Classify, data: Data, d: int, whole: Data) -> Verdicts:
+    verdicts = before(data.X, d, signal=data.signal, pairs=data.pairs)
+    if data.signal is None:
+        return verdicts
+    counted = enough_rows(len(whole), d, whole.signal), enough_values(whole.signal, est.guarantee, d)
+    return with_better(verdicts, *counted)
+
+
+def _after(est: Classify, data: Data) -> Verdicts:
+    if data.signal is None:
+        return of_codes(est, data)
+    codes, labels = est.transform(data.X), np.asarray(data.signal).reshape(-1)
+    if len(unknown := np.setdiff1d(labels, est.classes_)):
+        some = unknown[:5].tolist()
+        raise ValueError(f"after: y has class(es) that were not there in fit: {some}. Leave these rows out.")
+    verdicts = [
+        enough_values(labels, est.guarantee, est.n_components_),
+        diverse_values(codes, labels, est.guarantee),
+    ]
+    if est.space == Sphere():
+        verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
+    return (*verdicts, *of_codes(est, data))
+
+
+def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:
+    """Return the better of two verdicts, since a law that is not vMF shows in both.
+
+    A vector that is not yet in its place makes tails seem light, and codes that are off make them seem heavy around
+    their mean.
+    """
+    around_vectors = vmf_conditional(
+        codes, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS
+    )
+    around_means = vmf_clusters(codes, labels)
+    return min(around_vectors, around_means, key=lambda v: math.inf if math.isnan(v.statistic) else v.statistic)
+
+
+def _drawn(est: Classify) -> Drawn:
+    prior = np.asarray(est.class_prior_)
+    return Drawn(est.loss_curve_, float(-(prior * np.log(prior)).sum()))
+
+
+def _score(est: Classify, data: Data) -> FitScore:
+    chance = float(est.class_prior_.max())
+    return FitScore("share of rows whose class is recognised", est.score(data.X, data.signal), chance)
+
+
+def _plan(est: Classify, data: Data, n_components: int | None) -> Plan:
+    rows, signal = read("X", data.X), data.signal
+    spanned = spanned_dimensions(rows, signal, encoded=False)
+    d = max(1, spanned) if n_components is None else n_components
+    line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
+    theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
+    verdicts = before(rows, d, signal=signal)
+    n_values = int(read_labels("signal", signal, len(rows)).max()) + 1
+    counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
+    more = max(counts[0].missing, d - spanned if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
+    needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
+    span = f"the means of {counted(n_values, 'class')} span {counted(spanned, 'dimension')}"
+    notes = () if n_components else (f"{span}: {'so many latents' if spanned else 'a single latent is looked for'}.",)
+    estimator = f"Classify(n_components={d}{where})"
+    return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), counts, notes)
+
+
+_COUNTED = (
+    theory.CLASSIFY_NORMALISED,
+    theory.ROEDER,
+    theory.TCL,
+    theory.IVAE,
+    theory.AUXILIARY_ICA,
+    theory.INTERVENTIONS,
+    theory.INTERVENTIONS_UNKNOWN,
+)
+
+
+def _count(theorem: Theorem, n_values: int, d: int) -> Count:
+    assert theorem.diversity is not None
+    return Count(theorem, theorem.diversity.needed(d, K_STATISTICS if theorem.diversity.k_means else None), n_values)
+
+
+ANSWERS = Answers(
+    side="signal",
+    labels=True,
+    on_a_line={"space": Reals(), "vector_space": Reals()},
+    ready=_ready,
+    measurable=_measurable,
+    null=_null,
+    evidence=_evidence,
+    before=_before,
+    after=_after,
+    drawn=_drawn,
+    score=_score,
+    plan=_plan,
+)

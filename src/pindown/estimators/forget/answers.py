@@ -1,0 +1,291 @@
+"""What `Forget` says of itself: readers of the nuisance find it in X and not in the codes, which still tell X."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pindown import networks, theory
+from pindown._messages import MessageError
+from pindown._names import counted
+from pindown.checks import (
+    Verdict,
+    before,
+    common_values,
+    conditions,
+    divisible_rows,
+    enough_rows,
+    invariant_codes,
+    live_codes,
+    rebuilt_observations,
+    same_spread,
+    unconfounded,
+)
+from pindown.checks.arrays import read, read_labels
+from pindown.checks.nuisances import touched_dimensions
+from pindown.checks.verdict import with_better
+from pindown.data import Data
+from pindown.estimators.answers import Answers, Drawn, FitScore, Look, Settled, Verdicts
+from pindown.estimators.base import IdentifiabilityWarning
+from pindown.estimators.forget.nuisance import as_table, read_columns
+from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
+from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
+from pindown.evidence.scores import (
+    CONTROL_LEVEL,
+    LEVEL,
+    N_PERMUTATIONS,
+    Control,
+    Evidence,
+    Score,
+    r2,
+    recovery_within_values,
+)
+from pindown.labels import Codes, is_quantity
+from pindown.metrics import PROBES, Leakage, inject_leak, leakage
+from pindown.theory import NUISANCE_INDEPENDENT, UNIT_CODES, UNIT_NORM, Assumption
+
+if TYPE_CHECKING:
+    from pindown.estimators.forget.estimator import Forget
+
+LEAK_SHARE = 0.1
+"""Variance of one direction of the codes that a leak is given which the probes must find."""
+
+QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
+"""Probes for what is told loudly, such as a nuisance in X."""
+
+BINS = 8
+"""Bins of a nuisance that is a quantity, where nothing else is said."""
+
+
+def joint_label(est: Forget, y: Any, n_rows: int) -> Codes:
+    """Return one number for each combination of values of a nuisance, quantities cut into bins."""
+    columns, kinds = read_columns(as_table(y, n_rows), n_rows, est.n_bins)
+    numbers = np.stack([kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)], 1)
+    return np.unique(numbers, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _label(est: Forget, data: Data) -> Codes:
+    """Return the nuisance as one label, by the name that the caller knows."""
+    if est.n_bins is None and np.ndim(data.nuisance) == 1:
+        return read_labels("nuisance", data.nuisance, len(data))
+    return joint_label(est, data.nuisance, len(data))
+
+
+def _ready(est: Forget, rows: Rows) -> Rows:
+    return replace(rows, strata=joint_label(est, rows.side, len(rows)))
+
+
+def _measurable(learned_from: Rows, held_out: Rows) -> Rows:
+    if np.bincount(held_out.strata).max() < MIN_ROWS_OF_VALUE:
+        raise ValueError(
+            f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_ROWS_OF_VALUE} rows "
+            f"among the {len(held_out)} held out, so that fits cannot be compared within values. Give more rows."
+        )
+    return held_out
+
+
+def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
+    fit, rows = refits.others[0], refits.held_out
+    seed = int(rng.integers(2**31))
+    codes = fit.transform(rows.X)
+
+    def read(code: NDArray[Any], label: NDArray[Any], **effort: Any) -> Leakage:
+        groups, given = rows.units, rows.data.given
+        return leakage(code, label, groups=groups, given=given, continuous=False, random_state=seed, **effort)
+
+    quick = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
+    of_x, of_codes = read(rows.X, rows.strata, **quick), read(codes, rows.strata, n_seeds=1)
+    silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
+    loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
+    scores = (
+        Score("nuisance told by the codes", of_codes.worst, of_codes.chance, of_codes.p_value, leak=True),
+        Score("nuisance told by X", of_x.worst, of_x.chance, of_x.p_value),
+        _rebuilt_beside(fit, rows),
+    )
+    controls = (
+        Control(
+            "shuffled nuisance", "probes read nothing.", f"p = {silent.p_value:.2g}.", silent.p_value > CONTROL_LEVEL
+        ),
+        Control(
+            f"a leak of {LEAK_SHARE:.0%} put into the codes",
+            "probes find it.",
+            f"p = {loud.p_value:.2g}.",
+            loud.p_value <= LEVEL * 5,
+        ),
+    )
+    why = []
+    if of_x.p_value > LEVEL:
+        why.append("X does not tell the nuisance, so that there was nothing to forget")
+    elif of_codes.excess >= of_x.excess:
+        why.append("the codes tell the nuisance as well as X does")
+    if of_codes.collapsed:
+        why.append("the codes have collapsed, and a constant is blind to everything")
+    return Evidence(scores, controls, tuple(why), of_codes)
+
+
+def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
+    """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
+    codes = fit.transform(rows.X)
+    rebuilt = fit.inverse_transform(codes, rows.side)
+    guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
+    return Score("X rebuilt from codes and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
+
+
+def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
+    label = _label(est, data)
+    counted = enough_rows(len(whole), d, whole.signal), common_values(_label(est, whole))
+    verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
+    return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
+
+
+def _after(est: Forget, data: Data) -> Verdicts:
+    rows, label = read("X", data.X), _label(est, data)
+    codes = est.transform(data.X)
+    invariant = invariant_codes(codes, label, data.given)
+    if est.guarantee == theory.FORGET:
+        return (invariant, live_codes(codes))
+    beside = np.hstack([codes, np.eye(label.max() + 1)[label]])  # the decoder is told the nuisance
+    return (invariant, rebuilt_observations(beside, rows, theory.EXACT_REBUILDING))
+
+
+def _waived(est: Forget, data: Data) -> tuple[Assumption, ...]:
+    """Return what is met by construction; within a given label the nuisance may go with it."""
+    return (UNIT_NORM, UNIT_CODES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
+
+
+def _drawn(est: Forget) -> Drawn:
+    """Draw the loss of the classifier, since those of a game do not fall."""
+    return Drawn(est.history_.classifier_loss, est.history_.chance_loss)
+
+
+def _score(est: Forget, data: Data) -> FitScore:
+    probe = est.history_.probe
+    if probe is None:
+        return FitScore("best reader of the nuisance", rows="held out")
+    return FitScore(f"{probe.measure} of the best reader of the nuisance", probe.worst, probe.chance, "held out")
+
+
+def _divisible(est: Forget, data: Data) -> Verdict:
+    return divisible_rows(len(data), groups=data.groups, nuisance=_label(est, data))
+
+
+# ---- plans ----------------------------------------------------------------------------------------------------------
+
+
+def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
+    rows, nuisance, signal, given = read("X", data.X), _label(est, data), data.signal, data.given
+    linear = same_spread(rows, nuisance).outcome != "fails"
+    n_directions, touched = touched_dimensions(rows, nuisance)
+    confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
+    told, d = (touched, 0), n_components
+    if d is None:
+        found = _as_fitted(rows, nuisance, signal if confounded else given, linear=linear)
+        told, d = (found.n_told_, found.n_components_) if found else (told, max(1, n_directions - touched))
+    seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
+    theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
+    beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
+    verdicts = tuple(verdict for verdict in seen if verdict.assumption not in beside)
+    needs: tuple[str, ...] = ()
+    if confounded:
+        needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
+    if outcome_of(verdicts, theory.LINEAR_ENCODER) == "fails":
+        most = (
+            f"at most {counted(n_directions - touched, 'component')}" if touched < n_directions else "other variables"
+        )
+        needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
+    if outcome_of(verdicts, conditions.OVERLAPPING_VALUES) == "fails":
+        needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
+    estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''})"
+    estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
+    notes: tuple[str, ...] = ()
+    if n_components is None:
+        notes = (_left(n_directions, *told, d),)
+    if linear:
+        notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
+    else:
+        notes += ("a linear code cannot be blind, since " + why_of(seen, theory.NUISANCE_VMF),)
+    return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+
+
+def _as_fitted(rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> Forget | None:
+    """Return the estimator as it is before its first step, when it has counted its codes; None if it would refuse."""
+    from pindown.estimators.forget.estimator import Forget
+
+    forget = Forget(encoder=networks.linear if linear else networks.unfolded, verbose=False, random_state=0)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # the verdicts say it
+        try:
+            forget._draw(rows, (nuisance, given), torch.device("cpu"))
+        except ValueError:  # and this
+            return None
+    return forget
+
+
+def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
+    told = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
+    told += f", covariances in {n_spreads} more" if n_spreads else ""
+    left = max(0, n_directions - n_means - n_spreads)
+    if d <= left:
+        return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
+    kept = f"{counted(d, 'code')} {'is' if d == 1 else 'are'} kept that may tell it"
+    return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+
+
+_OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)
+
+
+def _reading(est: Forget, data: Data) -> Settled:
+    if est.n_bins is not None or not _has_fractions(data.nuisance):
+        return Settled()
+    note = f"the nuisance has fractions: a quantity, cut into {BINS} bins (n_bins={BINS})."
+    return Settled({"n_bins": BINS}, (note,))
+
+
+def _settled(est: Forget, data: Data, asked: frozenset[str], look: Look) -> Settled:
+    """Take a linear encoder where the data do not speak against it; codes are counted by the fit."""
+    if "encoder" in asked:
+        return Settled()
+    found = look(est)
+    if found.theorem is not theory.FORGET:
+        return Settled({}, found.against())
+    note = "the nuisance moves means at most, as far as can be seen: a linear encoder (encoder=…)."
+    return Settled({"encoder": networks.linear}, (note, *found.against()))
+
+
+def _has_fractions(nuisance: Any) -> bool:
+    columns = [np.array(column.tolist()) for column in np.atleast_2d(np.asarray(nuisance).T)]
+    if not any(map(is_quantity, columns)):
+        return False
+    if any(column.dtype.kind not in "buif" for column in columns):
+        raise MessageError(
+            "{nuisance}: one column has fractions, another holds text, but a fit forgets quantities or labels. Cut "
+            "the quantity into a few bins, in a column of its own."
+        )
+    return True
+
+
+ANSWERS = Answers(
+    side="nuisance",
+    also=("given",),
+    looks_at=("signal",),
+    starts_elsewhere=False,
+    ready=_ready,
+    measurable=_measurable,
+    null=None,  # a nuisance that was shuffled is nothing to forget
+    evidence=_evidence,
+    before=_before,
+    after=_after,
+    waived=_waived,
+    recovery=recovery_within_values,
+    drawn=_drawn,
+    score=_score,
+    plan=_plan,
+    divisible=_divisible,
+    reading=_reading,
+    settled=_settled,
+)

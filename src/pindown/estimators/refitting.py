@@ -1,0 +1,70 @@
+"""A fit made again: another seed, other rows, and where a method can, another initialisation."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import nn
+
+from pindown.data import Data
+
+STRETCH, BEND = 1.5, 0.3
+"""How much another start stretches some directions and shrinks others; and the slope of negative values there."""
+
+
+def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
+    """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
+
+    Nothing is shown, and no checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
+    """
+    parameters = est.get_params(deep=False)
+    batch_size = parameters.get("batch_size")
+    other: dict[str, Any] = {
+        "random_state": seed,
+        "verbose": False,
+        "checkpoint": None,
+        "batch_size": None if batch_size is None else min(batch_size, len(data)),
+    }
+    if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:
+        other["encoder"] = AnotherStart(est.encoder, seed)
+    fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
+    return est.answers.fit(fresh, data)
+
+
+@dataclass(frozen=True)
+class AnotherStart:
+    """The same kind of encoder, behind an invertible map of its own that stretches, turns and bends the data.
+
+    Encoders that start at orthonormal rows of whitened data start alike, up to a rotation; where the side information
+    says nothing they stay so, and would seem to agree. Behind different maps, what agrees in the end was learned.
+
+    Examples
+    --------
+    >>> from pindown.networks import linear
+    >>> body = AnotherStart(linear, seed=0)(3, 2)
+    >>> body(torch.zeros(4, 3)).shape
+    torch.Size([4, 2])
+    """
+
+    encoder: Callable[[int, int], nn.Module]
+    seed: int
+
+    def __call__(self, n_in: int, n_out: int) -> nn.Module:
+        """Return the module."""
+        rng = np.random.default_rng(self.seed)
+        first, second, third = (np.linalg.qr(rng.normal(size=(n_in, n_in)))[0] for _ in range(3))
+        stretch = STRETCH ** rng.uniform(-1, 1, size=n_in)
+        start = (_fixed(first * stretch @ second), nn.LeakyReLU(BEND), _fixed(third))
+        return nn.Sequential(*start, self.encoder(n_in, n_out))
+
+
+def _fixed(matrix: NDArray[np.float64]) -> nn.Module:
+    layer = nn.Linear(matrix.shape[1], matrix.shape[0], bias=False).requires_grad_(False)
+    layer.weight.copy_(torch.as_tensor(matrix, dtype=torch.float32))
+    return layer

@@ -1,0 +1,107 @@
+"""Which methods there are: those of this package, those that others registered, and any that has an address.
+
+Another package registers its methods as entry points of the group ``pindown.estimators``::
+
+    [project.entry-points."pindown.estimators"]
+    Regress = "own_method.regress:Regress"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from pindown._messages import MessageError
+from pindown._names import listed, nearest
+from pindown.estimators.base import BaseEncoder
+from pindown.estimators.classify import Classify
+from pindown.estimators.contrast import Contrast
+from pindown.estimators.dictionary import Dictionary
+from pindown.estimators.forget import Forget
+
+GROUP = "pindown.estimators"
+
+BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary)
+"""In the order in which they are chosen, where data would suit several."""
+
+SIDES = ("signal", "nuisance", "pairs", "given")
+"""Parts of side variables that a fit may use; subjects and known latents are for the audit alone."""
+
+
+def registered() -> dict[str, str]:
+    """Return the methods that other packages registered: the address of each, by its name; nothing is imported."""
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def find(name: str) -> type[BaseEncoder]:
+    """Return the method of this name, or at this address, ``package.module:Class``.
+
+    Examples
+    --------
+    >>> find("Forget").__name__, find("pindown.estimators:Contrast").__name__
+    ('Forget', 'Contrast')
+    >>> find("Forgot")
+    Traceback (most recent call last):
+    pindown._messages.MessageError: estimator: there is no 'Forgot': did you mean 'Forget'?
+    """
+    ours, others = {kind.__name__: kind for kind in BUILT_IN}, registered()
+    if name in ours:
+        return ours[name]
+    if name not in others and ":" not in name:
+        raise MessageError("{estimator}: there is no {name!r}: {hint}", name=name, hint=nearest(name, [*ours, *others]))
+    address = others.get(name, name)
+    module, _, attribute = address.partition(":")
+    try:
+        kind = import_module(module)
+        for part in attribute.split("."):
+            kind = getattr(kind, part)
+    except Exception as error:  # whatever another package does while it is imported
+        raise MessageError(
+            "{estimator}: {name} cannot be imported from {address} ({error}). Is its package installed, and whole?",
+            name=name,
+            address=address,
+            error=f"{type(error).__name__}: {error}",
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, BaseEncoder)):
+        raise MessageError("{estimator}: {address} is no class on pindown's BaseEncoder.", address=address)
+    return kind
+
+
+def address_of(kind: type[BaseEncoder]) -> str:
+    """Return what `find` takes for a method, today and in another process.
+
+    Examples
+    --------
+    >>> from pindown import Contrast
+    >>> address_of(Contrast)
+    'Contrast'
+    """
+    return kind.__name__ if kind in BUILT_IN else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
+    """Return the first method of this package that uses all side variables there are; None if there is none.
+
+    Examples
+    --------
+    >>> [suited(roles).__name__ for roles in ((), ("pairs",), ("nuisance", "given"))], suited(("signal", "pairs"))
+    (['Dictionary', 'Contrast', 'Forget'], None)
+    """
+    for kind in BUILT_IN:
+        side = kind.answers.side
+        if set(roles) <= set(kind.answers.roles) and (side is None or side in roles):
+            return kind
+    return None
+
+
+def refuse_unused(kind: type[BaseEncoder], roles: Collection[str]) -> None:
+    """Raise if a method cannot use a side variable, and say which can."""
+    for role in roles:
+        if role in SIDES and role not in kind.answers.roles:
+            takers = [other.__name__ for other in BUILT_IN if role in other.answers.roles]
+            raise MessageError(
+                f"{{{role}}}: {{method}} has none; {{takers}} can use it. Leave it out, or take that.",
+                method=kind.__name__,
+                takers=listed(takers),
+            )

@@ -1,0 +1,243 @@
+"""What refits show on rows they have not seen: scores beside what chance would score, and controls that must fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown import metrics
+from pindown.checks.partners import partners_of
+from pindown.data import as_array
+from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
+from pindown.labels import as_numbers, is_quantity
+from pindown.metrics import Leakage
+
+Matrix = NDArray[np.float64]
+
+N_PERMUTATIONS = 999
+PAIRED_ROWS = 1_000
+"""Held-out pairs that are compared with each other."""
+
+MIN_PAIRS = 50
+"""Groups from which on one pair of each is enough."""
+
+LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)
+"""p-values up to which chance is ruled out: for a score, and for a control, of which each is a chance to fail."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """A number measured on held-out rows, what chance would score, and how likely chance is to score as much.
+
+    ``p_value`` is exact, by permutation; None where there is no such test. The least of the refits counts. What a
+    nuisance can be told by is a ``leak``: there, less is better.
+    """
+
+    name: str
+    value: float
+    chance: float
+    p_value: float | None = None
+    unit: str = ""
+    leak: bool = False
+
+    @property
+    def good(self) -> bool:
+        """Whether it beats chance; a leak, whether it does not."""
+        beats = self.value > self.chance and (self.p_value is None or self.p_value <= LEVEL)
+        return beats != self.leak
+
+    def __str__(self) -> str:
+        p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
+        return f"{self.name}: {self.value:.3f}{self.unit and ' ' + self.unit} (chance {self.chance:.3f}{p})"
+
+
+@dataclass(frozen=True)
+class Control:
+    """A trial whose outcome is known beforehand: where nothing is to be found nothing must be, and a leak must be."""
+
+    name: str
+    expected: str
+    found: str
+    passed: bool
+
+    def __str__(self) -> str:
+        return f"{'passed' if self.passed else 'FAILED'}     {self.name}: {self.found} Expected: {self.expected}"
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """Scores, controls, leakage where there is a nuisance; and why nothing was learned, if so."""
+
+    scores: tuple[Score, ...]
+    controls: tuple[Control, ...]
+    learned_nothing: tuple[str, ...]
+    leakage: Leakage | None = None
+
+
+Test = Callable[[Any, Rows, np.random.Generator], Score]
+"""Says how well a fit does on rows, beside what chance would."""
+
+
+def of_side_information(refits: Refits, test: Test, rng: np.random.Generator, *more: Score) -> Evidence:
+    """Test refits, one to shuffled side information, and one on rows that tell nothing; ``more`` stands beside."""
+    held_out = refits.held_out
+    score = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
+    found = test(refits.null, held_out.shuffled(rng), rng)
+    torn = test(refits.others[0], held_out.torn(rng), rng)
+    controls = (
+        _must_find_nothing("shuffled side information", "a fit to it does not beat chance.", found),
+        _must_find_nothing("permuted X", "with each column permuted on its own the score is chance.", torn),
+    )
+    why = []
+    if not score.good:
+        why.append(f"the fit learned nothing that shows on held-out rows ({score})")
+    elif score.value <= found.value:
+        why.append(f"a fit to shuffled side information scores as much ({found.value:.3f})")
+    return Evidence((score, *more), controls, tuple(why))
+
+
+def _must_find_nothing(name: str, expected: str, score: Score) -> Control:
+    passed = score.p_value is None or score.p_value > CONTROL_LEVEL
+    return Control(name, expected, f"{score}.", passed)
+
+
+# ---- partners -------------------------------------------------------------------------------------------------------
+
+
+def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
+    """Is a partner nearer than a stranger? Chance is one half."""
+    anchors, partners = _one_pair_each(rows)
+    some = rng.permutation(len(anchors))[:PAIRED_ROWS]
+    a, b = (
+        np.asarray(fit.transform(part[some].astype(rows.X.dtype)), dtype=np.float64) for part in (anchors, partners)
+    )
+    rank = _ranks(-_distances(a, b, getattr(fit, "p", 2)))
+    return _permutation_score("a partner is nearer than a stranger", rank, rng)
+
+
+def _one_pair_each(rows: Rows) -> tuple[Matrix, Matrix]:
+    """Return pairs of rows; where many small groups hold the partners, one pair of each, so that pairs share no row."""
+    side = rows.side
+    anchors, partners = partners_of(rows.X.astype(np.float64), side)
+    if side is None or side.ndim > 1:
+        return anchors, partners
+    _, group, count = np.unique(side, return_inverse=True, return_counts=True)
+    of_anchor = np.sort(group.reshape(-1))  # partners_of has rows of one group together, and none that are alone
+    first = np.unique(of_anchor[count[of_anchor] > 1], return_index=True)[1]
+    return (anchors, partners) if len(first) < MIN_PAIRS else (anchors[first], partners[first])
+
+
+def _distances(a: Matrix, b: Matrix, p: float) -> Matrix:
+    return np.stack([(np.abs(row - b) ** p).sum(1) for row in a])
+
+
+def _ranks(similarity: Matrix) -> Matrix:
+    """Return for each row the share of its entries that are less than each, ties counted half."""
+    n = similarity.shape[1]
+    sorted_rows = np.sort(similarity, axis=1)
+    low, high = (
+        np.stack([np.searchsorted(row, values, side) for row, values in zip(sorted_rows, similarity, strict=True)])
+        for side in ("left", "right")
+    )
+    return (low + high - 1) / 2 / max(n - 1, 1)
+
+
+def _permutation_score(name: str, worth: Matrix, rng: np.random.Generator) -> Score:
+    """Compare the mean of worth[i, i] with that of worth[i, π(i)] for random permutations π."""
+    n = len(worth)
+    permuted = np.array([worth[np.arange(n), rng.permutation(n)].mean() for _ in range(N_PERMUTATIONS)])
+    return against_permuted(name, float(np.trace(worth) / n), permuted)
+
+
+def against_permuted(name: str, value: float, permuted: Matrix) -> Score:
+    """Return a score beside what permutations score: their mean is chance, and their share above it the p-value."""
+    p_value = (1 + (permuted >= value - 1e-12).sum()) / (1 + len(permuted))
+    return Score(name, value, float(permuted.mean()), float(p_value))
+
+
+# ---- measurements, or labels, by a linear map -----------------------------------------------------------------------
+
+
+def linear_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
+    """How much of the variance of y does a linear map of the codes tell? Chance is what it tells of others' y."""
+    assert rows.side is not None
+    codes = np.asarray(fit.transform(rows.X), dtype=np.float64).reshape(len(rows), -1)
+    frame, _ = np.linalg.qr(codes - codes.mean(0))
+    told = measured(rows.side)
+    told = told - told.mean(0)
+    spread = max(float((told**2).sum()), 1e-300)
+    orders = (exchange(rows.side, rows.units, rng) for _ in range(N_PERMUTATIONS))
+    permuted = np.array([((frame.T @ told[order]) ** 2).sum() / spread for order in orders])
+    return against_permuted(LINEAR, float(((frame.T @ told) ** 2).sum() / spread), permuted)
+
+
+LINEAR = "y told by a linear map of the codes (R²)"
+
+
+def measured(side: NDArray[Any]) -> Matrix:
+    """Return measurements in standard units, or a label as zeros and ones; (n, k).
+
+    Examples
+    --------
+    >>> measured(np.array(["a", "b", "a"])).tolist(), measured(np.array([0.5, 1.5])).tolist()
+    ([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]], [[-1.0], [1.0]])
+    """
+    side = as_array(side)
+    if side.ndim == 1 and not is_quantity(side):
+        labels = as_numbers(side)
+        return np.eye(labels.max() + 1)[labels]
+    table = side.reshape(len(side), -1).astype(np.float64)
+    spread = table.std(0)
+    return (table - table.mean(0)) / np.where(spread > 0, spread, 1)
+
+
+# ---- observations, rebuilt ------------------------------------------------------------------------------------------
+
+
+def r2(x: NDArray[Any], rebuilt: NDArray[Any]) -> float:
+    """Return the share of variance that is rebuilt, columns in standard units."""
+    spread = np.maximum(x.std(0), 1e-12 * max(float(np.abs(x).max()), 1e-300))
+    return float(1 - np.mean(((x - rebuilt) / spread) ** 2))
+
+
+def what_leaks(found: Leakage) -> str:
+    """Return in a sentence how far the best reader of a nuisance gets; whether that is too far the verdicts say."""
+    if found.collapsed:
+        return found.verdict
+    return (
+        f"The best reader, {found.worst_probe}, gets {found.excess:.1%} of the way from chance to certainty "
+        f"(p = {found.p_value:.2g} for none); the best bound is {found.bits:.3f} bits."
+    )
+
+
+# ---- against the truth ----------------------------------------------------------------------------------------------
+
+
+def recovery(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+    """Compare codes of held-out rows with the truth, where it is known."""
+    scores, truth = _by_a_linear_map(codes, rows), rows.data.truth
+    if scores and (codes.std(0) > 0).all():
+        level = metrics.chance_mcc(truth.shape[1], codes.shape[1])
+        return (*scores, Score("latents matched one to one (MCC)", metrics.mcc(codes, truth), level))
+    return scores
+
+
+def recovery_within_values(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+    """Compare codes of held-out rows with the truth, where it is known, within each stratum."""
+    if not (scores := _by_a_linear_map(codes, rows)):
+        return ()
+    common = (np.bincount(rows.strata) >= MIN_ROWS_OF_VALUE)[rows.strata]
+    by_value = metrics.recovery_by_value(codes[common], rows.data.truth[common], rows.strata[common])
+    return (*scores, Score("latents within each value, the least (R²)", min(by_value.values()), 0.0))
+
+
+def _by_a_linear_map(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+    if rows.data.truth is None:
+        return ()
+    chance = metrics.chance_linear_r2(len(codes), codes.shape[1])
+    told = metrics.linear_r2(codes, rows.data.truth)
+    return (Score("latents by a linear map of the codes (R²)", told, chance),)
