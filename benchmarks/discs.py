@@ -10,7 +10,7 @@ of four that is folded leaves .75.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -37,42 +37,51 @@ def discs(z: Tensor, size: int) -> Tensor:
     places = (torch.arange(size, device=z.device) + 0.5) / size
     distance = ((places - x[:, None, None]) ** 2 + (places[:, None] - y[:, None, None]) ** 2).sqrt()
     disc = torch.sigmoid((radius[:, None, None] - distance) * 1.5 * size)  # an edge of about a pixel
-    turns = torch.tensor([0.0, 1 / 3, 2 / 3], device=z.device)
-    colour = (0.5 + torch.cos(2 * torch.pi * (0.8 * z[:, 3, None] - turns)) / 2).clamp(0, 1)  # (n, 3)
+    turns = torch.tensor([0.0, 4.0, 2.0], device=z.device)
+    colour = ((6 * 0.8 * z[:, 3, None] + turns).remainder(6) - 3).abs().sub(1).clamp(0, 1)  # (n, 3), of full saturation
     return disc[:, None] * colour[:, :, None, None]
 
 
-def alone(shape: tuple[int, ...], n_out: int) -> nn.Module:
+def alone(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Module:
     """Return the convolutions of the default network, with PyTorch's own weights."""
-    network = networks.convolutional(shape, n_out).bend
+    network = networks.convolutional(shape, n_out, widths=widths).bend
     network[-1].reset_parameters()
     return network
 
 
-def beside_any_pixels(shape: tuple[int, ...], n_out: int) -> nn.Module:
+def beside_any_pixels(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Module:
     """Return them beside a random orthonormal map of all pixels."""
     flat = nn.Sequential(nn.Flatten(), networks.linear(shape[0] * shape[1] * shape[2], n_out))
-    return networks.Unfolded(flat, networks.convolutional(shape, n_out).bend)
+    return networks.Unfolded(flat, networks.convolutional(shape, n_out, widths=widths).bend)
 
 
-STARTS: dict[str, Callable[[tuple[int, ...], int], nn.Module]] = {
+STARTS: dict[str, Callable[..., nn.Module]] = {
     BASELINE: alone,
     "beside a random map of pixels": beside_any_pixels,
     "networks.convolutional": networks.convolutional,
 }
 
 
-def trained(start: str, seed: int, size: int, steps: int, batch: int, device: torch.device) -> dict[str, Any]:
+def trained(
+    start: str,
+    seed: int,
+    device: torch.device,
+    *,
+    size: int,
+    steps: int,
+    batch: int,
+    rate: float,
+    widths: Sequence[int],
+) -> dict[str, Any]:
     """Return how well the latents come back."""
     chance, law = generator(seed, device), Truncated(laplace(0.08))
     draw = partial(torch.rand, generator=chance, device=device)
     see = standardise(Arrays(discs(draw(5_000, N_LATENTS), size))).to(device)
     with forked(seed):
-        encoder = STARTS[start]((3, size, size), N_LATENTS).to(device)
+        encoder = STARTS[start]((3, size, size), N_LATENTS, widths=widths).to(device)
     log_temperature = nn.Parameter(torch.zeros((), device=device))
-    groups = [{"params": encoder.parameters()}, {"params": [log_temperature], "lr": 1e-2}]
-    descent = torch.optim.AdamW(groups, lr=1e-3)
-    rates = torch.optim.lr_scheduler.OneCycleLR(descent, [1e-3, 1e-2], total_steps=steps, pct_start=0.1)
+    descent = torch.optim.AdamW([{"params": encoder.parameters()}, {"params": [log_temperature]}], lr=rate)
+    rates = torch.optim.lr_scheduler.OneCycleLR(descent, [rate, 10 * rate], total_steps=steps, pct_start=0.1)
     for _ in range(steps):
         z = draw(batch, N_LATENTS)
         codes = encoder(see(discs(torch.cat([z, law.sample(z, random_state=chance)]), size)))
@@ -108,12 +117,14 @@ if __name__ == "__main__":
     parser.add_argument("--sizes", nargs="*", type=int, default=[16, 32])
     parser.add_argument("--steps", type=int, default=1_500)
     parser.add_argument("--batch", type=int, default=512)
+    parser.add_argument("--rate", type=float, default=1e-3)
+    parser.add_argument("--widths", nargs="*", type=int, default=[16, 32, 64])
     asked = parser.parse_args()
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = []
     for size in asked.sizes:
-        settings = {"size": size, "steps": asked.steps, "batch": asked.batch}
+        settings = {name: getattr(asked, name) for name in ("steps", "batch", "rate", "widths")} | {"size": size}
         for start in asked.starts:
-            runs = [trained(start, seed, device=device, **settings) for seed in asked.seeds]
+            runs = [trained(start, seed, device, **settings) for seed in asked.seeds]
             rows.append({**settings, "baseline": BASELINE, **summary(start, runs)})
     save("discs", rows)

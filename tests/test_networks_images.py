@@ -1,5 +1,7 @@
 """Networks for images and sequences: linear and unfolded to begin with, able to bend, for any size."""
 
+import math
+
 import pytest
 import torch
 from torch import nn
@@ -26,36 +28,42 @@ def encoders():
     yield from ((temporal, shape) for shape in SEQUENCES)
 
 
+def pooled(shape):
+    """Return the square of the unit of codes: the share of pixels of an image that is pooled to at most four a side."""
+    sizes = shape[1:] if len(shape) == 3 else shape[:1]
+    return math.prod(min(1, 4 / size) for size in sizes)
+
+
 def jacobian(network, x):
     return torch.autograd.functional.jacobian(lambda row: network(row[None])[0].flatten(), x).flatten(1)  # (out, in)
 
 
 @pytest.mark.parametrize(("network", "shape"), list(encoders()))
-def test_encoders_of_any_size_start_as_one_linear_map_with_orthonormal_rows(network, shape):
+def test_encoders_of_any_size_start_as_one_linear_map_with_orthogonal_rows(network, shape):
     x = noise(2, *shape)
     n_out = min(5, x[0].numel())
     encoder = made(network, shape, n_out)
     here, there = (jacobian(encoder, row) for row in x)
     torch.testing.assert_close(here, there)  # the same everywhere
-    torch.testing.assert_close(here @ here.T, torch.eye(n_out), rtol=0, atol=1e-5)
+    torch.testing.assert_close(here @ here.T / pooled(shape), torch.eye(n_out), rtol=0, atol=1e-5)
     assert encoder(torch.zeros_like(x)).abs().max() == 0
 
 
 @pytest.mark.parametrize("shape", [*SHAPES, *SEQUENCES])
-def test_decoders_to_any_size_start_as_one_linear_map_with_orthonormal_columns(shape):
+def test_decoders_to_any_size_start_as_one_linear_map_with_orthogonal_columns(shape):
     n_in = min(5, torch.zeros(shape).numel())
     decoder = made(deconvolutional, n_in, shape)
     assert decoder(torch.zeros(3, n_in)).shape == (3, *shape)
     here, there = (jacobian(decoder, noise(n_in, seed=s)) for s in (0, 1))
     torch.testing.assert_close(here, there)
-    torch.testing.assert_close(here.T @ here, torch.eye(n_in), rtol=0, atol=1e-5)
+    torch.testing.assert_close(here.T @ here * pooled(shape), torch.eye(n_in), rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("n_out", [1, 4, 200, 800])
 def test_as_many_codes_as_asked_for_up_to_and_beyond_the_number_of_pixels(n_out):
     weight = jacobian(made(convolutional, (3, 16, 16), n_out), noise(3, 16, 16))  # 768 pixels
     gram = weight @ weight.T if n_out <= 768 else weight.T @ weight
-    torch.testing.assert_close(gram, torch.eye(len(gram)), rtol=0, atol=1e-4)
+    torch.testing.assert_close(16 * gram, torch.eye(len(gram)), rtol=0, atol=1e-4)
 
 
 def test_a_disc_that_moves_or_grows_changes_its_codes_steadily_where_convolutions_alone_turn_back():
@@ -81,7 +89,7 @@ def test_a_disc_that_moves_or_grows_changes_its_codes_steadily_where_convolution
 
 def test_the_first_codes_are_brightness_its_slopes_and_a_colour():
     # Four codes span the mean of all pixels, its slopes from side to side and top to bottom, and a contrast of colours.
-    weight = jacobian(made(convolutional, (3, 8, 8), 4), noise(3, 8, 8))
+    weight = 2 * jacobian(made(convolutional, (3, 8, 8), 4), noise(3, 8, 8))
     slope = torch.cos(torch.pi * (torch.arange(8) + 0.5) / 8)
     colour = torch.tensor([1.0, 0.0, -1.0])
     for pattern in (
@@ -145,6 +153,14 @@ def test_widths_and_hidden_layers_are_those_asked_for():
     assert [layer.out_features for layer in decoder.bend if isinstance(layer, nn.Linear)] == [10, 20, 5 * 2 * 2]
     with pytest.raises(ValueError, match="widths must name the channels of at least one"):
         convolutional((3, 16, 16), 2, widths=())
+
+
+def test_codes_are_as_large_for_a_fine_image_as_for_a_coarse_one():
+    coarse = nn.functional.interpolate(noise(50, 3, 4, 4), (16, 16), mode="bilinear")
+    fine = nn.functional.interpolate(coarse, (64, 64), mode="bilinear")
+    sizes = [made(convolutional, tuple(x.shape[1:]), 4)(x).std() for x in (coarse, fine)]
+    assert 0.9 < sizes[0] / sizes[1] < 1.1
+    assert 0.3 < sizes[0] < 3
 
 
 def test_cosines_tell_a_smooth_image_whole():

@@ -24,7 +24,7 @@ def convolutional(
 ) -> nn.Module:
     """Return an encoder of images: a linear path from low-pass features, beside convolutions that start at zero.
 
-    The linear path sees each channel's first cosines along height and width. It starts with orthonormal rows, a random
+    The linear path sees each channel's first cosines along height and width. It starts with orthogonal rows, a random
     rotation of the n_out smoothest patterns: mean brightness, brightness from side to side and from top to bottom,
     colour, and so on. What moves, grows or changes its colour changes these steadily, where a pattern with many bumps
     would come back to the same value: so the map starts unfolded, as far as a linear one can.
@@ -61,7 +61,7 @@ def temporal(
 ) -> nn.Module:
     """Return an encoder of sequences: a linear path from slow features, beside convolutions that start at zero.
 
-    As :func:`convolutional`, but channels have no order: the linear path starts as a random orthonormal map of each
+    As :func:`convolutional`, but channels have no order: the linear path starts as a random orthogonal map of each
     channel's mean over time, and of slow changes if there are more codes than channels. Sequences are (t, c).
 
     Examples
@@ -127,6 +127,8 @@ class Swap(nn.Module):
 class Cosines(nn.Module):
     """Fixed layer: coefficients of the lowest cosines along each axis, by which a smooth image is nearly told.
 
+    In units of an image that is pooled to 4 × 4 pixels, so that they are about as large for any resolution.
+
     Parameters
     ----------
     sizes
@@ -144,7 +146,7 @@ class Cosines(nn.Module):
         super().__init__()
         self.n = list(n)
         for axis, (size, frequencies) in enumerate(zip(sizes, n, strict=True)):
-            self.register_buffer(f"along{axis}", cosines(size, frequencies))
+            self.register_buffer(f"along{axis}", cosines(size, frequencies) * _unit(size))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return coefficients; (n, c, …) → (n, c · product of n)."""
@@ -153,14 +155,20 @@ class Cosines(nn.Module):
         return x.flatten(1)
 
 
-class Synthesis(Cosines):
+class Synthesis(nn.Module):
     """Fixed layer: images from the coefficients of :class:`Cosines`."""
+
+    def __init__(self, sizes: Sequence[int], n: Sequence[int]) -> None:
+        super().__init__()
+        self.n = list(n)
+        for axis, (size, frequencies) in enumerate(zip(sizes, n, strict=True)):
+            self.register_buffer(f"along{axis}", cosines(size, frequencies).mT.contiguous() / _unit(size))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return images; (n, c · product of n) → (n, c, …)."""
         x = x.reshape(len(x), -1, *self.n)
         for along in self.buffers():
-            x = x.movedim(2, -1) @ along.mT
+            x = x.movedim(2, -1) @ along
         return x
 
 
@@ -176,6 +184,11 @@ def cosines(size: int, n: int) -> Tensor:
     places, waves = torch.arange(size).double() + 0.5, torch.arange(n).double()
     basis = torch.cos(torch.pi / size * places[:, None] * waves)
     return (basis / basis.norm(dim=0)).float()
+
+
+def _unit(size: int) -> float:
+    """Return the root of the share of an axis that is kept when it is pooled."""
+    return math.sqrt(min(1.0, SMALLEST / size))
 
 
 def _frequencies(n_channels: int, sizes: Sequence[int], n_codes: int) -> list[int]:
