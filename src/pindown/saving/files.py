@@ -117,7 +117,7 @@ def load(
             reader.add_module(part)
         return reader.value(content["estimator"])
     except Refused as error:
-        raise ValueError(f"{path} {error}") from error
+        raise ValueError(f"{path} {error}") from error.__cause__
     except Exception as error:  # whatever the bytes are, it is this sentence that tells of them
         reason = error if type(error) is ValueError else f"{type(error).__name__}, {error}"
         versions = entry.get("versions")

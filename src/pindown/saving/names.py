@@ -42,7 +42,15 @@ set_params.
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Say that it is not there."""
-        raise ValueError(
+        raise ValueError(self._sentence())
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_") or name in ("where", "was"):
+            raise AttributeError(name)
+        raise AttributeError(self._sentence())
+
+    def _sentence(self) -> str:
+        return (
             f"{self.where} was {self.was}, which no file can hold, so that it was not saved: to fit again, give it "
             "anew by set_params."
         )
@@ -107,10 +115,12 @@ class Allowed:
             packages = self._packages | {entry.module.partition(".")[0] for entry in entry_points(group=GROUP)}
             foreign = [name for name in foreign if _package(name) not in packages]
         if foreign:
+            foreign = sorted(foreign, key=lambda name: (":_" in name, name))  # what is private last
+            of_each_module = {name.split(":")[0]: name.split(":")[1] for name in reversed(foreign)}
             raise Refused(
                 f"names {', '.join(foreign)}, which is no part of pindown, and may run anything. If you know where the "
                 f"file is from, allow it by pindown.load(path, trust={sorted(set(map(_package, foreign)))}), or hand "
-                f"it over, pindown.load(path, using=[{', '.join(name.split(':')[1] for name in foreign)}])."
+                f"it over, pindown.load(path, using=[{', '.join(of_each_module.values())}])."
             )
         return [self._handed.get(name) or self._handed.get(name.split(":")[1]) or _imported(name) for name in names]
 

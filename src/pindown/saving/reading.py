@@ -47,17 +47,16 @@ class Reader:
         if "made" in part:
             module = self._from_factory(part)
         elif "layer" in part:
-            named = {name: self.value(value) for name, value in part["arguments"].items()}
-            module = made(part["layer"], named)
-            self._fill(module, part, names_must_agree=True)
+            module = made(part["layer"], self._named(part["arguments"]))
+            parameters, buffers, parts = self._insides(part)
+            _check_alike(module._parameters, parameters)
+            _check_alike(module._buffers, buffers)
+            module._parameters.update(parameters)
+            module._buffers.update(buffers)
+            module._modules.update(parts)
+            module.training = bool(part["training"])
         else:
-            kind = self._class(part["class"], nn.Module)
-            module = kind.__new__(kind)
-            nn.Module.__init__(module)
-            for name, value in part["attributes"].items():
-                object.__setattr__(module, name, self.value(value))
-            self._fill(module, part, names_must_agree=False)
-            module._non_persistent_buffers_set.update(part["passing"])
+            module = self._put_together(part)
         self._modules.append(module)
 
     def value(self, written: Any) -> Any:
@@ -77,14 +76,20 @@ class Reader:
             raise ValueError(f"it takes {kind!r} for a {base.__name__}")
         return kind
 
-    def _fill(self, module: nn.Module, part: dict[str, Any], *, names_must_agree: bool) -> None:
-        for own, kind in ((module._parameters, "parameters"), (module._buffers, "buffers")):
-            there = {name: self._maybe(value, Tensor) for name, value in part[kind].items()}
-            if names_must_agree:
-                _check_alike(own, there)
-            own.update(there)
-        module._modules.update({name: self._maybe(value, nn.Module) for name, value in part["parts"].items()})
-        module.training = bool(part["training"])
+    def _put_together(self, part: dict[str, Any]) -> nn.Module:
+        kind = self._class(part["class"], nn.Module)
+        parameters, buffers, parts = self._insides(part)
+        state = vars(nn.Module()) | {"_parameters": parameters, "_buffers": buffers, "_modules": parts}
+        state |= {"_non_persistent_buffers_set": set(part.get("passing", ())), "training": bool(part["training"])}
+        module = kind.__new__(kind)
+        # As a pickle does: a class whose attributes have changed brings those of old files up to date there.
+        module.__setstate__(state | self._named(part["attributes"]))
+        return module
+
+    def _insides(self, part: dict[str, Any]) -> tuple[dict[str, Any], ...]:
+        """Return the parameters, buffers and parts of a network."""
+        kinds = (("parameters", nn.Parameter), ("buffers", Tensor), ("parts", nn.Module))
+        return tuple({k: self._maybe(v, kind) for k, v in part.get(name, {}).items()} for name, kind in kinds)
 
     def _maybe(self, written: Any, kind: type) -> Any:
         value = self.value(written)

@@ -216,9 +216,8 @@ class Writer:
             part |= self._insides(module, path)
         else:
             named = {k: v for k, v in vars(module).items() if k not in _OF_EVERY_MODULE | {MADE_BY}}
-            passing = sorted(module._non_persistent_buffers_set)
             part = {"class": self._name(type(module), path), "attributes": self._named(named, path)}
-            part |= {"passing": passing} | self._insides(module, path)
+            part |= self._insides(module, path)
         self._under_way.remove(id(module))
         self.modules.append(part)
         return self._once(module, {"module": len(self.modules) - 1})
@@ -229,7 +228,9 @@ class Writer:
             "buffers": module._buffers,
             "parts": module._modules,
         }
-        return {kind: self._named(things, path) for kind, things in insides.items()} | {"training": module.training}
+        written = {kind: self._named(things, path) for kind, things in insides.items() if things}
+        passing = {"passing": sorted(module._non_persistent_buffers_set)} if module._non_persistent_buffers_set else {}
+        return written | passing | {"training": module.training}
 
     def _by_factory(self, module: nn.Module, made_by: tuple[Any, ...], path: str) -> dict[str, Any]:
         unknown = next(type(part) for part in module.modules() if not _is_known(part))
