@@ -28,7 +28,7 @@ bending = partial(
     strength=1.0,
     encoder=small,
     decoder=small,
-    max_iter=200,
+    max_iter=400,
     batch_size=256,
     learning_rate=5e-3,
     holdout=0.0,
@@ -194,7 +194,7 @@ def test_labels_that_are_many_or_have_one_row_are_left_out_and_the_others_are_to
     with pytest.warns(IdentifiabilityWarning, match="40 rows have a value of y that is too rare, or alone"):
         Z = bending(3).fit(X, e, given=label.astype(str)).transform(X)
     assert np.isfinite(Z).all()
-    assert read(Z[40:], label[40:].astype(int)) > 0.9
+    assert read(Z[40:], label[40:].astype(int)) > 0.95
 
 
 def test_a_label_may_go_with_quantities_and_with_several_columns():

@@ -225,7 +225,8 @@ class _Graph:
         return torch.as_tensor(sign)
 
     def _matrix(self, weights: np.ndarray) -> csr_array:
-        return coo_array((weights, (self.start, self.end)), shape=(self.n, self.n)).tocsr()
+        places = (self.start.astype(np.int32), self.end.astype(np.int32))  # scipy 1.12 takes no others to span a tree
+        return coo_array((weights, places), shape=(self.n, self.n)).tocsr()
 
 
 def _principal_coordinates(x: Tensor) -> tuple[Tensor, Tensor]:
