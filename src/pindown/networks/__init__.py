@@ -1,10 +1,10 @@
-"""Functions that return networks: plain ``nn.Module`` objects that map (n, n_in) to (n, n_out).
+"""Functions that return networks: plain ``nn.Module`` objects that map (n, n_in) to (n, n_out), or images (n, c, h, w).
 
 An estimator takes such a function as its ``encoder`` and calls it as ``encoder(n_in, n_out)``. Weights are drawn
 from torch's global generator, which the estimator forks and seeds around the call.
 """
 
-from pindown.networks.building import built
+from pindown.networks.building import built, pretrained
 from pindown.networks.images import convolutional, deconvolutional, suited, temporal
 from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.vectors import (
@@ -36,6 +36,7 @@ __all__ = [
     "linear",
     "mlp",
     "nearest_frame",
+    "pretrained",
     "reader",
     "residual",
     "smooth",

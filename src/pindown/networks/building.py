@@ -1,19 +1,37 @@
-"""Networks that a user hands over as functions: built, and looked at before hours are spent on them."""
+"""Networks that a user hands over, as functions or as modules: built, and looked at before hours are spent on them."""
 
 from __future__ import annotations
 
 import copy
-from typing import Any
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Self
 
 import torch
-from torch import nn
+from torch import Tensor, nn
+
+from pindown.networks.preprocessing import Rescale
+from pindown.networks.vectors import linear
 
 MADE_BY = "made_by"
 """Attribute of a network that says what made it, (make, n_in, n_out): a file that holds it can have it made again."""
 
+Shape = int | tuple[int, ...]
+"""Of a row: the number of its columns, or (t, c) for sequences, (c, h, w) for images."""
 
-def built(owner: str, name: str, make: Any, n_in: int, n_out: int) -> nn.Module:
+
+def built(owner: str, name: str, make: Any, n_in: Shape, n_out: Shape) -> nn.Module:
     """Return ``make(n_in, n_out)``, or say what is wrong with it, by the name of the estimator and of its parameter.
+
+    Parameters
+    ----------
+    owner, name
+        Whose it is, and the parameter it was given as.
+    make
+        A function (n_in, n_out) -> nn.Module; what it made is marked with it, see `MADE_BY`. Or a module, which is
+        copied, so that a second fit begins where the first began.
+    n_in, n_out
+        Numbers of columns; (t, c) or (c, h, w) where rows are sequences or images.
 
     Examples
     --------
@@ -23,19 +41,139 @@ def built(owner: str, name: str, make: Any, n_in: int, n_out: int) -> nn.Module:
     Traceback (most recent call last):
     ValueError: Forget: decoder(n_in=3, n_out=2) maps (2, 3) to (2, 1), not to (2, 2). Let its last layer have n_out \
 outputs.
+    >>> built("Contrast", "encoder", nn.LSTM(3, 2), 3, 2)
+    Traceback (most recent call last):
+    ValueError: Contrast: encoder(n_in=3, n_out=2) maps (2, 3) to a tuple, not to (2, 2). Let it return one tensor.
     """
-    module = make(n_in, n_out) if callable(make) else None
-    if not isinstance(module, nn.Module):
-        raise TypeError(
-            f"{owner}: {name} must be a function (n_in, n_out) -> nn.Module, such as those of pindown.networks, got "
-            f"{make!r}."
-        )
-    with torch.no_grad():
-        shape = tuple(copy.deepcopy(module)(torch.zeros(2, n_in)).shape)
-    if shape != (2, n_out):
+    n_in, n_out = (shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape for shape in (n_in, n_out))
+    before, after = ((2, *shape) if isinstance(shape, tuple) else (2, shape) for shape in (n_in, n_out))
+    given = isinstance(make, nn.Module)
+    if not given and not callable(make):
+        raise TypeError(_no_network(owner, name, make))
+    try:
+        module = copy.deepcopy(make) if given else make(n_in, n_out)
+        result = _tried(module, before) if isinstance(module, nn.Module) else None
+    except Exception as error:
+        what = type(make).__name__ if given else getattr(make, "__name__", make)
+        why = str(error).partition("\n")[0].rstrip(". ")
         raise ValueError(
-            f"{owner}: {name}(n_in={n_in}, n_out={n_out}) maps (2, {n_in}) to {shape}, not to (2, {n_out}). Let its "
-            "last layer have n_out outputs."
+            f"{owner}: {name}={what} makes no network from {n_in} to {n_out} ({why}). {_remedy(n_in, n_out)}"
+        ) from error
+    if not isinstance(module, nn.Module):
+        raise TypeError(_no_network(owner, name, make))
+    if not isinstance(result, Tensor) or tuple(result.shape) != after:
+        found = tuple(result.shape) if isinstance(result, Tensor) else f"a {type(result).__name__}"
+        top = "Let its last layer have n_out outputs" + (", or take networks.pretrained." if given else ".")
+        raise ValueError(
+            f"{owner}: {name}(n_in={n_in}, n_out={n_out}) maps {before} to {found}, not to {after}. "
+            + (top if isinstance(result, Tensor) else "Let it return one tensor.")
         )
-    setattr(module, MADE_BY, (make, n_in, n_out))
+    if not given:
+        setattr(module, MADE_BY, (make, n_in, n_out))
     return module
+
+
+def _no_network(owner: str, name: str, make: Any) -> str:
+    return (
+        f"{owner}: {name} must be a function (n_in, n_out) -> nn.Module, such as those of pindown.networks, or an "
+        f"nn.Module, got {make!r}."
+    )
+
+
+def _tried(module: nn.Module, shape: tuple[int, ...]) -> Any:
+    """Return what a module makes of rows of zeros; of a copy, since what normalises batches remembers them."""
+    device = next((weight.device for weight in module.parameters()), None)
+    with torch.no_grad():
+        return copy.deepcopy(module)(torch.zeros(shape, device=device))
+
+
+def _remedy(n_in: Shape, n_out: Shape) -> str:
+    """Return what to take for such rows."""
+    if isinstance(n_out, tuple):
+        return "For images and sequences take networks.deconvolutional."
+    if isinstance(n_in, int):
+        return "For vectors take networks.unfolded; what convolves wants images, X of shape (n, c, h, w)."
+    suited = "sequences take networks.temporal" if len(n_in) == 2 else "images take networks.convolutional"
+    return f"For {suited}, or preprocess=preprocessing.whiten, which lays rows out as vectors."
+
+
+class Backbone(nn.Module):
+    """Someone's network between what it expects of images and a layer on top: see :func:`pretrained`.
+
+    It stays in evaluation mode, so that what normalises batches or drops out makes no row depend on its neighbours.
+    """
+
+    def __init__(self, normalise: nn.Module, network: nn.Module, head: nn.Module) -> None:
+        super().__init__()
+        self.normalise, self.network, self.head = normalise, network.eval(), head
+
+    def train(self, mode: bool = True) -> Self:
+        """Train the layer on top; the weights below it, too, unless they are frozen."""
+        super().train(mode)
+        self.network.eval()
+        return self
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Encode images; (n, c, h, w) → (n, n_out)."""
+        return self.head(self.network(self.normalise(x)).flatten(1))
+
+
+@dataclass(frozen=True, eq=False)
+class Pretrained:
+    """What :func:`pretrained` returns: a function (n_in, n_out) -> nn.Module that can be saved."""
+
+    network: nn.Module
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    frozen: bool
+    head: Callable[[int, int], nn.Module]
+
+    def __call__(self, n_in: Shape, n_out: int) -> Backbone:
+        """Return a copy of the network between its normalisation and a layer on top."""
+        shape = n_in if isinstance(n_in, tuple) else (n_in,)
+        network = copy.deepcopy(self.network).eval().requires_grad_(not self.frozen)
+        n_features = _tried(network, (2, *shape)).flatten(1).shape[1]
+        mean, std = (torch.tensor(values).reshape(-1, *[1] * (len(shape) - 1)) for values in (self.mean, self.std))
+        return Backbone(Rescale(mean, std, shape), network, self.head(n_features, n_out))
+
+
+def pretrained(
+    network: nn.Module,
+    *,
+    mean: Sequence[float] = (0.0,),
+    std: Sequence[float] = (1.0,),
+    frozen: bool = True,
+    head: Callable[[int, int], nn.Module] = linear,
+) -> Pretrained:
+    """Return an encoder that stands on a network which was trained elsewhere, such as one of timm or torchvision.
+
+    Give it with ``preprocess=preprocessing.nothing``, since it brings its own normalisation. The network is copied for
+    each fit; it stays in evaluation mode, also where it is trained on.
+
+    Parameters
+    ----------
+    network : nn.Module
+        Maps images (n, c, h, w) to features (n, …), which are laid out as vectors: a model without its own last layer,
+        as ``timm.create_model(name, pretrained=True, num_classes=0)``.
+    mean, std : sequence of float
+        Of each channel, in the images that it was trained on and in the units of X; or a single one.
+    frozen : bool
+        Whether its weights stay as they are, and only the layer on top learns.
+    head : callable
+        Function (n_features, n_out) -> nn.Module: the layer on top.
+
+    Examples
+    --------
+    >>> features = nn.Sequential(nn.Conv2d(3, 8, 3, stride=4), nn.BatchNorm2d(8), nn.AdaptiveAvgPool2d(1))
+    >>> encoder = pretrained(features, mean=(0.5, 0.4, 0.4), std=(0.2, 0.2, 0.2))
+    >>> network = built("Contrast", "encoder", encoder, (3, 16, 16), 2)
+    >>> [name for name, weight in network.named_parameters() if weight.requires_grad]
+    ['head.weight', 'head.bias']
+    """
+    if not isinstance(network, nn.Module):
+        raise TypeError(f"pretrained: network must be an nn.Module, got {network!r}.")
+    if min(std) <= 0 or len(mean) != len(std):
+        raise ValueError(
+            f"pretrained: mean and std have a number for each channel, those of std above 0, got {mean} and {std}."
+        )
+    return Pretrained(network, tuple(mean), tuple(std), frozen, head)
