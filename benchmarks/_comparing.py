@@ -61,8 +61,11 @@ class Noting(ast.NodeTransformer):
         return ast.copy_location(_call("__compared__", ast.Constant(text), orders, fixed, values), node)
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Shift the seed of a torch generator."""
-        self.generic_visit(node)
+        """Shift the seed of a torch generator; leave alone what is compared only to be handed on."""
+        node.func = self.visit(node.func)
+        asserted, self.asserted = self.asserted, self.asserted * (getattr(node.func, "id", "") in ("all", "any"))
+        node.args, node.keywords = [self.visit(a) for a in node.args], [self.visit(k) for k in node.keywords]
+        self.asserted = asserted
         if isinstance(node.func, ast.Attribute) and node.func.attr == "manual_seed" and len(node.args) == 1:
             node.args = [ast.BinOp(node.args[0], ast.Add(), ast.Constant(SHIFT))]
         return node
