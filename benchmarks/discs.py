@@ -31,9 +31,9 @@ SEEDS = range(10, 16)
 N_LATENTS = 4
 
 
-def discs(z: Tensor, size: int) -> Tensor:
+def discs(z: Tensor, size: int, least: float) -> Tensor:
     """Return images (n, 3, size, size) of latents (n, 4) between 0 and 1: place, radius and hue of a soft disc."""
-    x, y, radius = 0.2 + 0.6 * z[:, 0], 0.2 + 0.6 * z[:, 1], 0.1 + 0.15 * z[:, 2]
+    x, y, radius = 0.2 + 0.6 * z[:, 0], 0.2 + 0.6 * z[:, 1], least * (1 + 1.5 * z[:, 2])
     places = (torch.arange(size, device=z.device) + 0.5) / size
     distance = ((places - x[:, None, None]) ** 2 + (places[:, None] - y[:, None, None]) ** 2).sqrt()
     disc = torch.sigmoid((radius[:, None, None] - distance) * 1.5 * size)  # an edge of about a pixel
@@ -68,6 +68,7 @@ def trained(
     device: torch.device,
     *,
     size: int,
+    radius: float,
     steps: int,
     batch: int,
     rate: float,
@@ -76,7 +77,8 @@ def trained(
     """Return how well the latents come back."""
     chance, law = generator(seed, device), Truncated(laplace(0.08))
     draw = partial(torch.rand, generator=chance, device=device)
-    see = standardise(Arrays(discs(draw(5_000, N_LATENTS), size))).to(device)
+    render = partial(discs, size=size, least=radius)
+    see = standardise(Arrays(render(draw(5_000, N_LATENTS)))).to(device)
     with forked(seed):
         encoder = STARTS[start]((3, size, size), N_LATENTS, widths=widths).to(device)
     log_temperature = nn.Parameter(torch.zeros((), device=device))
@@ -84,7 +86,7 @@ def trained(
     rates = torch.optim.lr_scheduler.OneCycleLR(descent, [rate, 10 * rate], total_steps=steps, pct_start=0.1)
     for _ in range(steps):
         z = draw(batch, N_LATENTS)
-        codes = encoder(see(discs(torch.cat([z, law.sample(z, random_state=chance)]), size)))
+        codes = encoder(see(render(torch.cat([z, law.sample(z, random_state=chance)]))))
         loss = infonce(*codes.chunk(2), temperature=log_temperature.exp(), p=1)
         descent.zero_grad()
         loss.backward()
@@ -92,7 +94,7 @@ def trained(
         rates.step()
     z = draw(5_000, N_LATENTS)
     with torch.no_grad():
-        z_hat = torch.cat([encoder(see(discs(part, size))) for part in z.split(1_000)]).cpu()
+        z_hat = torch.cat([encoder(see(render(part))) for part in z.split(1_000)]).cpu()
     found = {"r2": float(linear_r2(z_hat, z.cpu())), "mcc": float(mcc(z_hat, z.cpu())), "loss": loss.item()}
     print(start, size, seed, {name: round(value, 4) for name, value in found.items()}, flush=True)
     return found
@@ -106,6 +108,8 @@ def summary(start: str, found: list[dict[str, float]]) -> dict[str, Any]:
         "folded": sum(value < 0.9 for value in r2),
         "r2": [round(value, 4) for value in r2],
         "mcc": [round(run["mcc"], 4) for run in found],
+        "worst_r2": min(r2),
+        "worst_mcc": min(run["mcc"] for run in found),
         "chance_mcc": float(chance_mcc(N_LATENTS)),
     }
 
@@ -115,7 +119,8 @@ if __name__ == "__main__":
     parser.add_argument("starts", nargs="*", default=list(STARTS))
     parser.add_argument("--seeds", nargs="*", type=int, default=list(SEEDS))
     parser.add_argument("--sizes", nargs="*", type=int, default=[16, 32])
-    parser.add_argument("--steps", type=int, default=1_500)
+    parser.add_argument("--radius", type=float, default=0.1)
+    parser.add_argument("--steps", type=int, default=1_000)
     parser.add_argument("--batch", type=int, default=512)
     parser.add_argument("--rate", type=float, default=1e-3)
     parser.add_argument("--widths", nargs="*", type=int, default=[16, 32, 64])
@@ -123,7 +128,9 @@ if __name__ == "__main__":
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     rows = []
     for size in asked.sizes:
-        settings = {name: getattr(asked, name) for name in ("steps", "batch", "rate", "widths")} | {"size": size}
+        settings = {name: getattr(asked, name) for name in ("radius", "steps", "batch", "rate", "widths")} | {
+            "size": size
+        }
         for start in asked.starts:
             runs = [trained(start, seed, device, **settings) for seed in asked.seeds]
             rows.append({**settings, "baseline": BASELINE, **summary(start, runs)})
