@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
 from pindown.estimators import IdentifiabilityWarning
+from pindown.training import Trainer
 from pindown.training.divergence import TrainingDivergedError, check_losses, check_weights
 
 
@@ -115,7 +116,7 @@ def estimators(learning_rate, **more):
 @pytest.mark.parametrize("which", range(5))
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_no_estimator_takes_an_absurd_learning_rate_in_silence(which, path):
-    estimator, data = list(estimators(1e30, checkpoint=path))[which]
+    estimator, data = list(estimators(1e30, trainer=Trainer(checkpoint=path)))[which]
     with pytest.raises(TrainingDivergedError, match=r"Try a smaller learning_rate \(now 1e\+30\)"):
         estimator.fit(*data)
     assert not hasattr(estimator, "encoder_")

@@ -11,7 +11,7 @@ from classifying import KAPPA, codes, data, jitter, quick, thorough
 from pindown.distributions import VonMisesFisher
 from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
-from pindown.sources.drawing import Augmented, Epochs, Labelled
+from pindown.sources.drawing import Augmented, Epochs, Rows
 from pindown.spaces import Sphere
 
 
@@ -89,7 +89,7 @@ def test_views_of_another_shape_are_refused(augment, message):
 
 
 def test_epochs_of_labelled_rows_keep_row_and_label_together():
-    rows = Labelled(torch.arange(10.0)[:, None], torch.arange(10) % 3)
+    rows = Rows(torch.arange(10.0)[:, None], torch.arange(10) % 3)
     draw = Epochs(rows, 4)
     generator = torch.Generator().manual_seed(0)
     for step in range(6):

@@ -13,6 +13,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils import get_tags
 
+from pindown.training import Trainer
+
 # scikit-learn's tools
 
 
@@ -74,7 +76,7 @@ def test_neither_data_nor_global_generators_are_touched():
 @pytest.mark.parametrize("case", ["labels", "views", "world"])
 def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch, case):
     def fit(checkpoint=tmp_path / "fit.safetensors"):
-        estimator = quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint)
+        estimator = quick(encoder=pressing.Pressing, batch_size=64, trainer=Trainer(checkpoint=checkpoint))
         if case == "world":
             return estimator.fit_process(world())
         if case == "views":
@@ -90,7 +92,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
 
 
 def test_a_checkpoint_of_other_labels_is_refused_by_name(tmp_path):
-    options = {"checkpoint": tmp_path / "fit", "max_iter": 3}
+    options = {"trainer": Trainer(checkpoint=tmp_path / "fit"), "max_iter": 3}
     quick(**options).fit(data().x, data().u)
     with pytest.raises(ValueError, match=r"different fit: data \('[0-9a-f]+' there, '[0-9a-f]+' here\)\. Delete"):
         quick(**options).fit(data().x, data().u[::-1])

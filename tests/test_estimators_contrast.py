@@ -13,6 +13,7 @@ from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Clusters, Pairs
 from pindown.spaces import Reals, Sphere
+from pindown.training import Trainer
 
 # what y may be
 
@@ -67,7 +68,7 @@ def test_the_loss_of_every_step_is_kept():
 
 
 def test_patience_stops_a_fit_that_no_longer_improves():
-    stubborn = quick(max_iter=500, patience=25, learning_rate=1e-12).fit(pairs().x, pairs().x_pos)
+    stubborn = quick(max_iter=500, trainer=Trainer(patience=25), learning_rate=1e-12).fit(pairs().x, pairs().x_pos)
     assert stubborn.n_iter_ == 50
 
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 from contrasting import codes, pairs, quick, trained
 
-from pindown.estimators import base
+from pindown.estimators import encoding
 from pindown.spaces import Reals
 
 
@@ -73,7 +73,7 @@ def test_the_code_of_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch):
     x = pairs().x.astype(np.float64)
     together = codes(trained(), x)
     np.testing.assert_allclose(codes(trained(), x[7:8]), together[7:8], atol=1e-12)
-    monkeypatch.setattr(base, "ENCODE_ROWS", 33)
+    monkeypatch.setattr(encoding, "ENCODE_ROWS", 33)
     np.testing.assert_allclose(codes(trained(), x), together, atol=1e-12)
 
 

@@ -7,6 +7,7 @@ from torch import nn
 
 from pindown.processes import Pairs
 from pindown.spaces import Box, Reals
+from pindown.training import Trainer
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
@@ -43,13 +44,13 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"max_iter": 0}, X, X, "max_iter == 0, must be >= 1"),
         ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
         ({"weight_decay": -1}, X, X, "weight_decay == -1, must be >= 0"),
-        ({"patience": 0}, X, X, "patience == 0, must be >= 1"),
+        ({"trainer": Trainer(patience=0)}, X, X, "patience == 0, must be >= 1"),
         ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
         ({"alpha": 0}, X, X, "alpha == 0, must be > 0"),
         ({"alpha": 1.0}, X, X, "alpha == 1.0, must be < 1"),
         ({"alpha": 0.5, "self_negatives": True}, X, X, "self_negatives=True is a choice of InfoNCE's.*Leave one of"),
         ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
-        ({"random_state": None, "checkpoint": "x"}, X, X, "random_state=None. A fit can only be resumed if.*integer"),
+        ({"random_state": None, "trainer": Trainer(checkpoint="x")}, X, X, "random_state=None. A fit can only be"),
     ],
 )  # fmt: skip
 def test_bad_input_is_refused_with_cause_and_remedy(tmp_path, monkeypatch, parameters, X, y, message):
@@ -76,7 +77,7 @@ def test_a_parameter_of_the_wrong_type_is_refused(parameters, message):
 def test_a_checkpoint_that_cannot_be_written_is_found_out_before_training(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(OSError, match=r"cannot be written \(.+\)\. Give a path in a folder you may write to"):
-        quick(checkpoint=tmp_path / "file" / "fit").fit(X, X)
+        quick(trainer=Trainer(checkpoint=tmp_path / "file" / "fit")).fit(X, X)
 
 
 def test_a_world_with_fewer_observed_variables_than_components_is_refused():

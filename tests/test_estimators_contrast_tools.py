@@ -11,6 +11,8 @@ from sklearn.model_selection import GridSearchCV
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
+from pindown.training import Trainer
+
 # scikit-learn's tools
 
 
@@ -70,7 +72,7 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
     y = {"partners": pairs().x_pos, "groups": np.arange(400) // 4, None: None}[y]
 
     def fit(checkpoint=tmp_path / "fit.safetensors"):
-        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit(pairs().x, y)
+        return quick(encoder=pressing.Pressing, batch_size=64, trainer=Trainer(checkpoint=checkpoint)).fit(pairs().x, y)
 
     pressing.broken_off(fit, monkeypatch)
     resumed, unbroken = fit(), fit(None)
@@ -81,7 +83,9 @@ def test_after_ctrl_c_a_second_fit_equals_an_unbroken_one(tmp_path, monkeypatch,
 
 def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
     def fit(checkpoint=str(tmp_path / "fit.safetensors")):  # a string will do
-        return quick(encoder=pressing.Pressing, batch_size=64, checkpoint=checkpoint).fit_process(world())
+        return quick(encoder=pressing.Pressing, batch_size=64, trainer=Trainer(checkpoint=checkpoint)).fit_process(
+            world()
+        )
 
     pressing.broken_off(fit, monkeypatch)
     assert np.array_equal(codes(fit()), codes(fit(None)))
@@ -89,7 +93,9 @@ def test_a_fit_to_a_world_resumes_too(tmp_path, monkeypatch):
 
 def test_a_finished_fit_is_loaded(tmp_path, monkeypatch):
     def fit():
-        return quick(encoder=pressing.Pressing, checkpoint=tmp_path / "fit").fit(pairs().x, pairs().x_pos)
+        return quick(encoder=pressing.Pressing, trainer=Trainer(checkpoint=tmp_path / "fit")).fit(
+            pairs().x, pairs().x_pos
+        )
 
     first = fit()
     monkeypatch.setattr(pressing, "AT", 0)  # any step would be interrupted
@@ -99,7 +105,7 @@ def test_a_finished_fit_is_loaded(tmp_path, monkeypatch):
 
 
 def test_a_checkpoint_of_other_data_or_parameters_is_refused_by_name(tmp_path):
-    options = {"checkpoint": tmp_path / "fit", "max_iter": 3}
+    options = {"trainer": Trainer(checkpoint=tmp_path / "fit"), "max_iter": 3}
     quick(**options).fit(pairs().x, pairs().x_pos)
     with pytest.raises(ValueError, match=r"different fit: data \('[0-9a-f]+' there, '[0-9a-f]+' here\)\. Delete"):
         quick(**options).fit(pairs().x, pairs().x_pos[::-1])
@@ -114,6 +120,6 @@ def test_a_checkpoint_of_other_data_or_parameters_is_refused_by_name(tmp_path):
 
 def test_a_checkpoint_of_another_world_is_refused_though_it_looks_the_same(tmp_path):
     assert repr(world(0)) == repr(world(1))
-    quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(0))
+    quick(trainer=Trainer(checkpoint=tmp_path / "fit"), max_iter=3).fit_process(world(0))
     with pytest.raises(ValueError, match=r"different fit: data \("):
-        quick(checkpoint=tmp_path / "fit", max_iter=3).fit_process(world(1))
+        quick(trainer=Trainer(checkpoint=tmp_path / "fit"), max_iter=3).fit_process(world(1))

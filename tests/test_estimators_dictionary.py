@@ -4,17 +4,18 @@ import torch
 from torch import nn
 
 from pindown import Dictionary, networks, theory
-from pindown.estimators.base import Encoder
 from pindown.estimators.dictionary import widest_gap
 from pindown.estimators.dictionary.autoencoder import Autoencoder
 from pindown.estimators.dictionary.rotation import sparsest_rotation
 from pindown.estimators.dictionary.unrolling import start_unrolled, unrolled
+from pindown.estimators.encoding import Encoder
 from pindown.metrics import linear_r2, mcc
 from pindown.metrics.sets import support_f1
 from pindown.networks import Whiten
 from pindown.penalties import DependencyCount, DependencySparsity, HessianPenalty, LatentSparsity, OroJAR
 from pindown.processes import Structured
 from pindown.spaces import Reals
+from pindown.training import Trainer
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 QUICK = {"n_restarts": 1, "max_iter": 30, "device": "cpu", "random_state": 0}
@@ -101,7 +102,7 @@ def test_a_world_can_be_fitted_directly(world):
 
 
 def test_a_fit_can_be_taken_up_again_part_by_part(data, tmp_path):
-    settings = QUICK | {"checkpoint": tmp_path / "fit.safetensors"}
+    settings = QUICK | {"trainer": Trainer(checkpoint=tmp_path / "fit.safetensors")}
     first = Dictionary(3, **settings).fit(data[0].x)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
         "fit-restart-0.safetensors",
@@ -140,7 +141,7 @@ def autoencoder(x, d=3):
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
         encoder = Encoder(Whiten.of(x), networks.smooth(x.shape[1], d), Reals())
-        return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, iter([(x,)] * 64)).double()
+        return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, x).double()
 
 
 def some_turn(d=3):
@@ -173,8 +174,9 @@ def test_the_bound_is_exact_for_a_linear_gaussian_model():
         model.scale.fill_(1.0)
         model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
         straight, last = model.encoder.body[0].straight, model.spread[-1]
-        straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(model.encoder.whiten.matrix.double()).mT)
-        straight.bias.copy_(posterior @ w.mT @ model.encoder.whiten.mean / sigma**2)
+        whitening = model.encoder.preprocess.matrix.double()
+        straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
+        straight.bias.copy_(posterior @ w.mT @ model.encoder.preprocess.mean / sigma**2)
         model.decoder[1].straight.weight.copy_(w)
         last.bias.copy_(torch.stack([triangle[0, 0].log(), triangle[1, 1].log(), triangle[1, 0]]))
         last.bias[:2] -= np.log(0.3)

@@ -13,7 +13,7 @@ from torch import nn
 
 from pindown import Forget, networks
 from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.base import Encoder
+from pindown.estimators.encoding import Encoder
 from pindown.estimators.forget.game import Game
 from pindown.estimators.forget.nuisance import assemble, read_columns
 from pindown.metrics import PROBES, leakage

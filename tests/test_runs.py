@@ -12,7 +12,7 @@ from torch import nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
 from pindown.data import Data
-from pindown.estimators.base import Encoder, encode
+from pindown.estimators.encoding import Encoder, encode
 from pindown.networks import Rescale, Whiten
 from pindown.penalties import DependencySparsity
 from pindown.runs import Place, Recipe, Run, estimator_for, load_encoder, planned, read_options, save_encoder

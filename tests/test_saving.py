@@ -130,7 +130,7 @@ def test_the_file_says_what_is_in_it(tmp_path):
 
     with safe_open(tmp_path / "file", framework="np") as file:
         (entry,) = file.metadata().values()
-        assert "encoder_.whiten.mean" in file.keys()  # noqa: SIM118 (no dict)
+        assert "encoder_.preprocess.mean" in file.keys()  # noqa: SIM118 (no dict)
     entry = json.loads(entry)
     assert entry["format"] == 1
     assert {"pindown", "torch", "numpy", "scikit-learn", "python"} == entry["versions"].keys()
@@ -165,12 +165,12 @@ def test_a_file_from_a_gpu_loads_where_there_is_none(tmp_path, monkeypatch):
             return torch.device("cuda", 0)
 
     estimator = copy.deepcopy(fitted("contrast"))
-    whiten = estimator.encoder_.whiten
+    whiten = estimator.encoder_.preprocess
     whiten._buffers["mean"] = whiten.mean.as_subclass(Elsewhere)
     monkeypatch.setattr(torch.accelerator, "is_available", lambda: False)
     loaded = again(estimator, tmp_path)
     assert b'"device":"cuda"' in (tmp_path / "estimator.pindown").read_bytes().replace(b"\\", b"")
-    assert loaded.encoder_.whiten.mean.device.type == "cpu"
+    assert loaded.encoder_.preprocess.mean.device.type == "cpu"
     np.testing.assert_array_equal(loaded.transform(X), fitted("contrast").transform(X))
 
 

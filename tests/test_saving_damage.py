@@ -86,15 +86,15 @@ def unknown_class(content, tensors):
 
 
 def missing_tensor(content, tensors):
-    del tensors["encoder_.whiten.matrix"]
+    del tensors["encoder_.preprocess.matrix"]
 
 
 def other_shape(content, tensors):
-    tensors["encoder_.whiten.matrix"] = tensors["encoder_.whiten.matrix"][:, :2].contiguous()
+    tensors["encoder_.preprocess.matrix"] = tensors["encoder_.preprocess.matrix"][:, :2].contiguous()
 
 
 def other_type(content, tensors):
-    tensors["encoder_.whiten.matrix"] = tensors["encoder_.whiten.matrix"].double()
+    tensors["encoder_.preprocess.matrix"] = tensors["encoder_.preprocess.matrix"].double()
 
 
 def other_width(content, tensors):
@@ -145,9 +145,9 @@ def no_estimator(content, tensors):
     ("change", "said"),
     [
         (unknown_class, "names .*:Contrast2, which is not there: it was written by another version"),
-        (missing_tensor, "its tensor encoder_.whiten.matrix is missing"),
-        (other_shape, r"encoder_.whiten.matrix is float32 of shape \(4, 2\), not float32 of shape \(4, 4\)"),
-        (other_type, r"encoder_.whiten.matrix is float64 of shape \(4, 4\), not float32"),
+        (missing_tensor, "its tensor encoder_.preprocess.matrix is missing"),
+        (other_shape, r"encoder_.preprocess.matrix is float32 of shape \(4, 2\), not float32 of shape \(4, 4\)"),
+        (other_type, r"encoder_.preprocess.matrix is float64 of shape \(4, 4\), not float32"),
         (other_width, r"its tensor weight is float32 of shape .*, where the network has float32 of shape"),
         (missing_bias, "its tensor bias is none, where the network has"),
         (unknown_layer, "it has a layer Bomb, which is not known here"),

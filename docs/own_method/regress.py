@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import torch
-from sklearn.utils.validation import check_array, check_consistent_length
+from sklearn.utils.validation import check_array
 from torch import Tensor, nn
 
 from own_method.losses import unexplained
 from own_method.theory import REGRESS
 from pindown import networks, theory
-from pindown.estimators.base import BaseEncoder, Encoder, as_array
-from pindown.processes import Process
-from pindown.sources.batches import Draw
-from pindown.sources.drawing import Epochs
+from pindown.estimators.base import BaseEncoder
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import Look, Reading
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import FirstLayer
 from pindown.spaces import Reals, Space
-from pindown.training import optimizers
+from pindown.training import Trainer, optimizers
 
 
 class Regress(BaseEncoder):
@@ -42,26 +41,26 @@ class Regress(BaseEncoder):
         n_components=2,
         *,
         encoder=networks.unfolded,
+        preprocess=preprocessing.suited,
         batch_size=None,
         max_iter=400,
         learning_rate=1e-2,
         weight_decay=0.2,
         optimizer=optimizers.adam,
-        patience=None,
-        checkpoint=None,
+        trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
         random_state=None,
     ):
         self.n_components = n_components
         self.encoder = encoder
+        self.preprocess = preprocess
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
-        self.patience = patience
-        self.checkpoint = checkpoint
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -80,40 +79,20 @@ class Regress(BaseEncoder):
     def _space(self) -> Space:
         return Reals()
 
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        if y is None:
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
+        if reading.data.signal is None:
             raise ValueError(
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "
                 "per row of X."
             )
-        y = check_array(as_array(y), ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")
-        check_consistent_length(X, y)
-        rows = Measured(torch.as_tensor(X, device=device), torch.as_tensor(y, device=device).reshape(len(y), -1))
-        return Epochs(rows, self._rows_per_batch(len(rows), "rows"))
+        return Look(self._asked_components())
 
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        raise ValueError(f"Regress: {type(process).__name__} has no measurements. Give arrays to fit.")
+    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+        y = check_array(sides["signal"], ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")
+        return (y.reshape(len(y), -1),)
 
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         return _Objective(encoder)
-
-    def _learned(self, objective: nn.Module) -> None:
-        """Nothing beside the encoder: the linear map to y is found anew in every batch."""
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Rows with their measurements."""
-
-    x: Tensor  # (n, n_features)
-    y: Tensor  # (n, n_targets)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return the rows at these positions and their measurements."""
-        return self.x[which], self.y[which]
 
 
 class _Objective(nn.Module):

@@ -107,13 +107,7 @@ class Data:
         """
         if not isinstance(self.pairs, str):
             return self
-        last = len(self) - 1
-        rows = np.arange(last) if self.groups is None else np.flatnonzero(self.groups[:-1] == self.groups[1:])
-        if len(rows) < 2:
-            raise ValueError(
-                f"pairs={NEXT!r}: of {len(self)} rows {len(rows)} have a next row in their group, and a partner must "
-                "be told from the partners of other rows. Are the rows in order?"
-            )
+        rows = with_next_row(len(self), self.groups)
         return replace(self.take(rows), pairs=self.X[rows + 1])
 
     def sample(self, n_rows: int) -> Data:
@@ -134,6 +128,23 @@ class Data:
         """Return the same rows with these side variables alone."""
         none: dict[str, Any] = {role: None for role in ROLES if role not in roles}
         return replace(self, **none)
+
+
+def with_next_row(n_rows: int, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
+    """Return the numbers of the rows that have a next row, of the same group if there are groups.
+
+    Examples
+    --------
+    >>> with_next_row(5, np.array([1, 1, 1, 2, 2])).tolist()
+    [0, 1, 3]
+    """
+    rows = np.arange(n_rows - 1) if groups is None else np.flatnonzero(groups[:-1] == groups[1:])
+    if len(rows) < 2:
+        raise ValueError(
+            f"There is {len(rows)} pair in n_samples={n_rows}, but a partner must be told from the partners of other "
+            "rows: give at least 2 pairs. Are the rows in order?"
+        )
+    return rows
 
 
 def as_array(values: Any) -> NDArray[Any]:

@@ -44,7 +44,7 @@ def _codes(run, data: Path):
     import torch
 
     from pindown._names import listed, nearest
-    from pindown.estimators.base import encode
+    from pindown.estimators.encoding import encode
     from pindown.runs import load_encoder
     from pindown.runs.folder import ENCODER
     from pindown.tables import Columns, open_table, read_data

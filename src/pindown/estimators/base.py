@@ -1,9 +1,8 @@
-"""What all estimators share: validation, training, encoding. A final class adds parameters, pairs and a loss."""
+"""What all estimators share: reading, training, encoding. A final class adds parameters, batches and a loss."""
 
 from __future__ import annotations
 
 import copy
-import hashlib
 import math
 import numbers
 import re
@@ -11,40 +10,61 @@ import sys
 import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import count
-from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
-from sklearn.utils import check_scalar
+from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
-from pindown import _random
+from pindown import _random, theory
+from pindown.data import Data, as_array
 from pindown.estimators.answers import Answers
+from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.reading import Look, Reading, is_in_memory, read_source, refuse_unusable
 from pindown.folding import look_for_folds
-from pindown.networks import FirstLayer, Whiten, built
+from pindown.networks import built, preprocessing
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
 from pindown.saving import Saves
+from pindown.sources import Arrays, Chosen, Drawn, Indexed, as_source
 from pindown.sources.batches import Draw
+from pindown.sources.drawing import (
+    Augment,
+    Augmented,
+    Chance,
+    Epochs,
+    Fresh,
+    Rows,
+    Streamed,
+    Takeable,
+    brought,
+    on_device,
+)
 from pindown.spaces import Space
-from pindown.theory import Theorem
 from pindown.training import Trainer, TrainingLog, best_device, cosine
 from pindown.training.optimizers import MakeOptimizer
 
-ENCODE_ROWS = 65_536
-"""Rows encoded at once: bounds the memory of `transform` whatever the size of X."""
-
-WHITEN_ROWS = 20_000
-"""Fresh samples from which `fit_process` takes mean and covariance."""
-
-COLLAPSED, COLLAPSE_ROWS = 1e-3, 2_000
+COLLAPSED, SEEN_ROWS = 1e-3, 2_000
 """Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
 
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 """A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
+
+
+INJECTIVE = frozenset(
+    {
+        theory.INJECTIVE_MIXING,
+        theory.DIFFEOMORPHIC_MIXING,
+        theory.BIJECTIVE_OBSERVABLE,
+        theory.INJECTIVE_GIVEN_NUISANCE,
+    }
+)
+"""Assumptions under which there cannot be more latents than observed variables."""
 
 
 class IdentifiabilityWarning(UserWarning):
@@ -59,53 +79,42 @@ def warn(message: str) -> None:
     warnings.warn(message, IdentifiabilityWarning, stacklevel=level)
 
 
-class Encoder(nn.Module):
-    """Whitening, a network, and the projection onto the space of the codes."""
-
-    def __init__(self, whiten: FirstLayer, body: nn.Module, space: Space) -> None:
-        super().__init__()
-        self.whiten, self.body, self.space = whiten, body, space
-
-    @property
-    def n_features(self) -> int:
-        """Number of observed variables."""
-        return len(self.whiten.mean)
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Encode (n, n_features) to (n, n_components)."""
-        return self.space(self.body(self.whiten(x)))
-
-
 class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
     """An encoder trained against a side variable; abstract.
 
-    A final class assigns the parameters named below in its ``__init__`` and says what space its codes live in
-    (`_space`), how batches are drawn (`_draw`, `_draw_fresh`), what is minimised (`_objective`) and what of it is kept
-    (`_learned`).
+    A final class assigns the parameters named below in its ``__init__`` and says which part its side variable plays
+    (`answers`), what space its latents live in (`_space`), what it sees of the data before training (`_look`),
+    which fields of a batch follow from side variables (`_fields`), what is minimised (`_objective`) and what of it is
+    kept (`_learned`).
     """
 
-    n_components: Any  # int, or None where `_chooses_components`
+    answers = Answers()  # what a final class says of itself to those who audit, plan and run it; which y it learns from
+
+    n_components: Any  # int, or None where `_look` counts them
     n_components_: int
-    encoder: Callable[[int, int], nn.Module]
+    encoder_: Encoder
+    encoder: Any
+    preprocess: Preprocess
     batch_size: int | None
     max_iter: int
     learning_rate: float
     weight_decay: float | None
     optimizer: MakeOptimizer
-    patience: int | None
-    checkpoint: str | Path | None
+    trainer: Trainer
     device: str | None
     verbose: bool
     random_state: Any
+    augment: Augment | None = None
 
-    answers = Answers()  # what a final class says of itself to those who audit, plan and run it
+    _y_is = "belong to"  # how a row of y is related to the row of X
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
-    _chooses_components = False  # whether None leaves n_components to `_draw`, which sets n_components_
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
+    _wants_vectors = False  # whether rows must be vectors
+    _chance: Chance | None = None  # random numbers that the objective wants beside every batch
 
     @property
-    def guarantee(self) -> Theorem | None:
+    def guarantee(self) -> theory.Theorem | None:
         """The theorem that applies if the data meet its assumptions; None if none does."""
         return None
 
@@ -114,19 +123,18 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Return the space of the codes, after checking the final class's own parameters."""
 
     @abstractmethod
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         """Return the module that maps a batch to the loss; the first batches may tell it where to start."""
 
-    @abstractmethod
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        """Return the drawer of batches from arrays; it knows its ``batch_size``."""
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
+        """Return what is to be known of the data before training, or say what is wrong with them; nothing is stored."""
+        return Look(self._asked_components())
 
-    @abstractmethod
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        """Return the drawer of fresh batches from a world."""
+    def _fields(self, look: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
+        """Return what the objective takes beside observations, from the side variables of some rows or of all."""
+        return ()
 
-    @abstractmethod
-    def _learned(self, objective: nn.Module) -> None:
+    def _learned(self, objective: nn.Module, look: Any) -> None:
         """Store the final class's own learned attributes."""
 
     def fit(self, X, y=None) -> Self:
@@ -134,22 +142,44 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
         Parameters
         ----------
-        X : array or tensor of shape (n_samples, n_features)
-            The observations.
+        X : array or tensor of shape (n_samples, …), Data, or Source
+            The observations: rows of numbers, images (n, c, h, w), sequences (n, t, c); or `pindown.Data`, which has
+            them with their side variables; or what gives them in batches: see `pindown.sources`.
         y : array, tensor or None
             The side variable: see the class.
         """
-        return self._fit(X, y)
+        return self._fit(X, {self.answers.side: y} if self.answers.side else {})
 
-    def _fit(self, X, y, *more) -> Self:
-        """Train the encoder with one side variable, or with several, which `_draw` is then handed as a tuple."""
+    def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
+        """Train the encoder with side variables by the part they play, None for those that are not there."""
         space, device = self._checked_space(), best_device(self.device)
-        X = self._validated(X, reset=True)
-        self._check_components(X.shape[1])
-        draw = self._draw(X, (y, *more) if more else y, device)
-        settings = {"data": _digest(X, *map(as_array, (y, *more)))} if self.checkpoint is not None else {}
         seed = _random.draw_seed(self.random_state)
-        return self._learn(torch.as_tensor(X), len(X), draw, space, device, seed, settings)
+        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
+            del self.encoder_
+        reading, first, look = self._looked(X, sides, seed, device)
+        for message in look.warnings:
+            warn(f"{type(self).__name__}: {message}")
+        self.n_components_ = look.n_components
+        return self._learn(reading, first, look, space, device, seed)
+
+    def look(self, data: Data) -> Look:
+        """Return what a fit to these data would see before its first step, or say what is wrong with them.
+
+        Parameters
+        ----------
+        data : Data
+            The observations and their side variables.
+        """
+        self._checked_space()
+        return self._looked(data, {}, _random.draw_seed(self.random_state), torch.device("cpu"))[-1]
+
+    def _looked(
+        self, X: Any, sides: dict[str, Any], seed: int, device: torch.device
+    ) -> tuple[Reading, FirstLayer, Look]:
+        reading = self._read(X, sides, _random.generator(seed, device))
+        first = self._first_layer(reading.data.X)
+        self._check_components(math.prod(first.shape_out))
+        return reading, first, self._look(reading, first, seed)
 
     def fit_process(self, process: Process) -> Self:
         """Train the encoder on a world of `pindown.processes`, with fresh samples at every step.
@@ -164,24 +194,18 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 f"{type(self).__name__}: process must be a world of pindown.processes, got {type(process).__name__}. "
                 "For arrays use fit."
             )
-        space, device = self._checked_space(), best_device(self.device)
-        seed = _random.draw_seed(self.random_state)
-        rng = _random.generator(seed, device)
-        x = process.sample(WHITEN_ROWS, random_state=rng, device=device).x
-        self.n_features_in_ = x.shape[1]
-        self._check_components(x.shape[1])
-        draw = self._draw_fresh(process, self.batch_size or self._default_batch_size)
-        # The repr names the laws; what it leaves out, such as the weights of a mixing, shows in the samples.
-        settings = {"data": f"{process!r} {_digest(as_array(x))}"} if self.checkpoint is not None else {}
-        return self._learn(x, math.inf, draw, space, device, seed, settings)
+        return self._fit(process, {})
 
     def transform(self, X):
-        """Encode observations; numpy in, numpy out; torch in, torch out.
+        """Encode observations; numpy in, numpy out; torch in, torch out; of a source, an array.
 
-        Computed in float64 a bounded number of rows at a time, so that a row's code does not depend on the rows
-        beside it.
+        A bounded number of rows at a time, in float64 where the network is small, so that a row's code does not depend
+        on the rows beside it.
         """
         check_is_fitted(self)
+        if not is_in_memory(X):
+            blocks = (self._validated(block["x"], reset=False) for block in as_source(X).blocks(ENCODED_AT_ONCE))
+            return np.concatenate([self._encode(torch.as_tensor(x)).cpu().numpy() for x in blocks])
         array = self._validated(X, reset=False)
         return self._like(X, array, self._encode(torch.as_tensor(array)))
 
@@ -193,6 +217,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Say what scikit-learn may expect."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.three_d_array = not self._wants_vectors
         return tags
 
     @property
@@ -206,55 +231,191 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         return result.to(X.device) if isinstance(X, Tensor) else result.cpu().numpy()
 
     def _encode(self, x: Tensor) -> Tensor:
-        """Encode (n, n_features) in float64; (n, n_components)."""
+        """Encode (n, …); (n, n_components)."""
         return encode(self.encoder_, x)
 
+    # ---- reading ----------------------------------------------------------------------------------------------------
+
+    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator) -> Reading:
+        """Read observations and side variables, or say what is wrong with them."""
+        sides = {role: values for role, values in sides.items() if values is not None}
+        if isinstance(X, Data):
+            if sides:
+                raise ValueError(f"{type(self).__name__}: X is Data and has its side variables: give no y beside it.")
+            X, sides, names = X.X, X.sides, X.names
+        else:
+            names = ()
+        if is_in_memory(X):
+            array = self._validated(X, reset=True)
+            self._check_lengths(len(array), sides)
+            reading = Reading(Data(array, **sides, names=names))
+        else:
+            reading = read_source(X, self.answers.side, sides, rng)
+            if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
+                known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
+                reading = Reading(reading.data.only(*filter(None, known)), reading.source)
+            self._remember_shape(reading.data.X.shape[-len(as_source(X).shape) :])
+        refuse_unusable(type(self).__name__, reading.data, self.answers.side, self.answers.also)
+        return reading
+
+    def _validated(self, X, *, reset: bool) -> np.ndarray:
+        """Return X as a finite float array with the right shape of rows, or say what is wrong with it."""
+        array, least = as_array(X) if isinstance(X, Tensor) else X, 2 if reset else 1
+        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
+        order: dict[str, Any] = {"order": "C", "force_writeable": True}
+        if np.ndim(array) < 3 or hasattr(array, "toarray"):
+            array = validate_data(
+                self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
+            )
+        else:
+            whole = np.asarray(array).dtype.kind in "bui"  # pixels: float32 has digits enough for them
+            kinds = np.float32 if whole else [np.float64, np.float32]
+            array = check_array(
+                array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
+            )
+            if self._wants_vectors:
+                array = self._as_vectors(array)
+        if reset:
+            self._remember_shape(array.shape[1:])
+        elif array.shape[1:] != self.shape_in_:
+            raise ValueError(
+                f"X has rows of shape {array.shape[1:]}, but {type(self).__name__} was fitted to rows of shape "
+                f"{self.shape_in_}."
+            )
+        return array
+
+    def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:
+        for role, values in sides.items():
+            if isinstance(values, str):
+                continue
+            name, relation = ("y", self._y_is) if role == self.answers.side else (role, "belong to")
+            n = len(values) if len(np.shape(values)) else "none"
+            if n != n_rows:
+                raise ValueError(f"X has {n_rows} rows but {name} has {n}. Row i of {name} must {relation} row i of X.")
+
+    def _as_vectors(self, array: np.ndarray) -> np.ndarray:
+        """Lay rows out as vectors, if that was asked for."""
+        if self.preprocess is preprocessing.whiten:
+            return array.reshape(len(array), -1)
+        raise ValueError(
+            f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but X has shape {array.shape}. "
+            "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
+        )
+
+    def _remember_shape(self, shape: tuple[int, ...]) -> None:
+        self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
+
+    def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
+        if not callable(self.preprocess):
+            raise TypeError(
+                f"{type(self).__name__}: preprocess must be a function of a source, such as preprocessing.whiten, got "
+                f"{self.preprocess!r}."
+            )
+        return self.preprocess(X if isinstance(X, Indexed) else Arrays(X))
+
+    def _asked_components(self) -> int:
+        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        return int(self.n_components)
+
+    def _check_components(self, n_features: int) -> None:
+        """Raise if there are more latents than observed variables, where the theorem needs an injective mixing."""
+        asked = self.n_components
+        if not isinstance(asked, numbers.Integral) or asked <= n_features or self.guarantee is None:
+            return
+        if INJECTIVE & {*self.guarantee.assumes}:
+            raise ValueError(
+                f"{type(self).__name__}: n_components={asked} is more than n_features={n_features}. "
+                "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
+            )
+
+    # ---- batches ----------------------------------------------------------------------------------------------------
+
+    def _draw(self, reading: Reading, look: Look, device: torch.device) -> Draw:
+        """Return what gives the batch of a step."""
+        source = reading.source
+        if source is None:
+            rows = self._rows(reading.data, look, device)
+            draw = brought(self._epochs(rows, reading.data), rows, device)
+        else:
+            size, read = self.batch_size or self._default_batch_size, partial(self._read_batch, look)
+            draw = (
+                Fresh(source, size, read, self._chance)
+                if isinstance(source, Drawn)
+                else Streamed(source, size, read, device, self._chance)
+            )
+        return draw if self.augment is None else Augmented(draw, self.augment)
+
+    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
+        """Return the rows to learn from, with what belongs to them."""
+        X, sides = data.X, data.sides
+        if look.rows is not None:
+            X = Chosen(X, look.rows) if isinstance(X, Indexed) else X[look.rows]
+            sides = {role: side[look.rows] for role, side in sides.items()}
+        return Rows(on_device(X, device), *self._fields(look, sides), chance=self._chance)
+
+    def _epochs(self, rows: Any, data: Data) -> Draw:
+        """Return batches of rows, each once an epoch."""
+        return Epochs(rows, self._rows_per_batch(len(rows), "rows"))
+
+    def _read_batch(self, look: Look, batch: dict[str, Any]) -> tuple[Any, ...]:
+        sides = dict(batch)
+        x, y = sides.pop("x"), sides.pop("y", None)
+        if y is not None and self.answers.side is not None:
+            sides[self.answers.side] = y
+        return x, *self._fields(look, sides)
+
+    def _rows_per_batch(self, n_rows: int, noun: str) -> int:
+        """Return the batch size for so many rows, which are called so."""
+        if self.batch_size is None:
+            return min(self._default_batch_size, n_rows)
+        if self.batch_size > n_rows:
+            raise ValueError(
+                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} {noun} in the "
+                "data. Leave it at None to take what fits, or give more data."
+            )
+        return self.batch_size
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+
     def _learn(
-        self,
-        x: Tensor,
-        n_rows: float,
-        draw: Draw,
-        space: Space,
-        device: torch.device,
-        seed: int,
-        settings: dict[str, Any],
+        self, reading: Reading, first: FirstLayer, look: Look, space: Space, device: torch.device, seed: int
     ) -> Self:
+        draw = self._draw(reading, look, device)
+        settings = self._settings(reading)
+        shape: Any = first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out
+        decay = min(DECAY_MOST, DECAY_ROWS / reading.n_rows) if self.weight_decay is None else self.weight_decay
+
         def make(seed: int) -> nn.Module:
             with _random.forked(seed):
-                body = built(type(self).__name__, "encoder", self.encoder, x.shape[1], self.n_components_)
-                encoder = Encoder(Whiten.of(x.cpu()), body, space)
+                body = built(type(self).__name__, "encoder", self.encoder, shape, self.n_components_)
                 # From a generator of their own, so that training draws as if nobody had looked.
                 peek = _random.generator(seed, device)
-                return self._objective(encoder, (draw(step, peek) for step in count()))
-
-        trainer = Trainer(checkpoint=self.checkpoint, patience=self.patience)
+                encoder = Encoder(copy.deepcopy(first), body, space)
+                return self._objective(encoder, look, (draw(step, peek) for step in count()))
 
         def minimise(objective: nn.Module, seed: int, part: str = "", max_iter: int = self.max_iter) -> TrainingLog:
-            return trainer.train(
+            return self.trainer.train(
                 objective,
                 draw,
                 max_iter=max_iter,
                 learning_rate=self.learning_rate,
                 optimizer=self.optimizer,
                 schedule=self._schedule,
-                weight_decay=min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay,
+                weight_decay=decay,
                 seed=seed,
                 device=device,
                 verbose=self.verbose,
                 title=f"{type(self).__name__} {part}".strip(),
-                settings=self._settings(settings),
+                settings=settings,
                 part=part,
             )
 
-        objective, log = self._search(make, minimise, draw, seed)
-        encoder = objective.encoder
-        assert isinstance(encoder, Encoder)
-        self.encoder_, self.objective_ = encoder, objective
+        objective, log = self._search(make, minimise, draw, look, seed)
+        assert isinstance(objective.encoder, Encoder)
+        self.encoder_, self.objective_ = objective.encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        self._learned(objective)
-        self._look_for_collapse(x)
-        if self._must_not_fold:
-            self._look_for_folds(x.cpu())
+        self._learned(objective, look)
+        self._look_back(reading.data.X)
         return self
 
     def _search(
@@ -262,6 +423,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         make: Callable[[int], nn.Module],
         minimise: Callable[..., TrainingLog],
         draw: Draw,
+        look: Any,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         """Return the trained objective, and how it went: here made once and minimised once.
@@ -271,8 +433,16 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         objective = make(seed)
         return objective, minimise(objective, seed)
 
+    def _look_back(self, X: np.ndarray | Indexed) -> None:
+        """Warn if codes have collapsed, or fold the data."""
+        some = np.sort(np.random.default_rng(0).permutation(len(X))[: 5 * SEEN_ROWS])
+        x = torch.as_tensor(X[some] if isinstance(X, Indexed) else X)
+        self._look_for_collapse(x)
+        if self._must_not_fold:
+            self._look_for_folds(x)
+
     def _look_for_collapse(self, x: Tensor) -> None:
-        some, curve = x[:: -(-len(x) // COLLAPSE_ROWS)], self.loss_curve_
+        some, curve = x[:: -(-len(x) // SEEN_ROWS)], self.loss_curve_
         codes = self._encode(some)
         alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
         if alive or (some == some[0]).all():
@@ -284,9 +454,12 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         )
 
     def _look_for_folds(self, x: Tensor) -> None:
-        encoder = copy.deepcopy(self.encoder_).double()
-        device = encoder.whiten.mean.device
-        self.folding_ = look_for_folds(lambda rows: encoder(rows.to(device)), x, encoder.space)
+        encoder, shape = copy.deepcopy(self.encoder_).double(), x.shape[1:]
+
+        def of_vectors(rows: Tensor) -> Tensor:
+            return encoder(rows.unflatten(1, shape).to(encoder.device))
+
+        self.folding_ = look_for_folds(of_vectors, x.flatten(1), encoder.space)
         if self.folding_.verdict not in ("folded", "flat"):
             return
         warn(
@@ -294,19 +467,6 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
             "(max_iter) or another random_state, and see whether y says anything about X"
             + (", and whether there are fewer latents than components." if self.folding_.flat else ".")
-        )
-
-    def _validated(self, X, *, reset: bool) -> np.ndarray:
-        """Return X as a finite float array with the right number of features, or say what is wrong with it."""
-        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
-        return validate_data(
-            self,
-            as_array(X),
-            reset=reset,
-            dtype=[np.float64, np.float32],
-            order="C",
-            force_writeable=True,
-            ensure_min_samples=2 if reset else 1,
         )
 
     def _checked_space(self) -> Space:
@@ -317,39 +477,17 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if not callable(self.optimizer):
             raise TypeError(
                 f"{type(self).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
-                f"torch.optim.Optimizer, such as pindown.training.optimizers.muon, got {self.optimizer!r}."
+                f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {self.optimizer!r}."
             )
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
-        if self.patience is not None:
-            check_scalar(self.patience, "patience", numbers.Integral, min_val=1)
+        if not isinstance(self.trainer, Trainer):
+            raise TypeError(f"{type(self).__name__}: trainer must be a Trainer(…), got {self.trainer!r}.")
         return self._space()
 
-    def _check_components(self, n_features: int) -> None:
-        if self.n_components is None and self._chooses_components:
-            return
-        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
-        self.n_components_ = self.n_components
-        if self.n_components > n_features:
-            raise ValueError(
-                f"{type(self).__name__}: n_components={self.n_components} is more than n_features={n_features}. "
-                "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
-            )
-
-    def _rows_per_batch(self, n_rows: int, noun: str = "pairs") -> int:
-        """Return the batch size for so many rows, which are called so."""
-        if self.batch_size is None:
-            return min(self._default_batch_size, n_rows)
-        if self.batch_size > n_rows:
-            raise ValueError(
-                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} {noun} in the "
-                "data. Leave it at None to take what fits, or give more data."
-            )
-        return self.batch_size
-
-    def _settings(self, more: dict[str, Any]) -> dict[str, Any]:
+    def _settings(self, reading: Reading) -> dict[str, Any]:
         """Return what a checkpoint must agree with."""
-        if self.checkpoint is None:
+        if self.trainer.checkpoint is None:
             return {}
         if not isinstance(self.random_state, numbers.Integral):
             raise ValueError(
@@ -357,15 +495,13 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 "be resumed if it draws the same numbers again: set random_state to an integer."
             )
         ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
-        return {k: _stable_repr(v) for k, v in ours.items()} | more
+        return {k: _stable_repr(v) for k, v in ours.items()} | {"data": reading.digest}
 
 
-def encode(encoder: Encoder, x: Tensor) -> Tensor:
-    """Encode (n, n_features) in float64, a bounded number of rows at a time; (n, n_components)."""
-    encoder = copy.deepcopy(encoder).double()
-    device = encoder.whiten.mean.device
-    with torch.no_grad():  # not inference_mode: what comes out may enter someone's own training
-        return torch.cat([encoder(rows.to(device).double()) for rows in x.split(ENCODE_ROWS)])
+ENCODED_AT_ONCE = 4_096
+"""Rows of a source that `transform` reads at once."""
+
+_NOT_SETTINGS = {"trainer", "device", "verbose"}
 
 
 def check_positive(value: Any, name: str) -> None:
@@ -375,26 +511,6 @@ def check_positive(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be finite, got {value}.")
 
 
-_NOT_SETTINGS = {"checkpoint", "patience", "device", "verbose"}
-
-
-def as_array(data: Any) -> Any:
-    """Return a tensor's values as a numpy array, anything else as it is."""
-    if not isinstance(data, Tensor):
-        return data
-    data = data.detach().cpu()
-    return (data.float() if data.dtype == torch.bfloat16 else data).numpy()  # numpy knows no bfloat16
-
-
 def _stable_repr(value: Any) -> str:
     """Return a repr without memory addresses, the same in the next process."""
     return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
-
-
-def _digest(*arrays: Any) -> str:
-    digest = hashlib.sha256()
-    for array in arrays:
-        values = np.ascontiguousarray(array)
-        digest.update(f"{values.shape}{values.dtype}".encode())
-        digest.update(values.astype(str).tobytes() if values.dtype == object else values.tobytes())
-    return digest.hexdigest()[:16]

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils import assert_all_finite, column_or_1d
@@ -15,14 +17,18 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown._names import counted
-from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
+from pindown.data import as_array
+from pindown.estimators.base import BaseEncoder, check_positive, warn
 from pindown.estimators.classify_answers import ANSWERS
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import Look, Reading
+from pindown.labels import Numbered, numbered
 from pindown.losses import cross_entropy
-from pindown.processes import Clusters, Instances, Process
-from pindown.sources.batches import Draw
-from pindown.sources.drawing import Augmented, Epochs, FreshLabelled, Labelled, Numbered, numbered
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import FirstLayer
+from pindown.sources import World
 from pindown.spaces import Reals, Space, Sphere
-from pindown.training import optimizers
+from pindown.training import Trainer, optimizers
 
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
@@ -33,6 +39,26 @@ FLAT = 0.15
 Where the true vectors lie in a hyperplane, learned ones of unit norm came out with .02 to .11, free ones with up to
 .4, so that these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less.
 """
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLook(Look):
+    """What `Classify` sees before training: the classes, sorted, and how often each comes."""
+
+    classes: NDArray[Any] = field(kw_only=True)
+    prior: NDArray[np.float64] = field(kw_only=True)
+    by_number: bool = field(default=False, kw_only=True)  # whether rows come with the numbers of their classes
+
+    def numbers(self, labels: Any) -> Any:
+        """Return the number of each row's class."""
+        labels = np.asarray(labels).reshape(-1)
+        number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
+        if (unknown := self.classes[number] != labels).any():
+            raise ValueError(
+                f"Classify: class {labels[unknown][0]!r} was not there in the rows that were looked at before training."
+                " Let the first rows of the source have all classes."
+            )
+        return number
 
 
 class Classify(ClassifierMixin, BaseEncoder):
@@ -71,6 +97,8 @@ class Classify(ClassifierMixin, BaseEncoder):
         returns another view of each row. With it ``y=None`` means that each row is a class of its own.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+    preprocess : callable
+        What is done to observations first: see `Contrast`.
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int
@@ -82,10 +110,8 @@ class Classify(ClassifierMixin, BaseEncoder):
         2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
     optimizer : callable
         ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
-    patience : int or None
-        Stop when the mean loss over so many steps is less than .001 below that of as many before.
-    checkpoint : path or None
-        File to save the fit to, and to resume it from.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -134,6 +160,7 @@ class Classify(ClassifierMixin, BaseEncoder):
     """
 
     answers = ANSWERS
+    _y_is = "be the class of"
 
     def __init__(
         self,
@@ -144,13 +171,13 @@ class Classify(ClassifierMixin, BaseEncoder):
         scale=None,
         augment=None,
         encoder=networks.unfolded,
+        preprocess=preprocessing.suited,
         batch_size=None,
         max_iter=2_000,
         learning_rate=1e-2,
         weight_decay=None,
         optimizer=optimizers.adam,
-        patience=None,
-        checkpoint=None,
+        trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
         random_state=None,
@@ -161,13 +188,13 @@ class Classify(ClassifierMixin, BaseEncoder):
         self.scale = scale
         self.augment = augment
         self.encoder = encoder
+        self.preprocess = preprocess
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
-        self.patience = patience
-        self.checkpoint = checkpoint
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -202,7 +229,7 @@ class Classify(ClassifierMixin, BaseEncoder):
         predicted = self.predict(X)
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
-        return float(accuracy_score(as_array(y), predicted, sample_weight=sample_weight))
+        return float(accuracy_score(y if y is None else as_array(y), predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
         """Say what scikit-learn may expect."""
@@ -232,36 +259,29 @@ class Classify(ClassifierMixin, BaseEncoder):
             )
         return self.space
 
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        classes, labels, counts = self._labels(as_array(y), len(X))
-        self._begin(classes, counts)
-        rows = Labelled(torch.as_tensor(X, device=device), torch.as_tensor(labels, device=device))
-        return self._in_views(Epochs(rows, self._rows_per_batch(len(rows), "rows")))
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> ClassLook:
+        d, data = self._asked_components(), reading.data
+        if reading.source is not None and data.signal is None:
+            raise ValueError(
+                f"Classify learns from labels that are signal, but those of {reading.source_name} are not, or there "
+                "are none. Give a world of Clusters or Instances, or a source of (x, label)."
+            )
+        if isinstance(reading.source, World) and (prior := reading.source.process.prior) is not None:
+            # A world knows its classes, of which a sample may lack some.
+            doubts = self._too_few(len(prior), d)
+            return ClassLook(d, warnings=doubts, classes=np.arange(len(prior)), prior=prior, by_number=True)
+        (classes, _, counts), doubts = self._labels(data.signal, len(data))
+        doubts = (*doubts, *self._too_few(len(classes), d))
+        return ClassLook(d, warnings=doubts, classes=classes, prior=counts / counts.sum())
 
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        match process:
-            case Clusters(n_classes=n, weights=weights):
-                prior = np.ones(n) if weights is None else np.asarray(weights)
-            case Instances(n_instances=n):
-                prior = np.ones(n)
-            case _:
-                raise ValueError(
-                    f"Classify learns from labels that are signal, but those of {type(process).__name__} are not, or "
-                    "there are none. Give a world of Clusters or Instances."
-                )
-        self._begin(np.arange(n), prior)
-        return self._in_views(FreshLabelled(process, batch_size))
+    def _fields(self, look: ClassLook, sides: dict[str, Any]) -> tuple[Any, ...]:
+        signal = sides.get("signal")
+        if signal is None:
+            return (np.arange(len(look.classes)),)
+        return (signal if look.by_number else look.numbers(signal),)
 
-    def _begin(self, classes: np.ndarray, weights: np.ndarray) -> None:
-        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet these classes
-            del self.encoder_
-        self.classes_, self.class_prior_ = classes, weights / weights.sum()
-
-    def _in_views(self, draw: Draw) -> Draw:
-        return draw if self.augment is None else Augmented(draw, self.augment)
-
-    def _labels(self, y: Any, n_rows: int) -> Numbered:
-        """Give each class a number, after checking that classes can be told apart by more than memory."""
+    def _labels(self, y: Any, n_rows: int) -> tuple[Numbered, tuple[str, ...]]:
+        """Give each class a number, after checking that classes can be told apart by more than memory; and doubts."""
         if y is None:
             if self.augment is None:
                 raise ValueError(
@@ -269,11 +289,9 @@ class Classify(ClassifierMixin, BaseEncoder):
                     "row is a class of its own, seen in a single view, which an encoder can learn by heart: give "
                     "labels, or augment=… to make other views of a row."
                 )
-            return Numbered(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, dtype=np.int64))
-        y = _one_column(y)
-        if len(y) != n_rows:
-            raise ValueError(f"X has {n_rows} rows but y has {len(y)}. Row i of y must be the class of row i of X.")
-        labels = numbered(y, "label")
+            return Numbered(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, dtype=np.int64)), ()
+        y = column_or_1d(y, warn=True)
+        labels = numbered(y, "y", "label")
         assert_all_finite(y, input_name="y (the labels)")
         if y.dtype.kind == "f" and (y != y.round()).any():
             raise ValueError(
@@ -291,29 +309,34 @@ class Classify(ClassifierMixin, BaseEncoder):
                 "seen in a single view, which an encoder can learn by heart. Give related rows one class, or augment=… "
                 "to make other views of a row."
             )
+        doubts: tuple[str, ...] = ()
         if self.augment is None and labels.counts.min() == 1:
             alone = labels.values[labels.counts == 1]
-            self._warn(
+            doubts = (
                 f"{len(alone)} of {len(labels.values)} classes have a single row, which an encoder can learn by heart: "
                 f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little; "
-                "give more rows, or leave these out."
+                "give more rows, or leave these out.",
             )
-        return labels
+        return labels, doubts
 
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        n = len(self.classes_)
-        if n <= self.n_components:
-            self._warn(
-                f"{n} classes cannot pin down {self.n_components} latents, whatever the data: it takes at least "
-                f"{self.n_components + 1}, in general position. Give more classes, or ask for fewer components."
-            )
+    @staticmethod
+    def _too_few(n_classes: int, d: int) -> tuple[str, ...]:
+        if n_classes > d:
+            return ()
+        return (
+            f"{n_classes} classes cannot pin down {d} latents, whatever the data: it takes at least {d + 1}, in "
+            "general position. Give more classes, or ask for fewer components.",
+        )
+
+    def _objective(self, encoder: Encoder, look: ClassLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         # Equal offsets cancel in the softmax.
-        balanced = np.ptp(self.class_prior_) <= 1e-9 * self.class_prior_.max()
-        offsets = None if balanced else torch.as_tensor(np.log(self.class_prior_), dtype=torch.float32)
-        return _Objective(encoder, self.vector_space, self.scale, offsets, (n, self.n_components))
+        balanced = np.ptp(look.prior) <= 1e-9 * look.prior.max()
+        offsets = None if balanced else torch.as_tensor(np.log(look.prior), dtype=torch.float32)
+        return _Objective(encoder, self.vector_space, self.scale, offsets, (len(look.classes), look.n_components))
 
-    def _learned(self, objective: nn.Module) -> None:
+    def _learned(self, objective: nn.Module, look: ClassLook) -> None:
         assert isinstance(objective, _Objective)
+        self.classes_, self.class_prior_ = look.classes, look.prior
         with torch.no_grad():
             self.class_vectors_ = objective.vectors().cpu().numpy()
             self.scale_ = float(objective.scale())
@@ -321,16 +344,13 @@ class Classify(ClassifierMixin, BaseEncoder):
         rank = int((sizes > FLAT * sizes[0]).sum())
         least = sizes[-1] / (sizes[0] or 1)
         if rank < self.n_components < len(self.classes_):
-            self._warn(
-                f"the {len(self.classes_)} learned class vectors lie near an affine subspace of "
+            warn(
+                f"Classify: the {len(self.classes_)} learned class vectors lie near an affine subspace of "
                 f"{counted(rank, 'dimension')}, not {self.n_components} (numerical rank {rank}: beyond, singular "
                 f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
                 "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
                 "general position, or ask for fewer components."
             )
-
-    def _warn(self, message: str) -> None:
-        warn(f"Classify: {message}")
 
 
 class _Objective(nn.Module):
@@ -363,10 +383,3 @@ class _Objective(nn.Module):
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
         return cross_entropy(self.encoder(x), self.vectors(), labels, scale=self.scale(), offsets=self.offsets)
-
-
-def _one_column(y: Any) -> np.ndarray:
-    """Return y as a 1-d array; text beside numbers stays what it is."""
-    if isinstance(y, list | tuple) and any(isinstance(v, str) for v in y):
-        y = np.asarray(y, dtype=object)  # numpy would make text of the numbers
-    return column_or_1d(y, warn=True)

@@ -55,6 +55,7 @@ def _ready(est: Classify, rows: Rows) -> Rows:
     if rows.side is not None:
         labels = rows.side.reshape(-1)
         return replace(rows, data=replace(rows.data, signal=labels), strata=as_numbers(labels))
+    assert est.augment is not None  # or the fit would have refused
     with torch.no_grad():
         views = est.augment(torch.as_tensor(rows.X), torch.Generator().manual_seed(0)).numpy(force=True)
     return replace(rows, data=replace(rows.data, pairs=views), role="pairs")

@@ -7,7 +7,7 @@ import math
 import numbers
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,15 +17,20 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, theory
-from pindown.estimators.base import BaseEncoder, Encoder, as_array, check_positive, warn
+from pindown.data import Data, as_array
+from pindown.estimators.base import BaseEncoder, check_positive, warn
 from pindown.estimators.contrast_answers import ANSWERS
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import Look, Reading
+from pindown.labels import combined
 from pindown.losses import align_uniform, infonce
-from pindown.processes import Process
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import FirstLayer
 from pindown.sources.batches import Draw
-from pindown.sources.drawing import Epochs
-from pindown.sources.pairing import FreshPairs, Pairing, pair_up
+from pindown.sources.drawing import Epochs, EpochsWithin
+from pindown.sources.pairing import Pairing, pair_up
 from pindown.spaces import Reals, Space, Sphere
-from pindown.training import optimizers, processes
+from pindown.training import Trainer, optimizers, processes
 
 SATURATED = 0.02
 """Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a
@@ -71,6 +76,9 @@ class Contrast(BaseEncoder):
         ``any_marginal=False``.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+    preprocess : callable
+        What is done to observations first: ``whiten``, ``standardise``, ``centre`` or ``nothing`` of
+        `pindown.networks.preprocessing`. By default vectors are whitened, images and sequences standardised by channel.
     batch_size : int or None
         Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a share of the
         data and takes so many pairs of it, and each pair is compared with those of all processes.
@@ -83,10 +91,8 @@ class Contrast(BaseEncoder):
         every step.
     optimizer : callable
         ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
-    patience : int or None
-        Stop when the mean loss over so many steps is less than .001 below that of as many before.
-    checkpoint : path or None
-        File to save the fit to, and to resume it from.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -130,6 +136,7 @@ class Contrast(BaseEncoder):
     """
 
     answers = ANSWERS
+    _y_is = "be the partner, or the group, of"
     _must_not_fold = True
 
     def __init__(
@@ -143,13 +150,13 @@ class Contrast(BaseEncoder):
         any_marginal=True,
         self_negatives=False,
         encoder=networks.unfolded,
+        preprocess=preprocessing.suited,
         batch_size=None,
         max_iter=2_000,
         learning_rate=2e-3,
         weight_decay=2.0,
         optimizer=optimizers.adam,
-        patience=None,
-        checkpoint=None,
+        trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
         random_state=None,
@@ -162,13 +169,13 @@ class Contrast(BaseEncoder):
         self.any_marginal = any_marginal
         self.self_negatives = self_negatives
         self.encoder = encoder
+        self.preprocess = preprocess
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
-        self.patience = patience
-        self.checkpoint = checkpoint
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -184,6 +191,22 @@ class Contrast(BaseEncoder):
             return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
         return None
 
+    def fit(self, X, y=None, nuisance=None) -> Self:
+        """Train the encoder.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, …), Data, or Source
+            The observations: see `pindown.Data` and `pindown.sources` for what they may be beside arrays.
+        y : array, tensor or None
+            Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
+            row's partner is the next row.
+        nuisance : array of shape (n_samples,) or (n_samples, n_columns), optional
+            A batch, a session, a body … Strangers are then taken from rows of the same value, so that to tell values
+            apart is no help in telling partners. Codes are not *made* blind to it: for that, see `Forget`.
+        """
+        return self._fit(X, {"pairs": y, "nuisance": nuisance})
+
     def score(self, X, y=None) -> float:
         """Return the information between partners that the codes show, in nats: log n minus InfoNCE.
 
@@ -193,7 +216,7 @@ class Contrast(BaseEncoder):
         uniformity has moved the learned one; unrelated partners then give about 0.
         """
         check_is_fitted(self)
-        pairing = pair_up(self._validated(X, reset=False), as_array(y))
+        pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
         # Neighbouring rows may be related, and related rows make poor strangers: compare rows from everywhere.
         shuffled = torch.randperm(len(pairing), generator=generator)
@@ -202,7 +225,7 @@ class Contrast(BaseEncoder):
         objective = copy.deepcopy(self.objective_)
         assert isinstance(objective, _Objective)
         objective.double()
-        device = self.encoder_.whiten.mean.device
+        device = self.encoder_.device
 
         def put(rows: Tensor) -> Tensor:
             return rows.to(device).double()
@@ -246,9 +269,11 @@ class Contrast(BaseEncoder):
             )
         return self.space
 
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         p = None if self.space == Sphere() and self.p == 2 else self.p
-        potential = networks.flat(encoder.n_features, 1, hidden=(64, 64)) if self.any_marginal else None
+        potential = None
+        if self.any_marginal:
+            potential = nn.Sequential(nn.Flatten(), networks.flat(encoder.n_features, 1, hidden=(64, 64)))
         return _Objective(
             encoder,
             potential,
@@ -259,9 +284,22 @@ class Contrast(BaseEncoder):
             across_processes=_this_process()[1] > 1,
         )
 
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        pairing = pair_up(X, as_array(y), device)
-        batch_size = self._rows_per_batch(len(pairing))
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
+        if reading.source is not None and "pairs" not in reading.data.sides:
+            raise ValueError(f"Contrast learns from pairs, but {reading.source_name} has no partners.")
+        if reading.source is not None and reading.data.nuisance is not None:
+            raise ValueError(
+                "Contrast: with a nuisance strangers are taken from rows of the same value, so that rows must be taken "
+                "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
+            )
+        return Look(self._asked_components())
+
+    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+        return (sides["pairs"],)
+
+    def _rows(self, data: Data, look: Look, device: torch.device) -> Pairing:
+        pairing = pair_up(data.X, data.pairs, device, groups=data.groups)
+        self._rows_per_batch(len(pairing), "pairs")
         index, n_processes = _this_process()
         share = _share(pairing, index, n_processes)
         if len(share) < (self.batch_size or 1):
@@ -269,12 +307,16 @@ class Contrast(BaseEncoder):
                 f"Contrast: of {len(pairing)} pairs {len(share)} fall to each of {n_processes} processes, too few for "
                 f"batch_size={self.batch_size}. Leave it at None to take what fits, or start fewer processes."
             )
-        return Epochs(share, min(batch_size, len(share)))
+        return share
 
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        return FreshPairs(process, batch_size)
+    def _epochs(self, rows: Pairing, data: Data) -> Draw:
+        size = min(self.batch_size or self._default_batch_size, len(rows))
+        if data.nuisance is None:
+            return Epochs(rows, size)
+        values = combined(*np.atleast_2d(data.nuisance.T))
+        return EpochsWithin(rows, size, values[rows.anchors.cpu().numpy()])
 
-    def _learned(self, objective: nn.Module) -> None:
+    def _learned(self, objective: nn.Module, look: Look) -> None:
         assert isinstance(objective, _Objective)
         with torch.no_grad():
             self.temperature_ = float(objective.temperature())
@@ -368,7 +410,7 @@ class _Objective(nn.Module):
 
     def _potentials(self, x: Tensor) -> Tensor:
         assert self.potential is not None
-        return self.potential(self.encoder.whiten(x))[:, 0]
+        return self.potential(self.encoder.preprocess(x))[:, 0]
 
 
 def _best_temperature(objective: _Objective, x: Tensor, x_pos: Tensor) -> float:

@@ -93,6 +93,7 @@ def _plan(est: Contrast, data: Data, n_components: int | None) -> Plan:
 
 ANSWERS = Answers(
     side="pairs",
+    also=("nuisance",),
     on_a_line={"space": Reals()},
     ready=_ready,
     evidence=_evidence,

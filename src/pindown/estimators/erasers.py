@@ -14,8 +14,8 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pindown.data import as_array
 from pindown.directions import Grouping, complement, told_by_means
-from pindown.estimators.base import as_array
 from pindown.estimators.forget.nuisance import Nuisance, as_table, assemble, read_columns
 from pindown.saving import Saves
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,7 +28,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     other: dict[str, Any] = {
         "random_state": seed,
         "verbose": False,
-        "checkpoint": None,
+        "trainer": replace(est.trainer, checkpoint=None) if "trainer" in parameters else None,
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
     if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:

@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.estimators.base import WHITEN_ROWS, Encoder
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import LOOKED_AT
 from pindown.networks import Whiten
 from pindown.processes import Process
 from pindown.sources.batches import CapturableDraw
@@ -85,7 +86,7 @@ def fit_supervised(
     True
     """
     rng = _random.generator(seed, device)
-    x, z, *_ = process.sample(WHITEN_ROWS, random_state=rng, device=device)
+    x, z, *_ = process.sample(LOOKED_AT, random_state=rng, device=device)
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
     encoder = Encoder(Whiten.of(x.cpu()), network, space)

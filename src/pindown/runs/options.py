@@ -35,7 +35,7 @@ _ELSEWHERE = {
     "max_iter": "{steps}",
     "random_state": "{seed}",
     "device": "{device}",
-    "checkpoint": "{output}, where runs are kept",
+    "trainer": "Python instead; {output} says where runs are kept",
     "augment": "Python instead, where it can be a function",
     "verbose": "nothing: progress shows if there is a terminal",
 }

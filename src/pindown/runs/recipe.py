@@ -15,6 +15,7 @@ from pindown.estimators.registry import BUILT_IN, SIDES, address_of, find, refus
 from pindown.planning import Plan, plan
 from pindown.runs.options import read_value, written
 from pindown.tables import Columns
+from pindown.training import Trainer
 
 LOOKED_AT = 20_000
 """Rows that a plan looks at: more would take minutes, and change little."""
@@ -47,7 +48,12 @@ class Recipe:
         numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
         parameters = {name: number for name, number in numbers.items() if number is not None}
         parameters |= {name: read_value(name, text) for name, text in self.options.items()}
-        where = {"checkpoint": checkpoint, "device": device, "verbose": verbose, "random_state": self.seed}
+        where = {
+            "trainer": Trainer(checkpoint=checkpoint),
+            "device": device,
+            "verbose": verbose,
+            "random_state": self.seed,
+        }
         kind = find(self.estimator)
         known = kind._get_param_names()
         estimator = kind(**parameters, **{name: value for name, value in where.items() if name in known})

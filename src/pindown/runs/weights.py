@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from pindown._files import whole
-from pindown.estimators.base import Encoder
+from pindown.estimators.encoding import Encoder
 from pindown.networks import FirstLayer, Frame, Rescale, Residual, Unfolded, Whiten
 from pindown.spaces import Reals, Space, Sphere
 
@@ -79,7 +79,7 @@ def describe(module: nn.Module) -> list[Any]:
     """
     match module:
         case Encoder():
-            return ["Encoder", describe(module.whiten), describe(module.body), type(module.space).__name__]
+            return ["Encoder", describe(module.preprocess), describe(module.body), type(module.space).__name__]
         case Whiten():
             return ["Whiten", *module.matrix.shape]
         case Rescale():

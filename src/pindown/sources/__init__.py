@@ -8,7 +8,7 @@ from pindown.sources.arrays import Arrays, as_tensor
 from pindown.sources.files import Parquet
 from pindown.sources.joined import Joined
 from pindown.sources.opening import as_source
-from pindown.sources.source import Batch, Drawn, Indexed, Source
+from pindown.sources.source import Batch, Chosen, Drawn, Indexed, Source
 from pindown.sources.streaming import WHITEN_ROWS, Moments, first_rows, moments
 from pindown.sources.torch_data import FromDataset, FromLoader
 from pindown.sources.worlds import World
@@ -17,6 +17,7 @@ __all__ = [
     "WHITEN_ROWS",
     "Arrays",
     "Batch",
+    "Chosen",
     "Drawn",
     "FromDataset",
     "FromLoader",

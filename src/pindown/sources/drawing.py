@@ -1,54 +1,50 @@
-"""How batches come about: labels as numbers, rows in a new order every epoch, fresh rows from a world."""
+"""How batches come about: rows in a new order every epoch, rows of a stream in theirs, fresh rows from a world."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pindown.processes import Process
 from pindown.sources.batches import CapturableDraw, Draw
+from pindown.sources.source import Batch, Drawn, Indexed, Source
 
 Augment = Callable[[Tensor, torch.Generator], Tensor]
-"""Makes another view of every row: (n, n_features) and a generator in, (n, n_features) out."""
+"""Makes another view of every row: (n, …) and a generator in, (n, …) out."""
+
+Chance = Callable[[int, torch.Generator], tuple[Tensor, ...]]
+"""Makes the random numbers that an objective wants beside so many rows, on the generator's device."""
+
+Read = Callable[[Batch], tuple[Any, ...]]
+"""Turns a batch into what an objective takes: the observations, then a field for each thing that belongs to them."""
+
+MOST_OF_A_GPU = 0.25
+"""Share of a GPU's free memory that observations may take; if they need more they stay where they are."""
 
 
-class Numbered(NamedTuple):
-    """Distinct values, sorted; the number in them of each row's value; the rows of each value."""
-
-    values: np.ndarray
-    labels: np.ndarray  # (n,)
-    counts: np.ndarray
-
-
-def numbered(y: Any, noun: str) -> Numbered:
-    """Give a number to each value of a 1-d array, each of which is a ``noun``, or say what is wrong with them."""
-    if _some_missing(y):
-        raise ValueError(f"y (the {noun}s) contains NaN or None. Give each row a {noun}, or leave the row out.")
-    try:
-        return Numbered(*np.unique(y, return_inverse=True, return_counts=True))
-    except TypeError as error:
-        raise ValueError(
-            f"y (the {noun}s) mixes types that cannot be compared ({error}). Make them all text or all numbers."
-        ) from error
+def on_device(X: np.ndarray | Indexed, device: torch.device) -> Tensor | Indexed:
+    """Return observations where batches are drawn from: on the device if they are in memory and fit there."""
+    if isinstance(X, Indexed):
+        return X
+    fits = device.type != "cuda" or X.nbytes < MOST_OF_A_GPU * torch.cuda.mem_get_info(device)[0]
+    return torch.as_tensor(X, device=device if fits else "cpu")
 
 
-def _some_missing(values: np.ndarray) -> bool:
-    if values.dtype.kind == "O":
-        return any(v is None or (not isinstance(v, str) and str(v) in ("nan", "NaT", "<NA>")) for v in values)
-    return bool((values != values).any())
+def taken(x: Tensor | Indexed, which: Tensor) -> Tensor:
+    """Return the observations at these positions."""
+    return torch.as_tensor(x[which.numpy()]) if isinstance(x, Indexed) else x[which]
 
 
-class Rows(Protocol):
+class Takeable(Protocol):
     """Something whose rows can be taken in any order; `Epochs` draws from it."""
 
     @property
-    def x(self) -> Tensor:
-        """The observations, which say what device the rows are on."""
+    def device(self) -> torch.device:
+        """Where the rows are."""
         ...
 
     def __len__(self) -> int: ...
@@ -58,27 +54,36 @@ class Rows(Protocol):
         ...
 
 
-@dataclass(frozen=True)
-class Labelled:
-    """Rows with the number of their label."""
+class Rows:
+    """Observations, the fields that belong to them, and perhaps random numbers that are new whenever they are taken.
 
-    x: Tensor  # (n, n_features)
-    labels: Tensor  # (n,) int64
+    Examples
+    --------
+    >>> rows = Rows(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 9]))
+    >>> [part.tolist() for part in rows.take(torch.tensor([2, 0]), torch.Generator())]
+    [[[3.0], [1.0]], [9, 7]]
+    """
+
+    def __init__(self, x: Tensor | Indexed, *fields: Any, chance: Chance | None = None) -> None:
+        self.x, self.chance = x, chance
+        self.device = x.device if isinstance(x, Tensor) else torch.device("cpu")
+        self.fields = tuple(torch.as_tensor(field, device=self.device) for field in fields)
 
     def __len__(self) -> int:
         return len(self.x)
 
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return the rows at these positions and their labels."""
-        return self.x[which], self.labels[which]
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the rows at these positions, and what belongs to them."""
+        random = () if self.chance is None else self.chance(len(which), generator)
+        return taken(self.x, which), *(field[which] for field in self.fields), *random
 
 
 class Epochs(CapturableDraw):
     """Batches without replacement: each epoch is a new order, known from the seed and the step alone."""
 
-    def __init__(self, source: Rows, batch_size: int) -> None:
+    def __init__(self, source: Takeable, batch_size: int) -> None:
         self.source, self.batch_size = source, batch_size
-        self.rows = torch.empty(batch_size, dtype=torch.int64, device=source.x.device)
+        self.rows = torch.empty(batch_size, dtype=torch.int64, device=source.device)
         self._epoch, self._order = -1, self.rows
 
     def prepare(self, step: int, generator: torch.Generator) -> None:
@@ -87,8 +92,7 @@ class Epochs(CapturableDraw):
         epoch, k = divmod(step, n // self.batch_size)
         if epoch != self._epoch:
             # Not the generator itself: a resumed run must find the order of an epoch it starts in the middle of.
-            shuffler = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
-            self._order = torch.randperm(n, generator=shuffler).to(self.rows.device)
+            self._order = torch.randperm(n, generator=_of_epoch(generator, epoch)).to(self.rows.device)
             self._epoch = epoch
         self.rows.copy_(self._order[k * self.batch_size : (k + 1) * self.batch_size])
 
@@ -97,21 +101,115 @@ class Epochs(CapturableDraw):
         return self.source.take(self.rows, generator)
 
 
-@dataclass(frozen=True)
-class FreshLabelled(CapturableDraw):
-    """Batches of labelled rows from a world, new at every step."""
+class EpochsWithin:
+    """Batches without replacement whose rows all have one value of a label: each epoch cuts every value anew.
 
-    process: Process
+    Examples
+    --------
+    >>> rows = Rows(torch.arange(6.0)[:, None], torch.tensor([0, 1, 0, 1, 0, 1]))
+    >>> draw = EpochsWithin(rows, 3, np.array([0, 1, 0, 1, 0, 1]))
+    >>> sorted(draw(0, torch.Generator())[1].tolist()) in ([0, 0, 0], [1, 1, 1])
+    True
+    """
+
+    def __init__(self, source: Takeable, batch_size: int, labels: np.ndarray) -> None:
+        self.source, self.batch_size = source, batch_size
+        self._values = [torch.as_tensor(np.flatnonzero(labels == value)) for value in np.unique(labels)]
+        self._values = [rows for rows in self._values if len(rows) > 1]  # one row alone has no strangers
+        self._epoch, self._batches = -1, self._cut(torch.Generator())
+
+    def _cut(self, generator: torch.Generator) -> list[Tensor]:
+        batches: list[Tensor] = []
+        for rows in self._values:
+            mixed = rows[torch.randperm(len(rows), generator=generator)]
+            batches += mixed.tensor_split(-(-len(rows) // self.batch_size))
+        return [batches[k] for k in torch.randperm(len(batches), generator=generator)]
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        epoch, k = divmod(step, len(self._batches))
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self._cut(_of_epoch(generator, epoch))
+        return self.source.take(self._batches[k].to(self.source.device), generator)
+
+
+def _of_epoch(generator: torch.Generator, epoch: int) -> torch.Generator:
+    return torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
+
+
+@dataclass(frozen=True)
+class FromHost:
+    """Batches that are gathered in main memory and then brought to a device, since all rows do not fit there."""
+
+    draw: Draw
+    device: torch.device
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        here = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + step) % 2**63)
+        return tuple(part.to(self.device) for part in self.draw(step, here))
+
+
+def brought(draw: Draw, source: Takeable, device: torch.device) -> Draw:
+    """Return a draw whose batches are on the device, wherever its rows are."""
+    return draw if source.device == device else FromHost(draw, device)
+
+
+@dataclass(frozen=True)
+class Fresh(CapturableDraw):
+    """Batches that a source makes anew at every step."""
+
+    source: Drawn
     batch_size: int
+    read: Read
+    chance: Chance | None = None
 
     def prepare(self, step: int, generator: torch.Generator) -> None:
         """Nothing to make ready."""
 
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return fresh samples and their labels."""
-        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
-        assert sample.u is not None
-        return sample.x, sample.u
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return new rows, and what belongs to them."""
+        fields = self.read(self.source.draw(self.batch_size, generator))
+        return *fields, *(() if self.chance is None else self.chance(self.batch_size, generator))
+
+
+class Streamed:
+    """Batches of a stream in its own order, from its beginning again when it ends; what is left over is passed over.
+
+    Going on in the middle, as a resumed fit does, goes through the stream up to there.
+    """
+
+    def __init__(
+        self, source: Source, batch_size: int, read: Read, device: torch.device, chance: Chance | None = None
+    ) -> None:
+        self.source, self.batch_size, self.read, self.device, self.chance = source, batch_size, read, device, chance
+        self._restart()
+
+    def _restart(self) -> None:
+        self._next, self._batches = 0, self._whole_batches()
+
+    def _whole_batches(self) -> Iterator[Batch]:
+        while True:
+            n = 0
+            for batch in self.source.blocks(self.batch_size):
+                if len(batch["x"]) == self.batch_size:
+                    n += 1
+                    yield batch
+            if not n:
+                raise ValueError(
+                    f"the source has fewer rows than a batch, {self.batch_size}: give a smaller batch_size, or more "
+                    "rows."
+                )
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        if step < self._next:
+            self._restart()
+        while self._next <= step:
+            batch = next(self._batches)
+            self._next += 1
+        random = () if self.chance is None else self.chance(self.batch_size, generator)
+        return *(torch.as_tensor(part).to(self.device) for part in self.read(batch)), *random
 
 
 @dataclass(frozen=True)

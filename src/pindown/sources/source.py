@@ -10,6 +10,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from pindown.data import as_array
+
 Batch = dict[str, Any]
 """Some rows: ``x``, an array or a tensor (n, …), and what belongs to them, by role, or ``y`` if nothing says which."""
 
@@ -38,6 +40,22 @@ class Indexed(Source):
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return these rows."""
 
+    def sides(self) -> dict[str, NDArray[Any]]:
+        """Return what belongs to all rows, in memory: by going through them once."""
+        parts: dict[str, list[Any]] = {}
+        for batch in self.blocks(1_024):
+            for name, part in batch.items():
+                if name != "x":
+                    parts.setdefault(name, []).append(as_array(part))
+        return {name: np.concatenate(some) for name, some in parts.items()}
+
+    def __len__(self) -> int:
+        return self.n_rows
+
+    def __getitem__(self, rows: Any) -> NDArray[Any]:
+        """Return the observations of these rows."""
+        return np.asarray(self.take(np.asarray(rows))["x"])
+
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order."""
         for first in range(0, self.n_rows, n_rows):
@@ -58,3 +76,15 @@ class Drawn(Source):
         generator = torch.Generator().manual_seed(0)
         while True:
             yield self.draw(n_rows, generator)
+
+
+class Chosen(Indexed):
+    """Some rows of a source, in an order of one's own, without copying them."""
+
+    def __init__(self, source: Indexed, rows: NDArray[np.int64]) -> None:
+        self.source, self.rows = source, rows
+        self.shape, self.n_rows = source.shape, len(rows)
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """Return these of the chosen rows."""
+        return self.source.take(self.rows[rows])

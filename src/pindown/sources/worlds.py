@@ -34,6 +34,9 @@ class World(Drawn):
         self.process = process
         self.shape = tuple(process.sample(1, random_state=0).x.shape[1:])
 
+    def __repr__(self) -> str:
+        return repr(self.process)
+
     def draw(self, n_rows: int, generator: torch.Generator) -> Batch:
         """Return so many new rows, and what belongs to them, by role."""
         sample = self.process.sample(n_rows, random_state=generator, device=generator.device)

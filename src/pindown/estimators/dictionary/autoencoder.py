@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from pindown import networks
-from pindown.estimators.base import Encoder
+from pindown.estimators.encoding import Encoder
 from pindown.penalties import Penalty, pushforward
 from pindown.penalties.dependency import batch_scale
-from pindown.processes import Process
-from pindown.sources.batches import CapturableDraw
 
 LEAST_NOISE = 0.02
 """Least standard deviation of the observation noise, in units of each observed variable's: a world without noise would
@@ -25,38 +22,6 @@ START_ROWS, START_BATCHES = 8_192, 64
 
 START_SPREAD = 0.3
 """Standard deviation of the posterior at the start; that of the prior is 1."""
-
-
-@dataclass(frozen=True)
-class RowsWithNoise:
-    """Rows with the random numbers of a step: a normal one per latent and a uniform one."""
-
-    x: Tensor  # (n, n_features)
-    d: int
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return the rows at these positions, and new random numbers."""
-        return self.x[which], *random_numbers(len(which), self.d, generator)
-
-
-@dataclass(frozen=True)
-class FreshRows(CapturableDraw):
-    """Rows from a world, new at every step, with the same random numbers beside them."""
-
-    process: Process
-    batch_size: int
-    d: int
-
-    def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Nothing to make ready."""
-
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, Tensor, Tensor]:
-        """Return fresh samples and random numbers."""
-        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
-        return sample.x, *random_numbers(self.batch_size, self.d, generator)
 
 
 def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -81,7 +46,7 @@ class Autoencoder(nn.Module):
     below: Tensor
     penalty: Penalty | None
 
-    def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, batches: Iterator[tuple[Tensor, ...]]) -> None:
+    def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, x: Tensor) -> None:
         super().__init__()
         self.d, self.penalty = d, None
         self.turned, self.turned_back = (_frozen_identity(d) for _ in range(2))
@@ -89,7 +54,6 @@ class Autoencoder(nn.Module):
         self.encoder, self.decoder = encoder, nn.Sequential(self.turned_back, decoder)
         self.spread = networks.flat(encoder.n_features, d * (d + 1) // 2, hidden=(64, 64))  # the entries of L
         self.register_buffer("below", _below_diagonal(d))
-        x = first_rows(batches)
         self.register_buffer("centre", x.double().mean(0))
         self.register_buffer("scale", batch_scale(x.double()))
         self.log_noise = nn.Parameter(torch.zeros(()))
@@ -99,7 +63,7 @@ class Autoencoder(nn.Module):
     def straighten(self, x: Tensor, z: Tensor) -> None:
         """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
         assert isinstance(self.encoder.body, nn.Sequential)
-        _straighten(self.encoder.body[0], self.encoder.whiten(x), z)
+        _straighten(self.encoder.body[0], self.encoder.preprocess(x), z)
         _straighten(self.decoder[1], z, self.standardised(x))
 
     @torch.no_grad()
@@ -118,7 +82,7 @@ class Autoencoder(nn.Module):
 
     def forward(self, x: Tensor, normal: Tensor, uniform: Tensor) -> Tensor:
         """Return what is minimised."""
-        white = self.encoder.whiten(x)
+        white = self.encoder.preprocess(x)
         mean = self.encoder.space(self.encoder.body(white))
         triangle, log_diagonal = self._triangle(white)
         z = mean + self.turned((triangle @ normal[..., None])[..., 0])

@@ -5,8 +5,8 @@ from __future__ import annotations
 import copy
 import numbers
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
 
 import numpy as np
 import torch
@@ -16,24 +16,34 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, structure, theory
-from pindown.estimators.base import BaseEncoder, Encoder, as_array
+from pindown.data import as_array
+from pindown.estimators.base import BaseEncoder
 from pindown.estimators.dictionary.answers import ANSWERS
-from pindown.estimators.dictionary.autoencoder import Autoencoder, FreshRows, RowsWithNoise, first_rows
+from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, random_numbers
 from pindown.estimators.dictionary.rotation import sparsest_rotation
 from pindown.estimators.dictionary.unrolling import start_unrolled
-from pindown.networks import built
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import LOOKED_AT, Look, Reading
+from pindown.networks import built, preprocessing
+from pindown.networks.preprocessing import FirstLayer
 from pindown.penalties import DependencyCount, DependencySparsity, Penalty, pushforward
-from pindown.processes import Process
+from pindown.sources import Indexed
 from pindown.sources.batches import Draw
-from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import TrainingLog, best_device, optimizers
+from pindown.training import Trainer, TrainingLog, best_device, optimizers
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
 """Share of the rows that no step sees, and by which restarts are compared; and their largest number."""
 
 FAINT, STRONG = 0.05, 0.15
 """Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
+
+
+@dataclass(frozen=True, eq=False)
+class DictionaryLook(Look):
+    """What `Dictionary` sees before training: the rows by which restarts are compared."""
+
+    held_out: Tensor = field(kw_only=True)
 
 
 class Dictionary(BaseEncoder):
@@ -64,6 +74,9 @@ class Dictionary(BaseEncoder):
         Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module.
+    preprocess : callable
+        What is done to observations before the encoder sees them: see `Contrast`. Images must be laid out as vectors,
+        by ``preprocess=preprocessing.whiten``.
     decoder : callable
         Called as ``decoder(n_components, n_features)``, returns a differentiable module.
     batch_size : int or None
@@ -76,10 +89,8 @@ class Dictionary(BaseEncoder):
         Share of the weights taken off per step, in units of the learning rate.
     optimizer : callable
         ``optimizers.adam`` or ``optimizers.muon``.
-    patience : int or None
-        Stop a part when the mean loss over so many steps is less than .001 below that of as many before.
-    checkpoint : path or None
-        Where to save the fit to, and to resume it from: a file for each part, whose name is added.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -132,6 +143,7 @@ class Dictionary(BaseEncoder):
     """
 
     answers = ANSWERS
+    _wants_vectors = True
 
     def __init__(
         self,
@@ -140,14 +152,14 @@ class Dictionary(BaseEncoder):
         penalty=DependencyCount(),  # noqa: B008 (a frozen value)
         n_restarts=3,
         encoder=networks.smooth,
+        preprocess=preprocessing.suited,
         decoder=networks.smooth,
         batch_size=None,
         max_iter=2_000,
         learning_rate=1e-2,
         weight_decay=0.0,
         optimizer=optimizers.adam,
-        patience=None,
-        checkpoint=None,
+        trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
         random_state=None,
@@ -156,14 +168,14 @@ class Dictionary(BaseEncoder):
         self.penalty = penalty
         self.n_restarts = n_restarts
         self.encoder = encoder
+        self.preprocess = preprocess
         self.decoder = decoder
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
-        self.patience = patience
-        self.checkpoint = checkpoint
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -214,7 +226,7 @@ class Dictionary(BaseEncoder):
         return objective
 
     def _put(self, array: np.ndarray) -> Tensor:
-        return torch.as_tensor(array).to(self.encoder_.whiten.mean.device).double()
+        return torch.as_tensor(array).to(self.encoder_.device).double()
 
     def _space(self) -> Space:
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
@@ -225,35 +237,41 @@ class Dictionary(BaseEncoder):
             )
         return Reals()
 
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        if len(constant := np.flatnonzero(np.ptp(X, axis=0) == 0)):
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> DictionaryLook:
+        X, d = reading.data.X, self._asked_components()
+        if len(constant := _constant_columns(X)):
             raise ValueError(
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
                 "their scale is undefined. Leave them out."
             )
         n_held_out = min(int(HELD_OUT * len(X)), MOST_HELD_OUT)
-        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0))
-        rows = torch.as_tensor(X)[order].to(device)
-        seen = RowsWithNoise(rows[n_held_out:], self.n_components)
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
         # With so few rows that none can be spared, the fit is judged by those it was made from.
-        return _Rows(seen, self._rows_per_batch(len(seen), "rows"), rows[:n_held_out] if n_held_out > 1 else rows)
+        held_out = torch.as_tensor(X[order[:n_held_out] if n_held_out > 1 else order])
+        return DictionaryLook(d, rows=order[n_held_out:] if reading.source is None else None, held_out=held_out)
 
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        return FreshRows(process, batch_size, self.n_components)
+    def _chance(self, n_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return a normal and a uniform number for each latent of each row."""
+        return random_numbers(n_rows, self.n_components, generator)
 
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        decoder = built("Dictionary", "decoder", self.decoder, self.n_components, encoder.n_features)
-        pushforward(copy.deepcopy(decoder), torch.zeros(2, self.n_components))  # refuses what has no derivative
-        return Autoencoder(encoder, decoder, self.n_components, batches)
+    def _objective(self, encoder: Encoder, look: DictionaryLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        decoder = built("Dictionary", "decoder", self.decoder, look.n_components, self.n_features_in_)
+        pushforward(copy.deepcopy(decoder), torch.zeros(2, look.n_components))  # refuses what has no derivative
+        return Autoencoder(encoder, decoder, look.n_components, first_rows(batches))
 
     def _search(
-        self, make: Callable[[int], nn.Module], minimise: Callable[..., TrainingLog], draw: Draw, seed: int
+        self,
+        make: Callable[[int], nn.Module],
+        minimise: Callable[..., TrainingLog],
+        draw: Draw,
+        look: DictionaryLook,
+        seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         restarts, logs = [], []
         for k in range(self.n_restarts):
-            restarts.append(self._start(make, draw, seed, k))
+            restarts.append(self._initialised(make, draw, seed, k))
             logs.append(minimise(restarts[k], seed + k, f"restart {k}"))
-        held_out = draw.held_out if isinstance(draw, _Rows) else draw(0, _generator_like(restarts[0], seed))[0]
+        held_out = look.held_out.to(restarts[0].centre.device)
         self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
             for restart in restarts:
@@ -277,7 +295,7 @@ class Dictionary(BaseEncoder):
         half = (self.max_iter + 1) // 2
         return [("sparse", self.penalty, half), ("sharp", self.penalty.sharpened(), half)]
 
-    def _start(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
+    def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
         """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not."""
         model = make(seed + k)
         assert isinstance(model, Autoencoder)
@@ -297,19 +315,11 @@ class Dictionary(BaseEncoder):
         self.support_ = reached.astype(int)
         self.blocks_ = structure.identified_blocks(self.support_)
 
-    def _learned(self, objective: nn.Module) -> None:
+    def _learned(self, objective: nn.Module, look: DictionaryLook) -> None:
         assert isinstance(objective, Autoencoder)
         self.decoder_ = objective.decoder
         with torch.no_grad():
             self.noise_ = float(objective.noise())
-
-
-class _Rows(Epochs):
-    """Batches of the rows that are seen, and the rows held out."""
-
-    def __init__(self, source: RowsWithNoise, batch_size: int, held_out: Tensor) -> None:
-        super().__init__(source, batch_size)
-        self.held_out = held_out
 
 
 def widest_gap(dependence: np.ndarray, least: float = FAINT, most: float = STRONG) -> float:
@@ -344,5 +354,7 @@ def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
     return TrainingLog(curve, first.seconds + second.seconds, second.stopped_on_plateau)
 
 
-def _generator_like(objective: nn.Module, seed: int) -> torch.Generator:
-    return torch.Generator(next(objective.parameters()).device).manual_seed(seed)
+def _constant_columns(X: np.ndarray | Indexed) -> np.ndarray:
+    """Return the columns that never change; of a source, in the rows of its first block."""
+    some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X
+    return np.flatnonzero(np.ptp(np.asarray(some), axis=0) == 0)

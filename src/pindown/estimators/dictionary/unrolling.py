@@ -74,7 +74,7 @@ def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -
     x = x[np.sort(np.unique(x.numpy(), axis=0, return_index=True)[1])]
     standardised = model.standardised(x)
     # Whitened, since a direction in which the data vary little may be the one that keeps their folds apart.
-    z = torch.as_tensor(unrolled(model.encoder.whiten(x).numpy(), model.d), dtype=standardised.dtype)
+    z = torch.as_tensor(unrolled(model.encoder.preprocess(x).numpy(), model.d), dtype=standardised.dtype)
     model.straighten(x, z)
 
     def draw(step: int, generator: torch.Generator) -> tuple[Tensor, ...]:

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from pindown import networks, theory
@@ -31,7 +29,6 @@ from pindown.checks.nuisances import touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Look, Settled, Verdicts
-from pindown.estimators.base import IdentifiabilityWarning
 from pindown.estimators.forget.nuisance import as_table, read_columns
 from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
@@ -50,7 +47,7 @@ from pindown.metrics import PROBES, Leakage, inject_leak, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_CODES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
-    from pindown.estimators.forget.estimator import Forget
+    from pindown.estimators.forget.estimator import Forget, NuisanceLook
 
 LEAK_SHARE = 0.1
 """Variance of one direction of the codes that a leak is given which the probes must find."""
@@ -185,7 +182,7 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
     told, d = (touched, 0), n_components
     if d is None:
         found = _as_fitted(rows, nuisance, signal if confounded else given, linear=linear)
-        told, d = (found.n_told_, found.n_components_) if found else (told, max(1, n_directions - touched))
+        told, d = (found.n_told, found.n_components) if found else (told, max(1, n_directions - touched))
     seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
     theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
     beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
@@ -212,18 +209,17 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
     return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
 
 
-def _as_fitted(rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> Forget | None:
-    """Return the estimator as it is before its first step, when it has counted its codes; None if it would refuse."""
-    from pindown.estimators.forget.estimator import Forget
+def _as_fitted(rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
+    """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
+    from pindown.estimators.forget import estimator
 
-    forget = Forget(encoder=networks.linear if linear else networks.unfolded, verbose=False, random_state=0)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentifiabilityWarning)  # the verdicts say it
-        try:
-            forget._draw(rows, (nuisance, given), torch.device("cpu"))
-        except ValueError:  # and this
-            return None
-    return forget
+    forget = estimator.Forget(encoder=networks.linear if linear else networks.unfolded, random_state=0)
+    try:
+        look = forget.look(Data(rows, nuisance=nuisance, given=given))
+    except ValueError:  # the verdicts say it
+        return None
+    assert isinstance(look, estimator.NuisanceLook)
+    return look
 
 
 def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:

@@ -7,6 +7,7 @@ import math
 import numbers
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any, Self
 
 import numpy as np
@@ -16,29 +17,29 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, theory
+from pindown.data import as_array
 from pindown.directions import Directions, directions, even_rows
-from pindown.estimators.base import WHITEN_ROWS, BaseEncoder, Encoder, as_array, encode, warn
+from pindown.estimators.base import BaseEncoder, warn
+from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.forget.answers import ANSWERS
-from pindown.estimators.forget.game import Game, History, Rebuild, straightened
+from pindown.estimators.forget.game import Game, History, Rebuild, matrix_of, straightened
 from pindown.estimators.forget.nuisance import (
-    Column,
-    FreshTroubled,
     HeldOut,
     Nuisance,
-    Troubled,
+    NuisanceReader,
     as_table,
     assemble,
     read_columns,
     read_strata,
 )
 from pindown.estimators.forget.opening import Opening
-from pindown.networks import Whiten
-from pindown.processes import Confounded, Process, ShapeNuisance
-from pindown.processes import Nuisance as NuisanceWorld
+from pindown.estimators.reading import Look, Reading
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import FirstLayer
+from pindown.sources import Drawn, World
 from pindown.sources.batches import Draw
-from pindown.sources.drawing import Epochs
 from pindown.spaces import Reals, Space
-from pindown.training import TrainingLog, optimizers, waiting_cosine
+from pindown.training import Trainer, TrainingLog, optimizers, waiting_cosine
 
 CLOSED_FORM_ROWS = 50_000
 """Rows from which means and covariances of the start are taken."""
@@ -47,16 +48,29 @@ START_ROWS = 5_000
 """Rows, about, from which the decoder's straight path starts."""
 
 FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
-"""Rows held out for the probe: if fewer than so many, none; and never more than so many,"""
+"""Rows held out for the probe: none if they would be fewer, and never more."""
 
-MOST_OF_A_LINEAR_CODE = 500
-"""nor than so many of a linear code: it cannot learn rows by heart, and every row it misses shows in its angles."""
+MOST_HELD_OUT_OF_LINEAR = 500
+"""The same for a linear encoder, which cannot learn rows by heart, but whose angles miss every row it does not see."""
 
 DEAD = 1e-3
 """Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
 
 LEAK = 0.1
 """How far from chance to certainty a probe may get before the fit warns."""
+
+
+@dataclass(frozen=True, eq=False)
+class NuisanceLook(Look):
+    """What `Forget` sees before training: directions that tell the nuisance, where to start, rows held out."""
+
+    n_told: tuple[int, int] = field(kw_only=True)
+    note: str = field(kw_only=True)
+    reader: NuisanceReader = field(kw_only=True)
+    by_number: bool = field(kw_only=True)  # whether rows come with the numbers of their values
+    opening: Opening = field(kw_only=True)
+    held_out: HeldOut = field(kw_only=True)
+    compared: HeldOut = field(kw_only=True)
 
 
 class Forget(BaseEncoder):
@@ -101,6 +115,9 @@ class Forget(BaseEncoder):
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
         can bend; an `nn.Linear`, as of ``networks.linear``, stays linear, with orthonormal rows: see ``components_``.
+    preprocess : callable
+        What is done to observations first: see `Contrast`. Images must be laid out as vectors, by
+        ``preprocess=preprocessing.whiten``.
     classifier, decoder : callable
         Called as ``(n_in, n_out)``, return modules. A linear encoder has a linear decoder.
     n_restarts : int
@@ -122,8 +139,8 @@ class Forget(BaseEncoder):
     holdout : float
         Share of the rows, at most 4,000 in all, and 500 of a linear code, kept out of the training and given to the
         probe. Fewer than 200 are not worth it, and none are held out.
-    checkpoint : path or None
-        File to save the fit to, and to resume it from.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -179,9 +196,8 @@ class Forget(BaseEncoder):
     """
 
     answers = ANSWERS
-    patience = None  # a game has no falling loss to stop by
     _schedule = staticmethod(waiting_cosine)
-    _chooses_components = True
+    _wants_vectors = True
 
     def __init__(
         self,
@@ -190,6 +206,7 @@ class Forget(BaseEncoder):
         strength=0.5,
         n_bins=None,
         encoder=networks.unfolded,
+        preprocess=preprocessing.suited,
         classifier=networks.reader,
         decoder=networks.unfolded,
         n_restarts=1,
@@ -199,7 +216,7 @@ class Forget(BaseEncoder):
         weight_decay=None,
         optimizer=optimizers.rivals,
         holdout=0.1,
-        checkpoint=None,
+        trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
         random_state=None,
@@ -208,6 +225,7 @@ class Forget(BaseEncoder):
         self.strength = strength
         self.n_bins = n_bins
         self.encoder = encoder
+        self.preprocess = preprocess
         self.classifier = classifier
         self.decoder = decoder
         self.n_restarts = n_restarts
@@ -217,7 +235,7 @@ class Forget(BaseEncoder):
         self.weight_decay = weight_decay
         self.optimizer = optimizer
         self.holdout = holdout
-        self.checkpoint = checkpoint
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -243,7 +261,7 @@ class Forget(BaseEncoder):
             bend is also asked to tell it, by a linear reader in the game: among the labels that go with a row's value
             of y, all counting the same, so that to tell y is no help.
         """
-        return self._fit(X, y, given)
+        return self._fit(X, {"nuisance": y, "given": given})
 
     def inverse_transform(self, Z, y):
         """Rebuild observations from codes and the nuisance of each; what the codes dropped is filled in by its mean.
@@ -273,6 +291,8 @@ class Forget(BaseEncoder):
     @property
     def _is_linear(self) -> bool:
         """Whether the encoder makes a linear layer, of one code of as many features as are known."""
+        if isinstance(self.encoder, nn.Module):
+            return isinstance(self.encoder, nn.Linear)
         with _random.forked(0):
             return callable(self.encoder) and isinstance(self.encoder(getattr(self, "n_features_in_", 2), 1), nn.Linear)
 
@@ -280,139 +300,143 @@ class Forget(BaseEncoder):
         check_scalar(self.strength, "strength", numbers.Real, min_val=0)
         check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
+        if self.trainer.patience is not None:
+            raise ValueError(
+                f"Forget: trainer has patience={self.trainer.patience}, but a game has no falling loss to stop by. "
+                "Leave it out, and say by max_iter how long to play."
+            )
         if self.n_bins is not None:
             check_scalar(self.n_bins, "n_bins", numbers.Integral, min_val=2)
         return Reals()
 
-    def _draw(self, X: np.ndarray, y: Any, device: torch.device) -> Draw:
-        side, given = (as_array(part) for part in y)
-        columns, kinds = read_columns(side, len(X), self.n_bins)
-        strata = read_strata(given, len(X))
-        nuisance = assemble(columns, kinds, strata)
-        nuisance.refuse_identical()
-        if n_rare := nuisance.n_rare:
-            self._warn(
-                f"{n_rare} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
-                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values."
-            )
-        rng = np.random.default_rng(_random.draw_seed(self.random_state) % 2**63)
-        order = rng.permutation(len(X))
-        n_held = min(int(self.holdout * len(X)), MOST_OF_A_LINEAR_CODE if self._is_linear else MOST_HELD_OUT)
-        held, used = np.split(order, [n_held if n_held >= FEWEST_HELD_OUT else 0])
-        some = held if len(held) else used[:MOST_HELD_OUT]
-        self._compared = HeldOut(X[some], nuisance.take(some), given is not None)
-        used = np.sort(used)
-        self._begin(X, kinds, nuisance, used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]])
-        self._held_out = HeldOut(X[held], nuisance.take(held), given is not None)
-        rows = Troubled.on(device, X[used], nuisance.take(used))
-        return Epochs(rows, self._rows_per_batch(len(rows), "rows"))
-
-    def _draw_fresh(self, process: Process, batch_size: int) -> Draw:
-        if not isinstance(process, NuisanceWorld | ShapeNuisance | Confounded):
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> NuisanceLook:
+        data, linear = reading.data, self._is_linear
+        if reading.source is not None and data.nuisance is None:
             raise ValueError(
-                f"Forget forgets a nuisance, but {type(process).__name__} has none. Give a world of Nuisance, "
-                "ShapeNuisance or Confounded."
+                f"Forget forgets a nuisance, but {reading.source_name} has none. Give a world of Nuisance, "
+                "ShapeNuisance or Confounded, or a source of (x, nuisance)."
             )
-        sample = process.sample(WHITEN_ROWS + MOST_HELD_OUT, random_state=0)
-        assert sample.u is not None
-        X, u = sample.x.numpy(), sample.u.numpy()
-        columns, kinds = read_columns(u, len(u), None)
-        nuisance = assemble(columns, kinds, np.zeros(len(u), dtype=np.int64))
-        used, held = np.arange(WHITEN_ROWS), np.arange(WHITEN_ROWS, len(u))
-        self._begin(X[used], kinds, nuisance.take(used), used)
-        self._held_out = self._compared = HeldOut(X[held], nuisance.take(held), False)
-        return FreshTroubled.of(process, batch_size, nuisance)
-
-    def _begin(self, X: np.ndarray, kinds: list[Column], nuisance: Nuisance, rows: np.ndarray) -> None:
-        """Look at the data: which directions tell the nuisance, and so how many codes there can be."""
-        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet these columns
-            del self.encoder_
-        whiten = Whiten.of(torch.as_tensor(X))
-        self.columns_ = kinds
-        matrix = whiten.matrix.double().numpy()
-        white, groupings = whiten(torch.as_tensor(X[rows])).double().numpy(), nuisance.take(rows).groupings()
-        rng, linear = np.random.default_rng(0), self._is_linear
+        columns, kinds = read_columns(data.nuisance, len(data), self.n_bins)
+        nuisance = assemble(columns, kinds, read_strata(data.given, len(data)))
+        nuisance.refuse_identical()
+        rng = np.random.default_rng(seed % 2**63)
+        order = rng.permutation(len(data))
+        # Rows of a world cost nothing; those of a stream that were looked at first are trained on later.
+        share = self.holdout if reading.source is None else float(isinstance(reading.source, Drawn)) / 2
+        n_held = min(int(share * len(data)), MOST_HELD_OUT_OF_LINEAR if linear else MOST_HELD_OUT)
+        held, used = np.split(order, [n_held if n_held >= FEWEST_HELD_OUT else 0])
+        compared = held if len(held) else used[:MOST_HELD_OUT]
+        used = np.sort(used)
+        rows = used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]]
+        white = first(torch.as_tensor(data.X[rows])).double().numpy()
+        groupings, rng = nuisance.take(rows).groupings(), np.random.default_rng(0)
+        matrix = matrix_of(first).numpy()
         found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
+        n_components, note, doubts = self._choose(found, white, nuisance)
+        start = found.keep(n_components)
+        # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
+        if not linear and (nuisance.n_strata == 1 or n_components <= found.n_blind):
+            start = even_rows(white, groupings, start, rng)
+        is_given = data.given is not None
+        return NuisanceLook(
+            n_components,
+            rows=used if reading.source is None else None,
+            warnings=doubts,
+            n_told=(found.n_means, found.n_spreads),
+            note=note,
+            reader=NuisanceReader.of(nuisance, kinds, data.given),
+            by_number=isinstance(reading.source, World),
+            opening=Opening(nuisance, found, start, matrix),
+            held_out=HeldOut(data.X[held], nuisance.take(held), is_given),
+            compared=HeldOut(data.X[compared], nuisance.take(compared), is_given),
+        )
+
+    def _fields(self, look: NuisanceLook, sides: dict[str, Any]) -> tuple[Any, ...]:
+        read = look.reader.read_numbers if look.by_number else look.reader.read
+        return read(sides["nuisance"], sides.get("given"))
+
+    def _choose(self, found: Directions, white: np.ndarray, nuisance: Nuisance) -> tuple[int, str, tuple[str, ...]]:
+        """Return the number of codes, why it was chosen, and what stands against it."""
+        doubts: tuple[str, ...] = ()
+        if n_rare := nuisance.n_rare:
+            doubts += (
+                f"{n_rare} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
+                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values.",
+            )
         rest = white @ found.basis[found.n_means + found.n_spreads :].T
         rest -= rest.mean(0)
-        n_blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=DEAD**2, hermitian=True))
-        self._choose(found, n_blind, int(nuisance.label_weights().any(0).sum()))
-        start = found.keep(self.n_components_)
-        # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
-        if not linear and (nuisance.n_strata == 1 or self.n_components_ <= found.n_blind):
-            start = even_rows(white, groupings, start, rng)
-        self._opening = Opening(nuisance, found, start, matrix)
-
-    def _choose(self, found: Directions, blind: int, n_labels: int) -> None:
-        """Settle the number of codes, if in so many directions data vary and no value differs from another."""
-        self.n_told_ = found.n_means, found.n_spreads
-        d = blind + sum(self.n_told_)
+        blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=DEAD**2, hermitian=True))
+        d = blind + found.n_means + found.n_spreads
         told = f"{found.n_means} of {d} directions means differ between values"
         if self._is_linear:
             told += f", and in {found.n_spreads} more covariances"
         if self.n_components is not None:
-            if self.n_components > blind:
-                self._warn(
-                    f"n_components={self.n_components} is more than the {blind} blind directions there are: in {told}. "
-                    "Linear codes beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out."
+            n = self._asked_components()
+            if n > blind:
+                doubts += (
+                    f"n_components={n} is more than the {blind} blind directions there are: in {told}. Linear codes "
+                    "beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out.",
                 )
-            return
+            return n, "", doubts
         # A linear reader tells labels apart by one code less; these can be blind even if no direction is.
-        self.n_components_ = n = max(1, blind, 0 if self._is_linear else min(d, n_labels - 1))
+        n_labels = int(nuisance.label_weights().any(0).sum())
+        n = max(1, blind, 0 if self._is_linear else min(d, n_labels - 1))
         if n > blind:
             few = f"only {blind} direction(s) do not tell" if blind else "every direction tells"
-            self._warn(
+            doubts += (
                 f"{few} the nuisance: in {told}. {n} code(s) are kept, the least telling, and nothing says that they "
-                "can be blind. Join values of y, or give n_components."
+                "can be blind. Join values of y, or give n_components.",
             )
-        elif self.verbose and sys.stderr.isatty():
-            print(f"Forget: {n} codes, since in {told}.", file=sys.stderr)
+            return n, "", doubts
+        return n, f"{n} codes, since in {told}.", doubts
 
-    def _objective(self, encoder: Encoder, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        if look.note and self.verbose and sys.stderr.isatty():
+            print(f"Forget: {look.note}", file=sys.stderr)
         players = encoder, self.classifier, self.decoder
         linear, strength, steps = self._is_linear, self.strength, self.max_iter
-        game = self._opening.game(*players, linear=linear, strength=strength, max_iter=steps)
+        game = look.opening.game(*players, linear=linear, strength=strength, max_iter=steps)
         game.start_decoder(batches, START_ROWS)
         return game
 
     def _search(
-        self, make: Callable[[int], nn.Module], minimise: Callable[..., TrainingLog], draw: Draw, seed: int
+        self,
+        make: Callable[[int], nn.Module],
+        minimise: Callable[..., TrainingLog],
+        draw: Draw,
+        look: NuisanceLook,
+        seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         if self.n_restarts == 1:
-            return super()._search(make, minimise, draw, seed)
+            return super()._search(make, minimise, draw, look, seed)
         games = [make(seed + k) for k in range(self.n_restarts)]
         logs = [minimise(game, seed + k, f"restart {k}") for k, game in enumerate(games)]
-        self.restart_scores_ = np.array([self._missed_and_told(game, seed) for game in games])
+        self.restart_scores_ = np.array([_missed_and_told(game, look.compared, seed) for game in games])
         best = int(self.restart_scores_.argmin())
         return games[best], logs[best]
 
-    def _missed_and_told(self, game: nn.Module, seed: int) -> float:
-        """Return the objective of the encoder on rows to compare games by, with a fresh probe for the classifier."""
-        assert isinstance(game, Game)
-        rows, encoder = self._compared, game.averaged[0]
-        assert isinstance(encoder, Encoder)
-        probe = rows.probe(lambda x: encode(encoder, x), seed)
-        told = rows.nuisance
-        missed = game.missed(*map(torch.as_tensor, (rows.x, told.groups, told.strata, told.shown)))
-        return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)
-
-    def _learned(self, objective: nn.Module) -> None:
+    def _learned(self, objective: nn.Module, look: NuisanceLook) -> None:
         assert isinstance(objective, Game)
         encoder, decoder = (copy.deepcopy(player) for player in objective.averaged)
         assert isinstance(encoder, Encoder)
-        assert isinstance(encoder.whiten, Whiten)
-        whiten, back = encoder.whiten, torch.eye(self.n_components_)
+        first, back = encoder.preprocess, torch.eye(self.n_components_)
         if objective.is_linear:
             encoder, back = straightened(encoder)
             self.components_ = next(encoder.body.parameters()).cpu().numpy().astype(np.float64)
-        self.encoder_ = encoder.eval()
-        self.decoder_ = Rebuild(back, decoder, whiten).to(whiten.mean.device).double().eval()
+        self.encoder_, self.columns_, self.n_told_ = encoder.eval(), list(look.reader.kinds), look.n_told
+        self.decoder_ = Rebuild(back, decoder, first).to(first.mean.device).double().eval()
         loss, accuracy, rebuilt = objective.trace[: self.n_iter_].double().cpu().numpy().T
-        probe = self._held_out.probe(self._encode, _random.draw_seed(self.random_state))
-        self.history_ = History(loss, accuracy, self._opening.nuisance.chance_loss(), rebuilt, probe)
-        del self._held_out, self._compared, self._opening
+        probe = look.held_out.probe(self._encode, _random.draw_seed(self.random_state))
+        self.history_ = History(loss, accuracy, look.opening.nuisance.chance_loss(), rebuilt, probe)
         if probe is not None and probe.leaks and probe.excess > LEAK:
-            self._warn(f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
+            warn(f"Forget: on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
 
-    def _warn(self, message: str) -> None:
-        warn(f"Forget: {message}")
+
+def _missed_and_told(game: nn.Module, rows: HeldOut, seed: int) -> float:
+    """Return the objective of the encoder on rows to compare games by, with a fresh probe for the classifier."""
+    assert isinstance(game, Game)
+    encoder, told = game.averaged[0], rows.nuisance
+    assert isinstance(encoder, Encoder)
+    probe = rows.probe(lambda x: encode(encoder, x), seed)
+    missed = game.missed(*map(torch.as_tensor, (rows.x, told.groups, told.strata, told.shown)))
+    return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
-from pindown.estimators.base import Encoder
+from pindown.estimators.encoding import Encoder
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
-from pindown.networks import Frame, Rescale, Unfolded, Whiten
+from pindown.networks import Frame, Unfolded
+from pindown.networks.preprocessing import FirstLayer, Rescale, Whiten
 from pindown.penalties import energy_distance
 
 LAST = 0.25
@@ -109,7 +110,7 @@ class Game(nn.Module):
 
     def forward(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor, shown: Tensor) -> Tensor:
         """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
-        white = self.encoder.whiten(x)
+        white = self.encoder.preprocess(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
         # In standard units, or the encoder would hide by whispering.
         said = _standard(z)
@@ -158,7 +159,7 @@ class Game(nn.Module):
         encoder, decoder = self.averaged
         x, groups, strata, shown = (part.to(self.worth.device) for part in (x, groups, strata, shown))
         z = encoder(x)
-        missed = decoder(torch.cat([z, shown.float()], 1)) - self.encoder.whiten(x)
+        missed = decoder(torch.cat([z, shown.float()], 1)) - self.encoder.preprocess(x)
         untold = self.untold(_standard(z), groups, strata)
         return ((missed @ self.worth).square().mean() + self.strength * untold).item()
 
@@ -172,7 +173,7 @@ class Game(nn.Module):
         while rows > 0:
             x, _, _, _, shown = (t.cpu() for t in next(batches))
             told.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
-            white.append(self.encoder.whiten(x).double())
+            white.append(self.encoder.preprocess(x).double())
             rows -= len(x)
         gram = torch.cat(told).mT @ torch.cat(told)
         # One-hot columns add up to the constant: a trace of a ridge decides between equal solutions.
@@ -206,19 +207,27 @@ def _unevenness(z: Tensor) -> Tensor:
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
+def matrix_of(first: FirstLayer) -> Tensor:
+    """Return the linear part of a first layer, in float64: (n_features, columns that the network sees)."""
+    if isinstance(first, Whiten):
+        return first.matrix.double()
+    assert isinstance(first, Rescale)
+    return torch.diag((1 / first.scale.double()).expand(first.shape_in))
+
+
 class Rebuild(nn.Module):
-    """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the whitening."""
+    """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the first layer."""
 
     back: Tensor
     coloured: Tensor
     mean: Tensor
 
-    def __init__(self, back: Tensor, decoder: nn.Module, whiten: Whiten) -> None:
+    def __init__(self, back: Tensor, decoder: nn.Module, first: FirstLayer) -> None:
         super().__init__()
         self.decoder = decoder
-        self.register_buffer("back", back)
-        self.register_buffer("coloured", torch.linalg.pinv(whiten.matrix.double()))
-        self.register_buffer("mean", whiten.mean)
+        self.register_buffer("back", back.contiguous())
+        self.register_buffer("coloured", torch.linalg.pinv(matrix_of(first)).contiguous())
+        self.register_buffer("mean", first.mean)
 
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:
         """Rebuild (n, d) codes of rows whose nuisance is shown; (n, n_features)."""
@@ -230,12 +239,11 @@ def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
 
     With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
     """
-    body, whiten = encoder.body, encoder.whiten
+    body, first = encoder.body, encoder.preprocess
     assert isinstance(body, Frame)
-    assert isinstance(whiten, Whiten)
     with torch.no_grad():
-        rows = body.double().rows() @ whiten.matrix.double().mT  # (k, d)
+        rows = body.double().rows() @ matrix_of(first).mT  # (k, d)
         frame = torch.linalg.qr(rows.mT).Q.mT
         linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
         linear.weight.copy_(frame)
-    return Encoder(Rescale(whiten.mean), linear, encoder.space), frame @ rows.mT
+    return Encoder(Rescale(first.mean), linear, encoder.space), frame @ rows.mT

@@ -13,11 +13,9 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from pindown.directions import Grouping
+from pindown.labels import numbered
 from pindown.metrics import PROBES, Leakage, leakage
-from pindown.processes import Process
 from pindown.processes._base import placed
-from pindown.sources.batches import CapturableDraw
-from pindown.sources.drawing import numbered
 
 MIN_ROWS = 3
 """Rows of a value below which nothing of it can be learned, let alone forgotten."""
@@ -90,7 +88,7 @@ def read_strata(given: Any, n_rows: int) -> np.ndarray:
         raise ValueError(f"Forget: given must have one label for each of the {n_rows} rows, got shape {given.shape}.")
     if given.dtype.kind == "f" and (given != given.round()).any() and not np.isnan(given).any():
         raise ValueError("Forget: given must be labels, but has fractions. Cut it into a few bins.")
-    return numbered(given, "given label").labels.astype(np.int64)
+    return numbered(given, "given", "label").labels.astype(np.int64)
 
 
 def _mixed(column: np.ndarray) -> bool:
@@ -98,7 +96,7 @@ def _mixed(column: np.ndarray) -> bool:
 
 
 def _column(column: np.ndarray, n_bins: int | None) -> Column:
-    values, _, counts = numbered(column, "nuisance value")
+    values, _, counts = numbered(column, "y", "nuisance value")
     if column.dtype.kind == "f" and not np.isfinite(column).all():
         raise ValueError("Forget: y (the nuisance) contains infinity. Leave these rows out.")
     if len(values) == 1:
@@ -230,55 +228,56 @@ def _chance(labels: np.ndarray, strata: np.ndarray) -> float:
     return float((rows * np.log(np.maximum(n_values, 1))).sum() / max(rows.sum(), 1))
 
 
-@dataclass(frozen=True)
-class Troubled:
-    """Rows with their nuisance, as tensors to draw batches from."""
+@dataclass(frozen=True, eq=False)
+class NuisanceReader:
+    """Turns side variables of any rows into what a game is about, as `assemble` did with those that were looked at."""
 
-    x: Tensor  # (n, n_features)
-    groups: Tensor
-    weights: Tensor
-    strata: Tensor
-    shown: Tensor
-
-    @classmethod
-    def on(cls, device: torch.device, X: np.ndarray, nuisance: Nuisance) -> Troubled:
-        """Put rows on a device."""
-        parts = (X, nuisance.groups, nuisance.weights, nuisance.strata, nuisance.shown)
-        return cls(*(torch.as_tensor(part, device=device) for part in parts))
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the rows at these positions and what belongs to them."""
-        return tuple(part[which] for part in (self.x, self.groups, self.weights, self.strata, self.shown))
-
-
-@dataclass(frozen=True)
-class FreshTroubled(CapturableDraw):
-    """Batches of rows with their nuisance from a world, new at every step."""
-
-    process: Process
-    batch_size: int
-    weights: Tensor  # (n_values,)
+    kinds: tuple[Column, ...]
+    labels: np.ndarray  # of the given label, sorted; one if there is none
+    combinations: np.ndarray  # of the numbers of all columns, (n, columns), sorted
+    tables: tuple[np.ndarray, ...]  # of each head: what a row counts, (n_strata, values)
 
     @classmethod
-    def of(cls, process: Process, batch_size: int, nuisance: Nuisance) -> FreshTroubled:
-        """Take the weight of each value from a sample."""
-        number = nuisance.groups[:, 0]
-        first = [np.flatnonzero(number == value)[0] for value in range(nuisance.sizes[0])]
-        return cls(process, batch_size, torch.as_tensor(nuisance.weights[first, 0]))
+    def of(cls, nuisance: Nuisance, kinds: Sequence[Column], given: Any) -> NuisanceReader:
+        """Take names and weights from rows that were looked at."""
+        labels = np.zeros(1) if given is None else np.unique(given)
+        tables = []
+        for head, size in enumerate(nuisance.sizes):
+            table = np.zeros((nuisance.n_strata, size), dtype=np.float32)
+            table[nuisance.strata, nuisance.groups[:, head]] = nuisance.weights[:, head]
+            tables.append(table)
+        seen = np.unique(nuisance.groups[:, : len(kinds)], axis=0)
+        return cls(tuple(kinds), labels, seen, tuple(tables))
 
-    def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Nothing to make ready."""
+    def read(self, side: Any, given: Any) -> tuple[Any, ...]:
+        """Return groups, weights, strata, and what a decoder is shown, of rows with these values."""
+        table = as_table(side, len(side))
+        numbers = [kind.numbers(column) for kind, column in zip(self.kinds, table.T, strict=True)]
+        if len(numbers) > 1:
+            numbers.append(self._combined(np.stack(numbers, 1)))
+        strata = np.zeros(len(table), dtype=np.int64) if given is None else self._strata(np.asarray(given))
+        weights = [weight[strata, number] for weight, number in zip(self.tables, numbers, strict=True)]
+        shown = np.hstack([kind.seen(column) for kind, column in zip(self.kinds, table.T, strict=True)])
+        return np.stack(numbers, 1).astype(np.int64), np.stack(weights, 1), strata, shown
 
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return fresh samples, and what belongs to them."""
-        sample = self.process.sample(self.batch_size, random_state=generator, device=generator.device)
-        u = sample.u
-        assert u is not None
-        weights = placed(self.weights, u.device)[u][:, None]
-        return sample.x, u[:, None], weights, torch.zeros_like(u), one_hot(u, len(self.weights)).float()
+    def read_numbers(self, u: Tensor, label: Tensor | None) -> tuple[Tensor, ...]:
+        """Return the same of a world's values, which are numbers already; waits for no device."""
+        strata = torch.zeros_like(u) if label is None else label
+        weights = placed(torch.as_tensor(self.tables[0]), u.device)[strata, u][:, None]
+        return u[:, None], weights, strata, one_hot(u, len(self.kinds[0].values)).float()
+
+    def _combined(self, numbers: np.ndarray) -> np.ndarray:
+        place = {tuple(row): k for k, row in enumerate(self.combinations.tolist())}
+        found = [place.get(tuple(row), -1) for row in numbers.tolist()]
+        if min(found) < 0:
+            raise ValueError("Forget: y has a combination of values that was not there in the rows looked at first.")
+        return np.array(found)
+
+    def _strata(self, given: np.ndarray) -> np.ndarray:
+        number = np.minimum(np.searchsorted(self.labels, given), len(self.labels) - 1)
+        if (self.labels[number] != given).any():
+            raise ValueError("Forget: given has a label that was not there in the rows looked at first.")
+        return number
 
 
 PROBE_NAMES = ("linear", "quadratic", "network")

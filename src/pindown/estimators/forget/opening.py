@@ -11,10 +11,10 @@ from torch import nn
 
 from pindown import networks
 from pindown.directions import Directions
-from pindown.estimators.base import Encoder
-from pindown.estimators.forget.game import Game
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.forget.game import Game, matrix_of
 from pindown.estimators.forget.nuisance import Nuisance
-from pindown.networks import Frame, Unfolded, Whiten, built
+from pindown.networks import Frame, Unfolded, built
 
 TOLD_WORTH = 0.01
 """Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
@@ -62,8 +62,7 @@ class Opening(NamedTuple):
 
     def _place(self, encoder: Encoder, linear: bool) -> np.ndarray:
         """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
-        assert isinstance(encoder.whiten, Whiten)
-        change = np.linalg.pinv(encoder.whiten.matrix.double().numpy()) @ self.matrix
+        change = np.linalg.pinv(matrix_of(encoder.preprocess).numpy()) @ self.matrix
         found = self.found.as_seen_after(change)
         start = torch.as_tensor(found.keep(len(self.rows)) if linear else self.rows @ change.T).float()
         if linear:

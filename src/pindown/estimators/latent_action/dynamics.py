@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import numbers
-from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -11,51 +10,32 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
-from pindown.estimators.base import as_array
+from pindown.data import as_array
 from pindown.estimators.forget.game import APART_ROWS
 from pindown.estimators.forget.nuisance import MIN_ROWS
+from pindown.labels import numbered
 from pindown.networks import built
 from pindown.penalties import energy_distance
-from pindown.sources.drawing import numbered
+from pindown.sources.drawing import Rows
 
 NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
 """How values that name no body print."""
 
 
-@dataclass(frozen=True)
-class Transitions:
-    """Observations before and after, and whose they are, to draw batches from; with noise for the codes."""
+def transitions(device: torch.device, before: np.ndarray, after: np.ndarray, body: np.ndarray) -> Rows:
+    """Return observations before and after, whose they are, and what each counts, so that all bodies do the same."""
+    values, labels, counts = numbered(body, "body", "value")
+    weight = (len(body) / (len(values) * counts)).astype(np.float32)[labels]
+    return Rows(torch.as_tensor(before, device=device), after, labels, weight)
 
-    x: Tensor  # (n, n_features)
-    x_next: Tensor
-    body: Tensor  # (n,) int64
-    weight: Tensor  # (n,) so that all bodies count the same
-    n_actions: int = 0
 
-    @classmethod
-    def on(cls, device: torch.device, before: np.ndarray, after: np.ndarray, body: np.ndarray) -> Transitions:
-        """Put arrays on a device."""
-        values, labels, counts = numbered(body, "value")
-        weight = (len(body) / (len(values) * counts)).astype(np.float32)[labels]
-        x, x_next, numbers, weights = (torch.as_tensor(a, device=device) for a in (before, after, labels, weight))
-        return cls(x, x_next, numbers, weights)
+def with_noise(rows: Rows, n_actions: int) -> Rows:
+    """Return the same rows with noise for so many codes, new whenever they are taken."""
 
-    @property
-    def n_bodies(self) -> int:
-        """Number of bodies."""
-        return int(self.body.max()) + 1
+    def noise(n_rows: int, generator: torch.Generator) -> tuple[Tensor]:
+        return (torch.randn(n_rows, n_actions, generator=generator, device=generator.device),)
 
-    def with_noise(self, n_actions: int) -> Transitions:
-        """Return the same with noise for so many codes."""
-        return replace(self, n_actions=n_actions)
-
-    def __len__(self) -> int:
-        return len(self.x)
-
-    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the transitions at these positions, and noise from the batch's generator."""
-        noise = torch.randn(len(which), self.n_actions, generator=generator, device=which.device)
-        return self.x[which], self.x_next[which], self.body[which], self.weight[which], noise
+    return Rows(rows.x, *rows.fields, chance=noise)
 
 
 class Axes(nn.Module):

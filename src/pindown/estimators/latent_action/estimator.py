@@ -14,11 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pindown import _random, networks, theory
-from pindown.estimators.base import as_array, check_positive
+from pindown.data import as_array
+from pindown.estimators.base import check_positive
 from pindown.estimators.forget import Forget
-from pindown.estimators.latent_action.dynamics import Axes, Dynamics, Transitions, read_bodies
+from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
 from pindown.saving import Saves
-from pindown.sources.drawing import Epochs
+from pindown.sources.drawing import Epochs, Rows
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
@@ -156,7 +157,8 @@ class InverseDynamics(Saves, BaseEstimator):
         before, after = self._read(X_t, X_next, reset=True)
         whose = np.zeros(len(before), dtype=np.int64) if body is None else read_bodies(body, before)
         device, seed = best_device(self.device), _random.draw_seed(self.random_state)
-        rows = Transitions.on(device, before, after, whose)
+        rows = transitions(device, before, after, whose)
+        assert isinstance(rows.x, Tensor)
         if self.n_actions is None:
             most = min(rows.x.shape[1], MOST_COUNTED)
             model, _ = self._train(rows, most, COUNTING_STEPS, seed)
@@ -180,16 +182,17 @@ class InverseDynamics(Saves, BaseEstimator):
         codes = _columns(actions, "actions", len(before), self.n_actions_)
         return self._like(X_t, self._run("lead", before, codes), before.dtype)
 
-    def _train(self, rows: Transitions, n_actions: int, max_iter: int, seed: int) -> tuple[Dynamics, TrainingLog]:
+    def _train(self, rows: Rows, n_actions: int, max_iter: int, seed: int) -> tuple[Dynamics, TrainingLog]:
         size = min(256, len(rows)) if self.batch_size is None else self.batch_size
         if size > len(rows):
             raise ValueError(f"InverseDynamics: batch_size={size} is larger than the {len(rows)} transitions.")
-        prices = {"bottleneck": self.bottleneck, "strength": self.strength if rows.n_bodies > 1 else 0.0}
+        prices = {"bottleneck": self.bottleneck, "strength": self.strength if int(rows.fields[1].max()) else 0.0}
+        assert isinstance(rows.x, Tensor)
         with _random.forked(seed):
-            model = Dynamics(Axes(rows.x, rows.x_next), n_actions, self.chart, self.forward, **prices)
+            model = Dynamics(Axes(rows.x, rows.fields[0]), n_actions, self.chart, self.forward, **prices)
         log = Trainer().train(
             model,
-            Epochs(rows.with_noise(n_actions), size),
+            Epochs(with_noise(rows, n_actions), size),
             max_iter=max_iter,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,

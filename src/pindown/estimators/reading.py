@@ -1,0 +1,118 @@
+"""What a fit reads: arrays or a source, and side variables by the part they play; and what it saw before training."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pindown._names import listed
+from pindown.data import Data, as_array
+from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
+
+LOOKED_AT = 20_000
+"""Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms."""
+
+
+@dataclass(frozen=True, eq=False)
+class Look:
+    """What a fit saw of its data before the first step; `plan` sees the same. A method adds what it needs.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    rows : array of int or None
+        The rows to learn from; None: all.
+    warnings : tuple of str
+        What stands against any claim already.
+    """
+
+    n_components: int
+    rows: NDArray[np.int64] | None = None
+    warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Reading:
+    """Rows to look at, with what belongs to them; and where batches come from, if these are not all rows."""
+
+    data: Data
+    source: Source | None = None  # a stream, or a world
+
+    @property
+    def n_rows(self) -> float:
+        """Number of rows to learn from; infinity if there is no end."""
+        if self.source is None:
+            return len(self.data)
+        return math.inf if self.source.n_rows is None else self.source.n_rows
+
+    @property
+    def source_name(self) -> str:
+        """What a source is called in a message: a world by its own name."""
+        return type(getattr(self.source, "process", self.source)).__name__
+
+    @property
+    def digest(self) -> str:
+        """A fingerprint of the data: of what was looked at, and of how a source describes itself."""
+        X = self.data.X
+        some = X[np.linspace(0, len(X) - 1, 1_000).astype(np.int64)] if isinstance(X, Indexed) else X
+        sides = [self.data.sides[role] for role in sorted(self.data.sides)]
+        return digest(some, *sides) if self.source is None else f"{self.source!r} {digest(some, *sides)}"
+
+
+def is_in_memory(X: Any) -> bool:
+    """Say whether X is rows in memory: an array that is no map, a tensor, a list, a data frame."""
+    if isinstance(X, np.memmap | Source):
+        return False
+    return isinstance(X, np.ndarray | Tensor | list | tuple) or hasattr(X, "__array__") or hasattr(X, "toarray")
+
+
+def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> Reading:
+    """Read what gives batches: all side variables of rows that can be taken, or the first rows of others."""
+    source = as_source(X)
+    if isinstance(source, Indexed):
+        return Reading(Data(source, **_by_role(source.sides(), side, sides)))
+    if sides:
+        raise ValueError(
+            f"{listed([*sides])} came as an array beside a source whose rows cannot be taken in any order, so that "
+            "nobody knows which row belongs to which. Let the source give both, as (x, y) or by role."
+        )
+    first = source.draw(LOOKED_AT, rng) if isinstance(source, Drawn) else first_rows(source, LOOKED_AT)
+    arrays = {name: as_array(part) for name, part in first.items()}
+    return Reading(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
+
+
+def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return side variables by role: what a source calls ``y`` is what the method learns from."""
+    named = {side if name == "y" and side else name: part for name, part in found.items()}
+    named.pop("y", None)  # labels of a data set that a method without a side variable passes over
+    return {**named, **given}
+
+
+def refuse_unusable(owner: str, data: Data, side: str | None, also: Sequence[str]) -> None:
+    """Raise if a side variable is there that a method cannot use; groups and truth are for audits."""
+    usable = {side, *also, "groups", "truth"}
+    if unusable := [role for role in data.sides if role not in usable]:
+        takes = listed([role for role in (side, *also) if role]) or "no side variable"
+        raise ValueError(
+            f"{owner}: cannot use {listed(unusable)}; it takes {takes}. Leave it out, or take a method that uses it: "
+            "pairs lead to Contrast, a signal to Classify, a nuisance to Forget."
+        )
+
+
+def digest(*arrays: Any) -> str:
+    """Return a fingerprint of arrays."""
+    total = hashlib.sha256()
+    for array in arrays:
+        values = np.ascontiguousarray(array)
+        total.update(f"{values.shape}{values.dtype}".encode())
+        total.update(values.astype(str).tobytes() if values.dtype == object else values.tobytes())
+    return total.hexdigest()[:16]
