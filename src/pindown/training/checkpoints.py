@@ -25,6 +25,7 @@ class State:
     optimizer: torch.optim.Optimizer
     generator: torch.Generator
     accelerator: Any
+    scale: Tensor | None = None  # of the loss, in float16
 
     def tensors(self) -> dict[str, Tensor]:
         """Flatten to named tensors, the generators of all processes included."""
@@ -33,6 +34,8 @@ class State:
             named |= {f"optimizer.{index}.{k}": v for k, v in moments.items()}
         mine = self.generator.get_state()[None].to(self.accelerator.device)
         named["generators"] = self.accelerator.gather(mine)
+        if self.scale is not None:
+            named["scale"] = self.scale
         # Copies, since safetensors refuses tensors that share memory, as tied weights do.
         return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in named.items()}
 
@@ -47,6 +50,8 @@ class State:
                 moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        if self.scale is not None:
+            self.scale.copy_(named["scale"])
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
         drawn = named["generators"][self.accelerator.process_index].clone()
         # Another kind of device has other generators. A finished run draws no more; one that goes on draws anew.

@@ -149,7 +149,8 @@ class Muon(torch.optim.Optimizer):
     MOMENTUM = 0.95
 
     def __init__(self, groups: Any, lr: Tensor) -> None:
-        super().__init__(groups, {"lr": lr})
+        # Fused, as Adam's steps here are: so said, a counter that is loaded from a file is put beside its weights.
+        super().__init__(groups, {"lr": lr, "fused": True})
         for group in self.param_groups:
             # In the order of their shapes, since matrices of one shape are made orthogonal together.
             if group["orthogonal"]:

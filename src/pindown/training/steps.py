@@ -15,8 +15,10 @@ from pindown.sources.batches import CapturableDraw, Draw
 from pindown.training.checkpoints import State
 from pindown.training.schedules import Schedule
 
-SCALE = 1024.0
-"""Factor of the loss in float16, taken off the gradients again: small ones would fall below its least number."""
+LARGEST_SCALE = 2.0**15
+"""Factor of the loss in float16, taken off the gradients again, or small ones would fall below its least number.
+
+It is halved, and the step left out, when gradients are beyond its largest."""
 
 
 class Descent:
@@ -38,7 +40,7 @@ class Descent:
         compile: bool,
         accumulate: int,
     ) -> None:
-        self.accelerator, self.device = state.accelerator, state.generator.device
+        self.accelerator, self.device, self.scale = state.accelerator, state.generator.device, state.scale
         self.precision, self.accumulate = precision, accumulate
         self.wrapped, self.optimizer = self.accelerator.prepare(state.objective, state.optimizer)
         # Only the forward pass is compiled: the objective itself keeps its names, for checkpoints and for saving.
@@ -48,17 +50,27 @@ class Descent:
             for group in self.optimizer.param_groups
         ]
         for group in self.optimizer.param_groups:
+            if not isinstance(group["lr"], Tensor):
+                raise TypeError(
+                    "optimizer: the learning rate of a parameter group must be a tensor beside the weights, such as "
+                    f"torch.tensor(1e-3, device=…), so that a schedule can be written to it; got {group['lr']!r}."
+                )
             group["lr"] = group["lr"].clone()  # groups that share one would all follow the last
         self.course: list[tuple[float, ...]] = []  # of each step laid out, the rate of each group
+        self._n_planned = 0
         self._rates = torch.zeros(most, len(self.groups), device=self.device)
         self._losses = torch.zeros(most, dtype=torch.float64, device=self.device)
         self._now = torch.tensor([first], device=self.device)
 
-    def plan(self, n_steps: int) -> None:
-        """Lay out the rates of so many more steps."""
+    def plan(self, rounds: Sequence[int]) -> int:
+        """Lay out the rates of all rounds, the schedule anew in each; return how many steps that makes."""
         first = len(self.course)
-        self.course += [tuple(peak * schedule(k / n_steps) for peak, schedule in self.groups) for k in range(n_steps)]
-        self._rates[first : first + n_steps] = torch.tensor(self.course[first:], device=self.device)
+        for n in rounds[self._n_planned :]:
+            self.course += [tuple(peak * schedule(k / n) for peak, schedule in self.groups) for k in range(n)]
+        if self._n_planned < len(rounds):
+            self._rates[first : len(self.course)] = torch.tensor(self.course[first:], device=self.device)
+        self._n_planned = len(rounds)
+        return len(self.course)
 
     def step(self, batches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
         """Move once, by the gradients' mean over these batches."""
@@ -83,8 +95,8 @@ class Descent:
         with alone:
             with self._autocast():
                 loss = self.forward(*batch)
-            weight = (SCALE if self.precision is torch.float16 else 1.0) / self.accumulate
-            self.accelerator.backward(loss if weight == 1 else weight * loss)
+            share = loss if self.accumulate == 1 else loss / self.accumulate
+            self.accelerator.backward(share if self.scale is None else share.float() * self.scale)
         return loss.detach().double()
 
     def _autocast(self) -> AbstractContextManager:
@@ -93,9 +105,13 @@ class Descent:
         return torch.autocast(self.device.type, dtype=self.precision)
 
     def _unscale(self) -> None:
-        if self.precision is torch.float16:
-            gradients = [w.grad for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
-            torch._foreach_div_(gradients, SCALE)
+        if self.scale is None:
+            return
+        gradients = [w.grad for group in self.optimizer.param_groups for w in group["params"] if w.grad is not None]
+        finite = torch.stack([gradient.isfinite().all() for gradient in gradients]).all()
+        for gradient in gradients:
+            gradient.copy_(torch.where(finite, gradient / self.scale, 0.0))
+        self.scale.mul_(torch.where(finite, 1.0, 0.5))
 
 
 def taker(descent: Descent, draw: Draw, generator: torch.Generator) -> PlainStep | CapturedStep:

@@ -6,6 +6,7 @@ step waits for the device: losses are read back only once every :data:`REPORT_EV
 
 from __future__ import annotations
 
+import math
 import numbers
 import signal
 import sys
@@ -26,27 +27,29 @@ from pindown import _random
 from pindown.sources.batches import Draw
 from pindown.training.callbacks import Callback, ProgressBar, Report, audience
 from pindown.training.checkpoints import Checkpoint, State
+from pindown.training.convergence import Length
 from pindown.training.devices import best_device, current, processes
 from pindown.training.divergence import check_losses, check_weights
 from pindown.training.optimizers import MakeOptimizer, adam
 from pindown.training.schedules import Schedule, cosine
-from pindown.training.steps import Descent, taker
+from pindown.training.steps import LARGEST_SCALE, Descent, taker
 
 REPORT_EVERY = 25
-
-DEFAULT_STEPS = 2_000
-"""Steps, if nobody says how many."""
 
 PRECISIONS = (None, torch.float32, torch.bfloat16, torch.float16)
 
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended."""
+    """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended.
+
+    ``shortfall`` is a sentence if more steps would clearly help, and empty if not; see `pindown.training.convergence`.
+    """
 
     loss_curve: np.ndarray  # (n_iter,)
     seconds: float
     stopped_on_plateau: bool
+    shortfall: str = ""
 
     @property
     def n_iter(self) -> int:
@@ -119,6 +122,8 @@ class Trainer:
         title: str = "fit",
         settings: dict[str, Any] | None = None,
         part: str = "",
+        epoch: float = math.inf,
+        falls: bool = True,
     ) -> TrainingLog:
         """Minimise an objective; in place.
 
@@ -132,7 +137,8 @@ class Trainer:
         draw
             Called as ``draw(step, generator)``, returns the batch.
         max_iter
-            Number of steps; None takes 2,000.
+            Number of steps. None takes 2,000, and then, with the schedule anew, as many again for as long as the loss
+            clearly fell in the middle of the last round, up to 32,000 in all.
         learning_rate
             At the top of the schedule.
         seed
@@ -154,6 +160,10 @@ class Trainer:
             What the run depends on. A checkpoint with other settings is refused, never overwritten.
         part
             Name of this part of a fit, which is added to the name of its checkpoint.
+        epoch
+            Steps after which the same rows come again. When they have come many times, a falling loss says nothing.
+        falls
+            Whether the loss falls as something is learned. In a game it does not, and its curve is not asked.
 
         Raises
         ------
@@ -165,17 +175,18 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        max_iter = DEFAULT_STEPS if max_iter is None else max_iter
+        length = Length(max_iter, epoch, falls)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
         generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
-        state = State(objective, optimizer(objective, learning_rate, weight_decay), generator, accelerator)
+        scale = torch.tensor(LARGEST_SCALE, device=device) if self.precision is torch.float16 else None
+        state = State(objective, optimizer(objective, learning_rate, weight_decay), generator, accelerator, scale)
         checkpoint = self._checkpoint(settings or {}, part)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
         descent = Descent(
             state,
-            most=max_iter,
+            most=length.most,
             first=len(curve),
             learning_rate=learning_rate,
             schedule=schedule,
@@ -183,16 +194,16 @@ class Trainer:
             compile=self.compile,
             accumulate=self.accumulate,
         )
-        descent.plan(max_iter)
+        total = descent.plan(length.rounds(curve))
         take_step = taker(descent, draw, generator)
 
         start, plateau, stop = time.monotonic(), self._on_plateau(curve), 0.0
         bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
         told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
-        with _deferred_interrupt() as interrupted, current(device), audience(told, title, max_iter) as tell:
-            while len(curve) < max_iter and not plateau:
+        with _deferred_interrupt() as interrupted, current(device), audience(told, title, total) as tell:
+            while len(curve) < total and not plateau:
                 first = step = len(curve)
-                for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, max_iter)):
+                for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, total)):
                     take_step(step)
                     if interrupted.is_set() and accelerator.num_processes == 1:
                         break
@@ -200,19 +211,23 @@ class Trainer:
                 asked = [interrupted.is_set(), checkpoint is not None and checkpoint.is_due()]
                 *new, stop, save = descent.read(first, step + 1, asked)
                 curve += new
-                check_losses(curve, len(new), max_iter, learning_rate)
+                check_losses(curve, len(new), total, learning_rate)
                 plateau = self._on_plateau(curve)
-                if save or stop or plateau or len(curve) == max_iter:
-                    check_weights(objective, curve, max_iter, learning_rate)
+                if save or stop or plateau or len(curve) == total:
+                    check_weights(objective, curve, total, learning_rate)
                     if checkpoint is not None:
                         checkpoint.write(state, curve)
-                tell(Report(title, len(curve), max_iter, tuple(new), descent.course[step]))
+                total = descent.plan(length.rounds(curve))
+                tell(Report(title, len(curve), total, tuple(new), descent.course[step]))
                 if stop:
                     break
             if stop or interrupted.is_set():
-                raise KeyboardInterrupt(_interrupted_message(len(curve), max_iter, checkpoint))
+                raise KeyboardInterrupt(_interrupted_message(len(curve), total, checkpoint))
         objective.eval()
-        return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau)
+        shortfall = "" if plateau else length.shortfall(curve)
+        return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau, shortfall)
+
+    __call__ = train  # scikit-learn accepts as a default of a parameter what can be called
 
     def check(self) -> None:
         """Raise if a parameter is not what it must be."""
@@ -252,13 +267,13 @@ class Trainer:
         return float(np.mean(before) - np.mean(lately)) < self.tol
 
 
-def _interrupted_message(step: int, max_iter: int, checkpoint: Checkpoint | None) -> str:
+def _interrupted_message(step: int, total: int, checkpoint: Checkpoint | None) -> str:
     way_on = (
         f"the same fit will go on from {checkpoint.path}"
         if checkpoint is not None
         else "give checkpoint=… to be able to go on"
     )
-    return f"training: stopped at step {step} of {max_iter}; {way_on}."
+    return f"training: stopped at step {step} of {total}; {way_on}."
 
 
 @contextmanager

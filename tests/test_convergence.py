@@ -1,0 +1,143 @@
+"""Would more steps help? What a loss curve says, and a length that chooses itself."""
+
+import numpy as np
+import pytest
+import torch
+from descent import assert_identical, checkpoint, draw, interrupting, run
+from safetensors.torch import load_file
+from test_trainer import Reports
+from torch import nn
+
+from pindown.training import convergence, cosine
+from pindown.training.convergence import Length, fall
+from pindown.training.trainer import Trainer
+
+
+def noise(seed, n, memory):
+    """Noise of unit variance in which neighbours are alike, as losses of one epoch are."""
+    shocks = np.random.default_rng(seed).normal(size=n) * (1 - memory**2) ** 0.5
+    values = np.zeros(n)
+    for k in range(1, n):
+        values[k] = memory * values[k - 1] + shocks[k]
+    return values
+
+
+# the curve
+
+
+@pytest.mark.parametrize("memory", [0.0, 0.8])
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_that_is_done_is_not_said_to_fall_whatever_its_noise_and_its_rate(seed, memory):
+    # Soon at its floor, plus what the rate adds to it: a twentieth of what it has fallen, as large as the noise.
+    progress = np.arange(1_000) / 1_000
+    rate = np.array([cosine(p) for p in progress])
+    curve = 1 + np.exp(-progress / 0.02) + 0.05 * np.sqrt(rate) + 0.05 * noise(seed, 1_000, memory)
+    assert not fall(curve).is_clear
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_a_loss_that_falls_as_fast_as_it_is_let_is_seen_through_noise(seed):
+    progress = np.arange(1_000) / 1_000
+    travelled = np.cumsum([cosine(p) for p in progress]) / 1_000
+    assert fall(1 - travelled + 0.025 * noise(seed, 1_000, 0.5)).is_clear
+
+
+def test_the_scale_of_a_loss_and_its_floor_do_not_matter():
+    curve = np.exp(-np.arange(400) / 150)
+    assert fall(1e6 + 1e3 * curve).share == pytest.approx(fall(curve).share)
+
+
+def test_a_curve_that_is_short_or_has_risen_says_nothing():
+    falling = 1 - np.arange(400) / 400
+    assert fall(falling).is_clear
+    assert not fall(falling[:199]).is_clear
+    assert not fall(-falling).is_clear
+
+
+def test_rows_seen_many_times_tell_nothing_and_neither_does_a_game():
+    falling = 1 - np.arange(400) / 400
+    assert "steps the loss still fell" in Length(400, epoch=25).shortfall(falling)  # sixteen passes
+    assert Length(400, epoch=24).shortfall(falling) == ""
+    assert Length(400, falls=False).shortfall(falling) == ""
+    assert Length(None, falls=False).rounds(1 - np.arange(2_000) / 2_000) == [2_000]
+
+
+# trained
+
+
+class Distant(nn.Module):
+    """A goal so far away that Adam, which moves by the rate, needs several rounds to come near it."""
+
+    def __init__(self, goal):
+        super().__init__()
+        self.goal, self.level = goal, nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return (self.goal - self.level).square() + 0.01 * x.mean()
+
+
+@pytest.fixture
+def short_rounds(monkeypatch):
+    """Of 100 steps, in which Adam at a rate of .05 moves by about 2.6; at most 800 in all."""
+    monkeypatch.setattr(convergence, "FIRST_ROUND", 100)
+    monkeypatch.setattr(convergence, "MOST_STEPS", 800)
+    monkeypatch.setattr(convergence, "LEAST_STEPS", 100)
+
+
+def test_steps_that_were_told_are_taken_and_the_log_says_that_more_would_help():
+    log, _ = run(objective=Distant(10.0), max_iter=200)
+    assert log.n_iter == 200
+    assert log.shortfall.startswith("in the middle of 200 steps the loss still fell, within a quarter of them, by ")
+    assert log.shortfall.endswith("Take a larger max_iter, or None, which takes as many steps as help.")
+    assert run(objective=Distant(0.5), max_iter=200)[0].shortfall == ""
+
+
+def test_a_run_that_its_patience_stopped_is_not_said_to_be_short():
+    log, _ = run(objective=Distant(10.0), max_iter=400, patience=50, tol=1e9)
+    assert (log.stopped_on_plateau, log.shortfall) == (True, "")
+
+
+@pytest.mark.usefixtures("short_rounds")
+@pytest.mark.parametrize(("goal", "steps"), [(0.5, 100), (2.5, 200), (1_000.0, 800)])
+def test_a_length_that_is_not_told_grows_until_the_loss_falls_no_more(goal, steps):
+    log, weights = run(objective=Distant(goal), max_iter=None)
+    assert log.n_iter == steps
+    if goal < 1_000:
+        assert weights["level"].item() == pytest.approx(goal, abs=0.05)
+        assert log.shortfall == ""
+    else:
+        assert "in the middle of the last 400 of 800 steps" in log.shortfall
+        assert log.shortfall.endswith("Take a larger max_iter.")
+
+
+@pytest.mark.usefixtures("short_rounds")
+def test_a_loss_that_is_soon_done_takes_the_very_steps_of_the_first_round():
+    assert_identical(run(objective=Distant(0.5), max_iter=None), run(objective=Distant(0.5), max_iter=100))
+
+
+@pytest.mark.usefixtures("short_rounds")
+def test_the_schedule_begins_anew_in_every_round_and_callbacks_are_told_the_new_length():
+    reports = Reports()
+    run(objective=Distant(9.0), max_iter=None, callbacks=(reports,))
+    rates = {report.step: report.rates[0] for report in reports.seen}
+    assert rates[100] == pytest.approx(0.05 * cosine(0.99))
+    assert rates[125] == pytest.approx(0.05 * cosine(0.24))
+    assert rates[400] == pytest.approx(0.05 * cosine(0.995))
+    assert [report.n_steps for report in reports.seen[2:5]] == [100, 200, 200]
+
+
+@pytest.mark.usefixtures("short_rounds")
+@pytest.mark.parametrize("at", [30, 99, 100, 240, 399])
+def test_a_run_of_its_own_length_goes_on_where_it_was_interrupted(tmp_path, at):
+    path = tmp_path / "run.safetensors"
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupting(at), objective=Distant(9.0), max_iter=None, checkpoint=checkpoint(path))
+    assert len(load_file(path)["loss_curve"]) == at + 1
+    resumed = run(objective=Distant(9.0), max_iter=None, checkpoint=checkpoint(path))
+    assert_identical(resumed, run(objective=Distant(9.0), max_iter=None))
+
+
+def test_a_trainer_can_be_called_as_the_function_that_it_is():
+    objective = Distant(0.5)
+    log = Trainer()(objective, draw, max_iter=60, learning_rate=0.05, seed=0, device="cpu")
+    assert np.array_equal(log.loss_curve, run(objective=Distant(0.5), weight_decay=0.0)[0].loss_curve)
