@@ -8,11 +8,13 @@ import numpy as np
 import pytest
 import torch
 from own_method.regress import Regress
+from safetensors import safe_open
 from saved import NEXT, WORDS, X, bent, edited, fitted, quick, small
+from sklearn.base import clone
 from torch import nn
 
 import pindown
-from pindown import Classify, Contrast, Dictionary
+from pindown import Classify, Contrast, Dictionary, networks
 from pindown.saving import names
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
@@ -35,6 +37,14 @@ class Turning(nn.Module):
 
 def turning(n_in, n_out, *, width=5):
     return Turning(n_in, n_out, width)
+
+class Plain(nn.Module):
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.layer, self.scale, self.activation = nn.Linear(n_in, n_out), 0.5, nn.functional.silu
+
+    def forward(self, x):
+        return self.activation(self.scale * self.layer(x))
 
 class Mine(Contrast):
     pass
@@ -80,6 +90,31 @@ def test_a_network_of_one_s_own_comes_back_through_the_function_that_made_it(tmp
     assert torch.equal(torch.random.get_rng_state(), state)
     second = saved(loaded, tmp_path)
     np.testing.assert_array_equal(pindown.load(second, using=[make]).transform(X), estimator.transform(X))
+
+
+def test_a_module_or_a_backbone_of_others_comes_back_on_trust(tmp_path, theirs):
+    module = theirs.Plain(4, 3)
+    backbones = (nn.Sequential(theirs.Plain(4, 5), nn.Linear(5, 2)), networks.pretrained(module))
+    for encoder in backbones:
+        estimator = contrast(encoder)
+        path = saved(estimator, tmp_path)
+        with pytest.raises(ValueError, match=r"names their_networks:Plain.*using=\[Plain\]"):
+            pindown.load(path)
+        loaded = pindown.load(path, using=[theirs.Plain])
+        np.testing.assert_array_equal(loaded.transform(X), estimator.transform(X))
+        np.testing.assert_array_equal(clone(loaded).fit(X, NEXT).transform(X), estimator.transform(X))
+
+
+def test_a_module_that_no_file_can_hold_is_left_out_of_the_parameters_with_a_word(tmp_path):
+    estimator = Contrast(2, encoder=small, any_marginal=False, **quick).fit(X, NEXT)
+    hooked = nn.Sequential(nn.Linear(4, 2), nn.Linear(2, 2))
+    hooked[1].register_forward_hook(lambda module, args, output: output)
+    estimator.set_params(encoder=hooked)
+    with pytest.warns(UserWarning, match=r"encoder \(a Sequential\) cannot be saved"):
+        path = saved(estimator, tmp_path)
+    with safe_open(path, framework="pt") as file:
+        assert not [name for name in file.keys() if name.startswith("encoder.")]  # noqa: SIM118 (no dict)
+    np.testing.assert_array_equal(pindown.load(path).transform(X), estimator.transform(X))
 
 
 def test_nothing_is_imported_before_it_is_allowed(tmp_path, theirs):

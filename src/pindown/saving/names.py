@@ -73,7 +73,8 @@ def name_of(thing: Any) -> str | None:
     """
     if is_dataclass(thing) and not isinstance(thing, type):
         home = type(thing).__module__
-        return next((f"{home}:{key}" for key, value in vars(sys.modules[home]).items() if value is thing), None)
+        there = getattr(sys.modules.get(home), "__dict__", {})
+        return next((f"{home}:{key}" for key, value in there.items() if value is thing), None)
     if not isinstance(thing, type | FunctionType | BuiltinFunctionType | MethodType):
         return None
     module, qualname = thing.__module__, thing.__qualname__
@@ -134,13 +135,15 @@ def _package(name: str) -> str:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether a name is pindown's own, a layer of torch, or a kind of number."""
+    """Whether a name is pindown's own, a layer or function of torch.nn, or a kind of number."""
     module, qualname = name.split(":")
     path = module.split(".")
     if path[0] == "pindown":
         return not {"__main__", ""} & set(path)  # to import a __main__ is to run it
     if module == "torch.nn":
         return qualname in LAYERS
+    if module == "torch.nn.functional":  # an activation, say, that a layer has as an attribute
+        return True
     return name in _PLAIN or (module == "numpy" and _is_scalar_type(getattr(np, qualname, None)))
 
 

@@ -6,6 +6,7 @@ which says what it is. Functions and classes are numbers in the list ``names``, 
 
 from __future__ import annotations
 
+import copy
 import math
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
@@ -86,7 +87,7 @@ class Writer:
             case Tensor():
                 return self._once(thing, {"tensor": self._tensor(thing, path)})
             case nn.Module():
-                return self._module(thing, path)
+                return (self._given_module if self._lenient else self._module)(thing, path)
             case BaseEstimator() if not isinstance(thing, type):
                 return self._estimator(thing, path)
         return self._compound(thing, path)
@@ -118,14 +119,16 @@ class Writer:
     def _function(self, thing: Any, path: str) -> Any:
         if name_of(thing) is not None:
             return {"name": self._name(thing, path)}
-        called = getattr(thing, "__qualname__", None) or f"a {type(thing).__name__}"
         if self._lenient:
-            self.unsaved.append(f"{path} ({called})")
-            return self.value(Unsaved(path, called), path)
+            return self._left_out(thing, path)
         raise ValueError(
-            f"{path} is {called}, which no file can hold: it is no number, array, layer or frozen value, and has no "
-            "name by which it could be imported. Define it, or its class, at the top of a module."
+            f"{path} is {_called(thing)}, which no file can hold: it is no number, array, layer or frozen value, and "
+            "has no name by which it could be imported. Define it, or its class, at the top of a module."
         )
+
+    def _left_out(self, thing: Any, path: str) -> Any:
+        self.unsaved.append(f"{path} ({_called(thing)})")
+        return self.value(Unsaved(path, _called(thing)), path)
 
     def _each(self, things: Any, path: str) -> list[Any]:
         return [self.value(thing, _join(path, k)) for k, thing in enumerate(things)]
@@ -199,8 +202,20 @@ class Writer:
     def _leniently(self, lenient: bool) -> Iterator[None]:
         """Let what no file can hold be left out, or not: codes do not depend on parameters once they are learned."""
         before, self._lenient = self._lenient, lenient
-        yield
-        self._lenient = before
+        try:
+            yield
+        finally:
+            self._lenient = before
+
+    def _given_module(self, module: nn.Module, path: str) -> Any:
+        """Write a network that is a parameter, all of it or a word in its place."""
+        before = {name: copy.copy(value) for name, value in vars(self).items()}
+        try:
+            with self._leniently(False):
+                return self._module(module, path)
+        except ValueError:
+            vars(self).update(before)
+            return self._left_out(module, path)
 
     def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
         if id(module) in self._under_way:
@@ -271,6 +286,10 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
 
 def _is_known(module: nn.Module) -> bool:
     return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
+
+
+def _called(thing: Any) -> str:
+    return getattr(thing, "__qualname__", None) or f"a {type(thing).__name__}"
 
 
 def _join(path: str, name: Any) -> str:
