@@ -74,7 +74,7 @@ def in_a_process(*works: Callable[[], None]) -> int:
 
 
 def results(folder: Path) -> list[bytes]:
-    return [(folder / name).read_bytes() for name in ("encoder.safetensors", "latents.csv", "scores.json")]
+    return [(folder / name).read_bytes() for name in ("estimator.pindown", "latents.csv", "scores.json")]
 
 
 def main(folder: Path) -> None:

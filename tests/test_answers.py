@@ -60,6 +60,7 @@ def test_a_method_is_asked_by_one_value(kind):
         (("pairs",), Contrast),
         (("nuisance",), Forget),
         (("nuisance", "given"), Forget),
+        (("nuisance", "pairs"), Contrast),
         (("given",), None),
         (("nuisance", "signal"), None),
     ],
@@ -71,7 +72,7 @@ def test_side_variables_lead_to_what_uses_all_of_them(roles, kind):
 def test_a_side_variable_that_a_method_cannot_use_is_refused_with_what_could():
     x, labels = RNG.normal(size=(80, 2)), np.arange(80) % 4
     est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)
-    with pytest.raises(ValueError, match="given: Classify has none; Forget can use it"):
+    with pytest.raises(ValueError, match=r"Classify: cannot use given; it takes signal\. Leave it out"):
         audit(est, x, labels, given=labels)
 
 

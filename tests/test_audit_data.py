@@ -107,7 +107,7 @@ def test_torn_rows_keep_columns_and_lose_what_they_share():
     [
         ({"y": [0, 1]}, "audit: y has 2 rows, but X has 80"),
         ({"truth": [[0.0]]}, "audit: truth has 1 rows, but X has 80"),
-        ({"given": [0] * 80}, "Classify has none"),
+        ({"given": [0] * 80}, "Classify: cannot use given"),
         ({"groups": [0, 1] * 40}, "rows come in 2 groups, too few"),
         ({"y": None}, "audit: y is missing"),
         ({"n_fits": 1}, "n_fits == 1, must be >= 2"),

@@ -13,8 +13,9 @@ from commandline import N_ROWS, call, columns, contents, write_table
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from pindown import Classify, Contrast, Dictionary, Forget
+from pindown import Classify, Contrast, Dictionary, Forget, load
 from pindown.runs import Run
+from pindown.training import Trainer
 from pindown.training.divergence import TrainingDivergedError
 
 FEATURES = [f"x{j}" for j in range(5)]
@@ -48,7 +49,7 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     assert "Forget: 4 codes of x0, x1, x2, x3, x4" in result.output
     assert "left out, since it holds text: subject." in result.stderr
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
-        "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt", "checkpoint",
+        "run.json", "estimator.pindown", "latents.csv", "scores.json", "log.txt",
     }  # fmt: skip
     result = call("audit", "run/", "--fits", 2)
     assert result.exit_code == 0, result.output
@@ -322,19 +323,22 @@ def test_an_absurd_learning_rate_fails_in_words_of_the_command_line_and_leaves_n
     assert [path.name for path in data.parent.iterdir()] == ["data.csv"]
 
 
-def test_an_encoder_file_of_something_else_is_refused(data):
+def test_an_estimator_file_of_something_else_is_refused(data):
     fit(data, "--signal", "label", "-d", 2)
-    (data.parent / "run" / "encoder.safetensors").write_bytes(b"something else")
-    result = call("transform", "run", data, "-o", "codes.csv")
-    assert result.exit_code == 2
-    assert "cannot be read as an encoder" in result.stderr
+    (data.parent / "run" / "estimator.pindown").write_bytes(b"something else")
+    for command in (("transform", "run", data, "-o", "codes.csv"), ("audit", "run")):
+        result = call(*command)
+        assert result.exit_code == 2
+        assert "run/estimator.pindown cannot be read" in result.stderr
+    (data.parent / "run" / "estimator.pindown").unlink()
+    assert "run has no estimator.pindown: fit again" in call("transform", "run", data, "-o", "codes.csv").stderr
 
 
-def test_weights_are_plain_tensors(data):
+def test_the_estimator_of_a_run_can_be_loaded(data):
     fit(data, "--signal", "label", "-d", 2)
-    tensors = load_file("run/encoder.safetensors")
-    assert tensors["whiten.mean"].dtype == torch.float64
-    assert torch.allclose(tensors["whiten.mean"], torch.as_tensor(X.mean(0)))
+    estimator = load("run/estimator.pindown")
+    assert estimator.trainer.checkpoint is None
+    np.testing.assert_allclose(estimator.transform(X), latents("run/latents.csv"), rtol=1e-12)
 
 
 def test_columns_that_are_kept_read_as_they_were_written():
@@ -350,14 +354,15 @@ def test_a_plan_names_the_fit_with_its_options(data):
     assert "--option 'space=Reals()'" in result.stdout
 
 
-def test_a_run_from_another_kind_of_device_is_restored_without_its_random_numbers(data):
-    fit(data, "--signal", "label", "--device", "cpu")
-    run = Run.open(data.parent / "run")
-    with safe_open(run.checkpoint, framework="pt") as file:
+def test_a_fit_from_another_kind_of_device_is_restored_without_its_random_numbers(tmp_path):
+    checkpoint, label = tmp_path / "fit.safetensors", np.array(columns()["label"])
+    estimator = Classify(
+        2, max_iter=20, trainer=Trainer(checkpoint=checkpoint), device="cpu", verbose=False, random_state=0
+    )
+    codes = estimator.fit(X, label).transform(X)
+    with safe_open(checkpoint, framework="pt") as file:
         metadata = file.metadata()
     # The state of a GPU's generator has 16 bytes.
-    elsewhere = load_file(run.checkpoint) | {"generators": torch.zeros(1, 16, dtype=torch.uint8)}
-    save_file(elsewhere, run.checkpoint, metadata=metadata)
-    estimator = run.recipe.build(checkpoint=run.checkpoint, device="cpu")
-    again = estimator.fit(X, np.array(columns()["label"]))
-    np.testing.assert_array_equal(again.transform(X), latents("run/latents.csv"))
+    elsewhere = load_file(checkpoint) | {"generators": torch.zeros(1, 16, dtype=torch.uint8)}
+    save_file(elsewhere, checkpoint, metadata=metadata)
+    np.testing.assert_array_equal(estimator.fit(X, label).transform(X), codes)

@@ -56,14 +56,11 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) ->
 
     import numpy as np
 
-    from pindown.estimators import IdentifiabilityWarning
     from pindown.report.audit import audit
-    from pindown.runs.recipe import fit
 
-    estimator = run.recipe.build(checkpoint=run.checkpoint, device=device)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentifiabilityWarning)  # said by the fit, and by the refits again
-        fit(estimator, study)  # nothing is trained: the state at the end is in the checkpoint
+    estimator = run.load(device=device)
+    if device is not None:
+        estimator.set_params(device=device)  # of the refits
     estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order

@@ -155,10 +155,7 @@ def _begun(
 
 def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str, Any]:
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
-    import torch
-
-    from pindown.runs import save_encoder
-    from pindown.runs.folder import ENCODER, LATENTS, SCORES
+    from pindown.runs.folder import LATENTS, SCORES
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
     from pindown.tables import write_codes
@@ -176,9 +173,9 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
             if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
                 place.give_up()
             raise
-        save_encoder(estimator.encoder_, run.path / ENCODER)
+        run.save(estimator)
         names = [str(name) for name in estimator.get_feature_names_out()]
-        write_codes(run.path / LATENTS, estimator._encode(torch.as_tensor(study.X)).cpu().numpy(), names)
+        write_codes(run.path / LATENTS, estimator.transform(study.X), names)
         found = {**scores(estimator, study), "warnings": noted}
         run.write(SCORES, found)
         run.log("fitted")

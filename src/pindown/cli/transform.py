@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pindown._names import counted
 from pindown.cli._answers import refusing, say, say_json, stopping
 from pindown.cli._choices import DATA, JSON
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from pindown.runs import Run
 
 RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
 
@@ -31,8 +36,7 @@ def transform_data(
         check_writable(output)
         if output.exists() and output.samefile(data):
             raise ValueError(f"-o: {output} is the data file itself: give another name.")
-        codes = _codes(fitted, data)
-        names = [f"{fitted.recipe.estimator.lower()}{j}" for j in range(codes.shape[1])]
+        names, codes = _codes(fitted, data)
         write_codes(output, codes, names)
     if as_json:
         say_json({"run": str(run), "output": str(output), "n_rows": len(codes), "codes": names})
@@ -40,13 +44,8 @@ def transform_data(
     say(f"{counted(len(codes), 'row')} in {counted(codes.shape[1], 'code')}: {output}")
 
 
-def _codes(run, data: Path):
-    import torch
-
+def _codes(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
     from pindown._names import listed, nearest
-    from pindown.estimators.encoding import encode
-    from pindown.runs import load_encoder
-    from pindown.runs.folder import ENCODER
     from pindown.tables import Columns, open_table, read_data
 
     source = open_table(data)
@@ -58,4 +57,5 @@ def _codes(run, data: Path):
             f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
         )
     X = read_data(source, Columns(features=features)).X
-    return encode(load_encoder(run.path / ENCODER), torch.as_tensor(X)).numpy()
+    estimator = run.load()
+    return [str(name) for name in estimator.get_feature_names_out()], estimator.transform(X)

@@ -47,7 +47,7 @@ from pindown.theory import UNIT_CODES, UNIT_NORM, Assumption
 
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
-Look = Callable[[Any], Plan]
+MakePlan = Callable[[Any], Plan]
 """Returns the plan for an estimator, not fitted, and the data at hand."""
 
 REBUILT_MORE = 0.5
@@ -112,12 +112,13 @@ def _n_independent(side: Any) -> int:
 
 def _plan(est: Any, data: Data, n_components: int | None) -> Plan:
     rows, theorem = _flat(data.X), est.guarantee
-    d, notes = or_directions(rows, n_components)
+    widest, notes = or_directions(rows, n_components)
+    d = widest
     diversity = None if theorem is None else theorem.diversity
     if n_components is None and diversity is not None and not diversity.k_means and data.signal is not None:
         found = _n_independent(data.signal)
-        d = max((fewer for fewer in range(1, d + 1) if diversity.needed(fewer) <= found), default=1)
-        notes = (f"y has {found} {diversity.unit}: so many latents at most as they pin down.",)
+        d = max((fewer for fewer in range(1, widest + 1) if diversity.needed(fewer) <= found), default=1)
+        notes = (f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
     verdicts = est.answers.before(est, data, d, data)
     missing = [v for v in verdicts if isinstance(v.assumption, theory.Diversity) and v.outcome == "fails"]
     needs = tuple(f"{in_words(int(v.threshold - v.statistic))} more {v.assumption.unit}" for v in missing)
@@ -125,7 +126,7 @@ def _plan(est: Any, data: Data, n_components: int | None) -> Plan:
     return Plan(call, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
 
 
-def planned_components(est: Any, data: Data, asked: frozenset[str], look: Look) -> Settled:
+def planned_components(est: Any, data: Data, asked: frozenset[str], look: MakePlan) -> Settled:
     """Take as many components as the plan says, a single one on a line; say what stands against its theorem."""
     parameters: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
@@ -237,7 +238,7 @@ class Answers:
         Whether an audit can divide the rows.
     reading : (est not fitted, Data) -> Settled
         Parameters without which it could not read its side variables.
-    settled : (est not fitted, Data, names of parameters that were asked for, Look) -> Settled
+    settled : (est not fitted, Data, names of parameters that were asked for, MakePlan) -> Settled
         Parameters that are chosen in view of the data.
 
     Examples
@@ -270,7 +271,7 @@ class Answers:
     plan: Callable[[Any, Data, int | None], Plan] = _plan
     divisible: Callable[[Any, Data], Verdict] = lambda est, data: divisible_rows(len(data), groups=data.groups)
     reading: Callable[[Any, Data], Settled] = lambda est, data: Settled()
-    settled: Callable[[Any, Data, frozenset[str], Look], Settled] = planned_components
+    settled: Callable[[Any, Data, frozenset[str], MakePlan], Settled] = planned_components
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -279,6 +280,4 @@ class Answers:
 
     def fit(self, est: Any, data: Data) -> Any:
         """Fit an estimator to the side variables that it uses."""
-        y = None if self.side is None else getattr(data, self.side)
-        beside = {role: getattr(data, role) for role in self.also if getattr(data, role) is not None}
-        return est.fit(data.X, None if isinstance(y, str) else y, **beside)  # where partners are the next rows
+        return est.fit(data.only(*self.roles))

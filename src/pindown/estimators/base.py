@@ -255,7 +255,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
                 reading = Reading(reading.data.only(*filter(None, known)), reading.source)
             self._remember_shape(reading.data.X.shape[-len(as_source(X).shape) :])
-        refuse_unusable(type(self).__name__, reading.data, self.answers.side, self.answers.also)
+        refuse_unusable(type(self).__name__, reading.data.sides, self.answers.roles)
         return reading
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from pindown._messages import MessageError
 from pindown._names import listed
 from pindown.data import Data, as_array
 from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
@@ -97,14 +98,15 @@ def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any
     return {**named, **given}
 
 
-def refuse_unusable(owner: str, data: Data, side: str | None, also: Sequence[str]) -> None:
+def refuse_unusable(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None:
     """Raise if a side variable is there that a method cannot use; groups and truth are for audits."""
-    usable = {side, *also, "groups", "truth"}
-    if unusable := [role for role in data.sides if role not in usable]:
-        takes = listed([role for role in (side, *also) if role]) or "no side variable"
-        raise ValueError(
-            f"{owner}: cannot use {listed(unusable)}; it takes {takes}. Leave it out, or take a method that uses it: "
-            "pairs lead to Contrast, a signal to Classify, a nuisance to Forget."
+    if unusable := [role for role in roles if role not in (*usable, "groups", "truth")]:
+        named, takes = (" and ".join(f"{{{role}}}" for role in some) for some in (unusable, usable))
+        raise MessageError(
+            f"{{owner}}: cannot use {named}; it takes {takes or 'no side variable'}. Leave it out, or take a method "
+            "that uses it: {pairs} leads to Contrast, {signal} to Classify, {nuisance} to Forget, with {given} or "
+            "without.",
+            owner=owner,
         )
 
 

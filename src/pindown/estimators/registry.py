@@ -13,7 +13,7 @@ from importlib import import_module
 from importlib.metadata import entry_points
 
 from pindown._messages import MessageError
-from pindown._names import listed, nearest
+from pindown._names import nearest
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
@@ -93,15 +93,3 @@ def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
         if set(roles) <= set(kind.answers.roles) and (side is None or side in roles):
             return kind
     return None
-
-
-def refuse_unused(kind: type[BaseEncoder], roles: Collection[str]) -> None:
-    """Raise if a method cannot use a side variable, and say which can."""
-    for role in roles:
-        if role in SIDES and role not in kind.answers.roles:
-            takers = [other.__name__ for other in BUILT_IN if role in other.answers.roles]
-            raise MessageError(
-                f"{{{role}}}: {{method}} has none; {{takers}} can use it. Leave it out, or take that.",
-                method=kind.__name__,
-                takers=listed(takers),
-            )

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.data import Data, as_array
 from pindown.estimators.base import BaseEncoder, IdentifiabilityWarning
+from pindown.estimators.reading import refuse_unusable
 from pindown.estimators.refitting import refitted
-from pindown.estimators.registry import refuse_unused
 from pindown.evidence.rows import Refits, Rows
 from pindown.labels import Codes, as_numbers
 
@@ -42,7 +42,7 @@ def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: A
 def read(est: BaseEncoder, data: Data) -> Rows:
     """Bring data into the form in which an estimator divides them, or say what is wrong with them."""
     role, roles = est.answers.side, est.answers.roles
-    refuse_unused(type(est), data.sides)
+    refuse_unusable(type(est).__name__, data.sides, roles)
     X = est._validated(data.X, reset=False)
     if role is not None and role not in data.sides and est.__sklearn_tags__().target_tags.required:
         raise ValueError(f"audit: y is missing. Give the {role} that the estimator was fitted to.")

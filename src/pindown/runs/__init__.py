@@ -3,6 +3,5 @@
 from pindown.runs.folder import Place, Run
 from pindown.runs.options import read_options
 from pindown.runs.recipe import Recipe, estimator_for, planned
-from pindown.runs.weights import load_encoder, save_encoder
 
-__all__ = ["Place", "Recipe", "Run", "estimator_for", "load_encoder", "planned", "read_options", "save_encoder"]
+__all__ = ["Place", "Recipe", "Run", "estimator_for", "planned", "read_options"]

@@ -4,19 +4,20 @@
 
     run/
       run.json              data file and its fingerprint, columns, estimator, parameters, versions
-      encoder.safetensors   the trained encoder
+      estimator.pindown     the fitted estimator, as `pindown.load` reads it
       latents.csv           the codes of the rows that were fitted
       scores.json           how it went
       log.txt               what happened when
-      checkpoint/           the trained state, from which an audit restores the estimator
       audit.html, .json     after `pindown audit`
 
-While a fit is under way the folder is called ``run.unfinished``. A fit that was killed leaves it behind, and the same
-fit goes on from there. It is begun in a hidden workshop beside, ``.run.unfinished.…``, and moved there with its record.
+While a fit is under way the folder is called ``run.unfinished``, and has a ``checkpoint``. A fit that was killed leaves
+it behind, and the same fit goes on from there. It is begun in a hidden workshop beside, ``.run.unfinished.…``, and
+moved there with its record.
 """
 
 from __future__ import annotations
 
+import copy
 import errno
 import hashlib
 import json
@@ -26,7 +27,7 @@ import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -34,11 +35,14 @@ from typing import Any
 
 from pindown._files import whole
 from pindown._messages import Message, MessageError
+from pindown.estimators.base import BaseEncoder
+from pindown.estimators.registry import find
 from pindown.runs.recipe import Recipe
+from pindown.saving import load
 from pindown.tables import Columns
 
-FORMAT = 1
-RECORD, ENCODER, LATENTS, SCORES, LOG = "run.json", "encoder.safetensors", "latents.csv", "scores.json", "log.txt"
+FORMAT = 2
+RECORD, ESTIMATOR, LATENTS, SCORES, LOG = "run.json", "estimator.pindown", "latents.csv", "scores.json", "log.txt"
 
 
 @dataclass(frozen=True)
@@ -79,8 +83,28 @@ class Run:
 
     @property
     def checkpoint(self) -> Path:
-        """The file that the trained state is kept in; estimators with several parts add their names to it."""
+        """The file with the state of a fit under way; estimators with several parts add their names to it."""
         return self.path / "checkpoint" / "fit.safetensors"
+
+    def load(self, *, device: str | None = None) -> BaseEncoder:
+        """Return the fitted estimator; its method's package may be imported from, since it was fitted from there.
+
+        Raises
+        ------
+        ValueError
+            If its file is gone, damaged, or something else.
+        """
+        kind = find(self.recipe.estimator)
+        try:
+            return load(self.path / ESTIMATOR, trust=[kind.__module__.partition(".")[0]], device=device)
+        except FileNotFoundError as error:
+            raise ValueError(f"{self.path} has no {ESTIMATOR}: fit again.") from error
+
+    def save(self, estimator: BaseEncoder) -> None:
+        """Keep the fitted estimator, without where its checkpoint was."""
+        clean = copy.copy(estimator)
+        clean.set_params(trainer=replace(estimator.trainer, checkpoint=None))
+        clean.save(self.path / ESTIMATOR)
 
     def log(self, message: str) -> None:
         """Add a line to the log."""
@@ -290,7 +314,9 @@ class Place:
             self.path.rmdir()
         os.rename(self.unfinished, self.path)
         self._forget_replaced()
-        return Run.open(self.path)
+        run = Run.open(self.path)
+        shutil.rmtree(run.checkpoint.parent, ignore_errors=True)  # a finished fit has nothing to go on from
+        return run
 
     def _forget_replaced(self) -> None:
         if (self._replaced / RECORD).is_file():

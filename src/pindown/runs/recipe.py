@@ -11,7 +11,8 @@ from typing import Any
 from pindown._messages import MessageError
 from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
-from pindown.estimators.registry import BUILT_IN, SIDES, address_of, find, refuse_unused, suited
+from pindown.estimators.reading import refuse_unusable
+from pindown.estimators.registry import BUILT_IN, SIDES, address_of, find, suited
 from pindown.planning import Plan, plan
 from pindown.runs.options import read_value, written
 from pindown.tables import Columns
@@ -102,7 +103,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if name is not None:
         kind = find(name)
         if fitted:
-            refuse_unused(kind, roles)
+            refuse_unusable(kind.__name__, roles, kind.answers.roles)
         return address_of(kind)
     if (suits := suited(roles)) is not None:
         return address_of(suits)

@@ -119,6 +119,12 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False) -> Da
     """
     columns.refuse_two_parts()
     columns.check(source)
+    if len(columns.signal) > 1 and not measured:
+        raise MessageError(
+            "{signal}: a label is one column, but {names} were named. If they are measurements, name a method that "
+            "learns from such: {estimator}.",
+            names=listed(columns.signal),
+        )
     truth = _expanded(source, columns.truth, "truth")
     features = _features(source, columns, truth)
     partners = source.blocks.get(columns.pairs or "", ())

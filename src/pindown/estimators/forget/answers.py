@@ -28,7 +28,7 @@ from pindown.checks.arrays import read, read_labels
 from pindown.checks.nuisances import touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
-from pindown.estimators.answers import Answers, Drawn, FitScore, Look, Settled, Verdicts
+from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts
 from pindown.estimators.forget.nuisance import as_table, read_columns
 from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
@@ -242,7 +242,7 @@ def _reading(est: Forget, data: Data) -> Settled:
     return Settled({"n_bins": BINS}, (note,))
 
 
-def _settled(est: Forget, data: Data, asked: frozenset[str], look: Look) -> Settled:
+def _settled(est: Forget, data: Data, asked: frozenset[str], look: MakePlan) -> Settled:
     """Take a linear encoder where the data do not speak against it; codes are counted by the fit."""
     if "encoder" in asked:
         return Settled()
