@@ -170,7 +170,7 @@ class Row:
         held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         dictionary = self.estimator(profile, seed, device).fit(seen(train.x))
         z_hat = dictionary.transform(seen(held_out.x)).cpu()
-        told = fit_supervised(
+        supervised = fit_supervised(
             world,
             space=dictionary.encoder_.space,
             body=dictionary.encoder,
@@ -182,12 +182,12 @@ class Row:
             device=device,
         )
         with torch.inference_mode():
-            z_told = told(held_out.x.to(device)).cpu()
+            z_supervised = supervised(held_out.x.to(device)).cpu()
         matching = metrics.match_latents(z_hat, held_out.z)
         scores = {
             "mcc": metrics.mcc(z_hat, held_out.z),
             "chance": metrics.chance_mcc(self.d),
-            "supervised": metrics.mcc(z_told, held_out.z),
+            "supervised": metrics.mcc(z_supervised, held_out.z),
             "linear r2": metrics.linear_r2(z_hat, held_out.z),
             "support f1": metrics.support_f1(dictionary.support_, world.support, matching=matching),
             "nonlinearity": float(world.nonlinearity().min()),

@@ -10,19 +10,18 @@ Torch is imported where a world is built, not where the table is read: the comma
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Published
 from pindown.papers._laws import projected_laplace, projected_normal, vmf
 from pindown.papers._optimizers import adam, muon
+from pindown.papers._pairs import PairsRow, Size
 
 if TYPE_CHECKING:
     from pindown.distributions import Conditional, Marginal
     from pindown.estimators import Contrast
-    from pindown.processes import Pairs
     from pindown.spaces import Space
     from pindown.training.optimizers import MakeOptimizer
 
@@ -108,71 +107,42 @@ def reals() -> Space:
 
 
 @dataclass(frozen=True)
-class Recipe(Profile):
+class Recipe(Size):
     """How the worlds are made, how both encoders are trained, and how they are scored.
 
     Parameters
     ----------
-    d
-        Latent dimensions.
-    n_layers
-        Layers of the mixing.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer
-        Of the fit without supervision.
     supervised_iter
         Steps of the fit to the truth, otherwise the same.
+    optimizer
+        Of both fits.
     temperature
         Divides the similarity; None learns it.
     any_marginal
         Whether the fit corrects for latents that are not uniform, which the paper's does not.
-    hidden
-        Widths of the hidden layers of the encoder.
-    n_eval
-        Held-out samples: a linear map is fitted on one half of them and scored on the other.
     """
 
-    d: int
-    n_layers: int
-    batch_size: int
-    max_iter: int
     supervised_iter: int
-    learning_rate: float
-    weight_decay: float
     optimizer: MakeOptimizer
     temperature: float | None
     any_marginal: bool
-    hidden: tuple[int, ...]
-    n_eval: int
 
 
 @dataclass(frozen=True)
-class Row:
+class Row(PairsRow):
     """A row of Table 1.
 
     Parameters
     ----------
-    number
-        Its place in the table.
-    latents, partners, model
-        The world and the model in the paper's words.
-    marginal, conditional
-        The laws of the world.
-    space, p
-        Where the codes live, and the power of the norm that compares them (the paper's β).
+    model
+        In the paper's words.
     assumptions_hold
         Whether world and model meet all that a theorem assumes of them, according to the paper.
     linear, supervised, unsupervised
         The paper's scores.
     """
 
-    number: int
-    latents: str
-    partners: str
     model: str
-    marginal: Callable[[int], Marginal]
-    conditional: Callable[[], Conditional]
-    space: Callable[[], Space]
-    p: int
     assumptions_hold: bool
     linear: Published
     supervised: Published
@@ -188,32 +158,10 @@ class Row:
         """The paper's scores."""
         return (self.linear, self.supervised, self.unsupervised)
 
-    def world(self, d: int, *, n_layers: int, seed: int) -> Pairs:
-        """Build the world; rows share the mixing of a seed, as in the paper."""
-        from pindown.mixing import leaky_relu_mlp
-        from pindown.processes import Pairs
-
-        return Pairs(self.marginal(d), self.conditional(), leaky_relu_mlp(d, n_layers=n_layers, random_state=seed))
-
     def estimator(self, profile: Recipe, seed: int, device: str) -> Contrast:
         """Return the estimator of this row, not yet fitted."""
-        from pindown import networks
-        from pindown.estimators import Contrast
-
-        return Contrast(
-            profile.d,
-            space=self.space(),
-            p=self.p,
-            temperature=profile.temperature,
-            any_marginal=profile.any_marginal,
-            encoder=partial(networks.unfolded, hidden=profile.hidden),
-            batch_size=profile.batch_size,
-            max_iter=profile.max_iter,
-            learning_rate=profile.learning_rate,
-            weight_decay=profile.weight_decay,
-            optimizer=profile.optimizer,
-            device=device,
-            random_state=seed,
+        return self.contrast(profile, seed, device).set_params(
+            temperature=profile.temperature, any_marginal=profile.any_marginal, optimizer=profile.optimizer
         )
 
     def measure(self, profile: Recipe, seed: int, device: str) -> dict[str, float]:
@@ -226,7 +174,7 @@ class Row:
         world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
         held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         contrast = self.estimator(profile, seed, device)
-        told = fit_supervised(
+        supervised = fit_supervised(
             world,
             space=contrast.space,
             body=contrast.encoder,
@@ -239,11 +187,11 @@ class Row:
             device=device,
         )
         with torch.inference_mode():
-            z_told = told(held_out.x.to(device)).cpu()
+            z_supervised = supervised(held_out.x.to(device)).cpu()
         z_hat = contrast.fit_process(world).transform(held_out.x)
         return {
             "linear": linear_r2(held_out.x, held_out.z),
-            "supervised": linear_r2(z_told, held_out.z),
+            "supervised": linear_r2(z_supervised, held_out.z),
             "unsupervised": linear_r2(z_hat, held_out.z),
             "mcc": mcc(z_hat, held_out.z),
         }
@@ -253,47 +201,47 @@ class Row:
 # fmt: off
 
 TABLE_1_ROWS = (
-    Row(1, "sphere, uniform", "vMF κ=1", "sphere, vMF κ=1", assumptions_hold=True,
+    Row(1, "sphere, uniform", "vMF κ=1", model="sphere, vMF κ=1", assumptions_hold=True,
         marginal=uniform_on_sphere, conditional=partial(vmf, 1.0), space=sphere, p=2,
         linear=Published(77.58, 3.06), supervised=Published(99.82, 0.03), unsupervised=Published(99.42, 0.05)),
-    Row(2, "box, uniform", "Normal .05", "R^d, β=2", assumptions_hold=True,
+    Row(2, "box, uniform", "Normal .05", model="R^d, β=2", assumptions_hold=True,
         marginal=uniform_in_box, conditional=partial(truncated_normal, 0.05), space=reals, p=2,
         linear=Published(87.71, 4.64), supervised=Published(99.80, 0.03), unsupervised=Published(99.52, 0.02)),
-    Row(3, "sphere, uniform", "vMF κ=10", "sphere, vMF κ=1", assumptions_hold=False,
+    Row(3, "sphere, uniform", "vMF κ=10", model="sphere, vMF κ=1", assumptions_hold=False,
         marginal=uniform_on_sphere, conditional=partial(vmf, 10.0), space=sphere, p=2,
         linear=Published(77.58), supervised=Published(99.81), unsupervised=Published(99.86, 0.01)),
-    Row(4, "sphere, uniform", "Laplace .05", "sphere, vMF κ=1", assumptions_hold=False,
+    Row(4, "sphere, uniform", "Laplace .05", model="sphere, vMF κ=1", assumptions_hold=False,
         marginal=uniform_on_sphere, conditional=partial(projected_laplace, 0.05), space=sphere, p=2,
         linear=Published(77.98), supervised=Published(99.81), unsupervised=Published(99.88, 0.03)),
-    Row(5, "sphere, uniform", "Normal .05", "sphere, vMF κ=1", assumptions_hold=False,
+    Row(5, "sphere, uniform", "Normal .05", model="sphere, vMF κ=1", assumptions_hold=False,
         marginal=uniform_on_sphere, conditional=partial(projected_normal, 0.05), space=sphere, p=2,
         linear=Published(77.58), supervised=Published(99.80), unsupervised=Published(99.86, 0.00)),
-    Row(6, "box, uniform", "Laplace .05", "R^d, β=2", assumptions_hold=False,
+    Row(6, "box, uniform", "Laplace .05", model="R^d, β=2", assumptions_hold=False,
         marginal=uniform_in_box, conditional=partial(truncated_laplace, 0.05), space=reals, p=2,
         linear=Published(87.71), supervised=Published(99.81), unsupervised=Published(99.53, 0.02)),
-    Row(7, "box, uniform", "Laplace .05", "R^d, β=3", assumptions_hold=False,
+    Row(7, "box, uniform", "Laplace .05", model="R^d, β=3", assumptions_hold=False,
         marginal=uniform_in_box, conditional=partial(truncated_laplace, 0.05), space=reals, p=3,
         linear=Published(87.71), supervised=Published(99.81), unsupervised=Published(99.70, 0.02)),
-    Row(8, "box, uniform", "Normal .05", "R^d, β=3", assumptions_hold=False,
+    Row(8, "box, uniform", "Normal .05", model="R^d, β=3", assumptions_hold=False,
         marginal=uniform_in_box, conditional=partial(truncated_normal, 0.05), space=reals, p=3,
         linear=Published(87.71), supervised=Published(99.83), unsupervised=Published(99.69, 0.02)),
-    Row(9, "sphere, Normal 1", "Laplace .05", "sphere, vMF κ=1", assumptions_hold=False,
+    Row(9, "sphere, Normal 1", "Laplace .05", model="sphere, vMF κ=1", assumptions_hold=False,
         marginal=normal_on_sphere, conditional=partial(projected_laplace, 0.05), space=sphere, p=2,
         linear=Published(78.34), supervised=Published(99.78), unsupervised=Published(98.94, 0.03)),
-    Row(10, "sphere, Normal 1", "Normal .05", "sphere, vMF κ=1", assumptions_hold=False,
+    Row(10, "sphere, Normal 1", "Normal .05", model="sphere, vMF κ=1", assumptions_hold=False,
         marginal=normal_on_sphere, conditional=partial(projected_normal, 0.05), space=sphere, p=2,
         linear=Published(78.05), supervised=Published(99.78), unsupervised=Published(98.94, 0.02)),
-    Row(11, "R^d, Laplace 1", "Normal 1", "R^d, β=2", assumptions_hold=False,
+    Row(11, "R^d, Laplace 1", "Normal 1", model="R^d, β=2", assumptions_hold=False,
         marginal=laplace_in_reals, conditional=partial(normal_noise, 1.0), space=reals, p=2,
         linear=Published(73.28), supervised=Published(99.76), unsupervised=Published(97.57, 0.37)),
-    Row(12, "R^d, Normal 1", "Normal 1", "R^d, β=2", assumptions_hold=False,
+    Row(12, "R^d, Normal 1", "Normal 1", model="R^d, β=2", assumptions_hold=False,
         marginal=normal_in_reals, conditional=partial(normal_noise, 1.0), space=reals, p=2,
         linear=Published(75.43), supervised=Published(99.80), unsupervised=Published(98.70, 0.04)),
 )
 
 # fmt: on
 
-# Five dimensions, because ten need batches a small machine has no time for: among 512 strangers in a box of ten
+# Five dimensions, because ten need batches a small machine has no time for: among 512 negatives in a box of ten
 # dimensions none comes as near as a partner, and the loss is zero before the encoder is good.
 # The temperature is learned, because with κ = 400 (row 5) and τ = 1 nearly all of the signal drowns in log n; and
 # so is the marginal, which plain InfoNCE takes for uniform (rows 9 to 12: it is not).

@@ -10,12 +10,12 @@ Torch is imported where a world is built, not where the table is read.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
+from pindown.papers._experiment import EVALUATION_SEEDS, Experiment, Published
+from pindown.papers._pairs import PairsRow, Size
 from pindown.papers.zimmermann2021 import (
     normal_in_reals,
     normal_noise,
@@ -30,10 +30,7 @@ from pindown.papers.zimmermann2021 import (
 )
 
 if TYPE_CHECKING:
-    from pindown.distributions import Conditional, Marginal
-    from pindown.estimators import Contrast
-    from pindown.processes import Pairs
-    from pindown.spaces import Space
+    from pindown.distributions import Conditional
     from pindown.theory import Theorem
 
 
@@ -69,56 +66,9 @@ def laplace_noise(scale: float) -> Conditional:
 
 
 @dataclass(frozen=True)
-class Size(Profile):
-    """How the worlds are made, how the encoder is trained, and how it is scored.
+class Row(PairsRow):
+    """A world and a model with the same power."""
 
-    Parameters
-    ----------
-    d
-        Latent dimensions.
-    n_layers
-        Layers of the mixing.
-    batch_size, max_iter, learning_rate, weight_decay
-        Of the fit; temperature and density of the latents are learned.
-    hidden
-        Widths of the hidden layers of the encoder.
-    n_eval
-        Held-out samples: maps and matchings are fitted on one half of them and scored on the other.
-    """
-
-    d: int
-    n_layers: int
-    batch_size: int
-    max_iter: int
-    learning_rate: float
-    weight_decay: float
-    hidden: tuple[int, ...]
-    n_eval: int
-
-
-@dataclass(frozen=True)
-class Row:
-    """A world and a model with the same power.
-
-    Parameters
-    ----------
-    number
-        Its place in the table.
-    latents, partners
-        The world in words.
-    marginal, conditional
-        Its laws.
-    space, p
-        Where the codes live, and the power of the norm that compares them.
-    """
-
-    number: int
-    latents: str
-    partners: str
-    marginal: Callable[[int], Marginal]
-    conditional: Callable[[], Conditional]
-    space: Callable[[], Space]
-    p: int
     published: tuple[Published, ...] = ()
 
     @property
@@ -149,38 +99,13 @@ class Row:
         held = self.world(2, n_layers=1, seed=0).assumptions
         return ", ".join(a.name for a in theorem.assumes if a.about != "model" and a not in held)
 
-    def world(self, d: int, *, n_layers: int, seed: int) -> Pairs:
-        """Build the world; rows share the mixing of a seed."""
-        from pindown.mixing import leaky_relu_mlp
-        from pindown.processes import Pairs
-
-        return Pairs(self.marginal(d), self.conditional(), leaky_relu_mlp(d, n_layers=n_layers, random_state=seed))
-
-    def estimator(self, profile: Size, seed: int, device: str) -> Contrast:
-        """Return the estimator of this row, not yet fitted."""
-        from pindown import networks
-        from pindown.estimators import Contrast
-
-        return Contrast(
-            profile.d,
-            space=self.space(),
-            p=self.p,
-            encoder=partial(networks.unfolded, hidden=profile.hidden),
-            batch_size=profile.batch_size,
-            max_iter=profile.max_iter,
-            learning_rate=profile.learning_rate,
-            weight_decay=profile.weight_decay,
-            device=device,
-            random_state=seed,
-        )
-
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out samples."""
         from pindown.metrics import chance_mcc, linear_r2, mcc
 
         world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
         held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
-        z_hat = self.estimator(profile, seed, device).fit_process(world).transform(held_out.x)
+        z_hat = self.contrast(profile, seed, device).fit_process(world).transform(held_out.x)
         return {
             "linear": linear_r2(held_out.x, held_out.z),
             "r2": linear_r2(z_hat, held_out.z),
