@@ -4,7 +4,7 @@ Run ``python benchmarks/discs.py`` (minutes on a GPU, an hour on two cores), or 
 ``python benchmarks/discs.py "convolutions alone" --seeds 10 11 --steps 500``. Pairs lie a Laplace step of .08 apart in
 a box, images are drawn anew at every step, and InfoNCE with p = 1 is minimised, so that each latent should come back by
 itself. The baseline is the same network without a linear path. ``folded`` counts seeds with an R² below .9: one latent
-of four that is folded leaves .75.
+of four that is folded leaves .75. The record joins several such commands; each row has its settings.
 """
 
 from __future__ import annotations

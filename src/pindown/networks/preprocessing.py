@@ -68,7 +68,10 @@ class Rescale(FirstLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Rescale (n, …)."""
-        return (x - self.mean).to(self.scale.dtype) / self.scale
+        exact = torch.promote_types(
+            x.dtype, self.scale.dtype
+        )  # not always float64, in which images take twice the room
+        return (x.to(exact) - self.mean.to(exact)).to(self.scale.dtype) / self.scale
 
 
 class Whiten(FirstLayer):
