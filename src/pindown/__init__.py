@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from pindown.planning import plan
     from pindown.report.audit import audit
     from pindown.saving import load
-    from pindown.training import TrainingDivergedError, optimizers
+    from pindown.training import Trainer, TrainingDivergedError, optimizers
 
 _HOME = {
     "Classify": "pindown.estimators",
@@ -56,6 +56,7 @@ _HOME = {
     "Forget": "pindown.estimators",
     "IdentifiabilityWarning": "pindown.estimators",
     "LatentAction": "pindown.estimators",
+    "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
     "align": "pindown.alignment",
     "audit": "pindown.report.audit",
@@ -73,6 +74,7 @@ __all__ = [
     "Forget",
     "IdentifiabilityWarning",
     "LatentAction",
+    "Trainer",
     "TrainingDivergedError",
     "align",
     "alignment",
