@@ -5,6 +5,7 @@ import pytest
 import torch
 from descent import assert_identical, checkpoint, draw, interrupting, run
 from safetensors.torch import load_file
+from sklearn.exceptions import ConvergenceWarning
 from test_trainer import Reports
 from torch import nn
 
@@ -141,3 +142,44 @@ def test_a_trainer_can_be_called_as_the_function_that_it_is():
     objective = Distant(0.5)
     log = Trainer()(objective, draw, max_iter=60, learning_rate=0.05, seed=0, device="cpu")
     assert np.array_equal(log.loss_curve, run(objective=Distant(0.5), weight_decay=0.0)[0].loss_curve)
+
+
+# estimators
+
+
+IGNORED = "ignore::pindown.estimators.IdentifiabilityWarning"  # a linear code of what is not linear
+
+
+def pairs(n):
+    """Pairs so far apart that an encoder learns for long."""
+    rng = np.random.default_rng(0)
+    z = rng.normal(size=(n, 4))
+    mix = np.linalg.qr(rng.normal(size=(4, 4))).Q
+    x, x_pos = (np.sinh(zs @ mix) for zs in (z, z + 0.05 * rng.normal(size=z.shape)))
+    return x, x_pos
+
+
+def fitted(learning_rate, rows=20_000, **options):
+    from pindown import Contrast, networks
+
+    options = {"max_iter": 200, "batch_size": 64, "random_state": 0, "verbose": False, "device": "cpu"} | options
+    contrast = Contrast(4, encoder=networks.linear, learning_rate=learning_rate, **options)
+    return contrast.fit(*pairs(rows))
+
+
+def test_a_fit_that_was_too_short_warns_as_scikit_learn_does_with_steps_fall_and_remedy():
+    with pytest.warns(ConvergenceWarning, match=r"^Contrast: in the middle of 200 steps .* by \d+% of all .* Take a "):
+        fitted(1e-3)
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
+@pytest.mark.parametrize("options", [{"learning_rate": 0.1}, {"learning_rate": 1e-3, "rows": 500}])
+def test_a_fit_that_was_long_enough_or_has_seen_its_rows_often_does_not_warn(options):
+    fitted(**options)
+
+
+@pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
+def test_a_fit_takes_as_many_steps_as_help(monkeypatch):
+    monkeypatch.setattr(convergence, "FIRST_ROUND", 200)
+    assert fitted(0.1, max_iter=None).n_iter_ == 200
+    assert fitted(1e-3, max_iter=None).n_iter_ > 200

@@ -186,15 +186,19 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
 @contextmanager
 def _noting(run: Run) -> Iterator[list[str]]:
     """Print what the estimator warns of, and keep it."""
+    from sklearn.exceptions import ConvergenceWarning
+
     from pindown.estimators import IdentifiabilityWarning
 
+    ours = IdentifiabilityWarning, ConvergenceWarning
     noted: list[str] = []
     with warnings.catch_warnings():
-        warnings.simplefilter("always", IdentifiabilityWarning)
+        for kind in ours:
+            warnings.simplefilter("always", kind)
         others = warnings.showwarning
 
         def note(message, category, *where):
-            if not issubclass(category, IdentifiabilityWarning):
+            if not issubclass(category, ours):
                 others(message, category, *where)
             elif str(message) not in noted:
                 noted.append(str(message))

@@ -17,6 +17,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.utils import check_array, check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
@@ -47,6 +48,7 @@ from pindown.sources.drawing import (
 )
 from pindown.spaces import Space
 from pindown.training import Trainer, TrainingLog, best_device, cosine
+from pindown.training.convergence import FIRST_ROUND
 from pindown.training.optimizers import MakeOptimizer
 
 COLLAPSED, SEEN_ROWS = 1e-3, 2_000
@@ -71,12 +73,12 @@ class IdentifiabilityWarning(UserWarning):
     """The fit goes through, but no theorem says that its codes are the latents: the message says why."""
 
 
-def warn(message: str) -> None:
-    """Give an `IdentifiabilityWarning` for the line outside this package that led here."""
+def warn(message: str, category: type[Warning] = IdentifiabilityWarning) -> None:
+    """Give a warning for the line outside this package that led here."""
     level, frame = 2, sys._getframe(1)
     while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pindown."):
         level, frame = level + 1, frame.f_back
-    warnings.warn(message, IdentifiabilityWarning, stacklevel=level)
+    warnings.warn(message, category, stacklevel=level)
 
 
 class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
@@ -96,7 +98,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     encoder: Any
     preprocess: Preprocess
     batch_size: int | None
-    max_iter: int
+    max_iter: int | None
     learning_rate: float
     weight_decay: float | None
     optimizer: MakeOptimizer
@@ -109,6 +111,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     _y_is = "belong to"  # how a row of y is related to the row of X
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
+    _loss_falls = True  # as something is learned: in a game it does not
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
     _wants_vectors = False  # whether rows must be vectors
     _chance: Chance | None = None  # random numbers that the objective wants beside every batch
@@ -364,6 +367,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             sides[self.answers.side] = y
         return x, *self._fields(look, sides)
 
+    @property
+    def _n_steps(self) -> int:
+        """Steps of a part of a fit whose length must be known beforehand."""
+        return FIRST_ROUND if self.max_iter is None else self.max_iter
+
     def _rows_per_batch(self, n_rows: int, noun: str) -> int:
         """Return the batch size for so many rows, which are called so."""
         if self.batch_size is None:
@@ -393,7 +401,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 encoder = Encoder(copy.deepcopy(first), body, space)
                 return self._objective(encoder, look, (draw(step, peek) for step in count()))
 
-        def minimise(objective: nn.Module, seed: int, part: str = "", max_iter: int = self.max_iter) -> TrainingLog:
+        epoch = reading.n_rows / (self.batch_size or self._default_batch_size)
+
+        def minimise(
+            objective: nn.Module, seed: int, part: str = "", max_iter: int | None = self.max_iter
+        ) -> TrainingLog:
             return self.trainer.train(
                 objective,
                 draw,
@@ -408,6 +420,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 title=f"{type(self).__name__} {part}".strip(),
                 settings=settings,
                 part=part,
+                epoch=epoch,
+                falls=self._loss_falls,
             )
 
         objective, log = self._search(make, minimise, draw, look, seed)
@@ -416,6 +430,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective, look)
         self._look_back(reading.data.X)
+        if log.shortfall:
+            warn(f"{type(self).__name__}: {log.shortfall}", ConvergenceWarning)
         return self
 
     def _search(
@@ -470,7 +486,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         )
 
     def _checked_space(self) -> Space:
-        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
+        if self.max_iter is not None:
+            check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
         check_positive(self.learning_rate, "learning_rate")
         if self.weight_decay is not None:
             check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)

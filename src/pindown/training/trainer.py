@@ -161,7 +161,7 @@ class Trainer:
         part
             Name of this part of a fit, which is added to the name of its checkpoint.
         epoch
-            Steps after which the same rows come again. When they have come many times, a falling loss says nothing.
+            Batches after which the same rows come again. When they have come many times, a falling loss says nothing.
         falls
             Whether the loss falls as something is learned. In a game it does not, and its curve is not asked.
 
@@ -175,7 +175,7 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        length = Length(max_iter, epoch, falls)
+        length = Length(max_iter, epoch / self.accumulate, falls)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 
 import numpy as np
@@ -291,8 +291,8 @@ class Dictionary(BaseEncoder):
         if self.penalty is None or self.penalty.weight == 0:
             return []
         if not isinstance(self.penalty, DependencyCount):
-            return [("sparse", self.penalty, self.max_iter)]
-        half = (self.max_iter + 1) // 2
+            return [("sparse", self.penalty, self._n_steps)]
+        half = (self._n_steps + 1) // 2
         return [("sparse", self.penalty, half), ("sharp", self.penalty.sharpened(), half)]
 
     def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
@@ -302,7 +302,7 @@ class Dictionary(BaseEncoder):
         if k % 2:
             peek = _random.generator(seed, best_device(self.device))
             rows = first_rows(draw(step, peek) for step in count())
-            start_unrolled(model, rows, max_iter=self.max_iter, seed=seed + k)
+            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k)
         return model
 
     def _settle_support(self, dependence: Tensor) -> None:
@@ -351,7 +351,8 @@ def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
     curve = np.concatenate([first.loss_curve, second.loss_curve])
-    return TrainingLog(curve, first.seconds + second.seconds, second.stopped_on_plateau)
+    # Whether the first was long enough: what follows has a penalty that sharpens, not a goal that comes nearer.
+    return replace(second, loss_curve=curve, seconds=first.seconds + second.seconds, shortfall=first.shortfall)
 
 
 def _constant_columns(X: np.ndarray | Indexed) -> np.ndarray:

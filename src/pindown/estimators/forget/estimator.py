@@ -197,6 +197,7 @@ class Forget(BaseEncoder):
 
     answers = ANSWERS
     _schedule = staticmethod(waiting_cosine)
+    _loss_falls = False
     _wants_vectors = True
 
     def __init__(
@@ -394,7 +395,7 @@ class Forget(BaseEncoder):
         if look.note and self.verbose and sys.stderr.isatty():
             print(f"Forget: {look.note}", file=sys.stderr)
         players = encoder, self.classifier, self.decoder
-        linear, strength, steps = self._is_linear, self.strength, self.max_iter
+        linear, strength, steps = self._is_linear, self.strength, self._n_steps * self.trainer.accumulate
         game = look.opening.game(*players, linear=linear, strength=strength, max_iter=steps)
         game.start_decoder(batches, START_ROWS)
         return game
@@ -425,7 +426,8 @@ class Forget(BaseEncoder):
             self.components_ = next(encoder.body.parameters()).cpu().numpy().astype(np.float64)
         self.encoder_, self.columns_, self.n_told_ = encoder.eval(), list(look.reader.kinds), look.n_told
         self.decoder_ = Rebuild(back, decoder, first).to(first.mean.device).double().eval()
-        loss, accuracy, rebuilt = objective.trace[: self.n_iter_].double().cpu().numpy().T
+        trace = objective.trace.unflatten(0, (-1, self.trainer.accumulate)).mean(1)[: self.n_iter_]
+        loss, accuracy, rebuilt = trace.double().cpu().numpy().T
         probe = look.held_out.probe(self._encode, _random.draw_seed(self.random_state))
         self.history_ = History(loss, accuracy, look.opening.nuisance.chance_loss(), rebuilt, probe)
         if probe is not None and probe.leaks and probe.excess > LEAK:
