@@ -266,7 +266,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         array, least = as_array(X) if isinstance(X, Tensor) else X, 2 if reset else 1
         # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
         order: dict[str, Any] = {"order": "C", "force_writeable": True}
-        if np.ndim(array) < 3 or hasattr(array, "toarray"):
+        if len(_shape(array)) < 3 or hasattr(array, "toarray"):
             array = validate_data(
                 self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
             )
@@ -292,7 +292,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             if isinstance(values, str):
                 continue
             name, relation = ("y", self._y_is) if role == self.answers.side else (role, "belong to")
-            n = len(values) if len(np.shape(values)) else "none"
+            n = _shape(values)[0] if _shape(values) else "none"
             if n != n_rows:
                 raise ValueError(f"X has {n_rows} rows but {name} has {n}. Row i of {name} must {relation} row i of X.")
 
@@ -519,6 +519,11 @@ ENCODED_AT_ONCE = 4_096
 """Rows of a source that `transform` reads at once."""
 
 _NOT_SETTINGS = {"trainer", "device", "verbose"}
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of array-likes; not np.shape, which some that can be made arrays forbid to ask them."""
+    return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape
 
 
 def check_positive(value: Any, name: str) -> None:
