@@ -288,7 +288,7 @@ def test_the_grid_has_every_space_with_every_power_of_the_world_in_the_model():
 
 def test_the_theory_in_the_grid_is_the_guarantee_of_the_estimator():
     for row in ROWS:
-        guarantee = row.estimator(REDUCED, 0, "cpu").guarantee
+        guarantee = row.contrast(REDUCED, 0, "cpu").guarantee
         assert row.setting[3] == ("no theorem" if guarantee is None else guarantee.indeterminacy.name)
     assert [row.number for row in ROWS if row.guarantee is None] == [1, 3]
     broken = {row.number: row.setting[4] for row in ROWS if row.guarantee and row.setting[4] != "yes"}
