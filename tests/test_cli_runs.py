@@ -341,6 +341,19 @@ def test_the_estimator_of_a_run_can_be_loaded(data):
     np.testing.assert_allclose(estimator.transform(X), latents("run/latents.csv"), rtol=1e-12)
 
 
+def test_a_run_gives_its_estimator_back_without_training(data, monkeypatch):
+    fit(data, "-d", 2, "--option", "n_restarts=2")
+
+    def trained(*arguments, **options):
+        raise AssertionError("nothing is to be trained")
+
+    monkeypatch.setattr(Trainer, "train", trained)
+    estimator = Run.open(data.parent / "run").load()
+    assert estimator.bounds_.shape == (2,)
+    assert estimator.inverse_transform(estimator.transform(X)).shape == X.shape
+    np.testing.assert_array_equal(estimator.transform(X), latents("run/latents.csv"))
+
+
 def test_columns_that_are_kept_read_as_they_were_written():
     from pindown.tables import Columns
 

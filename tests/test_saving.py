@@ -14,8 +14,10 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 
 import pindown
-from pindown import Classify, Contrast, Dictionary, Forget
+from pindown import Classify, Contrast, Dictionary, Forget, networks
 from pindown.saving import save
+from pindown.training import Trainer
+from pindown.training.callbacks import Callback, ProgressBar
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 
@@ -62,6 +64,30 @@ def test_a_loaded_estimator_can_be_fitted_again(tmp_path):
     estimator = fitted("contrast")
     refitted = clone(again(estimator, tmp_path)).fit(X, NEXT)
     np.testing.assert_array_equal(refitted.transform(X), estimator.transform(X))
+
+
+def test_encoders_of_images_come_back_with_their_trainer(tmp_path):
+    images = np.random.default_rng(0).normal(size=(40, 2, 8, 8)).astype(np.float32)
+    trainer = Trainer(precision=torch.bfloat16, callbacks=(ProgressBar(),), accumulate=2)
+    estimator = Contrast(2, encoder=networks.convolutional, trainer=trainer, **quick | {"max_iter": 2}).fit(
+        images, images + 0.1
+    )
+    loaded = again(estimator, tmp_path)
+    np.testing.assert_array_equal(loaded.transform(images), estimator.transform(images))
+    assert loaded.trainer.precision == torch.bfloat16
+    assert isinstance(loaded.trainer.callbacks[0], ProgressBar)
+
+
+def test_a_callback_of_one_s_own_is_left_out_with_a_word(tmp_path):
+    class Count(Callback):
+        def report(self, report):
+            """Nothing to do."""
+
+    estimator = Contrast(2, encoder=small, trainer=Trainer(callbacks=(Count(),)), **quick)
+    with pytest.warns(UserWarning, match=r"trainer.callbacks.0 \(a Count\) cannot be saved"):
+        loaded = again(estimator, tmp_path)
+    with pytest.raises(TypeError, match=r"got \(Unsaved\(where='trainer.callbacks.0', was='a Count'\)"):
+        loaded.fit(X, NEXT)
 
 
 def test_one_that_was_never_fitted_comes_back_so(tmp_path):

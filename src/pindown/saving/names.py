@@ -42,15 +42,7 @@ set_params.
 
     def __call__(self, *_: Any, **__: Any) -> Any:
         """Say that it is not there."""
-        raise ValueError(self._sentence())
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_") or name in ("where", "was"):
-            raise AttributeError(name)
-        raise AttributeError(self._sentence())
-
-    def _sentence(self) -> str:
-        return (
+        raise ValueError(
             f"{self.where} was {self.was}, which no file can hold, so that it was not saved: to fit again, give it "
             "anew by set_params."
         )
