@@ -25,7 +25,7 @@ MOMENTS = {
     "before the record": (os, "replace", 1),
     "in the middle of the second checkpoint": (os, "replace", 3),
     "in the middle of the fourth checkpoint": (os, "replace", 5),
-    "before the codes": (tables, "write_codes", 1),
+    "before the latents": (tables, "write_latents", 1),
     "before the folder of the fit is there": (os, "rename", 1),
     "before the run is moved into place": (os, "rename", 2),
 }

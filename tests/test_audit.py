@@ -120,9 +120,9 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
 def test_a_dictionary_of_columns_that_share_no_latent_gives_no_claim():
     support = [[1, 0], [1, 1], [0, 1], [1, 1]]
     sample = Structured.from_support(support, random_state=0).sample(600, random_state=1)
-    torn = np.random.default_rng(0).permuted(sample.x.numpy(), axis=0)
-    est = Dictionary(2, n_restarts=1, max_iter=30, batch_size=128, verbose=False, random_state=0).fit(torn)
-    found = audit(est, torn, n_fits=2, random_state=0)
+    permuted = np.random.default_rng(0).permuted(sample.x.numpy(), axis=0)
+    est = Dictionary(2, n_restarts=1, max_iter=30, batch_size=128, verbose=False, random_state=0).fit(permuted)
+    found = audit(est, permuted, n_fits=2, random_state=0)
     assert not found.claims
     assert any("columns that were permuted are rebuilt about as well" in reason for reason in found.reasons)
 

@@ -46,7 +46,7 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     """As a new user would: nothing chosen but the nuisance and what is no observation."""
     result = call("fit", data, "--nuisance", "batch", "--drop", "[laz]*", "--steps", 20, "-o", "run/")
     assert result.exit_code == 0, result.output
-    assert "Forget: 4 codes of x0, x1, x2, x3, x4" in result.output
+    assert "Forget: 4 latents of x0, x1, x2, x3, x4" in result.output
     assert "left out, since it holds text: subject." in result.stderr
     assert {path.name for path in (tmp_path / "run").iterdir()} == {
         "run.json", "estimator.pindown", "latents.csv", "scores.json", "log.txt",
@@ -235,7 +235,7 @@ def test_every_command_that_prints_results_prints_json(data):
     assert answers["plan"]["estimator"].startswith("Forget(")
     assert answers["fit"]["score"]["chance"] < 1
     assert answers["transform"] == {
-        "run": "run", "output": "codes.npy", "n_rows": N_ROWS, "codes": ["classify0", "classify1"],
+        "run": "run", "output": "codes.npy", "n_rows": N_ROWS, "latents": ["classify0", "classify1"],
     }  # fmt: skip
     assert np.load("codes.npy").shape == (N_ROWS, 2)
 

@@ -64,7 +64,7 @@ def crossed(label, e):
 
 def silence(monkeypatch):
     """Let nobody ask for the label."""
-    monkeypatch.setattr(Game, "untold", lambda self, z, groups, strata: z.new_zeros(()))
+    monkeypatch.setattr(Game, "label_loss", lambda self, z, groups, strata: z.new_zeros(()))
 
 
 # what must survive
@@ -153,9 +153,9 @@ def test_who_knows_nothing_but_the_nuisance_tells_the_label_no_better_than_by_ch
     for seed in range(20):
         generator = torch.Generator().manual_seed(seed)
         reader.weight.normal_(generator=generator)
-        assert played.untold(knows, *rows) > chance - 1e-5
+        assert played.label_loss(knows, *rows) > chance - 1e-5
     reader.weight.zero_()
-    assert played.untold(knows, *rows).item() == pytest.approx(chance, rel=1e-5)
+    assert played.label_loss(knows, *rows).item() == pytest.approx(chance, rel=1e-5)
 
 
 def test_games_are_compared_by_the_label_too():

@@ -11,7 +11,7 @@ from torch import nn
 
 from pindown import _random, networks, theory
 from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics, LatentAction
-from pindown.estimators.forget.game import APART_ROWS
+from pindown.estimators.forget.game import ENERGY_ROWS
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_value
 from pindown.processes import Bodies
@@ -347,7 +347,7 @@ def test_bodies_of_few_rows_may_stand_among_others():
 
 
 def test_of_a_large_batch_the_first_rows_are_compared_and_all_are_rebuilt():
-    x, x_next, body = map(torch.as_tensor, tiny(n=APART_ROWS + 400))
+    x, x_next, body = map(torch.as_tensor, tiny(n=ENERGY_ROWS + 400))
     with _random.forked(0):
         model = Dynamics(Axes(x, x_next), 2, networks.smooth, networks.smooth, bottleneck=0.0, strength=3.0)
 
@@ -355,7 +355,7 @@ def test_of_a_large_batch_the_first_rows_are_compared_and_all_are_rebuilt():
         with torch.no_grad():
             return model(x, x_next, body, torch.ones(len(x)), torch.zeros(len(x), 2)).item()
 
-    late = torch.arange(len(x)) >= APART_ROWS
+    late = torch.arange(len(x)) >= ENERGY_ROWS
     assert loss(x_next, torch.where(late, 1 - body, body)) == loss(x_next, body)
     assert loss(x_next, torch.where(late, body, body.roll(1))) != loss(x_next, body)
     assert loss(torch.where(late[:, None], x, x_next), body) != loss(x_next, body)

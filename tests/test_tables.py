@@ -6,7 +6,7 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pindown.tables import Columns, open_table, read_data, write_codes
+from pindown.tables import Columns, open_table, read_data, write_latents
 from pindown.tables import text as text_module
 
 RNG = np.random.default_rng(0)
@@ -109,7 +109,7 @@ def test_pieces_join_without_a_seam(tmp_path, monkeypatch):
 def test_a_large_text_needs_memory_for_its_numbers_not_for_its_text(tmp_path, monkeypatch):
     monkeypatch.setattr(text_module, "PIECE", 500)
     numbers = np.random.default_rng(0).normal(size=(20_000, 5))
-    write_codes(tmp_path / "t.csv", numbers, list("abcde"))
+    write_latents(tmp_path / "t.csv", numbers, list("abcde"))
     source = open_table(tmp_path / "t.csv")
     tracemalloc.start()
     read, _ = source.read(source.names, [])
@@ -249,10 +249,10 @@ def test_python_objects_in_an_archive_are_not_unpickled(tmp_path):
 @pytest.mark.parametrize("suffix", [".csv", ".tsv", ".npy", ".npz"])
 def test_codes_are_read_back_as_they_were_written(tmp_path, suffix):
     path = tmp_path / f"codes{suffix}"
-    write_codes(path, X, ["z0", "z1", "z2"])
+    write_latents(path, X, ["z0", "z1", "z2"])
     if suffix == ".npz":
         with np.load(path) as arrays:
-            np.testing.assert_array_equal(arrays["codes"], X)
+            np.testing.assert_array_equal(arrays["latents"], X)
             assert arrays["names"].tolist() == ["z0", "z1", "z2"]
         return
     source = open_table(path)

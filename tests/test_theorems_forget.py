@@ -154,7 +154,7 @@ def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(par
 
     both = told()
     if part == "the game":
-        monkeypatch.setattr(_game, "APART", 0.0)
+        monkeypatch.setattr(_game, "ENERGY_WEIGHT", 0.0)
     else:
         monkeypatch.setattr(_game, "reverse_gradient", lambda z, strength: z.detach())
     assert told() > both + 0.02

@@ -54,7 +54,7 @@ def fit_data(
     ] = None,
     components: COMPONENTS = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of the training. By default the estimator's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same codes.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same latents.")] = 0,
     estimator: ESTIMATOR = None,
     option: OPTION = None,
     device: DEVICE = None,
@@ -91,7 +91,7 @@ def fit_data(
     if as_json:
         say_json({"run": str(output), **scores})
         return
-    say(f"{scores['estimator']}: {counted(scores['n_components'], 'code')} of {listed(study.names)}")
+    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {listed(study.names)}")
     say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
@@ -158,7 +158,7 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
     from pindown.runs.folder import LATENTS, SCORES
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
-    from pindown.tables import write_codes
+    from pindown.tables import write_latents
     from pindown.training.divergence import TrainingDivergedError
 
     go_on = f"the same command goes on: {run.record['command']}"
@@ -175,7 +175,7 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
             raise
         run.save(estimator)
         names = [str(name) for name in estimator.get_feature_names_out()]
-        write_codes(run.path / LATENTS, estimator.transform(study.X), names)
+        write_latents(run.path / LATENTS, estimator.transform(study.X), names)
         found = {**scores(estimator, study), "warnings": noted}
         run.write(SCORES, found)
         run.log("fitted")

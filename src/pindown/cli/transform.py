@@ -23,28 +23,28 @@ def transform_data(
     run: RUN,
     data: DATA,
     output: Annotated[
-        Path, typer.Option("-o", "--output", help="File for the codes: .csv, .tsv, .npy or .npz.", show_default=False)
+        Path, typer.Option("-o", "--output", help="File for the latents: .csv, .tsv, .npy or .npz.", show_default=False)
     ],
     as_json: JSON = False,
 ) -> None:
     """Encode new rows. Columns are found by their names, in any order; others are passed over."""
     from pindown.runs import Run
-    from pindown.tables.writing import check_writable, write_codes
+    from pindown.tables.writing import check_writable, write_latents
 
     with stopping("nothing was written."), refusing(ValueError, OSError):
         fitted = Run.open(run)
         check_writable(output)
         if output.exists() and output.samefile(data):
             raise ValueError(f"-o: {output} is the data file itself: give another name.")
-        names, codes = _codes(fitted, data)
-        write_codes(output, codes, names)
+        names, latents = _latents(fitted, data)
+        write_latents(output, latents, names)
     if as_json:
-        say_json({"run": str(run), "output": str(output), "n_rows": len(codes), "codes": names})
+        say_json({"run": str(run), "output": str(output), "n_rows": len(latents), "latents": names})
         return
-    say(f"{counted(len(codes), 'row')} in {counted(codes.shape[1], 'code')}: {output}")
+    say(f"{counted(len(latents), 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
 
-def _codes(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
+def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
     from pindown._names import listed, nearest
     from pindown.tables import Columns, open_table, read_data
 

@@ -145,13 +145,13 @@ def planned_components(est: Any, data: Data, asked: frozenset[str], look: MakePl
 def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     if refits.held_out.side is not None:
         return of_side_information(refits, linear_test, rng)
-    return of_rebuilding(refits, refits.held_out.torn(rng))
+    return of_rebuilding(refits, refits.held_out.with_permuted_columns(rng))
 
 
-def of_rebuilding(refits: Refits, torn: Rows, *more: Score) -> Evidence:
+def of_rebuilding(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
     """Compare how much of X codes tell with how much they tell of columns that were permuted, each on its own."""
-    chance, value = _rebuilt(refits.null, torn), min(_rebuilt(fit, refits.held_out) for fit in refits.others)
-    elsewhere = _rebuilt(refits.others[0], torn)
+    chance, value = _rebuilt(refits.null, permuted), min(_rebuilt(fit, refits.held_out) for fit in refits.others)
+    elsewhere = _rebuilt(refits.others[0], permuted)
     score = Score("X rebuilt from the codes (R²)", value, chance)
     control = Control(
         "permuted X",

@@ -71,12 +71,12 @@ class Rows:
         Where all rows of a unit have one value, units exchange theirs; not so where what counts is who shares a value.
         """
         if self.role is None or self.side is None:
-            return self.torn(rng)
+            return self.with_permuted_columns(rng)
         order = exchange(self.side, None if self.role == "pairs" else self.units, rng)
         other: dict[str, Any] = {self.role: self.side[order]}
         return replace(self, data=replace(self.data, **other))
 
-    def torn(self, rng: np.random.Generator) -> Rows:
+    def with_permuted_columns(self, rng: np.random.Generator) -> Rows:
         """Return rows whose columns were permuted, each on its own: no latent reaches two of them."""
         return replace(self, data=replace(self.data, X=rng.permuted(self.X, axis=0)))
 

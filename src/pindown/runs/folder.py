@@ -5,7 +5,7 @@
     run/
       run.json              data file and its fingerprint, columns, estimator, parameters, versions
       estimator.pindown     the fitted estimator, as `pindown.load` reads it
-      latents.csv           the codes of the rows that were fitted
+      latents.csv           the latents of the rows that were fitted
       scores.json           how it went
       log.txt               what happened when
       audit.html, .json     after `pindown audit`

@@ -7,6 +7,6 @@
 from pindown.tables.columns import Columns, read_data
 from pindown.tables.formats import open_table
 from pindown.tables.source import Source
-from pindown.tables.writing import WRITABLE, write_codes
+from pindown.tables.writing import WRITABLE, write_latents
 
-__all__ = ["WRITABLE", "Columns", "Source", "open_table", "read_data", "write_codes"]
+__all__ = ["WRITABLE", "Columns", "Source", "open_table", "read_data", "write_latents"]

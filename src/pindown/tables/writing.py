@@ -1,4 +1,4 @@
-"""Codes to a file, whole or not at all."""
+"""Latents to a file, whole or not at all."""
 
 from __future__ import annotations
 
@@ -41,14 +41,14 @@ def check_writable(path: Path) -> None:
         ) from error
 
 
-def write_codes(path: Path, codes: Matrix, names: Sequence[str]) -> None:
-    """Write codes (n, d), in the format that the end of the name says, whole or not at all.
+def write_latents(path: Path, latents: Matrix, names: Sequence[str]) -> None:
+    """Write latents (n, d), in the format that the end of the name says, whole or not at all.
 
     Examples
     --------
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "z.csv"
-    ...     write_codes(file, np.array([[0.5, -1.0], [0.1, 2.0]]), ["z0", "z1"])
+    ...     write_latents(file, np.array([[0.5, -1.0], [0.1, 2.0]]), ["z0", "z1"])
     ...     print(file.read_text().split())
     ['z0,z1', '0.5,-1.0', '0.1,2.0']
     """
@@ -56,13 +56,13 @@ def write_codes(path: Path, codes: Matrix, names: Sequence[str]) -> None:
         match path.suffix.lower():
             case ".npy":
                 with beside.open("wb") as file:
-                    np.save(file, codes)
+                    np.save(file, latents)
             case ".npz":
                 with beside.open("wb") as file:
-                    np.savez(file, codes=codes, names=np.array(names))
+                    np.savez(file, latents=latents, names=np.array(names))
             case suffix:
                 with beside.open("w", encoding="utf-8", newline="") as text:
                     writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
                     writer.writerow(names)
-                    for start in range(0, len(codes), PIECE):
-                        writer.writerows(codes[start : start + PIECE].tolist())
+                    for start in range(0, len(latents), PIECE):
+                        writer.writerows(latents[start : start + PIECE].tolist())

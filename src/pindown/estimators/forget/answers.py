@@ -228,7 +228,7 @@ def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
     left = max(0, n_directions - n_means - n_spreads)
     if d <= left:
         return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
-    kept = f"{counted(d, 'code')} {'is' if d == 1 else 'are'} kept that may tell it"
+    kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may tell it"
     return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
 
 

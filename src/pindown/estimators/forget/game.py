@@ -18,21 +18,21 @@ from pindown.networks import Frame, Unfolded
 from pindown.networks.preprocessing import FirstLayer, Rescale, Whiten
 from pindown.penalties import energy_distance
 
-LAST = 0.25
+AVERAGED_SHARE = 0.25
 """Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
 
-APART = 2.0
+ENERGY_WEIGHT = 2.0
 """What a unit of the energy distance between values is worth, in nats of the classifier's loss.
 
 An encoder can stay ahead of every network it is trained against while neighbours, or trees, still tell values apart."""
 
-APART_ROWS = 1_024
+ENERGY_ROWS = 1_024
 """Rows of a batch that are compared pair by pair: the memory grows with their square."""
 
-OUT_OF_QUESTION = -1e4
+IMPOSSIBLE_SCORE = -1e4
 """Score of a label that does not go with a row's value of the nuisance."""
 
-EVENNESS = 0.1
+COVARIANCE_WEIGHT = 0.1
 """Weight of the squared distance between the covariance of the codes and the identity."""
 
 
@@ -97,7 +97,7 @@ class Game(nn.Module):
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
-        self.first_averaged = int((1 - LAST) * max_iter)
+        self.first_averaged = int((1 - AVERAGED_SHARE) * max_iter)
         self.register_buffer("worth", worth)
         self.register_buffer("label_weights", label_weights)
         self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
@@ -112,19 +112,19 @@ class Game(nn.Module):
         """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
         white = self.encoder.preprocess(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
-        # In standard units, or the encoder would hide by whispering.
-        said = _standard(z)
-        read, accuracy = self.read(reverse_gradient(said, self.strength), groups, weights, strata)
+        # In standard units: else an encoder would fool the classifier by shrinking its codes.
+        standard = _standard(z)
+        read, accuracy = self.read(reverse_gradient(standard, self.strength), groups, weights, strata)
         kept = z.detach() if self.is_linear else z
         missed = self.decoder(torch.cat([kept, shown.to(z)], 1)) - white
         rebuilt = (missed @ self.worth).square().mean()
         if self.training:
             self._remember(torch.stack([read, accuracy, missed.square().mean()]).detach())
-        loss = read + rebuilt + EVENNESS * _unevenness(kept)
+        loss = read + rebuilt + COVARIANCE_WEIGHT * _covariance_error(kept)
         if self.is_linear:
             return loss
-        apart, untold = self.apart(said, groups, weights, strata), self.untold(said, groups, strata)
-        return loss + self.strength * (untold + APART * apart)
+        energy = self.energy(standard, groups, weights, strata)
+        return loss + self.strength * (self.label_loss(standard, groups, strata) + ENERGY_WEIGHT * energy)
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
@@ -136,20 +136,20 @@ class Game(nn.Module):
             right.append((weight * (score.argmax(1) == group)).mean())
         return torch.stack(losses).mean(), torch.stack(right).mean()
 
-    def apart(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> Tensor:
+    def energy(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> Tensor:
         """Return the energy distance between values, averaged over the classifier's heads."""
-        z, groups, weights, strata = (part[:APART_ROWS] for part in (z, groups, weights, strata))
+        z, groups, weights, strata = (part[:ENERGY_ROWS] for part in (z, groups, weights, strata))
         within = strata if self.n_strata > 1 else None
         heads = zip(groups.T, weights.T, strict=True)
         return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
 
-    def untold(self, z: Tensor, groups: Tensor, strata: Tensor) -> Tensor:
+    def label_loss(self, z: Tensor, groups: Tensor, strata: Tensor) -> Tensor:
         """Return the cross-entropy of the given label, read off codes in standard units; 0 if there is none."""
         if self.label_reader is None:
             return z.new_zeros(())
         weights = self.label_weights[groups[:, -1]]  # (n, n_strata)
         # In question are the labels that go with the row's value: to know the value is then no help.
-        scores = self.label_reader(z).masked_fill(weights == 0, OUT_OF_QUESTION)
+        scores = self.label_reader(z).masked_fill(weights == 0, IMPOSSIBLE_SCORE)
         weight = weights.gather(1, strata[:, None])[:, 0]
         return (weight * cross_entropy(scores, strata, reduction="none")).mean()
 
@@ -160,8 +160,8 @@ class Game(nn.Module):
         x, groups, strata, shown = (part.to(self.worth.device) for part in (x, groups, strata, shown))
         z = encoder(x)
         missed = decoder(torch.cat([z, shown.float()], 1)) - self.encoder.preprocess(x)
-        untold = self.untold(_standard(z), groups, strata)
-        return ((missed @ self.worth).square().mean() + self.strength * untold).item()
+        label_loss = self.label_loss(_standard(z), groups, strata)
+        return ((missed @ self.worth).square().mean() + self.strength * label_loss).item()
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
@@ -200,7 +200,7 @@ def _standard(z: Tensor) -> Tensor:
     return (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
 
 
-def _unevenness(z: Tensor) -> Tensor:
+def _covariance_error(z: Tensor) -> Tensor:
     """Return the squared distance of the covariance from the identity, per column: no direction may die."""
     centred = z - z.mean(0)
     covariance = centred.mT @ centred / len(z)

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from pindown import networks
 from pindown.data import as_array
-from pindown.estimators.forget.game import APART_ROWS
+from pindown.estimators.forget.game import ENERGY_ROWS
 from pindown.estimators.forget.nuisance import MIN_ROWS
 from pindown.labels import numbered
 from pindown.networks import built
@@ -110,9 +110,9 @@ class Dynamics(nn.Module):
         action = self.chart(there) - self.chart(here)
         loss = torch.zeros((), device=action.device)
         if self.strength:
-            # In standard units, or the chart would hide by whispering.
+            # In standard units: else a chart would fool the classifier by shrinking its codes.
             said = (action - action.mean(0)) / (action.std(0, correction=0) + 1e-6)
-            said, body, weight = (part[:APART_ROWS] for part in (said, body, weight))
+            said, body, weight = (part[:ENERGY_ROWS] for part in (said, body, weight))
             loss = loss + self.strength * energy_distance(said, body, weights=weight)
         if self.bottleneck:
             factor, log_size = self.noise(here)
