@@ -78,6 +78,7 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/against_cebra.py
 	$(BIN)/python benchmarks/penalties.py
 	$(BIN)/python benchmarks/commandline.py
+	$(BIN)/python benchmarks/sources.py
 
 clean:
 	rm -rf $(VENV) $(OLDEST)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import platform
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -78,9 +79,46 @@ def _report_peak(queue: Any, work: Callable[..., Any], args: tuple[Any, ...]) ->
     queue.put(_peak_bytes() - before)
 
 
+def cpu_peaks(work: Callable[..., Any], *args: Any) -> tuple[Any, int, int]:
+    """Return what ``work(*args)`` returns, and the most memory it holds in a process of its own, as `cpu_peak_bytes`.
+
+    The first number is its own memory, the second pages of mapped files, which the system may drop at any time.
+    """
+    context = multiprocessing.get_context("forkserver")
+    queue = context.Queue()
+    process = context.Process(target=_report_both_peaks, args=(queue, work, args))
+    process.start()
+    found = queue.get()
+    process.join()
+    return found
+
+
+def _report_both_peaks(queue: Any, work: Callable[..., Any], args: tuple[Any, ...]) -> None:
+    torch.set_num_threads(1)
+    work(*args, warm_up=True)
+    before = _status("RssAnon"), _status("RssFile")
+    peak, done = list(before), threading.Event()
+
+    def watch() -> None:
+        while not done.wait(0.005):
+            peak[:] = max(peak[0], _status("RssAnon")), max(peak[1], _status("RssFile"))
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    result = work(*args)
+    done.set()
+    watcher.join()
+    queue.put((result, peak[0] - before[0], peak[1] - before[1]))
+
+
 def _peak_bytes() -> int:
+    return _status("VmHWM")
+
+
+def _status(name: str) -> int:
+    """Return an entry of Linux's account of this process, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:

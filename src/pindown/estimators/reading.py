@@ -17,6 +17,7 @@ from pindown._messages import MessageError
 from pindown._names import listed
 from pindown.data import Data, as_array
 from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
+from pindown.sources.arrays import is_mapped
 
 LOOKED_AT = 20_000
 """Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms."""
@@ -71,7 +72,7 @@ class Reading:
 
 def is_in_memory(X: Any) -> bool:
     """Say whether X is rows in memory: an array that is no map, a tensor, a list, a data frame."""
-    if isinstance(X, np.memmap | Source):
+    if isinstance(X, Source) or is_mapped(X):
         return False
     return isinstance(X, np.ndarray | Tensor | list | tuple) or hasattr(X, "__array__") or hasattr(X, "toarray")
 

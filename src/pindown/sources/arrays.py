@@ -74,6 +74,10 @@ class Arrays(Indexed):
         """Return these rows, in this order."""
         return {name: _taken(part, np.asarray(rows)) for name, part in self.parts.items()}
 
+    def sides(self) -> dict[str, NDArray[Any]]:
+        """Return what belongs to all rows, without a look at x: partners behind a memory map stay there."""
+        return {name: as_array(part) for name, part in self.parts.items() if name != "x"}
+
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order, a slice at a time: maps and files are then read without jumps."""
         for first in range(0, self.n_rows, n_rows):
@@ -84,12 +88,25 @@ def in_rows(values: Any, name: str) -> Any:
     """Return what has a shape and rows as it is, a detached tensor, and anything else as a numpy array."""
     if isinstance(values, Tensor):
         values = values.detach()
-    # The rows of a data frame are not what its brackets take.
-    elif hasattr(values, "iloc") or not all(hasattr(values, part) for part in ("shape", "dtype", "__getitem__")):
+    elif not isinstance(values, np.ndarray) and not is_mapped(values):
         values = as_array(values)
     if not len(values.shape):
         raise ValueError(f"{name} must have rows, got a single value of type {type(values).__name__}.")
     return values
+
+
+def is_mapped(values: Any) -> bool:
+    """Say whether these are rows that lie elsewhere until they are asked for: a memory map, an h5 or a zarr array.
+
+    Examples
+    --------
+    >>> is_mapped(np.zeros(3)), is_mapped([1, 2])
+    (False, False)
+    """
+    if isinstance(values, np.memmap):
+        return True
+    in_memory = isinstance(values, np.ndarray | Tensor) or hasattr(values, "iloc") or hasattr(values, "toarray")
+    return not in_memory and all(hasattr(values, part) for part in ("shape", "dtype", "__getitem__"))
 
 
 def as_tensor(values: Any) -> Tensor:

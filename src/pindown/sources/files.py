@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import zipfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,9 @@ from pindown.sources.streaming import rebatched
 
 ARRAYS = (".npy", ".npz")
 """Files that numpy writes."""
+
+READ_BYTES = 1 << 24
+"""Bytes of rows that are read from a parquet file at once, counted in float64."""
 
 Columns = str | Sequence[str]
 
@@ -78,22 +82,29 @@ class Parquet(Source):
         self.n_rows = self._dataset.count_rows()
         if self.n_rows == 0:
             raise ValueError(f"{self.path.name} has no rows: there is nothing to learn from.")
-        self.shape = next(self.blocks(1))["x"].shape[1:]
+        self._at_once = 1
+        self.shape = next(self._batches(1))["x"].shape[1:]
+        self._at_once = max(1, READ_BYTES // (8 * math.prod(self.shape)))
 
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order."""
         return rebatched(self._batches(n_rows), n_rows)
 
     def _batches(self, n_rows: int) -> Iterator[Batch]:
+        """Give rows of one file after another, enough at a time that reading is no matter of single rows."""
+        parquet, dataset = import_module("pyarrow.parquet"), import_module("pyarrow.dataset")
         columns = dict.fromkeys((*self.names, *(name for side in self.sides.values() for name in _several(side))))
-        # Little is read ahead: a row group of each file in turn is what has to fit into memory.
-        scanned = self._dataset.to_batches(
-            columns=list(columns), batch_size=n_rows, batch_readahead=1, fragment_readahead=1, use_threads=False
-        )
-        for rows in scanned:
-            if len(rows):
-                sides = {role: _matrix(self.path, rows, side) for role, side in self.sides.items()}
-                yield {"x": _matrix(self.path, rows, self._x), **sides}
+        # Not by the dataset's own scanner: it reads ahead, and has been seen to hold three times what it had read.
+        for fragment in self._dataset.get_fragments():
+            folders = dataset.get_partition_keys(fragment.partition_expression)
+            wanted = [name for name in columns if name not in folders]
+            with parquet.ParquetFile(fragment.path) as file:
+                for rows in file.iter_batches(max(n_rows, self._at_once), columns=wanted, use_threads=False):
+                    parts = {name: rows[name] for name in wanted} | {
+                        name: np.full(len(rows), value) for name, value in folders.items()
+                    }
+                    sides = {role: _matrix(self.path, parts, side) for role, side in self.sides.items()}
+                    yield {"x": _matrix(self.path, parts, self._x), **sides}
 
     @property
     def _x(self) -> Columns:
@@ -235,19 +246,24 @@ def _several(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def _matrix(path: Path, rows: Any, columns: Columns) -> NDArray[Any]:
+def _matrix(path: Path, parts: Mapping[str, Any], columns: Columns) -> NDArray[Any]:
     """Return one column as (n,), or (n, k) if it holds lists; several as (n, k)."""
     if not isinstance(columns, str):
-        return np.stack([rows[name].to_numpy(zero_copy_only=False) for name in columns], 1)
-    values = rows[columns]
-    if hasattr(values, "dictionary_decode"):
-        values = values.dictionary_decode()
-    if not _holds_lists(values.type):
-        return values.to_numpy(zero_copy_only=False)
-    flat = values.flatten().to_numpy(zero_copy_only=False)
+        return np.stack([_column(parts[name]) for name in columns], 1)
+    values = parts[columns]
+    if isinstance(values, np.ndarray) or not _holds_lists(values.type):
+        return _column(values)
+    flat = _column(values.flatten())
     if len({len(row) for row in values}) > 1:
         raise ValueError(f"{path.name}: the lists in {columns} differ in length, but rows of a source have one shape.")
     return flat.reshape(len(values), -1)
+
+
+def _column(values: Any) -> NDArray[Any]:
+    if isinstance(values, np.ndarray):  # what the name of a folder says
+        return values
+    decoded = values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
+    return decoded.to_numpy(zero_copy_only=False)
 
 
 def _holds_lists(kind: Any) -> bool:

@@ -30,6 +30,10 @@ class Source(ABC):
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order, at most so many at a time; for ever if there is no end."""
 
+    def __repr__(self) -> str:
+        # The same in the next process: a checkpoint knows its data by it.
+        return f"{type(self).__name__}(shape={self.shape}, n_rows={self.n_rows})"
+
 
 class Indexed(Source):
     """A source whose rows can be taken in any order; abstract."""
@@ -54,7 +58,7 @@ class Indexed(Source):
 
     def __getitem__(self, rows: Any) -> NDArray[Any]:
         """Return the observations of these rows."""
-        return np.asarray(self.take(np.asarray(rows))["x"])
+        return as_array(self.take(np.asarray(rows))["x"])
 
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order."""

@@ -1,0 +1,267 @@
+"""Contrast and Classify from sources of every kind: the same fit as from arrays, or as good a one; and bad input."""
+
+import signal
+from collections.abc import Iterator
+from functools import cache, partial
+from pathlib import Path
+
+import h5py
+import numpy as np
+import pyarrow
+import pyarrow.parquet
+import pytest
+import torch
+from sklearn.exceptions import NotFittedError
+from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
+
+from pindown import Classify, Contrast, Data, networks
+from pindown.metrics import linear_r2
+from pindown.processes import Clusters, Pairs, Sample
+from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Parquet, Source, World
+from pindown.training import Trainer
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
+
+PAIRS = Pairs.on_sphere(3, 8.0, random_state=0)
+CLUSTERS = Clusters.on_sphere(3, 20, 10.0, random_state=0)
+N = 6_000
+
+
+@cache
+def sample(world, seed: int = 1) -> Sample:
+    return world.sample(N, random_state=seed)
+
+
+def side(world) -> torch.Tensor:
+    return sample(world).x_pos if world is PAIRS else sample(world).u
+
+
+def estimator(world, **settings):
+    kind = Contrast if world is PAIRS else Classify
+    small = {"encoder": partial(networks.unfolded, hidden=(64, 64)), "batch_size": 256, "max_iter": 150}
+    return kind(3, **{**small, "random_state": 0, "device": "cpu", "verbose": False, **settings})
+
+
+def role(world) -> str:
+    return "pairs" if world is PAIRS else "signal"
+
+
+class Endless(IterableDataset):
+    """Rows of a world, one after another, for ever."""
+
+    def __init__(self, world) -> None:
+        self.world = world
+
+    def __iter__(self) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
+        chance = torch.Generator().manual_seed(0)
+        while True:
+            some = self.world.sample(1_000, random_state=chance)
+            yield from zip(some.x, some.x_pos if some.u is None else some.u, strict=True)
+
+
+class Shuffled(Source):
+    """Somebody else's stream."""
+
+    shape, n_rows = (3,), N
+
+    def __init__(self, world) -> None:
+        self.world = world
+
+    def blocks(self, n_rows: int) -> Iterator[Batch]:
+        for first in range(0, N, n_rows):
+            some = slice(first, first + n_rows)
+            yield {"x": sample(self.world).x[some], role(self.world): side(self.world)[some]}
+
+
+def mapped(world, folder: Path) -> Arrays:
+    for name, values in (("x", sample(world).x), ("u", side(world))):
+        np.save(folder / f"{name}.npy", values)
+        (folder / f"{name}.npy").chmod(0o444)
+    x, u = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "xu")
+    return Arrays(x, **{role(world): u})
+
+
+def in_h5(world, folder: Path) -> Arrays:
+    with h5py.File(folder / "x.h5", "w") as file:
+        file["x"], file["u"] = sample(world).x, side(world)
+    file = h5py.File(folder / "x.h5", "r")
+    return Arrays(file["x"], **{role(world): file["u"]})
+
+
+def in_parquet(world, folder: Path) -> Parquet:
+    x, u = sample(world).x.numpy(), side(world).numpy()
+    columns = {f"x{j}": x[:, j] for j in range(3)}
+    partners = [f"p{j}" for j in range(3)] if world is PAIRS else "label"
+    columns |= {f"p{j}": u[:, j] for j in range(3)} if world is PAIRS else {"label": [f"c{c:02}" for c in u]}
+    for k, rows in enumerate(np.array_split(np.arange(N), 3)):
+        table = pyarrow.table({name: np.asarray(column)[rows] for name, column in columns.items()})
+        pyarrow.parquet.write_table(table, folder / f"{k}.parquet")
+    return Parquet(folder, features=[f"x{j}" for j in range(3)], **{role(world): partners})
+
+
+def dataset(world) -> Dataset:
+    return TensorDataset(sample(world).x, side(world))
+
+
+TAKEABLE = {
+    "map": mapped,
+    "h5": in_h5,
+    "dataset": lambda world, _: FromDataset(dataset(world)),
+    "dataset itself": lambda world, _: dataset(world),
+    "h5 itself": lambda world, folder: Data(in_h5(world, folder).parts["x"], **{role(world): side(world)}),
+    "data": lambda world, folder: Data(mapped(world, folder), **{role(world): side(world)}),
+}
+OTHERS = {
+    "loader": lambda world, _: DataLoader(dataset(world), batch_size=100),
+    "endless stream": lambda world, _: Endless(world),
+    "loader of an endless stream": lambda world, _: FromLoader(DataLoader(Endless(world), batch_size=64)),
+    "parquet": in_parquet,
+    "world": lambda world, _: World(world),
+    "world itself": lambda world, _: world,
+    "somebody else's": lambda world, _: Shuffled(world),
+}
+WORLDS = pytest.mark.parametrize("world", [PAIRS, CLUSTERS], ids=["Contrast", "Classify"])
+
+
+@cache
+def from_arrays(world):
+    return estimator(world).fit(sample(world).x, side(world))
+
+
+@WORLDS
+@pytest.mark.parametrize("name", TAKEABLE)
+def test_rows_that_can_be_taken_give_the_fit_that_arrays_give(world, name, tmp_path):
+    fitted = estimator(world).fit(TAKEABLE[name](world, tmp_path))
+    np.testing.assert_allclose(fitted.loss_curve_, from_arrays(world).loss_curve_, rtol=1e-4)
+    test = sample(world, 2).x
+    np.testing.assert_allclose(fitted.transform(test), from_arrays(world).transform(test), atol=1e-3)
+
+
+@WORLDS
+@pytest.mark.parametrize("name", OTHERS)
+def test_streams_and_worlds_give_as_good_a_fit(world, name, tmp_path):
+    fitted = estimator(world).fit(OTHERS[name](world, tmp_path))
+    test = sample(world, 2)
+    assert linear_r2(test.x, test.z) < 0.91 < 0.97 < linear_r2(fitted.transform(test.x), test.z)
+
+
+@WORLDS
+@pytest.mark.parametrize("name", ["map", "h5", "dataset", "loader", "parquet", "somebody else's"])
+def test_sources_are_encoded_as_arrays_are(world, name, tmp_path):
+    source = {**TAKEABLE, **OTHERS}[name](world, tmp_path)
+    codes = from_arrays(world).transform(source)
+    np.testing.assert_allclose(codes, from_arrays(world).transform(sample(world).x), atol=1e-6)
+
+
+def test_a_map_stays_as_it_is_and_only_what_is_needed_of_it_is_read(tmp_path):
+    source = mapped(PAIRS, tmp_path)
+    before = (tmp_path / "x.npy").read_bytes()
+    estimator(PAIRS, max_iter=2).fit(source).transform(source)
+    assert (tmp_path / "x.npy").read_bytes() == before
+    assert all(isinstance(part, np.memmap) for part in source.parts.values())
+
+
+class Interrupted(TensorDataset):
+    """Somebody presses Ctrl-C when so many items were read."""
+
+    left = 12_000  # all of them once, to be looked at, and then some steps
+
+    def __getitem__(self, i):
+        self.left -= 1
+        if not self.left:
+            signal.raise_signal(signal.SIGINT)
+        return super().__getitem__(i)
+
+
+def test_a_resumed_fit_to_a_stream_goes_on_where_it_was(tmp_path):
+    def fit(data, **settings):
+        trainer = Trainer(**settings)
+        return estimator(CLUSTERS, trainer=trainer, max_iter=40).fit(DataLoader(data, batch_size=100))
+
+    data = Interrupted(sample(CLUSTERS).x, side(CLUSTERS))
+    with pytest.raises(KeyboardInterrupt):
+        fit(data, checkpoint=tmp_path / "fit.safetensors")
+    resumed = fit(data, checkpoint=tmp_path / "fit.safetensors")
+    whole = fit(dataset(CLUSTERS))
+    assert -data.left < 12_000 + 40 * 256  # it went through the stream once more, and did not train from the beginning
+    np.testing.assert_array_equal(resumed.loss_curve_, whole.loss_curve_)
+
+
+class Streamed(IterableDataset):
+    def __init__(self, items):
+        self.items = items
+
+    def __iter__(self):
+        return iter(self.items)
+
+
+def images(n=300, odd=None, shape=(3, 4, 4)):
+    """Images with partners; one of them, the 71st, may be odd."""
+    items = [(torch.randn(shape, generator=torch.Generator().manual_seed(i)), torch.zeros(shape)) for i in range(n)]
+    if odd is not None:
+        items[71] = (odd, torch.zeros(shape))
+    return items
+
+
+BAD = {
+    "NaN in an image of a stream": (
+        lambda: Streamed(images(odd=torch.full((3, 4, 4), torch.nan))),
+        "Item 71 of x has NaN or infinity",
+    ),
+    "NaN in an image of a dataset": (
+        lambda: FromDataset(images(odd=torch.full((3, 4, 4), torch.nan))),
+        "Item 71 of x has NaN or infinity",
+    ),
+    "NaN in a map": (lambda: Arrays(np.full((300, 3), np.nan), pairs=np.zeros((300, 3))), "Row 0 of x has NaN"),
+    "items that change shape": (
+        lambda: Streamed(images(odd=torch.zeros(3, 4, 5))),
+        r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
+    ),
+    "items of a dataset that change shape": (
+        lambda: FromDataset(images(odd=torch.zeros(3, 4, 5))),
+        r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
+    ),
+    "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer rows than a batch, 256"),
+    "shorter than a batch, and known": (
+        lambda: FromDataset(images(20, shape=(3,))),
+        "batch_size=256 is larger than the 20 pairs",
+    ),
+    "empty": (lambda: Streamed([]), "Streamed gave no items"),
+    "no partners": (lambda: Streamed([torch.zeros(3)] * 300), "Contrast learns from pairs"),
+    "no partners in a world": (lambda: World(CLUSTERS), "Contrast learns from pairs"),
+    "a role that it cannot use": (
+        lambda: Arrays(np.zeros((300, 3)), pairs=np.zeros((300, 3)), signal=np.zeros(300)),
+        "Contrast: cannot use signal",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_bad_rows_end_a_fit_in_a_sentence_and_leave_nothing_behind(name):
+    make, message = BAD[name]
+    fitted = estimator(PAIRS, max_iter=5)
+    with pytest.raises(ValueError, match=message):
+        fitted.fit(make())
+    with pytest.raises(NotFittedError):
+        fitted.transform(np.zeros((4, 3)))
+
+
+def test_what_is_no_source_is_refused_by_a_fit():
+    with pytest.raises(TypeError, match="X must be an array, a tensor, a torch Dataset or DataLoader"):
+        estimator(PAIRS).fit(3.5)
+
+
+def test_side_variables_beside_a_stream_are_refused_since_nobody_knows_whose_they_are():
+    with pytest.raises(ValueError, match="Let the source give both"):
+        estimator(CLUSTERS).fit(DataLoader(sample(CLUSTERS).x, batch_size=100), side(CLUSTERS))
+
+
+def test_rows_of_another_shape_cannot_be_encoded():
+    with pytest.raises(ValueError, match="4"):
+        from_arrays(PAIRS).transform(Streamed([torch.zeros(4)] * 10))
+
+
+@pytest.mark.parametrize("X", [World(PAIRS), PAIRS], ids=["a source", "itself"])
+def test_a_world_has_no_end_so_it_cannot_be_encoded(X):
+    with pytest.raises(ValueError, match="never end"):
+        from_arrays(PAIRS).transform(X)
