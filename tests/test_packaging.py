@@ -82,6 +82,18 @@ def test_every_tool_is_pinned():
     assert {re.match(r"[\w-]+", one)[0].lower() for one in wanted} <= pinned
 
 
+TOOLS = {"import-linter", "mypy", "ruff"}  # of whose version no result depends
+
+
+def test_the_oldest_versions_that_are_tested_are_the_lowest_that_are_allowed():
+    lines = (ROOT / "constraints-oldest.txt").read_text().splitlines()
+    tested = dict(line.lower().split("==") for line in lines if not line.startswith("#"))
+    asked = PROJECT["project"]["dependencies"] + PROJECT["dependency-groups"]["dev"]
+    lowest = dict(re.match(r"([\w-]+)>=([\d.]+)", each).groups() for each in asked)
+    for name in set(lowest) - TOOLS:
+        assert f"{tested[name]}.".startswith(f"{lowest[name]}."), name
+
+
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
