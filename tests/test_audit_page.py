@@ -201,3 +201,11 @@ def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp
     body = html.unescape(re.findall("<body[^>]*>", done.stdout)[0])
     assert f'data-trial="true {turns} true true"' in body
     assert 'data-kinds="yA <b>title</b>other"' in body, "the key to the colours says what each stands for, as text"
+
+
+def test_a_notebook_shows_the_claim_and_its_tables_and_runs_nothing():
+    html = an_audit(text="<script>alert(1)</script>")._repr_html_()
+    assert "<script" not in html
+    assert "&lt;script&gt;" in html
+    assert html.count("<table>") == html.count("</table>") == 2
+    assert "Audit of" in html

@@ -379,3 +379,30 @@ def test_a_fit_from_another_kind_of_device_is_restored_without_its_random_number
     elsewhere = load_file(checkpoint) | {"generators": torch.zeros(1, 16, dtype=torch.uint8)}
     save_file(elsewhere, checkpoint, metadata=metadata)
     np.testing.assert_array_equal(estimator.fit(X, label).transform(X), codes)
+
+
+def test_partners_beside_a_nuisance_lead_to_contrast_among_strangers_of_the_same_value(data):
+    assert "Contrast, 2 components" in call("plan", data, "--pairs", "subject", "--nuisance", "batch", "-d", 2).stdout
+    fit(data, "--pairs", "subject", "--nuisance", "batch", "-d", 2)
+    estimator = load("run/estimator.pindown")
+    assert type(estimator) is Contrast
+    result = call("audit", "run", "--fits", 2)
+    assert result.exit_code == 0, result.output
+    assert "common values: of 3 values" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("sides", "message"),
+    [
+        (("--pairs", "subject", "--signal", "label"), "no method learns from --signal and --pairs at once: choose one"),
+        (("--signal", "label", "--estimator", "Contrast"), "Contrast: cannot use --signal; it takes --pairs and"),
+        (
+            ("--nuisance", "batch", "--signal", "label"),
+            "learns nothing from --signal. If it must survive, take",
+        ),
+    ],
+)
+def test_a_side_variable_that_cannot_be_used_is_refused(data, sides, message):
+    result = call("fit", data, *sides, "-o", "run")
+    assert result.exit_code == 2
+    assert message in result.stderr

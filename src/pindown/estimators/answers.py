@@ -121,7 +121,8 @@ def _plan(est: Any, data: Data, n_components: int | None) -> Plan:
         notes = (f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
     verdicts = est.answers.before(est, data, d, data)
     missing = [v for v in verdicts if isinstance(v.assumption, theory.Diversity) and v.outcome == "fails"]
-    needs = tuple(f"{in_words(int(v.threshold - v.statistic))} more {v.assumption.unit}" for v in missing)
+    more = [(int(v.threshold - v.statistic), v.assumption.unit) for v in missing]
+    needs = tuple(f"{in_words(n)} more {unit.removesuffix('s') if n == 1 else unit}" for n, unit in more)
     call = f"{type(est).__name__}(n_components={d})"
     return Plan(call, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
 

@@ -13,7 +13,7 @@ from pindown import metrics
 from pindown.checks.partners import partners_of
 from pindown.data import as_array
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
-from pindown.labels import as_numbers, is_quantity
+from pindown.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage
 
 Matrix = NDArray[np.float64]
@@ -109,20 +109,33 @@ def _must_find_nothing(name: str, expected: str, score: Score) -> Control:
 
 
 def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
-    """Is a partner nearer than a stranger? Chance is one half."""
-    anchors, partners = _one_pair_each(rows)
+    """Is a partner nearer than a stranger? Chance is one half.
+
+    Beside a nuisance strangers have the same value of it, so that to tell the nuisance is no help.
+    """
+    beside = rows.data.nuisance
+    value = np.zeros(len(rows)) if beside is None else combined(*np.atleast_2d(beside.T)).astype(np.float64)
+    anchors, partners = _one_pair_each(rows, value)
     some = rng.permutation(len(anchors))[:PAIRED_ROWS]
     a, b = (
-        np.asarray(fit.transform(part[some].astype(rows.X.dtype)), dtype=np.float64) for part in (anchors, partners)
+        np.asarray(fit.transform(part[some, :-1].reshape(-1, *rows.X.shape[1:]).astype(rows.X.dtype)), dtype=np.float64)
+        for part in (anchors, partners)
     )
-    rank = _ranks(-_distances(a, b, getattr(fit, "p", 2)))
-    return _permutation_score("a partner is nearer than a stranger", rank, rng)
+    among = [np.flatnonzero(anchors[some, -1] == v) for v in np.unique(anchors[some, -1])]
+    ranks = [_ranks(-_distances(a[rows], b[rows], getattr(fit, "p", 2))) for rows in among if len(rows) > 1]
+    return _permutation_score("a partner is nearer than a stranger", ranks, rng)
 
 
-def _one_pair_each(rows: Rows) -> tuple[Matrix, Matrix]:
-    """Return pairs of rows; where many small groups hold the partners, one pair of each, so that pairs share no row."""
+def _one_pair_each(rows: Rows, value: Matrix) -> tuple[Matrix, Matrix]:
+    """Return pairs of rows, as vectors with a value at the end; where many small groups hold the partners, one of each.
+
+    Then pairs share no row.
+    """
     side = rows.side
-    anchors, partners = partners_of(rows.X.astype(np.float64), side)
+    with_value = np.column_stack([rows.X.reshape(len(rows), -1).astype(np.float64), value])
+    if side is not None and side.ndim > 1:
+        side = np.column_stack([side.reshape(len(rows), -1).astype(np.float64), value])
+    anchors, partners = partners_of(with_value, side)
     if side is None or side.ndim > 1:
         return anchors, partners
     _, group, count = np.unique(side, return_inverse=True, return_counts=True)
@@ -146,11 +159,14 @@ def _ranks(similarity: Matrix) -> Matrix:
     return (low + high - 1) / 2 / max(n - 1, 1)
 
 
-def _permutation_score(name: str, worth: Matrix, rng: np.random.Generator) -> Score:
-    """Compare the mean of worth[i, i] with that of worth[i, π(i)] for random permutations π."""
-    n = len(worth)
-    permuted = np.array([worth[np.arange(n), rng.permutation(n)].mean() for _ in range(N_PERMUTATIONS)])
-    return against_permuted(name, float(np.trace(worth) / n), permuted)
+def _permutation_score(name: str, blocks: list[Matrix], rng: np.random.Generator) -> Score:
+    """Compare the mean of worth[i, i] over blocks with that of worth[i, π(i)] for random permutations π of each."""
+    n = sum(map(len, blocks))
+    permuted = [
+        sum(worth[np.arange(len(worth)), rng.permutation(len(worth))].sum() for worth in blocks) / n
+        for _ in range(N_PERMUTATIONS)
+    ]
+    return against_permuted(name, float(sum(map(np.trace, blocks)) / n), np.array(permuted))
 
 
 def against_permuted(name: str, value: float, permuted: Matrix) -> Score:

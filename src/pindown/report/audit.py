@@ -119,6 +119,11 @@ class Audit:
         name = "no theorem" if self.theorem is None else self.theorem.name
         return f"<Audit of {self.estimator}: {name}, {'a claim' if self.claims else 'nothing is claimed'}>"
 
+    def _repr_html_(self) -> str:
+        from pindown.report.summary import summary
+
+        return summary(self)  # in a notebook
+
     def __rich__(self) -> Any:
         from rich.text import Text
 
