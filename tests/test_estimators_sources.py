@@ -150,6 +150,7 @@ def test_streams_and_worlds_give_as_good_a_fit(world, name, tmp_path):
 def test_sources_are_encoded_as_arrays_are(world, name, tmp_path):
     source = {**TAKEABLE, **OTHERS}[name](world, tmp_path)
     codes = from_arrays(world).transform(source)
+    assert codes.dtype == np.float32
     np.testing.assert_allclose(codes, from_arrays(world).transform(sample(world).x), atol=1e-6)
 
 

@@ -107,13 +107,23 @@ def test_chance_in_a_dataset_is_not_the_process_s_own_and_the_same_for_every_fre
     assert len(views.unique()) > 20  # and no view is shown twice
 
 
-def test_a_loader_with_a_generator_has_a_new_order_in_every_pass():
-    shuffled = DataLoader(
-        TensorDataset(torch.arange(50.0)), batch_size=5, shuffle=True, generator=torch.Generator().manual_seed(0)
-    )
-    one, other = (next(FromLoader(shuffled).blocks(50))["x"] for _ in range(2))
+def shuffled(**settings):
+    return FromLoader(DataLoader(TensorDataset(torch.arange(50.0)), batch_size=5, shuffle=True, **settings))
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"generator": torch.Generator().manual_seed(0)}], ids=["", "its own generator"]
+)
+def test_a_loader_that_shuffles_has_a_new_order_in_every_epoch(settings):
+    one, other = (next(epoch)["x"] for epoch in itertools.islice(shuffled(**settings).epochs(50), 2))
     assert not torch.equal(one, other)
     assert torch.equal(one.sort()[0], other.sort()[0])
+
+
+def test_the_orders_of_epochs_are_the_same_in_every_fit():
+    source = shuffled()
+    one, other = ([next(epoch)["x"] for epoch in itertools.islice(source.epochs(50), 3)] for _ in range(2))
+    assert torch.equal(torch.stack(one), torch.stack(other))
 
 
 def changing(n=8):

@@ -211,7 +211,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             if isinstance(source, Drawn):
                 raise ValueError("transform: a world's rows never end. Sample some of them, and encode these.")
             blocks = (self._validated(block["x"], reset=False) for block in source.blocks(ENCODED_AT_ONCE))
-            return np.concatenate([self._encode(torch.as_tensor(x)).cpu().numpy() for x in blocks])
+            return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in blocks])
         array = self._validated(X, reset=False)
         return self._like(X, array, self._encode(torch.as_tensor(array)))
 

@@ -189,9 +189,9 @@ class Streamed:
         self._next, self._batches = 0, self._whole_batches()
 
     def _whole_batches(self) -> Iterator[Batch]:
-        while True:
+        for epoch in self.source.epochs(self.batch_size):
             n = 0
-            for batch in self.source.blocks(self.batch_size):
+            for batch in epoch:
                 if len(batch["x"]) == self.batch_size:
                     n += 1
                     yield batch

@@ -30,6 +30,11 @@ class Source(ABC):
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the rows once, in order, at most so many at a time; for ever if there is no end."""
 
+    def epochs(self, n_rows: int) -> Iterator[Iterator[Batch]]:
+        """Go through the rows again and again: what is shuffled comes in a new order, known from the epoch's number."""
+        while True:
+            yield self.blocks(n_rows)
+
     def __repr__(self) -> str:
         # The same in the next process: a checkpoint knows its data by it.
         return f"{type(self).__name__}(shape={self.shape}, n_rows={self.n_rows})"

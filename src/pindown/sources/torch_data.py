@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence, Sized
 from contextlib import contextmanager
-from itertools import islice
+from itertools import count, islice
 from typing import Any
 
 import numpy as np
@@ -75,8 +75,8 @@ class FromLoader(Source):
     """A stream of rows: the batches of a ``DataLoader``, in the size asked for, or the items of an ``IterableDataset``.
 
     Items are as in `FromDataset`. A loader's order, sampler, collation and worker processes are its own. It is gone
-    through anew for every pass. Chance that it takes from torch is then the same, unless it has a generator: to see
-    rows in a new order in every pass, give it one, or the dataset to `FromDataset`.
+    through anew for every epoch. Chance that it takes from torch, to shuffle or to augment, is new in each and the same
+    in every fit, unless the loader has a generator of its own.
 
     Parameters
     ----------
@@ -98,15 +98,22 @@ class FromLoader(Source):
     def __init__(self, loader: DataLoader | IterableDataset, *, roles: Roles | None = None) -> None:
         self.loader, self.roles = loader, roles
         self.n_rows = _length(loader)
-        first = next(iter(self._parts()), None)
+        first = next(self._parts(0), None)
         if first is None:
             raise ValueError(f"{type(loader).__name__} gave no items: there is nothing to learn from.")
         self.shape = _shape(first["x"])[isinstance(loader, DataLoader) :]
 
     def blocks(self, n_rows: int) -> Iterator[Batch]:
         """Go through the loader once, in its order."""
+        return self._epoch(n_rows, 0)
+
+    def epochs(self, n_rows: int) -> Iterator[Iterator[Batch]]:
+        """Go through the loader again and again, with other chance each time."""
+        return (self._epoch(n_rows, epoch) for epoch in count())
+
+    def _epoch(self, n_rows: int, epoch: int) -> Iterator[Batch]:
         seen = 0
-        for batch in rebatched(self._batches(n_rows), n_rows):
+        for batch in rebatched(self._batches(n_rows, epoch), n_rows):
             seen += len(batch["x"])
             yield batch
         if not seen:
@@ -115,9 +122,9 @@ class FromLoader(Source):
                 "whenever it is iterated over: let __iter__ open what it reads."
             )
 
-    def _batches(self, n_rows: int) -> Iterator[Batch]:
+    def _batches(self, n_rows: int, epoch: int) -> Iterator[Batch]:
         """Give what the loader gives, as batches: its own, or so many items each."""
-        seen, parts = 0, self._parts()
+        seen, parts = 0, self._parts(epoch)
         if isinstance(self.loader, DataLoader):
             for batch in parts:
                 yield _checked(batch, seen, self.shape)
@@ -126,9 +133,9 @@ class FromLoader(Source):
             yield _stacked(items, range(seen, seen + len(items)), self.shape)
             seen += len(items)
 
-    def _parts(self) -> Iterator[dict[str, Any]]:
+    def _parts(self, epoch: int) -> Iterator[dict[str, Any]]:
         """Go through the loader, and give the parts of a batch or an item their names."""
-        chance, seen, noun = _Chance(), 0, "Batch" if isinstance(self.loader, DataLoader) else "Item"
+        chance, seen, noun = _Chance(epoch), 0, "Batch" if isinstance(self.loader, DataLoader) else "Item"
         with chance.lent():
             iterator = iter(self.loader)
         while True:
@@ -144,8 +151,8 @@ class FromLoader(Source):
 class _Chance:
     """The chance that somebody else's code takes from torch's global generator, as a stream of its own."""
 
-    def __init__(self) -> None:
-        self._state = torch.Generator().manual_seed(0).get_state()
+    def __init__(self, seed: int = 0) -> None:
+        self._state = torch.Generator().manual_seed(seed).get_state()
 
     @contextmanager
     def lent(self) -> Iterator[None]:
