@@ -116,11 +116,11 @@ def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value
 def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
     games = []
 
-    def score(self, game, seed):
+    def score(game, rows, seed):
         games.append(game)
         return [3.0, 1.0, 2.0][len(games) - 1]
 
-    monkeypatch.setattr(Forget, "_missed_and_told", score)
+    monkeypatch.setattr(estimator, "_missed_and_told", score)
     forget = linear(n_restarts=3, max_iter=5).fit(*moved())
     assert forget.restart_scores_.tolist() == [3.0, 1.0, 2.0]
     assert forget.objective_ is games[1]

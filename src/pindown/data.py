@@ -155,10 +155,16 @@ def as_array(values: Any) -> NDArray[Any]:
     >>> as_array(["a", 1]).tolist()
     ['a', 1]
     """
-    if hasattr(values, "detach"):
-        values = values.detach().cpu()
-        return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()  # numpy has no bfloat16
+    values = from_torch(values)
     if isinstance(values, list | tuple) and any(isinstance(value, str) for value in values):
         mixed = not all(isinstance(value, str) for value in values)
         return np.asarray(values, dtype=object if mixed else None)  # numpy would make text of the numbers
     return np.asarray(values)
+
+
+def from_torch(values: Any) -> Any:
+    """Return a tensor's numbers as a numpy array, anything else as it is."""
+    if not hasattr(values, "detach"):
+        return values
+    values = values.detach().cpu()
+    return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()  # numpy has no bfloat16

@@ -281,4 +281,4 @@ class Answers:
 
     def fit(self, est: Any, data: Data) -> Any:
         """Fit an estimator to the side variables that it uses."""
-        return est.fit(data.only(*self.roles))
+        return est.fit(data.only(*self.roles, "groups"))

@@ -23,7 +23,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
 from pindown import _random, theory
-from pindown.data import Data, as_array
+from pindown.data import Data, from_torch
 from pindown.estimators.answers import Answers
 from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.reading import Look, Reading, is_in_memory, read_source, refuse_unusable
@@ -266,7 +266,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:
         """Return X as a finite float array with the right shape of rows, or say what is wrong with it."""
-        array, least = as_array(X) if isinstance(X, Tensor) else X, 2 if reset else 1
+        array, least = from_torch(X), 2 if reset else 1
         # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
         order: dict[str, Any] = {"order": "C", "force_writeable": True}
         if len(_shape(array)) < 3 or hasattr(array, "toarray"):
@@ -393,12 +393,10 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     ) -> Self:
         draw = self._draw(reading, look, device)
         settings = self._settings(reading)
-        shape: Any = first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out
-        decay = min(DECAY_MOST, DECAY_ROWS / reading.n_rows) if self.weight_decay is None else self.weight_decay
 
         def make(seed: int) -> nn.Module:
             with _random.forked(seed):
-                body = built(type(self).__name__, "encoder", self.encoder, shape, self.n_components_)
+                body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), self.n_components_)
                 # From a generator of their own, so that training draws as if nobody had looked.
                 peek = _random.generator(seed, device)
                 encoder = Encoder(copy.deepcopy(first), body, space)
@@ -416,7 +414,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 learning_rate=self.learning_rate,
                 optimizer=self.optimizer,
                 schedule=self._schedule,
-                weight_decay=decay,
+                weight_decay=self._decay(reading.n_rows),
                 seed=seed,
                 device=device,
                 verbose=self.verbose,
@@ -436,6 +434,9 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         if log.shortfall:
             warn(f"{type(self).__name__}: {log.shortfall}", ConvergenceWarning)
         return self
+
+    def _decay(self, n_rows: float) -> float:
+        return min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay
 
     def _search(
         self,
@@ -527,6 +528,11 @@ _NOT_SETTINGS = {"trainer", "device", "verbose"}
 def _shape(values: Any) -> tuple[int, ...]:
     """Return the shape of array-likes; not np.shape, which some that can be made arrays forbid to ask them."""
     return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape
+
+
+def shape_of(first: FirstLayer) -> int | tuple[int, ...]:
+    """Return what a network sees of a row: the number of its columns, or its shape."""
+    return first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out
 
 
 def check_positive(value: Any, name: str) -> None:

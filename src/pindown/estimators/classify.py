@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -17,18 +17,23 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown._names import counted
-from pindown.data import as_array
-from pindown.estimators.base import BaseEncoder, check_positive, warn
+from pindown._random import RandomState
+from pindown.data import as_array, from_torch
+from pindown.estimators.base import check_positive, warn
 from pindown.estimators.classify_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.incremental import Incremental
 from pindown.estimators.reading import Look, Reading
 from pindown.labels import Numbered, numbered
 from pindown.losses import cross_entropy
 from pindown.networks import preprocessing
-from pindown.networks.preprocessing import FirstLayer
+from pindown.networks.building import Make
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.sources import World
+from pindown.sources.drawing import Augment
 from pindown.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, optimizers
+from pindown.training.optimizers import MakeOptimizer
 
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
@@ -55,13 +60,13 @@ class ClassLook(Look):
         number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
         if (unknown := self.classes[number] != labels).any():
             raise ValueError(
-                f"Classify: class {labels[unknown][0]!r} was not there in the rows that were looked at before training."
-                " Let the first rows of the source have all classes."
+                f"Classify: class {labels[unknown][0]!r} was not there in the rows looked at before "
+                "training. Let the first rows of the source have all classes."
             )
         return number
 
 
-class Classify(ClassifierMixin, BaseEncoder):
+class Classify(ClassifierMixin, Incremental):
     r"""Recover latents from labels that are signal, by telling the classes apart (cross-entropy).
 
     If samples are :math:`x = g(z)` with injective g, the latents of class c follow :math:`\mathrm{vMF}(v_c, \kappa)`,
@@ -96,7 +101,9 @@ class Classify(ClassifierMixin, BaseEncoder):
         Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of chance it may use,
         returns another view of each row. With it ``y=None`` means that each row is a class of its own.
     encoder : callable
-        Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+        Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
+        images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
+        starts unfolded: see `pindown.networks`.
     preprocess : callable
         What is done to observations first: see `Contrast`.
     batch_size : int or None
@@ -164,24 +171,24 @@ class Classify(ClassifierMixin, BaseEncoder):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        space=Sphere(),  # noqa: B008 (a frozen value)
-        vector_space=Sphere(),  # noqa: B008
-        scale=None,
-        augment=None,
-        encoder=networks.unfolded,
-        preprocess=preprocessing.suited,
-        batch_size=None,
-        max_iter=2_000,
-        learning_rate=1e-2,
-        weight_decay=None,
-        optimizer=optimizers.adam,
-        trainer=Trainer(),  # noqa: B008 (a frozen value)
-        device=None,
-        verbose=True,
-        random_state=None,
-    ):
+        space: Space = Sphere(),  # noqa: B008 (a frozen value)
+        vector_space: Space = Sphere(),  # noqa: B008
+        scale: float | None = None,
+        augment: Augment | None = None,
+        encoder: Make = networks.suited,
+        preprocess: Preprocess = preprocessing.suited,
+        batch_size: int | None = None,
+        max_iter: int | None = 2_000,
+        learning_rate: float = 1e-2,
+        weight_decay: float | None = None,
+        optimizer: MakeOptimizer = optimizers.adam,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_components = n_components
         self.space = space
         self.vector_space = vector_space
@@ -206,6 +213,26 @@ class Classify(ClassifierMixin, BaseEncoder):
             return theory.CLASSIFY_FREE
         return theory.CLASSIFY_NORMALISED if self.vector_space == Sphere() else theory.CLASSIFY_UNIT_CODES
 
+    def partial_fit(self, X, y=None, classes=None) -> Self:
+        """Learn from more rows: go through them once, at the full learning rate.
+
+        Parameters
+        ----------
+        X, y
+            See `fit`. The first lot settles the preprocessing.
+        classes : array of shape (n_classes,), optional
+            All labels that will ever come, each as likely; by default those of the first lot, as often as there.
+        """
+        return self._partial_fit(X, {"signal": y}, classes=classes)
+
+    def _fixed(self, look: ClassLook, classes: Any = None) -> ClassLook:
+        if classes is None:
+            return look
+        classes = np.unique(as_array(classes))
+        if len(missing := np.setdiff1d(look.classes, classes)):
+            raise ValueError(f"Classify: y has class(es) that are not among classes: {missing[:5].tolist()}.")
+        return replace(look, classes=classes, prior=np.full(len(classes), 1 / len(classes)))
+
     def predict_proba(self, X):
         """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
@@ -229,7 +256,7 @@ class Classify(ClassifierMixin, BaseEncoder):
         predicted = self.predict(X)
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
-        return float(accuracy_score(y if y is None else as_array(y), predicted, sample_weight=sample_weight))
+        return float(accuracy_score(from_torch(y), predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
         """Say what scikit-learn may expect."""

@@ -17,20 +17,24 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import networks, theory
+from pindown._random import RandomState
 from pindown.data import Data, as_array
-from pindown.estimators.base import BaseEncoder, check_positive, warn
+from pindown.estimators.base import check_positive, warn
 from pindown.estimators.contrast_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.incremental import Incremental
 from pindown.estimators.reading import Look, Reading
 from pindown.labels import combined
 from pindown.losses import align_uniform, infonce
 from pindown.networks import preprocessing
-from pindown.networks.preprocessing import FirstLayer
+from pindown.networks.building import Make
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import Epochs, EpochsWithin
 from pindown.sources.pairing import Pairing, pair_up
 from pindown.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, optimizers, processes
+from pindown.training.optimizers import MakeOptimizer
 
 SATURATED = 0.02
 """Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a
@@ -43,7 +47,7 @@ TEMPERATURE_ROWS = 1_024
 """Pairs by which `score` chooses a temperature, where the learned one was not made for it."""
 
 
-class Contrast(BaseEncoder):
+class Contrast(Incremental):
     r"""Recover latents from pairs of related samples, by telling partners from strangers (InfoNCE).
 
     If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the partner's latent follows
@@ -75,7 +79,9 @@ class Contrast(BaseEncoder):
         Take the samples themselves as negatives, each its own among them, as the paper's code does. Needs
         ``any_marginal=False``.
     encoder : callable
-        Called as ``encoder(n_features, n_components)``, returns a module. The default starts unfolded.
+        Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
+        images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
+        starts unfolded: see `pindown.networks`.
     preprocess : callable
         What is done to observations first: ``whiten``, ``standardise``, ``centre`` or ``nothing`` of
         `pindown.networks.preprocessing`. By default vectors are whitened, images and sequences standardised by channel.
@@ -141,26 +147,26 @@ class Contrast(BaseEncoder):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        space=Sphere(),  # noqa: B008 (a frozen value)
-        p=2,
-        temperature=None,
-        alpha=None,
-        any_marginal=True,
-        self_negatives=False,
-        encoder=networks.unfolded,
-        preprocess=preprocessing.suited,
-        batch_size=None,
-        max_iter=2_000,
-        learning_rate=2e-3,
-        weight_decay=2.0,
-        optimizer=optimizers.adam,
-        trainer=Trainer(),  # noqa: B008 (a frozen value)
-        device=None,
-        verbose=True,
-        random_state=None,
-    ):
+        space: Space = Sphere(),  # noqa: B008 (a frozen value)
+        p: float = 2,
+        temperature: float | None = None,
+        alpha: float | None = None,
+        any_marginal: bool = True,
+        self_negatives: bool = False,
+        encoder: Make = networks.suited,
+        preprocess: Preprocess = preprocessing.suited,
+        batch_size: int | None = None,
+        max_iter: int | None = 2_000,
+        learning_rate: float = 2e-3,
+        weight_decay: float = 2.0,
+        optimizer: MakeOptimizer = optimizers.adam,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_components = n_components
         self.space = space
         self.p = p
@@ -206,6 +212,13 @@ class Contrast(BaseEncoder):
             apart is no help in telling partners. Codes are not *made* blind to it: for that, see `Forget`.
         """
         return self._fit(X, {"pairs": y, "nuisance": nuisance})
+
+    def partial_fit(self, X, y=None, nuisance=None) -> Self:
+        """Learn from more rows: go through them once, at the full learning rate. See `fit` for what they may be.
+
+        The first lot settles the preprocessing, so let it be large enough to show mean and covariance.
+        """
+        return self._partial_fit(X, {"pairs": y, "nuisance": nuisance})
 
     def score(self, X, y=None) -> float:
         """Return the information between partners that the codes show, in nats: log n minus InfoNCE.

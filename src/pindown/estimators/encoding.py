@@ -14,6 +14,9 @@ from pindown.spaces import Space
 ENCODE_ROWS, ENCODE_BYTES = 65_536, 1 << 28
 """Rows encoded at once, and bytes of them: bounds the memory of `transform` whatever the size of X."""
 
+PADDED_ROWS = 256
+"""Rows that a network is always shown at once where it is not run in float64."""
+
 CHEAP_PARAMETERS = 5_000_000
 """Weights up to which a network that sees vectors is run in float64; others stay in the precision they have."""
 
@@ -62,7 +65,7 @@ def encode(encoder: Encoder, x: Tensor) -> Tensor:
         if is_cheap(encoder):
             double = copy.deepcopy(encoder).double().eval()
             return torch.cat([double(part.to(encoder.device).double()) for part in x.split(rows)])
-        return torch.cat([_padded(encoder.eval(), part, rows) for part in x.split(rows)])
+        return torch.cat([_padded(encoder.eval(), part, PADDED_ROWS) for part in x.split(PADDED_ROWS)])
 
 
 def _padded(encoder: Encoder, x: Tensor, n_rows: int) -> Tensor:

@@ -14,7 +14,7 @@ import torch
 from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, OneToOneFeatureMixin, TransformerMixin
 from sklearn.utils.validation import check_is_fitted, validate_data
 
-from pindown.data import as_array
+from pindown.data import from_torch
 from pindown.directions import Grouping, complement, told_by_means
 from pindown.estimators.forget.nuisance import Nuisance, as_table, assemble, read_columns
 from pindown.saving import Saves
@@ -30,13 +30,13 @@ class _Eraser(Saves, BaseEstimator, ABC):
     def fit(self, X, y=None) -> Self:
         """Learn what to remove: X of shape (n_samples, n_features), y the nuisance, labels in one column or several."""
         X = self._validated(X, reset=True)
-        columns, self.columns_ = read_columns(as_array(y), len(X), None)
+        columns, self.columns_ = read_columns(from_torch(y), len(X), None)
         self._learn(X, assemble(columns, self.columns_, np.zeros(len(X), dtype=np.int64)))
         return self
 
     def _validated(self, X, *, reset: bool) -> np.ndarray:
         return validate_data(
-            self, as_array(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
+            self, from_torch(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
         )
 
     def __sklearn_tags__(self):
@@ -194,7 +194,7 @@ class PerValueStandardiser(_Eraser):
         """Standardise each row by the mean and spread of its nuisance value."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
-        group = self.columns_[0].numbers(as_table(as_array(y), len(X))[:, 0])
+        group = self.columns_[0].numbers(as_table(from_torch(y), len(X))[:, 0])
         return ((X - self.means_[group]) / self.scales_[group]).astype(X.dtype)
 
     def fit_transform(self, X, y) -> np.ndarray:

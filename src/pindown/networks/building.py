@@ -20,6 +20,10 @@ Shape = int | tuple[int, ...]
 """Of a row: the number of its columns, or (t, c) for sequences, (c, h, w) for images."""
 
 
+Make = Callable[[Any, Any], nn.Module] | nn.Module
+"""What estimators take as a network: a function (n_in, n_out) -> nn.Module, or a module."""
+
+
 def built(owner: str, name: str, make: Any, n_in: Shape, n_out: Shape) -> nn.Module:
     """Return ``make(n_in, n_out)``, or say what is wrong with it, by the name of the estimator and of its parameter.
 

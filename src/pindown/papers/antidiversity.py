@@ -121,7 +121,7 @@ class SignRow:
         from pindown.estimators import Classify, Forget
         from pindown.spaces import Reals
 
-        common = {"encoder": networks.linear, "device": device, "random_state": seed, "verbose": False}
+        common: dict[str, Any] = {"encoder": networks.linear, "device": device, "random_state": seed, "verbose": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of shuffled labels, of which a row is made on purpose
             if not self.aligns:

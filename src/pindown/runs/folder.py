@@ -33,6 +33,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from pindown import __version__
 from pindown._files import whole
 from pindown._messages import Message, MessageError
 from pindown.estimators.base import BaseEncoder
@@ -370,7 +371,7 @@ def fingerprint(path: Path) -> str:
 
 def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
-    packages = {name: version(name) for name in ("pindown", "torch", "numpy", "scikit-learn")}
+    packages = {"pindown": __version__, **{name: version(name) for name in ("torch", "numpy", "scikit-learn")}}
     return {**packages, "python": platform.python_version()}
 
 

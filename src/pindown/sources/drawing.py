@@ -152,7 +152,7 @@ class FromHost:
 
 def brought(draw: Draw, source: Takeable, device: torch.device) -> Draw:
     """Return a draw whose batches are on the device, wherever its rows are."""
-    return draw if source.device == device else FromHost(draw, device)
+    return draw if source.device.type == device.type else FromHost(draw, device)
 
 
 @dataclass(frozen=True)

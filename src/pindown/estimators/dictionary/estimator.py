@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, structure, theory
-from pindown.data import as_array
+from pindown._random import RandomState
+from pindown.data import from_torch
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.dictionary.answers import ANSWERS
 from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, random_numbers
@@ -25,12 +26,14 @@ from pindown.estimators.dictionary.unrolling import start_unrolled
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
 from pindown.networks import built, preprocessing
-from pindown.networks.preprocessing import FirstLayer
+from pindown.networks.building import Make
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.penalties import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.sources import Indexed
 from pindown.sources.batches import Draw
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
+from pindown.training.optimizers import MakeOptimizer
 
 HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
 """Share of the rows that no step sees, and by which restarts are compared; and their largest number."""
@@ -147,23 +150,23 @@ class Dictionary(BaseEncoder):
 
     def __init__(
         self,
-        n_components=2,
+        n_components: int = 2,
         *,
-        penalty=DependencyCount(),  # noqa: B008 (a frozen value)
-        n_restarts=3,
-        encoder=networks.smooth,
-        preprocess=preprocessing.suited,
-        decoder=networks.smooth,
-        batch_size=None,
-        max_iter=2_000,
-        learning_rate=1e-2,
-        weight_decay=0.0,
-        optimizer=optimizers.adam,
-        trainer=Trainer(),  # noqa: B008 (a frozen value)
-        device=None,
-        verbose=True,
-        random_state=None,
-    ):
+        penalty: Penalty | None = DependencyCount(),  # noqa: B008 (a frozen value)
+        n_restarts: int = 3,
+        encoder: Make = networks.smooth,
+        preprocess: Preprocess = preprocessing.suited,
+        decoder: Make = networks.smooth,
+        batch_size: int | None = None,
+        max_iter: int = 2_000,
+        learning_rate: float = 1e-2,
+        weight_decay: float = 0.0,
+        optimizer: MakeOptimizer = optimizers.adam,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_components = n_components
         self.penalty = penalty
         self.n_restarts = n_restarts
@@ -191,7 +194,7 @@ class Dictionary(BaseEncoder):
     def inverse_transform(self, Z):
         """Decode latents to observations; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
-        array = check_array(as_array(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)
+        array = check_array(from_torch(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)
         if array.shape[1] != self.n_components:
             raise ValueError(f"Dictionary: Z has {array.shape[1]} columns, but n_components={self.n_components}.")
         objective = self._double()

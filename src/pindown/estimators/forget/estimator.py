@@ -17,7 +17,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, theory
-from pindown.data import as_array
+from pindown._random import RandomState
+from pindown.data import from_torch
 from pindown.directions import Directions, directions, even_rows
 from pindown.estimators.base import BaseEncoder, warn
 from pindown.estimators.encoding import Encoder, encode
@@ -35,11 +36,13 @@ from pindown.estimators.forget.nuisance import (
 from pindown.estimators.forget.opening import Opening
 from pindown.estimators.reading import Look, Reading
 from pindown.networks import preprocessing
-from pindown.networks.preprocessing import FirstLayer
+from pindown.networks.building import Make
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.sources import Drawn, World
 from pindown.sources.batches import Draw
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer, TrainingLog, optimizers, waiting_cosine
+from pindown.training.optimizers import MakeOptimizer
 
 CLOSED_FORM_ROWS = 50_000
 """Rows from which means and covariances of the start are taken."""
@@ -202,26 +205,26 @@ class Forget(BaseEncoder):
 
     def __init__(
         self,
-        n_components=None,
+        n_components: int | None = None,
         *,
-        strength=0.5,
-        n_bins=None,
-        encoder=networks.unfolded,
-        preprocess=preprocessing.suited,
-        classifier=networks.reader,
-        decoder=networks.unfolded,
-        n_restarts=1,
-        batch_size=None,
-        max_iter=2_000,
-        learning_rate=1e-3,
-        weight_decay=None,
-        optimizer=optimizers.rivals,
-        holdout=0.1,
-        trainer=Trainer(),  # noqa: B008 (a frozen value)
-        device=None,
-        verbose=True,
-        random_state=None,
-    ):
+        strength: float = 0.5,
+        n_bins: int | None = None,
+        encoder: Make = networks.unfolded,
+        preprocess: Preprocess = preprocessing.suited,
+        classifier: Make = networks.reader,
+        decoder: Make = networks.unfolded,
+        n_restarts: int = 1,
+        batch_size: int | None = None,
+        max_iter: int = 2_000,
+        learning_rate: float = 1e-3,
+        weight_decay: float | None = None,
+        optimizer: MakeOptimizer = optimizers.rivals,
+        holdout: float = 0.1,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_components = n_components
         self.strength = strength
         self.n_bins = n_bins
@@ -271,10 +274,10 @@ class Forget(BaseEncoder):
         both. Nothing promises that: blind is not aligned.
         """
         check_is_fitted(self)
-        codes = check_array(as_array(Z), dtype=[np.float64, np.float32])
+        codes = check_array(from_torch(Z), dtype=[np.float64, np.float32])
         if codes.shape[1] != self.n_components_:
             raise ValueError(f"Forget: Z must have {self.n_components_} columns, one per code, got {codes.shape[1]}.")
-        table = as_table(as_array(y), len(codes))
+        table = as_table(from_torch(y), len(codes))
         if table.shape[1] != len(self.columns_):
             raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.columns_, table.T, strict=True)])

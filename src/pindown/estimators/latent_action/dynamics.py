@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
-from pindown.data import as_array
+from pindown.data import from_torch
 from pindown.estimators.forget.game import ENERGY_ROWS
 from pindown.estimators.forget.nuisance import MIN_ROWS
 from pindown.labels import numbered
@@ -127,7 +127,7 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
     """Return whose each row of X_t is, (n,), or say what is wrong."""
     if isinstance(body, list | tuple) and any(isinstance(value, str) for value in body):
         body = np.asarray(body, dtype=object)  # numpy would make text of the numbers
-    whose, shape = np.asarray(as_array(body)), tuple(np.shape(X_t)[:1])
+    whose, shape = np.asarray(from_torch(body)), tuple(np.shape(X_t)[:1])
     if whose.shape != shape:
         raise ValueError(f"body must have shape {shape}, one for each row of X_t, got {whose.shape}.")
     if any(not isinstance(value, str) and str(value) in NOBODY for value in whose.tolist()):

@@ -14,7 +14,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pindown import _random, networks, theory
-from pindown.data import as_array
+from pindown.data import from_torch
 from pindown.estimators.base import check_positive
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
@@ -222,7 +222,7 @@ class InverseDynamics(Saves, BaseEstimator):
     def _read_one(self, X_t: Any, *, reset: bool) -> np.ndarray:
         least = 2 if reset else 1
         kinds = [np.float64, np.float32]
-        return validate_data(self, as_array(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
+        return validate_data(self, from_torch(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
 
     def _check_parameters(self) -> None:
         check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
@@ -348,7 +348,7 @@ class LatentAction(Saves, BaseEstimator):
 
 def _columns(values: Any, name: str, n_rows: int, n_columns: int) -> np.ndarray:
     """Return a finite float array of this shape, or say which is wrong."""
-    array = check_array(as_array(values), dtype=[np.float64, np.float32], order="C", input_name=name)
+    array = check_array(from_torch(values), dtype=[np.float64, np.float32], order="C", input_name=name)
     if array.shape != (n_rows, n_columns):
         raise ValueError(f"{name} must have shape {(n_rows, n_columns)}, a row for each row of X_t, got {array.shape}.")
     return array

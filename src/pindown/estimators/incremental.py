@@ -1,0 +1,72 @@
+"""`Incremental`: an encoder that learns from rows as they come, a lot at a time."""
+
+from __future__ import annotations
+
+from itertools import count
+from typing import Any, Self
+
+import torch
+from torch import nn
+
+from pindown import _random
+from pindown.data import Data
+from pindown.estimators.base import BaseEncoder, shape_of
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.reading import Look, Reading
+from pindown.networks import built
+from pindown.training import best_device, constant
+
+
+class Incremental(BaseEncoder):
+    """An estimator whose loss is minimised in one go, so that it can be minimised on; abstract.
+
+    The first lot of rows settles what is fixed before training: the preprocessing, and what the method looks at.
+    """
+
+    _look_kept: Look
+    _optimizer_kept: torch.optim.Optimizer
+
+    def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
+        """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look."""
+        space, device = self._checked_space(), best_device(self.device)
+        seed = _random.draw_seed(self.random_state)
+        begun = hasattr(self, "encoder_") and hasattr(self, "_optimizer_kept")
+        if not begun:
+            reading, first, look = self._looked(X, sides, seed, device)
+            self._look_kept = look = self._fixed(look, **fixed)
+            self.n_components_, self.n_iter_ = look.n_components, 0
+        else:
+            rows = Data(self._validated(X, reset=False), **{k: v for k, v in sides.items() if v is not None})
+            reading, look = Reading(rows), self._look_kept
+        draw = self._draw(reading, look, device)
+        if not begun:
+            with _random.forked(seed):
+                body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), look.n_components)
+                peek = _random.generator(seed, device)
+                batches = (draw(step, peek) for step in count())
+                objective: nn.Module = self._objective(Encoder(first, body, space), look, batches).to(device)
+            self._optimizer_kept = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
+        else:
+            objective = self.objective_
+        size = self.batch_size or self._default_batch_size
+        log = self.trainer.train(
+            objective,
+            draw,
+            max_iter=max(1, len(reading.data) // size),
+            learning_rate=self.learning_rate,
+            optimizer=lambda *_: self._optimizer_kept,
+            schedule=constant,
+            weight_decay=self._decay(reading.n_rows),
+            seed=seed + self.n_iter_,
+            device=device,
+            verbose=False,
+        )
+        assert isinstance(objective.encoder, Encoder)
+        self.encoder_, self.objective_ = objective.encoder, objective
+        self.loss_curve_, self.n_iter_ = log.loss_curve, self.n_iter_ + log.n_iter
+        self._learned(objective, look)
+        return self
+
+    def _fixed(self, look: Any) -> Look:
+        """Return a first look in which what only the caller knows is settled."""
+        return look
