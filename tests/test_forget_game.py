@@ -10,6 +10,7 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.directions import Grouping, even_rows
+from pindown.estimators.forget import estimator
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, constant, optimizers, waiting_cosine
