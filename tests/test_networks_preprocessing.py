@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from pindown import networks
+from pindown import Contrast, networks
 from pindown.networks import Whiten, preprocessing
 from pindown.networks.preprocessing import centre, nothing, standardise, suited, whiten
 from pindown.sources import Arrays, Drawn, Source
@@ -77,6 +77,19 @@ def test_a_row_that_is_not_finite_is_named(preprocess, bad, stream):
     x[31, 1, 2, 3] = bad
     with pytest.raises(ValueError, match="Row 31 of x has NaN or infinity"):
         preprocess(stream(x))
+
+
+@pytest.mark.parametrize(
+    ("preprocess", "message"),
+    [
+        ("whiten", "Contrast: preprocess must be a function of a source, such as preprocessing.whiten, got 'whiten'"),
+        (lambda source: 3, "Contrast: preprocess must return a networks.FirstLayer, .* got 3"),
+        (lambda source: torch.nn.Identity(), "Contrast: preprocess must return a networks.FirstLayer, .* got Identity"),
+    ],
+)
+def test_what_is_no_preprocessing_is_refused(preprocess, message):
+    with pytest.raises(TypeError, match=message):
+        Contrast(2, preprocess=preprocess).fit(noise(50, 3))
 
 
 # whitening

@@ -312,12 +312,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
     def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
-        if not callable(self.preprocess):
-            raise TypeError(
-                f"{type(self).__name__}: preprocess must be a function of a source, such as preprocessing.whiten, got "
-                f"{self.preprocess!r}."
-            )
-        return self.preprocess(X if isinstance(X, Indexed) else Arrays(X))
+        return preprocessing.fitted(type(self).__name__, self.preprocess, X if isinstance(X, Indexed) else Arrays(X))
 
     def _asked_components(self) -> int:
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)

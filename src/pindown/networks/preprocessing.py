@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Self
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
@@ -232,6 +232,29 @@ def suited(source: Source) -> FirstLayer:
     ['Whiten', 'Rescale', 'Rescale']
     """
     return whiten(source) if len(source.shape) == 1 else standardise(source)
+
+
+def fitted(owner: str, preprocess: Any, source: Source) -> FirstLayer:
+    """Return ``preprocess(source)``, or say what is wrong with it, by the name of the estimator that was given it.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> fitted("Contrast", nn.Identity, Arrays([[1.0]]))
+    Traceback (most recent call last):
+    TypeError: Contrast: preprocess must return a networks.FirstLayer, which knows its shape_in, shape_out and mean, ...
+    """
+    if not callable(preprocess):
+        raise TypeError(
+            f"{owner}: preprocess must be a function of a source, such as preprocessing.whiten, got {preprocess!r}."
+        )
+    layer = preprocess(source)
+    if not isinstance(layer, FirstLayer):
+        raise TypeError(
+            f"{owner}: preprocess must return a networks.FirstLayer, which knows its shape_in, shape_out and mean, got "
+            f"{layer!r}."
+        )
+    return layer
 
 
 def _channel(shape: tuple[int, ...]) -> int | None:
