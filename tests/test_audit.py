@@ -140,7 +140,7 @@ def test_views_that_an_augmentation_makes_give_a_claim_if_they_are_of_their_own_
     est = Classify(3, augment=view, max_iter=80, batch_size=128, verbose=False, random_state=0).fit(x)
     found = audit(est, x, n_fits=2, random_state=0)
     assert found.claims == related
-    assert found.scores[0].name == "a partner is nearer than a stranger"
+    assert found.scores[0].name == "a partner is nearer than an unrelated row"
     assert ("vMF clusters" in found.claim) == related  # rows that were held out have no class to check it by
 
 

@@ -22,7 +22,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, NAN, X, "Input X contains NaN"),
         ({}, X, NAN, r"Input y \(the partners\) contains NaN"),
         ({}, X, np.where(X > 2, np.inf, X * 1e3) * 1e3 + np.inf, r"Input y \(the partners\) contains infinity"),
-        ({}, X, np.zeros(10), "all 10 rows into a single group, so there are no strangers.*at least two values"),
+        ({}, X, np.zeros(10), "all 10 rows into a single group, so there are no negatives.*at least two values"),
         ({}, X, np.arange(10), "No value of y occurs twice, so no row has a partner. Give related rows the same value"),
         ({}, X, np.array([np.nan, *[0, 1, 2] * 3]), r"y \(the groups\) contains NaN or None. Give each row a group"),
         ({}, X, np.array([None, *"abc" * 3]), r"y \(the groups\) contains NaN or None"),

@@ -36,7 +36,7 @@ def infonce(
         -\frac1n \sum_i \log \frac{\exp(s(z_i, z_i^+)/\tau)}{\sum_j \exp(s(z_i, z_j^+)/\tau)},
         \qquad s(a, b) = a^\top b \;\text{ or }\; -\lVert a - b \rVert_p^p
 
-    Its minimiser makes :math:`s/\tau` the log density ratio of partners to strangers, up to a constant. If pairs
+    Its minimiser makes :math:`s/\tau` the log density ratio of partners to negatives, up to a constant. If pairs
     are drawn from :math:`p(\tilde z | z) \propto e^{s(z, \tilde z)/\tau}`, the encoder then inverts the mixing up
     to an isometry of s. ``log n`` minus the loss bounds the information between partners from below, in nats.
 
@@ -143,11 +143,11 @@ def align_uniform(
         \qquad \delta(a, b) = \lVert a - b \rVert_p^p / \tau
 
     It is :math:`\alpha L + (1 - 2\alpha) \, \mathbb E \, \delta(z, z^+)`, L being what InfoNCE less ``log n`` tends to
-    with many negatives: at ``alpha=0.5`` half of it, with its minimiser. Where only near strangers count, the inner
+    with many negatives: at ``alpha=0.5`` half of it, with its minimiser. Where only near negatives count, the inner
     mean is the density of the codes times a constant, so that L is the mean of δ less the entropy of the codes; any
     other weight then scales the minimiser by :math:`(\alpha / (1 - \alpha))^{1/p}`, and does nothing else.
 
-    A sample's partner is not among its strangers. With so few of those that the partner is the nearest of all, the
+    A sample's partner is not among its negatives. With so few of those that the partner is the nearest of all, the
     loss has no lower bound as codes grow or the temperature falls; InfoNCE has one.
 
     Parameters
@@ -162,7 +162,7 @@ def align_uniform(
         Power of the norm.
     potentials
         A number c for each sample and for each partner, two (n,) tensors: c(z⁻) is added to the exponent of each
-        stranger, and uniformity less the mean of c(z⁺) takes the place of uniformity. At the minimum in c the
+        negative, and uniformity less the mean of c(z⁺) takes the place of uniformity. At the minimum in c the
         partners the model expects have the law of the true ones: as `potential` does in `infonce`, it frees the
         marginal of the latents from being uniform.
     across_processes

@@ -1,4 +1,4 @@
-"""What `Contrast` says of itself: partners are nearer than strangers, and what its theorems assume of both."""
+"""What `Contrast` says of itself: partners are nearer than unrelated rows, and what its theorems assume of both."""
 
 from __future__ import annotations
 

@@ -109,9 +109,9 @@ def _must_find_nothing(name: str, expected: str, score: Score) -> Control:
 
 
 def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
-    """Is a partner nearer than a stranger? Chance is one half.
+    """Is a partner nearer than an unrelated row? Chance is one half.
 
-    Beside a nuisance strangers have the same value of it, so that to tell the nuisance is no help.
+    Beside a nuisance unrelated rows have the same value of it, so that to tell the nuisance is no help.
     """
     beside = rows.data.nuisance
     value = np.zeros(len(rows)) if beside is None else combined(*np.atleast_2d(beside.T)).astype(np.float64)
@@ -123,7 +123,7 @@ def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
     )
     among = [np.flatnonzero(anchors[some, -1] == v) for v in np.unique(anchors[some, -1])]
     ranks = [_ranks(-_distances(a[rows], b[rows], getattr(fit, "p", 2))) for rows in among if len(rows) > 1]
-    return _permutation_score("a partner is nearer than a stranger", ranks, rng)
+    return _permutation_score("a partner is nearer than an unrelated row", ranks, rng)
 
 
 def _one_pair_each(rows: Rows, value: Matrix) -> tuple[Matrix, Matrix]:

@@ -115,7 +115,7 @@ class EpochsWithin:
     def __init__(self, source: Takeable, batch_size: int, labels: np.ndarray) -> None:
         self.source, self.batch_size = source, batch_size
         self._values = [torch.as_tensor(np.flatnonzero(labels == value)) for value in np.unique(labels)]
-        self._values = [rows for rows in self._values if len(rows) > 1]  # one row alone has no strangers
+        self._values = [rows for rows in self._values if len(rows) > 1]  # one row alone has no negatives
         self._epoch, self._batches = -1, self._cut(torch.Generator())
 
     def _cut(self, generator: torch.Generator) -> list[Tensor]:

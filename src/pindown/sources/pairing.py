@@ -115,7 +115,7 @@ def _by_group(x: Tensor | Indexed, groups: np.ndarray) -> Pairing:
     _, label, count = numbered(groups, "y", "group")
     if len(count) == 1:
         raise ValueError(
-            f"y puts all {len(groups)} rows into a single group, so there are no strangers to tell partners from. "
+            f"y puts all {len(groups)} rows into a single group, so there are no negatives to tell partners from. "
             "Give y at least two values."
         )
     if count.max() == 1:
@@ -126,7 +126,7 @@ def _by_group(x: Tensor | Indexed, groups: np.ndarray) -> Pairing:
     if (count > 1).sum() == 1:
         raise ValueError(
             f"Only one value of y occurs twice or more, the other {(count == 1).sum()} rows are alone in theirs: "
-            "there are no strangers to tell partners from. Give y at least two groups of two rows."
+            "there are no negatives to tell partners from. Give y at least two groups of two rows."
         )
     order = np.argsort(label, kind="stable")  # rows of one group stand together
     first = (np.cumsum(count) - count)[label[order]]

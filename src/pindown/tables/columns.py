@@ -302,7 +302,7 @@ def _check_label(option: str, name: str, values: NDArray[Any], *, measured: bool
         )
     if option == "pairs" and (counts > 1).sum() < 2:
         raise MessageError(
-            "{pairs}: column {name!r} has {which} twice, so that there are no partners to tell from strangers. Give "
+            "{pairs}: column {name!r} has {which} twice, so that there are no partners to tell from other rows. Give "
             "related rows the same value, or take {pairs:next}.",
             name=name,
             which="no value" if counts.max() == 1 else "one value only",
