@@ -7,9 +7,9 @@ import pytest
 import torch
 
 from pindown import Contrast, networks
-from pindown.networks import Whiten, preprocessing
+from pindown.networks import Whiten
 from pindown.networks.preprocessing import centre, nothing, standardise, suited, whiten
-from pindown.sources import Arrays, Drawn, Source
+from pindown.sources import Arrays, Drawn, Source, streaming
 
 ALL = [whiten, standardise, centre, nothing, suited]
 
@@ -179,8 +179,8 @@ def test_leading_directions_are_the_first_of_all():
 def test_rows_that_do_not_fit_are_whitened_by_streamed_moments(monkeypatch):
     x = noise(500, 3) @ torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.2]]) + 10
     at_once = whiten(Arrays(x))
-    monkeypatch.setattr(preprocessing, "ROWS_BYTES", 100)
-    monkeypatch.setattr(preprocessing, "first_rows", None)  # which would be called otherwise
+    assert torch.equal(at_once(x), Whiten.of(x)(x))
+    monkeypatch.setattr(streaming, "BLOCK_BYTES", 100)
     torch.testing.assert_close(whiten(Arrays(x))(x).abs(), at_once(x).abs(), rtol=1e-4, atol=1e-4)
 
 

@@ -15,8 +15,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.networks.principal import leading_directions
-from pindown.sources import WHITEN_ROWS, Source, as_tensor, first_rows, moments
-from pindown.sources.streaming import ROWS_BYTES, require_finite
+from pindown.sources import Source, moments
 
 MOST_COLUMNS, MOST_DIRECTIONS = 4_096, 1_000
 """Columns up to which `whiten` forms their whole covariance; and directions that it keeps beyond."""
@@ -148,15 +147,11 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
         raise ValueError(f"whiten: n_components must be at least 1, got {n_components}.")
     n_columns = math.prod(source.shape)
     if n_columns > MOST_COLUMNS:
-        found = leading_directions(source, n_components or MOST_DIRECTIONS, random_state=random_state)
-        return Whiten(found.mean, _scaled(found.variance, found.directions), source.shape)
-    if source.n_rows is None or 8 * n_columns * source.n_rows <= ROWS_BYTES:
-        rows = as_tensor(first_rows(source, source.n_rows or WHITEN_ROWS)["x"]).cpu()
-        require_finite(rows, range(len(rows)))
-        return Whiten.of(rows, n_components)
-    streamed = moments(source)
-    assert streamed.covariance is not None
-    return Whiten(streamed.mean, _whitening(streamed.covariance)[:, :n_components], source.shape)
+        leading = leading_directions(source, n_components or MOST_DIRECTIONS, random_state=random_state)
+        return Whiten(leading.mean, _scaled(leading.variance, leading.directions), source.shape)
+    found = moments(source)
+    assert found.covariance is not None
+    return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
 
 
 def _whitening(covariance: Tensor) -> Tensor:
