@@ -3,6 +3,7 @@
 import copy
 import json
 import pickle
+from dataclasses import dataclass
 
 import joblib
 import numpy as np
@@ -78,12 +79,14 @@ def test_encoders_of_images_come_back_with_their_trainer(tmp_path):
     assert isinstance(loaded.trainer.callbacks[0], ProgressBar)
 
 
-def test_a_callback_of_one_s_own_is_left_out_with_a_word(tmp_path):
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_callback_of_one_s_own_is_left_out_with_a_word(tmp_path, frozen):
     class Count(Callback):
         def report(self, report):
             """Nothing to do."""
 
-    estimator = Contrast(2, encoder=small, trainer=Trainer(callbacks=(Count(),)), **quick)
+    count = dataclass(Count)() if frozen else Count()
+    estimator = Contrast(2, encoder=small, trainer=Trainer(callbacks=(count,)), **quick)
     with pytest.warns(UserWarning, match=r"trainer.callbacks.0 \(a Count\) cannot be saved"):
         loaded = again(estimator, tmp_path)
     with pytest.raises(TypeError, match=r"got \(Unsaved\(where='trainer.callbacks.0', was='a Count'\)"):

@@ -94,11 +94,9 @@ class Writer:
 
     def _compound(self, thing: Any, path: str) -> Any:
         if is_dataclass(thing) and not isinstance(thing, type) and name_of(thing) is None:
-            named = {field.name: getattr(thing, field.name) for field in fields(thing) if field.init}
-            return {"value": [self._name(type(thing), path), self._named(named, path)]}
+            return self._value(thing, [field.name for field in fields(thing) if field.init], path)
         if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-            named = dict(zip(thing._fields, thing, strict=True))
-            return {"value": [self._name(type(thing), path), self._named(named, path)]}
+            return self._value(thing, thing._fields, path)
         kind = type(thing)
         if kind is list:
             return self._each(thing, path)
@@ -115,6 +113,12 @@ class Writer:
         if kind is torch.Generator and thing.device.type == "cpu":
             return {"generator": self.value(thing.get_state(), path)}
         return self._function(thing, path)
+
+    def _value(self, thing: Any, names: Sequence[str], path: str) -> Any:
+        if self._lenient and name_of(type(thing)) is None:
+            return self._left_out(thing, path)
+        named = {name: getattr(thing, name) for name in names}
+        return {"value": [self._name(type(thing), path), self._named(named, path)]}
 
     def _function(self, thing: Any, path: str) -> Any:
         if name_of(thing) is not None:
