@@ -151,6 +151,22 @@ def test_tied_weights_can_be_saved_and_resumed(path):
     assert_identical(run(objective=Tied(), checkpoint=checkpoint(path)), run(objective=Tied()))
 
 
+def test_weights_that_lie_across_memory_resume_as_they_lie(path):
+    class Across(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.matrix = nn.Parameter(torch.randn(5, 3, generator=torch.Generator().manual_seed(0)).mT)
+
+        def forward(self, x):
+            return (x @ self.matrix - 1).square().mean()
+
+    with pytest.raises(KeyboardInterrupt):
+        run(interrupting(30), objective=Across(), checkpoint=checkpoint(path))
+    resumed = Across()
+    assert_identical(run(objective=resumed, checkpoint=checkpoint(path)), run(objective=Across()))
+    assert resumed.matrix.stride() == (1, 3)
+
+
 # Ctrl-C
 
 

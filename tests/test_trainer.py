@@ -15,6 +15,7 @@ from safetensors.torch import load_file
 from sklearn.base import clone
 from torch import nn
 
+from pindown import Forget, networks
 from pindown.training import Callback, CallbackError, Trainer, constant
 from pindown.training.callbacks import Log, Report, TensorBoard, WeightsAndBiases
 from pindown.training.optimizers import Muon, adam
@@ -85,6 +86,16 @@ def test_a_resumed_run_with_several_batches_a_step_equals_an_unbroken_one(tmp_pa
     assert_identical(run(checkpoint=checkpoint(path), accumulate=2), run(accumulate=2))
     with pytest.raises(ValueError, match=r"written by a different fit: accumulate \('2' there, None here\)"):
         run(checkpoint=checkpoint(path))
+
+
+def test_a_game_of_several_batches_a_step_counts_its_steps():
+    rng = np.random.default_rng(0)
+    e = rng.integers(2, size=300)
+    x = rng.normal(size=(300, 4)) + e[:, None] * np.eye(4)[0]
+    options = {"encoder": networks.linear, "max_iter": 25, "holdout": 0, "batch_size": 32, "random_state": 0}
+    forget = Forget(2, trainer=Trainer(accumulate=2), device="cpu", verbose=False, **options).fit(x, e)
+    assert (forget.n_iter_, len(forget.history_.classifier_loss)) == (25, 25)
+    assert (forget.history_.classifier_loss > 0).all()
 
 
 # precision

@@ -50,6 +50,9 @@ class State:
                 moments.setdefault(int(index), {})[name] = value
         groups = self.optimizer.state_dict()["param_groups"]
         self.optimizer.load_state_dict({"state": moments, "param_groups": groups})
+        # Fused steps go through memory side by side, so moments must lie there as their weights do.
+        for weight, kept in self.optimizer.state.items():
+            kept |= {k: torch.empty_like(weight).copy_(v) for k, v in kept.items() if v.shape == weight.shape}
         if self.scale is not None:
             self.scale.copy_(named["scale"])
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
