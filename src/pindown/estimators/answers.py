@@ -83,9 +83,14 @@ class Settled(NamedTuple):
 
 def of_codes(est: Any, data: Data) -> Verdicts:
     """Say whether codes are folded, and whether they tell the observations."""
-    rows = read("X", _flat(data.X))
     folding = look_for_folds(est.transform, torch.as_tensor(data.X), est.encoder_.space)
-    return (unfolded_codes(folding), rebuilt_observations(est.transform(data.X), rows))
+    return (unfolded_codes(folding), rebuilt_observations(est.transform(data.X), read("X", _flat(data.X))))
+
+
+def _after(est: Any, data: Data) -> Verdicts:
+    """Look for folds where they are a failure: off a surface on which latents lie, an encoder may turn over at will."""
+    verdicts = of_codes(est, data)
+    return verdicts if est._must_not_fold else verdicts[1:]
 
 
 def _flat(X: Any) -> NDArray[Any]:
@@ -263,7 +268,7 @@ class Answers:
     )
     evidence: Callable[[Refits, np.random.Generator], Evidence] = _evidence
     before: Callable[[Any, Data, int, Data], Verdicts] = _before
-    after: Callable[[Any, Data], Verdicts] = of_codes
+    after: Callable[[Any, Data], Verdicts] = _after
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)
     measure: Callable[[Any, Rows], Measure] = up_to_indeterminacy
     recovery: Callable[[Matrix, Rows], tuple[Score, ...]] = recovery
