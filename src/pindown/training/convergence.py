@@ -26,8 +26,8 @@ EARLIER, LATER = (0.4, 0.55), (0.65, 0.8)
 LEAST_FALL = 0.03
 """Fall from the earlier to the later part, as a share of all the loss has fallen, from which more steps would help.
 
-In worlds of `Contrast` and `Classify` whose truth is known, where twice the steps raise the R² of the latents by .03, the
-share less three standard errors is .045 or more; where they raise it by less than .005, it is .015 or less."""
+In known worlds of `Contrast` and `Classify`, where twice the steps raise the R² of the latents by .03, the share less
+three standard errors is .045 or more; where they raise it by less than .005, it is .015 or less."""
 
 CLEARLY = 3.0
 """Standard errors by which the fall must exceed that."""
