@@ -37,7 +37,7 @@ from pindown.training import Trainer, optimizers, processes
 from pindown.training.optimizers import MakeOptimizer
 
 SATURATED = 0.02
-"""Loss, in nats, below which the learned temperature rises again: partners are then nearer than all strangers, and a
+"""Loss, in nats, below which the learned temperature rises again: partners are then nearer than all negatives, and a
 loss near zero teaches the encoder nothing. On the sphere alone: elsewhere the scale of the codes is free."""
 
 SCORE_ROWS = 4_096
@@ -48,7 +48,7 @@ TEMPERATURE_ROWS = 1_024
 
 
 class Contrast(Incremental):
-    r"""Recover latents from pairs of related samples, by telling partners from strangers (InfoNCE).
+    r"""Recover latents from pairs of related samples, by telling partners from negatives (InfoNCE).
 
     If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the partner's latent follows
     :math:`p(\tilde z | z) \propto e^{\kappa z^\top \tilde z}`, then the minimiser is z up to a rotation. In
@@ -65,13 +65,13 @@ class Contrast(Incremental):
         Codes are compared by −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
         Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ, unless
-        that is so large that partners are nearer than all strangers of a batch: then it is less.
+        that is so large that partners are nearer than all negatives of a batch: then it is less.
     alpha : float or None
         None trains InfoNCE. A number between 0 and 1 trains alignment and uniformity, `losses.align_uniform`, with
         this weight of uniformity. At 0.5 that is InfoNCE in the limit of many negatives, and the same theorems hold.
         Other weights have no theorem. They change the temperature (in the reals: the size of the codes), and on the
         uniform sphere nothing else that we have seen; in a box they bend the codes. It wants large batches where
-        partners lie close: if they are nearer than all strangers, nothing holds the temperature, and a fit warns.
+        partners lie close: if they are nearer than all negatives, nothing holds the temperature, and a fit warns.
     any_marginal : bool
         Learn the log density of the observations along with the codes. The theorems ask for latents with a uniform
         marginal; with this correction they need not be.
@@ -208,7 +208,7 @@ class Contrast(Incremental):
             Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
             row's partner is the next row.
         nuisance : array of shape (n_samples,) or (n_samples, n_columns), optional
-            A batch, a session, a body … Strangers are then taken from rows of the same value, so that to tell values
+            A batch, a session, a body … Negatives are then taken from rows of the same value, so that to tell values
             apart is no help in telling partners. Codes are not *made* blind to it: for that, see `Forget`.
         """
         return self._fit(X, {"pairs": y, "nuisance": nuisance})
@@ -231,7 +231,7 @@ class Contrast(Incremental):
         check_is_fitted(self)
         pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
-        # Neighbouring rows may be related, and related rows make poor strangers: compare rows from everywhere.
+        # Neighbouring rows may be related, and related rows make poor negatives: compare rows from everywhere.
         shuffled = torch.randperm(len(pairing), generator=generator)
         x, x_pos = pairing.take(shuffled, generator)
         n_chunks = math.ceil(len(x) / SCORE_ROWS)
@@ -302,7 +302,7 @@ class Contrast(Incremental):
             raise ValueError(f"Contrast learns from pairs, but {reading.source_name} has no partners.")
         if reading.source is not None and reading.data.nuisance is not None:
             raise ValueError(
-                "Contrast: with a nuisance strangers are taken from rows of the same value, so that rows must be taken "
+                "Contrast: with a nuisance negatives are taken from rows of the same value, so that rows must be taken "
                 "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
             )
         return Look(self._asked_components())
@@ -339,13 +339,13 @@ class Contrast(Incremental):
         if self.alpha is None or (self.space == Sphere() and self.temperature is not None):
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
-        # w of the n − 1 strangers in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
+        # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
         n = (self.batch_size or self._default_batch_size) * _this_process()[1]
         loss, least = float(np.mean(self.loss_curve_[-25:])), -self.alpha * math.log(n - 1)
         if loss < least:
             warn(
                 f"Contrast: with alpha={self.alpha} the loss fell to {loss:.3g}, below {least:.3g}, the least at which "
-                f"distances can settle among {n} samples: partners are nearer than all strangers, and temperature or "
+                f"distances can settle among {n} samples: partners are nearer than all negatives, and temperature or "
                 "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen."
             )
 
@@ -443,7 +443,7 @@ def _this_process() -> tuple[int, int]:
 
 
 def _share(pairing: Pairing, index: int, n_processes: int) -> Pairing:
-    """Return every n-th anchor, so that no process meets among its strangers a sample of its own."""
+    """Return every n-th anchor, so that no process meets among its negatives a sample of its own."""
     n = len(pairing) // n_processes * n_processes  # the same number for all
     per_anchor = ("anchors", "start", "skip", "size", "choices")
     return replace(pairing, **{name: getattr(pairing, name)[index:n:n_processes] for name in per_anchor})

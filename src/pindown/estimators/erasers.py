@@ -112,7 +112,7 @@ class ComponentRemoval(_Projection):
     (2, 3)
     """
 
-    def __init__(self, n_removed=None):
+    def __init__(self, n_removed: int | None = None) -> None:
         self.n_removed = n_removed
 
     def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:

@@ -24,6 +24,7 @@ from pindown.estimators.base import BaseEncoder, warn
 from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.game import Game, History, Rebuild, matrix_of, straightened
+from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.nuisance import (
     HeldOut,
     Nuisance,
@@ -33,7 +34,6 @@ from pindown.estimators.forget.nuisance import (
     read_columns,
     read_strata,
 )
-from pindown.estimators.forget.opening import Opening
 from pindown.estimators.reading import Look, Reading
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
@@ -56,10 +56,10 @@ FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
 MOST_HELD_OUT_OF_LINEAR = 500
 """The same for a linear encoder, which cannot learn rows by heart, but whose angles miss every row it does not see."""
 
-DEAD = 1e-3
+MIN_SPREAD = 1e-3
 """Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
 
-LEAK = 0.1
+MAX_LEAK = 0.1
 """How far from chance to certainty a probe may get before the fit warns."""
 
 
@@ -71,7 +71,7 @@ class NuisanceLook(Look):
     note: str = field(kw_only=True)
     reader: NuisanceReader = field(kw_only=True)
     by_number: bool = field(kw_only=True)  # whether rows come with the numbers of their values
-    opening: Opening = field(kw_only=True)
+    initialisation: Initialisation = field(kw_only=True)
     held_out: HeldOut = field(kw_only=True)
     compared: HeldOut = field(kw_only=True)
 
@@ -350,7 +350,7 @@ class Forget(BaseEncoder):
             note=note,
             reader=NuisanceReader.of(nuisance, kinds, data.given),
             by_number=isinstance(reading.source, World),
-            opening=Opening(nuisance, found, start, matrix),
+            initialisation=Initialisation(nuisance, found, start, matrix),
             held_out=HeldOut(data.X[held], nuisance.take(held), is_given),
             compared=HeldOut(data.X[compared], nuisance.take(compared), is_given),
         )
@@ -369,7 +369,7 @@ class Forget(BaseEncoder):
             )
         rest = white @ found.basis[found.n_means + found.n_spreads :].T
         rest -= rest.mean(0)
-        blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=DEAD**2, hermitian=True))
+        blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=MIN_SPREAD**2, hermitian=True))
         d = blind + found.n_means + found.n_spreads
         told = f"{found.n_means} of {d} directions means differ between values"
         if self._is_linear:
@@ -399,7 +399,7 @@ class Forget(BaseEncoder):
             print(f"Forget: {look.note}", file=sys.stderr)
         players = encoder, self.classifier, self.decoder
         linear, strength, steps = self._is_linear, self.strength, self._n_steps * self.trainer.accumulate
-        game = look.opening.game(*players, linear=linear, strength=strength, max_iter=steps)
+        game = look.initialisation.game(*players, linear=linear, strength=strength, max_iter=steps)
         game.start_decoder(batches, START_ROWS)
         return game
 
@@ -432,8 +432,8 @@ class Forget(BaseEncoder):
         trace = objective.trace.unflatten(0, (-1, self.trainer.accumulate)).mean(1)[: self.n_iter_]
         loss, accuracy, rebuilt = trace.double().cpu().numpy().T
         probe = look.held_out.probe(self._encode, _random.draw_seed(self.random_state))
-        self.history_ = History(loss, accuracy, look.opening.nuisance.chance_loss(), rebuilt, probe)
-        if probe is not None and probe.leaks and probe.excess > LEAK:
+        self.history_ = History(loss, accuracy, look.initialisation.nuisance.chance_loss(), rebuilt, probe)
+        if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
             warn(f"Forget: on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
 
 

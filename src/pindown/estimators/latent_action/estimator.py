@@ -14,10 +14,12 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor
 
 from pindown import _random, networks, theory
+from pindown._random import RandomState
 from pindown.data import from_torch
 from pindown.estimators.base import check_positive
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
+from pindown.networks.building import Make
 from pindown.saving import Saves
 from pindown.sources.drawing import Epochs, Rows
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
@@ -116,20 +118,20 @@ class InverseDynamics(Saves, BaseEstimator):
 
     def __init__(
         self,
-        n_actions=None,
+        n_actions: int | None = None,
         *,
-        bottleneck=0.1,
-        strength=3.0,
-        chart=networks.smooth,
-        forward=networks.smooth,
-        batch_size=None,
-        max_iter=2_000,
-        learning_rate=5e-3,
-        weight_decay=0.0,
-        device=None,
-        verbose=True,
-        random_state=None,
-    ):
+        bottleneck: float = 0.1,
+        strength: float = 3.0,
+        chart: Make = networks.smooth,
+        forward: Make = networks.smooth,
+        batch_size: int | None = None,
+        max_iter: int = 2_000,
+        learning_rate: float = 5e-3,
+        weight_decay: float = 0.0,
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_actions = n_actions
         self.bottleneck = bottleneck
         self.strength = strength
@@ -288,7 +290,14 @@ class LatentAction(Saves, BaseEstimator):
 
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
 
-    def __init__(self, n_components=None, *, dynamics=None, forget=None, random_state=None):
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        dynamics: InverseDynamics | None = None,
+        forget: Forget | None = None,
+        random_state: RandomState = None,
+    ) -> None:
         self.n_components = n_components
         self.dynamics = dynamics
         self.forget = forget

@@ -1,4 +1,4 @@
-"""How a game of `Forget` opens: at the linear code that closed forms find."""
+"""Where a game of `Forget` starts: at the linear code that closed forms find."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from pindown.estimators.forget.game import Game, matrix_of
 from pindown.estimators.forget.nuisance import Nuisance
 from pindown.networks import Frame, Unfolded, built
 
-TOLD_WORTH = 0.01
+TELLING_WEIGHT = 0.01
 """Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
 
 With equal weights codes also hold how a row deviates, along these directions, from the mean of its value. That can be
 hidden, too, and takes the place of what the nuisance does not touch."""
 
 
-class Opening(NamedTuple):
+class Initialisation(NamedTuple):
     """The nuisance, the directions of whitened data that tell it, the rows of a code to start at, and the whitening."""
 
     nuisance: Nuisance
@@ -41,11 +41,11 @@ class Opening(NamedTuple):
         strength: float,
         max_iter: int,
     ) -> Game:
-        """Put an encoder at the start, and those who answer it around it."""
+        """Initialise an encoder, and build its adversaries around it: the classifier, and the decoder."""
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
         n_shown = n_components + nuisance.shown.shape[1]
-        worth = self._place(encoder, linear)
+        worth = self._initialise(encoder, linear)
         return Game(
             encoder,
             built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),
@@ -60,7 +60,7 @@ class Opening(NamedTuple):
             max_iter=max_iter,
         )
 
-    def _place(self, encoder: Encoder, linear: bool) -> np.ndarray:
+    def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
         """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
         change = np.linalg.pinv(matrix_of(encoder.preprocess).numpy()) @ self.matrix
         found = self.found.as_seen_after(change)
@@ -70,5 +70,5 @@ class Opening(NamedTuple):
         elif isinstance(encoder.body, Unfolded) and isinstance(encoder.body.straight, nn.Linear):
             encoder.body.straight.weight.data.copy_(start)
         worth = np.ones(len(found.basis))
-        worth[: len(found.basis) - found.n_blind] = TOLD_WORTH**0.5
+        worth[: len(found.basis) - found.n_blind] = TELLING_WEIGHT**0.5
         return found.basis.T * worth
