@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import pindown
-from pindown import Classify, Contrast, Dictionary, Forget, audit, plan, theory
+from pindown import Classify, Contrast, Dictionary, Forget, audit, checks, plan, theory
 from pindown.data import Data
 from pindown.estimators.answers import Answers
 from pindown.estimators.registry import BUILT_IN, suited
@@ -90,3 +90,19 @@ def test_a_plan_of_data_is_the_plan_of_its_arrays():
     x, labels = RNG.normal(size=(200, 2)) + 3 * np.eye(4, 2)[np.arange(200) % 4], np.arange(200) % 4
     assert str(plan(Data(x, signal=labels))) == str(plan(x, signal=labels))
     assert plan(Data(x, signal=labels), n_components=2).theorem is theory.CLASSIFY_NORMALISED
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize("partners", [True, False])
+def test_images_are_planned_checked_and_audited(partners):
+    place = RNG.uniform(1, 7, size=(120, 2))
+    at = np.arange(8)
+    shown = [np.exp(-((at - where[:, None]) ** 2) / 4) for where in place.T]  # (n, 8) each
+    images = np.einsum("nh,nw->nhw", *shown)[:, None].astype(np.float32)
+    pairs = images + 0.01 * RNG.normal(size=images.shape).astype(np.float32) if partners else np.arange(120) // 2
+    est = Contrast(2, max_iter=2, verbose=False, random_state=0).fit(images, pairs)
+    assert plan(images, pairs=pairs, n_components=2).theorem is theory.CONTRAST_SPHERE
+    assert len(checks.after(est, images, pairs)) == 5
+    found = audit(est, images, pairs, n_fits=2, random_state=0)
+    assert found.scores[0].name.startswith("a partner is nearer")
+    assert "X, column 0" in found.pictures.colourings

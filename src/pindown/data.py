@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.labels import as_numbers
+
 NEXT = "next"
 """In place of partners: each row's partner is the next row, of the same group if there are groups."""
 
@@ -118,7 +120,7 @@ class Data:
         rng = np.random.default_rng(0)
         if data.pairs is None or data.pairs.ndim > 1:
             return data.take(np.sort(rng.permutation(len(data))[:n_rows]))
-        number = np.unique(data.pairs, return_inverse=True)[1]
+        number = as_numbers(data.pairs)
         counts = np.bincount(number)
         order = rng.permutation(len(counts))
         some = order[: max(2, int((counts[order].cumsum() <= n_rows).sum()))]

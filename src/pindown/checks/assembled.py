@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import numpy as np
+
 from pindown import theory
 from pindown.checks.arrays import read, read_labels
 from pindown.checks.conditionals import related_partners
@@ -10,7 +12,7 @@ from pindown.checks.nuisances import overlapping_values, same_spread, surviving_
 from pindown.checks.partners import partners_of
 from pindown.checks.values import common_values, diverse_values, divisible_rows, enough_rows, enough_values
 from pindown.checks.verdict import Verdict
-from pindown.data import Data
+from pindown.data import Data, as_array
 
 
 def before(
@@ -40,7 +42,6 @@ def before(
     --------
     Four classes of points in the plane, where two latents need three:
 
-    >>> import numpy as np
     >>> rng = np.random.default_rng(0)
     >>> labels = rng.integers(4, size=1_000)
     >>> X = np.array([[0, 0], [3, 0], [0, 3], [3, 3]])[labels] + rng.normal(size=(1_000, 2))
@@ -57,7 +58,8 @@ def before(
             read_labels(name, labels, len(rows))  # by the name that the caller knows
     verdicts = [enough_directions(rows, n_components), enough_rows(len(rows), n_components, signal)]
     if pairs is not None:
-        verdicts.append(related_partners(*partners_of(rows, pairs)))
+        vectors = as_array(pairs).reshape(len(rows), -1) if np.ndim(pairs) > 2 else pairs
+        verdicts.append(related_partners(*partners_of(rows, vectors)))
     if signal is not None:
         verdicts.append(enough_values(signal, theory.CLASSIFY_NORMALISED, n_components))
         verdicts.append(diverse_values(rows, signal, d=n_components, encoded=False))
@@ -102,7 +104,8 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     """
     answers = answers_of(est, "after")
     side = {} if y is None or answers.side is None else {answers.side: y}
-    return answers.after(est, Data(read("X", X), given=given, **side))
+    read("X", X)  # or say what is wrong with it
+    return answers.after(est, Data(as_array(X), given=given, **side))
 
 
 def answers_of(est: Any, caller: str) -> Any:

@@ -83,8 +83,10 @@ class Settled(NamedTuple):
 
 def of_codes(est: Any, data: Data) -> Verdicts:
     """Say whether codes are folded, and whether they tell the observations."""
-    folding = look_for_folds(est.transform, torch.as_tensor(data.X), est.encoder_.space)
-    return (unfolded_codes(folding), rebuilt_observations(est.transform(data.X), read("X", _flat(data.X))))
+    shape = np.shape(data.X)[1:]
+    vectors = torch.as_tensor(_flat(data.X))
+    folding = look_for_folds(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
+    return (unfolded_codes(folding), rebuilt_observations(est.transform(data.X), read("X", data.X)))
 
 
 def _after(est: Any, data: Data) -> Verdicts:

@@ -51,8 +51,9 @@ def _before(est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:
 
 
 def _after(est: Contrast, data: Data) -> Verdicts:
-    anchors, partners = partners_of(read("X", data.X), data.pairs)
-    codes, others = est.transform(anchors), est.transform(partners)
+    pairs = data.pairs.reshape(len(data), -1) if np.ndim(data.pairs) > 1 else data.pairs
+    anchors, partners = partners_of(read("X", data.X), pairs)
+    codes, others = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in (anchors, partners))
     if est.space == Sphere():
         laws = [vmf_conditional(codes, others), uniform_on_sphere(codes)]
     else:

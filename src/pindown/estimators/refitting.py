@@ -17,6 +17,9 @@ from pindown.data import Data
 STRETCH, BEND = 1.5, 0.3
 """How much another start stretches some directions and shrinks others; and the slope of negative values there."""
 
+WIDEST = 2_000
+"""Columns up to which a map of all of them is made."""
+
 
 def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
@@ -43,6 +46,7 @@ class AnotherStart:
 
     Encoders that start at orthonormal rows of whitened data start alike, up to a rotation; where the side information
     says nothing they stay so, and would seem to agree. Behind different maps, what agrees in the end was learned.
+    Networks of images and of very wide rows have no such map: they start at other weights alone.
 
     Examples
     --------
@@ -55,8 +59,10 @@ class AnotherStart:
     encoder: Callable[[int, int], nn.Module]
     seed: int
 
-    def __call__(self, n_in: int, n_out: int) -> nn.Module:
+    def __call__(self, n_in: Any, n_out: int) -> nn.Module:
         """Return the module."""
+        if not isinstance(n_in, int) or n_in > WIDEST:
+            return self.encoder(n_in, n_out)
         rng = np.random.default_rng(self.seed)
         first, second, third = (np.linalg.qr(rng.normal(size=(n_in, n_in)))[0] for _ in range(3))
         stretch = STRETCH ** rng.uniform(-1, 1, size=n_in)
