@@ -162,6 +162,27 @@ def test_a_map_stays_as_it_is_and_only_what_is_needed_of_it_is_read(tmp_path):
     assert all(isinstance(part, np.memmap) for part in source.parts.values())
 
 
+@WORLDS
+def test_an_encoder_learns_from_the_blocks_of_a_source_as_they_come(world, tmp_path):
+    fitted = estimator(world)
+    for _ in range(8):
+        for block in in_parquet(world, tmp_path).blocks(2_000):
+            fitted.partial_fit(block["x"], block[role(world)])
+    assert fitted.n_iter_ == 8 * 3 * (2_000 // 256)
+    test = sample(world, 2)
+    assert linear_r2(test.x, test.z) < 0.91 < 0.97 < linear_r2(fitted.transform(test.x), test.z)
+
+
+@WORLDS
+def test_lots_of_rows_may_be_sources_themselves(world, tmp_path):
+    fitted = estimator(world)
+    lots = (World(world), mapped(world, tmp_path), DataLoader(dataset(world), batch_size=100))
+    steps = [fitted.partial_fit(lot).n_iter_ for lot in lots]
+    assert np.diff([0, *steps]).tolist() == [20_000 // 256, N // 256, N // 256]
+    with pytest.raises(ValueError, match=r"X has rows of shape \(4,\)"):
+        fitted.partial_fit(Arrays(np.zeros((300, 4)), y=np.zeros(300)))
+
+
 class Interrupted(TensorDataset):
     """Somebody presses Ctrl-C when so many items were read."""
 

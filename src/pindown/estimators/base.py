@@ -242,7 +242,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
 
     # ---- reading ----------------------------------------------------------------------------------------------------
 
-    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator) -> Reading:
+    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
         """Read observations and side variables, or say what is wrong with them."""
         sides = {role: values for role, values in sides.items() if values is not None}
         if isinstance(X, Data):
@@ -252,15 +252,18 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         else:
             names = ()
         if is_in_memory(X):
-            array = self._validated(X, reset=True)
+            array = self._validated(X, reset=reset)
             self._check_lengths(len(array), sides)
             reading = Reading(Data(array, **sides, names=names))
         else:
-            reading = read_source(X, self.answers.side, sides, rng)
+            source = as_source(X)
+            reading = read_source(source, self.answers.side, sides, rng)
             if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
                 known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
                 reading = Reading(reading.data.only(*filter(None, known)), reading.source)
-            self._remember_shape(reading.data.X.shape[-len(as_source(X).shape) :])
+            if reset:
+                self._remember_shape(source.shape)
+            self._require_shape(source.shape)
         refuse_unusable(type(self).__name__, reading.data.sides, self.answers.roles)
         return reading
 
@@ -283,11 +286,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
                 array = self._as_vectors(array)
         if reset:
             self._remember_shape(array.shape[1:])
-        elif array.shape[1:] != self.shape_in_:
-            raise ValueError(
-                f"X has rows of shape {array.shape[1:]}, but {type(self).__name__} was fitted to rows of shape "
-                f"{self.shape_in_}."
-            )
+        self._require_shape(array.shape[1:])
         return array
 
     def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:
@@ -307,6 +306,12 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
             f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but X has shape {array.shape}. "
             "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
         )
+
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.shape_in_:
+            raise ValueError(
+                f"X has rows of shape {shape}, but {type(self).__name__} was fitted to rows of shape {self.shape_in_}."
+            )
 
     def _remember_shape(self, shape: tuple[int, ...]) -> None:
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)

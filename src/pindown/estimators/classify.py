@@ -60,7 +60,7 @@ class ClassLook(Look):
         number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
         if (unknown := self.classes[number] != labels).any():
             raise ValueError(
-                f"Classify: class {labels[unknown][0]!r} was not there in the rows looked at before "
+                f"Classify: class {labels[unknown].tolist()[0]!r} was not there in the rows looked at before "
                 "training. Let the first rows of the source have all classes."
             )
         return number

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import count
 from typing import Any, Self
 
@@ -9,10 +10,9 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.data import Data
 from pindown.estimators.base import BaseEncoder, shape_of
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.reading import Look, Reading
+from pindown.estimators.reading import Look
 from pindown.networks import built
 from pindown.training import best_device, constant
 
@@ -27,7 +27,10 @@ class Incremental(BaseEncoder):
     _optimizer_kept: torch.optim.Optimizer
 
     def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
-        """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look."""
+        """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look.
+
+        Of a source that does not say how many rows it has, as many as it is looked at.
+        """
         space, device = self._checked_space(), best_device(self.device)
         seed = _random.draw_seed(self.random_state)
         begun = hasattr(self, "encoder_") and hasattr(self, "_optimizer_kept")
@@ -36,8 +39,7 @@ class Incremental(BaseEncoder):
             self._look_kept = look = self._fixed(look, **fixed)
             self.n_components_, self.n_iter_ = look.n_components, 0
         else:
-            rows = Data(self._validated(X, reset=False), **{k: v for k, v in sides.items() if v is not None})
-            reading, look = Reading(rows), self._look_kept
+            reading, look = self._read(X, sides, _random.generator(seed, device), reset=False), self._look_kept
         draw = self._draw(reading, look, device)
         if not begun:
             with _random.forked(seed):
@@ -48,11 +50,11 @@ class Incremental(BaseEncoder):
             self._optimizer_kept = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
         else:
             objective = self.objective_
-        size = self.batch_size or self._default_batch_size
+        n_rows = reading.n_rows if math.isfinite(reading.n_rows) else len(reading.data)
         log = self.trainer.train(
             objective,
             draw,
-            max_iter=max(1, len(reading.data) // size),
+            max_iter=max(1, int(n_rows) // (self.batch_size or self._default_batch_size)),
             learning_rate=self.learning_rate,
             optimizer=lambda *_: self._optimizer_kept,
             schedule=constant,

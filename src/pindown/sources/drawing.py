@@ -10,6 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pindown.sources.arrays import as_tensor
 from pindown.sources.batches import CapturableDraw, Draw
 from pindown.sources.source import Batch, Drawn, Indexed, Source
 
@@ -67,7 +68,7 @@ class Rows:
     def __init__(self, x: Tensor | Indexed, *fields: Any, chance: Chance | None = None) -> None:
         self.x, self.chance = x, chance
         self.device = x.device if isinstance(x, Tensor) else torch.device("cpu")
-        self.fields = tuple(torch.as_tensor(field, device=self.device) for field in fields)
+        self.fields = tuple(as_tensor(field).to(self.device) for field in fields)
 
     def __len__(self) -> int:
         return len(self.x)
