@@ -5,16 +5,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import h5py
 import numpy as np
-import pyarrow
-import pyarrow.parquet
+import pytest
 import torch
-import zarr
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pindown.processes import Clusters
 from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Joined, Parquet, Source, World, as_source
+
+h5py, pyarrow, zarr = (pytest.importorskip(name) for name in ("h5py", "pyarrow", "zarr"))
+pytest.importorskip("pyarrow.parquet")
 
 N, SHAPE = 103, (5,)  # a prime number of rows: no block size divides it
 

@@ -2,6 +2,7 @@
 
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 
@@ -48,7 +49,7 @@ print(json.dumps(errors))
 def test_kernels_agree_with_the_reference_to_float32_rounding():
     run = subprocess.run(
         [sys.executable, "-c", SCRIPT, json.dumps(CASES)],
-        env={"TRITON_INTERPRET": "1", "PATH": ""},
+        env={"TRITON_INTERPRET": "1", "PATH": "", "PYTHONPATH": os.environ.get("PYTHONPATH", "")},
         capture_output=True,
         text=True,
     )

@@ -3,10 +3,8 @@
 import sys
 
 import numpy as np
-import pyarrow
-import pyarrow.parquet
 import pytest
-from sourcing import labels, rows
+from sourcing import labels, pyarrow, rows
 
 from pindown.sources import Parquet, as_source, moments
 

@@ -75,6 +75,7 @@ def write_every_format(folder):
 
 
 def test_every_format_gives_the_same_study(tmp_path):
+    pytest.importorskip("anndata")
     write_every_format(tmp_path)
     for name in ("t.csv", "t.tsv", "semicolons.csv", "t.parquet", "t.npz", "t.h5ad", "sparse.h5ad"):
         columns = Columns(features=("X",) if name.endswith(("npz", "h5ad")) else ("[abc]",), nuisance=("site", "age"))
@@ -85,6 +86,7 @@ def test_every_format_gives_the_same_study(tmp_path):
 
 
 def test_other_arrays_of_an_h5ad_can_be_the_observed_variables(tmp_path):
+    pytest.importorskip("anndata")
     write_h5ad(tmp_path / "t.h5ad")
     study = read_data(open_table(tmp_path / "t.h5ad"), Columns(features=("X_pca", "age"), signal="site"))
     assert study.names == ("X_pca_0", "X_pca_1", "age")
@@ -219,6 +221,7 @@ def test_text_in_a_later_piece_is_found_too(tmp_path, monkeypatch):
 
 
 def test_files_that_are_not_what_their_names_say_are_refused(tmp_path):
+    pytest.importorskip("anndata")
     (tmp_path / "t.csv").write_bytes(b"a,b\n\xff\xfe,2\n")
     (tmp_path / "t.npz").write_bytes(b"no archive")
     (tmp_path / "t.npy").write_bytes(b"no array")

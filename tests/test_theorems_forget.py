@@ -11,9 +11,10 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
-from pindown import Forget, networks, theory
-from pindown.estimators import IdentifiabilityWarning, _blind, _game
+from pindown import Forget, directions, networks, theory
+from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.erasers import MeanProjection
+from pindown.estimators.forget import game as game_module
 from pindown.metrics import PROBES, effective_rank, leakage, recovery_by_value
 from pindown.processes import Nuisance, ShapeNuisance
 
@@ -75,7 +76,7 @@ def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_esti
 def test_the_game_alone_finds_the_complement_from_a_random_start_and_without_reversal_it_does_not(seed, monkeypatch):
     world, train, _ = clusters(seed)
     anywhere = np.linalg.qr(np.random.default_rng(seed).normal(size=(8, 5))).Q.T
-    monkeypatch.setattr(_blind.Directions, "keep", lambda self, n: anywhere)
+    monkeypatch.setattr(directions.Directions, "keep", lambda self, n: anywhere)
     # The rate is the one it takes to come from afar.
     played = fitted(train, seed, encoder=networks.linear, learning_rate=1e-2, max_iter=500)
     unmoved = fitted(train, seed, encoder=networks.linear, strength=0.0, max_iter=20)
@@ -154,9 +155,9 @@ def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(par
 
     both = told()
     if part == "the game":
-        monkeypatch.setattr(_game, "ENERGY_WEIGHT", 0.0)
+        monkeypatch.setattr(game_module, "ENERGY_WEIGHT", 0.0)
     else:
-        monkeypatch.setattr(_game, "reverse_gradient", lambda z, strength: z.detach())
+        monkeypatch.setattr(game_module, "reverse_gradient", lambda z, strength: z.detach())
     assert told() > both + 0.02
 
 

@@ -185,8 +185,8 @@ def batch_scale(values: Tensor) -> Tensor:
 
     Examples
     --------
-    >>> batch_scale(torch.tensor([[0.0, 5.0], [2.0, 5.0]])).tolist()
-    [1.0, 0.0010000000474974513]
+    >>> batch_scale(torch.tensor([[0.0, 5.0], [2.0, 5.0]])).double().round(decimals=6).tolist()
+    [1.0, 0.001]
     """
     if len(values) < 2:
         raise ValueError(f"a standard deviation needs two rows or more, got {len(values)}: pass z_scale and x_scale.")

@@ -134,7 +134,8 @@ def _checked_device(device: str | torch.device | None) -> torch.device | None:
     try:
         return torch.empty(0, device=device).device
     except (RuntimeError, AssertionError, NotImplementedError) as error:
-        raise ValueError(f"pindown.load: device={str(device)!r} is not there ({error}). Leave it out.") from error
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(f"pindown.load: device={str(device)!r} is not there ({why}). Leave it out.") from error
 
 
 def _packed(content: dict[str, Any], tensors: dict[str, Tensor]) -> bytes:
