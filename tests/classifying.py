@@ -30,7 +30,7 @@ def data(n=400, seed=1):
 
 @cache
 def trained():
-    return thorough().fit(data(4_000).x, data(4_000).u)
+    return thorough(max_iter=600, batch_size=256).fit(data(20_000).x, data(20_000).u)
 
 
 def codes(estimator, x=None):

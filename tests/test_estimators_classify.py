@@ -19,8 +19,9 @@ from pindown.spaces import Reals, Sphere
 
 def test_labels_recover_the_latents_and_the_class_vectors():
     test = data(2_000, seed=2)
-    assert linear_r2(test.x, test.z) < 0.95
-    assert linear_r2(codes(trained(), test.x), test.z) > 0.98
+    before, after = linear_r2(test.x, test.z), linear_r2(codes(trained(), test.x), test.z)
+    assert after > 0.98
+    assert 1 - after < (1 - before) / 2  # some mixings are nearly linear: .88 to .94 before
     vectors = trained().class_vectors_
     assert vectors.shape == (12, 3)
     assert linear_r2(vectors, world().vectors, held_out=False) > 0.98
