@@ -108,6 +108,7 @@ def _begun(
     force: bool,
 ) -> tuple[Data, Run]:
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
+    from pindown.estimators.base import INJECTIVE
     from pindown.estimators.registry import find
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint
@@ -116,11 +117,12 @@ def _begun(
 
     place.check(force=force)
     with refusing(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
-        asked.build()
+        theorem = asked.build().guarantee
     if device is not None:
         best_device(device)
     study = read_data(source, chosen, measured=not find(asked.estimator).answers.labels)
-    if asked.n_components is not None and asked.n_components > study.X.shape[1]:
+    injective = theorem is not None and INJECTIVE & {*theorem.assumes}
+    if injective and asked.n_components is not None and asked.n_components > study.X.shape[1]:
         raise ValueError(
             f"-d {asked.n_components}: there are {counted(study.X.shape[1], 'observed variable')}, and no injective "
             "mixing makes fewer of these than hidden ones: ask for at most as many."
