@@ -53,8 +53,11 @@ class Fall:
         return self.share - CLEARLY * self.error > LEAST_FALL
 
 
-def fall(curve: Sequence[float], first: int = 0) -> Fall:
-    """Return how much the loss fell in the middle of the schedule that began with this step.
+def fall(curve: Sequence[float], last: int | None = None) -> Fall:
+    """Return how much the loss fell in the middle of the schedule of the last so many steps; by default, of all.
+
+    If as many came before, in a round or several, it is how far the later part lies below that of the round before, in
+    which the rate was the same.
 
     Examples
     --------
@@ -67,13 +70,22 @@ def fall(curve: Sequence[float], first: int = 0) -> Fall:
     0.27
     """
     start = float(np.mean(curve[:START]))
-    lately = np.asarray(curve[first:], dtype=float)
-    n = len(lately)
+    values = np.asarray(curve, dtype=float)
+    n = len(values) if last is None else last
+    before, lately = values[:-n], values[-n:]
     if n < LEAST_STEPS:
         return Fall(0.0, 0.0)
-    (a, var_a), (b, var_b) = (_mean(lately[int(low * n) : int(high * n)]) for low, high in (EARLIER, LATER))
+    if len(before):
+        before = before[-max(FIRST_ROUND, len(before) // 2) :]
+        (a, var_a), (b, var_b) = (_mean(_part(round, LATER)) for round in (before, lately))
+    else:
+        (a, var_a), (b, var_b) = (_mean(_part(lately, part)) for part in (EARLIER, LATER))
     fallen = start - float(lately[-max(START, n // 10) :].mean())
     return Fall((a - b) / fallen, math.sqrt(var_a + var_b) / fallen) if fallen > 0 else Fall(0.0, 0.0)
+
+
+def _part(losses: np.ndarray, part: tuple[float, float]) -> np.ndarray:
+    return losses[int(part[0] * len(losses)) : int(part[1] * len(losses))]
 
 
 def _mean(losses: np.ndarray) -> tuple[float, float]:
@@ -131,13 +143,14 @@ class Length:
         last = self.rounds(curve)[-1]
         if not self._helps(curve, last):
             return ""
-        lately = "" if last == len(curve) else f" the last {last:,} of"
         remedy = "a larger max_iter" + (", or None, which takes as many steps as help" if self.max_iter else "")
-        return (
-            f"in the middle of{lately} {len(curve):,} steps the loss still fell, within a quarter of them, by "
-            f"{fall(curve, len(curve) - last).share:.0%} of all that it has fallen. Take {remedy}."
+        where = (
+            f"in the middle of {len(curve):,} steps the loss still fell, within a quarter of them,"
+            if last == len(curve)
+            else f"in the last {last:,} of {len(curve):,} steps the loss still fell, at the same rate as before,"
         )
+        return f"{where} by {fall(curve, last).share:.0%} of all that it has fallen. Take {remedy}."
 
     def _helps(self, curve: Sequence[float], last: int) -> bool:
         may_tell = self.falls and len(curve) <= MOST_PASSES * self.epoch
-        return may_tell and fall(curve, len(curve) - last).is_clear
+        return may_tell and fall(curve, last).is_clear
