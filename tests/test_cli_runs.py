@@ -381,7 +381,7 @@ def test_a_fit_from_another_kind_of_device_is_restored_without_its_random_number
     np.testing.assert_array_equal(estimator.fit(X, label).transform(X), codes)
 
 
-def test_partners_beside_a_nuisance_lead_to_contrast_among_strangers_of_the_same_value(data):
+def test_partners_beside_a_nuisance_lead_to_contrast_among_rows_of_the_same_value(data):
     assert "Contrast, 2 components" in call("plan", data, "--pairs", "subject", "--nuisance", "batch", "-d", 2).stdout
     fit(data, "--pairs", "subject", "--nuisance", "batch", "-d", 2)
     estimator = load("run/estimator.pindown")
