@@ -29,6 +29,9 @@ LEAST_FALL = 0.03
 In known worlds of `Contrast` and `Classify`, where twice the steps raise the R² of the latents by .03, the share less
 three standard errors is .045 or more; where they raise it by less than .005, it is .015 or less."""
 
+LEAST_GAIN = 0.01
+"""The same from one round to the next: there the rate is the same, and makes nothing fall."""
+
 CLEARLY = 3.0
 """Standard errors by which the fall must exceed that."""
 
@@ -46,11 +49,12 @@ class Fall:
 
     share: float
     error: float
+    least: float = LEAST_FALL
 
     @property
     def is_clear(self) -> bool:
         """Whether it is more than chance and a falling rate would make it."""
-        return self.share - CLEARLY * self.error > LEAST_FALL
+        return self.share - CLEARLY * self.error > self.least
 
 
 def fall(curve: Sequence[float], last: int | None = None) -> Fall:
@@ -81,7 +85,8 @@ def fall(curve: Sequence[float], last: int | None = None) -> Fall:
     else:
         (a, var_a), (b, var_b) = (_mean(_part(lately, part)) for part in (EARLIER, LATER))
     fallen = start - float(lately[-max(START, n // 10) :].mean())
-    return Fall((a - b) / fallen, math.sqrt(var_a + var_b) / fallen) if fallen > 0 else Fall(0.0, 0.0)
+    least = LEAST_GAIN if len(before) else LEAST_FALL
+    return Fall((a - b) / fallen, math.sqrt(var_a + var_b) / fallen, least) if fallen > 0 else Fall(0.0, 0.0)
 
 
 def _part(losses: np.ndarray, part: tuple[float, float]) -> np.ndarray:
