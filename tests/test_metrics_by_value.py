@@ -27,7 +27,7 @@ def test_a_code_that_bends_differently_for_each_value_is_recovered_within_and_no
 def test_a_unified_code_is_recovered_everywhere():
     z, e = codes(2_000), np.arange(2_000) % 2
     hat = turned(np.sinh(z))
-    assert min(*recovery_by_value(hat, z, e).values(), *recovery_across_values(hat, z, e)) > 0.97
+    assert min(*recovery_by_value(hat, z, e).values(), *recovery_across_values(hat, z, e)) > 0.93
 
 
 def test_a_code_that_knows_nothing_scores_nothing():

@@ -48,7 +48,7 @@ def tensors(value, path, seen):
             yield from tensors(part, f"{path}.{name}", seen)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.base.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 @pytest.mark.parametrize("name", FITS)
 def test_every_tensor_that_a_fit_leaves_behind_is_contiguous(name):
     found = dict(tensors(FITS[name](), name, set()))

@@ -204,7 +204,7 @@ SMALL = replace(
 @pytest.mark.parametrize("row", TABLE_1_ROWS, ids=lambda row: f"row {row.number}")
 def test_every_row_is_recovered_in_three_dimensions(row):
     scores = row.measure(SMALL, 0, "cpu")
-    assert scores["linear"] < 0.94
+    assert 1 - scores["unsupervised"] < (1 - scores["linear"]) / 3
     assert scores["unsupervised"] > 0.99
     assert scores["supervised"] > 0.99
 
@@ -254,7 +254,7 @@ ROTATING, ALONE = ([row for row in ROWS if (row.p == 2) is rotates] for rotates 
 def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
     assert not leaves_rotations_free(row)
     scores = row.measure(REDUCED, 0, "cpu")
-    assert scores["linear"] < 0.98
+    assert 1 - scores["r2"] < (1 - scores["linear"]) / 2
     assert scores["r2"] > 0.99
     assert scores["mcc"] > 0.97
 
@@ -263,7 +263,7 @@ def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
 def test_partners_of_power_two_recover_the_latents_but_none_alone(row):
     assert leaves_rotations_free(row)
     scores = row.measure(REDUCED, 0, "cpu")
-    assert scores["linear"] < 0.98
+    assert 1 - scores["r2"] < (1 - scores["linear"]) / 2
     assert scores["r2"] > 0.99
     assert scores["mcc"] < 0.95  # chance is .826
     assert scores["chance mcc"] == pytest.approx(0.826, abs=0.005)

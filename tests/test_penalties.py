@@ -305,8 +305,9 @@ def test_orojar_from_random_directions_is_unbiased():
 
 
 def test_orojar_vanishes_for_a_rotation_which_is_anything_but_sparse():
-    decoder = networks.linear(3, 3)
-    z = latents(dtype=torch.float32)
+    decoder, z = nn.Linear(3, 3).double(), latents()
+    with torch.no_grad():
+        decoder.weight.copy_(torch.linalg.qr(torch.randn(3, 3, generator=rng(), dtype=torch.float64)).Q)
     assert orojar(decoder, z).item() < 1e-10
     assert dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW) > 3.5
 

@@ -1,6 +1,6 @@
 """Estimators: `fit` on data and a side variable, `transform` to latents."""
 
-from pindown.estimators.base import IdentifiabilityWarning
+from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
 from pindown.estimators.dictionary import Dictionary

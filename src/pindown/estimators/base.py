@@ -6,8 +6,6 @@ import copy
 import math
 import numbers
 import re
-import sys
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,23 +14,24 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
 from sklearn.exceptions import ConvergenceWarning
-from sklearn.utils import check_array, check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, theory
-from pindown.data import Data, from_torch
+from pindown.data import Data
+from pindown.estimators.afterwards import look_back, warn
 from pindown.estimators.answers import Answers
 from pindown.estimators.encoding import Encoder, encode
-from pindown.estimators.reading import Look, Reading, is_in_memory, read_source, refuse_unusable
-from pindown.folding import look_for_folds
-from pindown.networks import built, preprocessing
+from pindown.estimators.observing import Observes
+from pindown.estimators.reading import Look, Reading, is_in_memory
+from pindown.networks import built
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
 from pindown.saving import Saves
-from pindown.sources import Arrays, Chosen, Drawn, Indexed, as_source
+from pindown.sources import Chosen, Drawn, Indexed, as_source
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import (
     Augment,
@@ -51,9 +50,6 @@ from pindown.training import Trainer, TrainingLog, best_device, cosine
 from pindown.training.convergence import FIRST_ROUND
 from pindown.training.optimizers import MakeOptimizer
 
-COLLAPSED, SEEN_ROWS = 1e-3, 2_000
-"""Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
-
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 """A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
 
@@ -69,19 +65,7 @@ INJECTIVE = frozenset(
 """Assumptions under which there cannot be more latents than observed variables."""
 
 
-class IdentifiabilityWarning(UserWarning):
-    """The fit goes through, but no theorem says that its codes are the latents: the message says why."""
-
-
-def warn(message: str, category: type[Warning] = IdentifiabilityWarning) -> None:
-    """Give a warning for the line outside this package that led here."""
-    level, frame = 2, sys._getframe(1)
-    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pindown."):
-        level, frame = level + 1, frame.f_back
-    warnings.warn(message, category, stacklevel=level)
-
-
-class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator, ABC):
+class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Observes, ABC):
     """An encoder trained against a side variable; abstract.
 
     A final class assigns the parameters named below in its ``__init__`` and says which part its side variable plays
@@ -108,12 +92,10 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
     random_state: Any
     augment: Augment | None = None
 
-    _y_is = "belong to"  # how a row of y is related to the row of X
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
     _loss_falls = True  # as something is learned: in a game it does not
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
-    _wants_vectors = False  # whether rows must be vectors
     _chance: Chance | None = None  # random numbers that the objective wants beside every batch
 
     @property
@@ -240,84 +222,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """Encode (n, …); (n, n_components)."""
         return encode(self.encoder_, x)
 
-    # ---- reading ----------------------------------------------------------------------------------------------------
-
-    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
-        """Read observations and side variables, or say what is wrong with them."""
-        sides = {role: values for role, values in sides.items() if values is not None}
-        if isinstance(X, Data):
-            if sides:
-                raise ValueError(f"{type(self).__name__}: X is Data and has its side variables: give no y beside it.")
-            X, sides, names = X.X, X.sides, X.names
-        else:
-            names = ()
-        if is_in_memory(X):
-            array = self._validated(X, reset=reset)
-            self._check_lengths(len(array), sides)
-            reading = Reading(Data(array, **sides, names=names))
-        else:
-            source = as_source(X)
-            reading = read_source(source, self.answers.side, sides, rng)
-            if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
-                known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
-                reading = Reading(reading.data.only(*filter(None, known)), reading.source)
-            if reset:
-                self._remember_shape(source.shape)
-            self._require_shape(source.shape)
-        refuse_unusable(type(self).__name__, reading.data.sides, self.answers.roles)
-        return reading
-
-    def _validated(self, X, *, reset: bool) -> np.ndarray:
-        """Return X as a finite float array with the right shape of rows, or say what is wrong with it."""
-        array, least = from_torch(X), 2 if reset else 1
-        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
-        order: dict[str, Any] = {"order": "C", "force_writeable": True}
-        if len(_shape(array)) < 3 or hasattr(array, "toarray"):
-            array = validate_data(
-                self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
-            )
-        else:
-            whole = np.asarray(array).dtype.kind in "bui"  # pixels: float32 has digits enough for them
-            kinds = np.float32 if whole else [np.float64, np.float32]
-            array = check_array(
-                array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
-            )
-            if self._wants_vectors:
-                array = self._as_vectors(array)
-        if reset:
-            self._remember_shape(array.shape[1:])
-        self._require_shape(array.shape[1:])
-        return array
-
-    def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:
-        for role, values in sides.items():
-            if isinstance(values, str):
-                continue
-            name, relation = ("y", self._y_is) if role == self.answers.side else (role, "belong to")
-            n = _shape(values)[0] if _shape(values) else "none"
-            if n != n_rows:
-                raise ValueError(f"X has {n_rows} rows but {name} has {n}. Row i of {name} must {relation} row i of X.")
-
-    def _as_vectors(self, array: np.ndarray) -> np.ndarray:
-        """Lay rows out as vectors, if that was asked for."""
-        if self.preprocess is preprocessing.whiten:
-            return array.reshape(len(array), -1)
-        raise ValueError(
-            f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but X has shape {array.shape}. "
-            "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
-        )
-
-    def _require_shape(self, shape: tuple[int, ...]) -> None:
-        if shape != self.shape_in_:
-            raise ValueError(
-                f"X has rows of shape {shape}, but {type(self).__name__} was fitted to rows of shape {self.shape_in_}."
-            )
-
-    def _remember_shape(self, shape: tuple[int, ...]) -> None:
-        self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
-
-    def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
-        return preprocessing.fitted(type(self).__name__, self.preprocess, X if isinstance(X, Indexed) else Arrays(X))
+    # ---- components -------------------------------------------------------------------------------------------------
 
     def _asked_components(self) -> int:
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
@@ -430,7 +335,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         self.encoder_, self.objective_ = objective.encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective, look)
-        self._look_back(reading.data.X)
+        look_back(self, reading.data.X, folds=self._must_not_fold)
         if log.shortfall:
             warn(f"{type(self).__name__}: {log.shortfall}", ConvergenceWarning)
         return self
@@ -452,42 +357,6 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Base
         """
         objective = make(seed)
         return objective, minimise(objective, seed)
-
-    def _look_back(self, X: np.ndarray | Indexed) -> None:
-        """Warn if codes have collapsed, or fold the data."""
-        some = np.sort(np.random.default_rng(0).permutation(len(X))[: 5 * SEEN_ROWS])
-        x = torch.as_tensor(X[some] if isinstance(X, Indexed) else X)
-        self._look_for_collapse(x)
-        if self._must_not_fold:
-            self._look_for_folds(x)
-
-    def _look_for_collapse(self, x: Tensor) -> None:
-        some, curve = x[:: -(-len(x) // SEEN_ROWS)], self.loss_curve_
-        codes = self._encode(some)
-        alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
-        if alive or (some == some[0]).all():
-            return
-        warn(
-            f"{type(self).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
-            f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
-            f"{self.learning_rate:g}), and see whether X varies with what it is trained against."
-        )
-
-    def _look_for_folds(self, x: Tensor) -> None:
-        encoder, shape = copy.deepcopy(self.encoder_).double(), x.shape[1:]
-
-        def of_vectors(rows: Tensor) -> Tensor:
-            return encoder(rows.unflatten(1, shape).to(encoder.device))
-
-        self.folding_ = look_for_folds(of_vectors, x.flatten(1), encoder.space)
-        if self.folding_.verdict not in ("folded", "flat"):
-            return
-        warn(
-            f"{type(self).__name__}: the encoder is {self.folding_}. So different latents share a code, and no theorem "
-            "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
-            "(max_iter) or another random_state, and see whether y says anything about X"
-            + (", and whether there are fewer latents than components." if self.folding_.flat else ".")
-        )
 
     def _checked_space(self) -> Space:
         if self.max_iter is not None:
@@ -523,11 +392,6 @@ ENCODED_AT_ONCE = 4_096
 """Rows of a source that `transform` reads at once."""
 
 _NOT_SETTINGS = {"trainer", "device", "verbose"}
-
-
-def _shape(values: Any) -> tuple[int, ...]:
-    """Return the shape of array-likes; not np.shape, which some that can be made arrays forbid to ask them."""
-    return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape
 
 
 def shape_of(first: FirstLayer) -> int | tuple[int, ...]:

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from pindown import networks, theory
 from pindown._random import RandomState
 from pindown.data import Data, as_array
-from pindown.estimators.base import check_positive, warn
+from pindown.estimators.afterwards import warn
+from pindown.estimators.base import check_positive
 from pindown.estimators.contrast_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
@@ -88,8 +89,9 @@ class Contrast(Incremental):
     batch_size : int or None
         Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a share of the
         data and takes so many pairs of it, and each pair is compared with those of all processes.
-    max_iter : int
-        Steps.
+    max_iter : int or None
+        Steps. None takes 2,000, and goes on in rounds twice as long while the loss still clearly falls, up to 32,000
+        in all. A number of steps after which more would clearly help is warned of.
     learning_rate : float
         Of the optimiser, at the top of a cosine schedule.
     weight_decay : float
@@ -158,7 +160,7 @@ class Contrast(Incremental):
         encoder: Make = networks.suited,
         preprocess: Preprocess = preprocessing.suited,
         batch_size: int | None = None,
-        max_iter: int | None = 2_000,
+        max_iter: int | None = None,
         learning_rate: float = 2e-3,
         weight_decay: float = 2.0,
         optimizer: MakeOptimizer = optimizers.adam,

@@ -12,10 +12,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.exceptions import ConvergenceWarning
 
 from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.data import Data, as_array
-from pindown.estimators.base import BaseEncoder, IdentifiabilityWarning
+from pindown.estimators.afterwards import IdentifiabilityWarning
+from pindown.estimators.base import BaseEncoder
 from pindown.estimators.reading import refuse_unusable
 from pindown.estimators.refitting import refitted
 from pindown.evidence.rows import Refits, Rows
@@ -117,6 +119,7 @@ def refit(
     half = _every(2, train, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # fewer rows, or none that say anything
+        warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself said so
         halves, null = [], None
         for some in (half, ~half):
             begin("fit to half of the rows")

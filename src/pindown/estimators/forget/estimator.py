@@ -20,7 +20,8 @@ from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import from_torch
 from pindown.directions import Directions, directions, even_rows
-from pindown.estimators.base import BaseEncoder, warn
+from pindown.estimators.afterwards import warn
+from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.game import Game, History, Rebuild, matrix_of, straightened

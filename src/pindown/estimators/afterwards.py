@@ -1,0 +1,77 @@
+"""What is looked at after a fit: have the codes collapsed, do they fold the data; and how a fit warns."""
+
+from __future__ import annotations
+
+import copy
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pindown.folding import Folding, look_for_folds
+from pindown.sources import Indexed
+
+COLLAPSED, SEEN_ROWS = 1e-3, 2_000
+"""Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
+
+FOLDED_IMAGES = 400
+"""Images in which folds are looked for: each takes a pass through a network for every direction."""
+
+
+class IdentifiabilityWarning(UserWarning):
+    """The fit goes through, but no theorem says that its codes are the latents: the message says why."""
+
+
+def warn(message: str, category: type[Warning] = IdentifiabilityWarning) -> None:
+    """Give a warning for the line outside this package that led here."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("pindown."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
+def look_back(est: Any, X: np.ndarray | Indexed, *, folds: bool) -> None:
+    """Warn if the codes of a fit have collapsed, or, if that is asked for, fold the data."""
+    some = np.sort(np.random.default_rng(0).permutation(len(X))[: 5 * SEEN_ROWS])
+    x = torch.as_tensor(X[some] if isinstance(X, Indexed) else X)
+    _warn_of_collapse(est, x[:: -(-len(x) // SEEN_ROWS)])
+    if folds:
+        est.folding_ = _folding(est, x)
+        _warn_of_folds(est, est.folding_)
+
+
+def _warn_of_collapse(est: Any, x: Tensor) -> None:
+    codes, curve = est._encode(x), est.loss_curve_
+    alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
+    if alive or (x == x[0]).all():
+        return
+    warn(
+        f"{type(est).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
+        f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
+        f"{est.learning_rate:g}), and see whether X varies with what it is trained against."
+    )
+
+
+def _folding(est: Any, x: Tensor) -> Folding:
+    encoder, shape = copy.deepcopy(est.encoder_).double(), x.shape[1:]
+    if len(shape) > 1:
+        x = x[:: -(-len(x) // FOLDED_IMAGES)]
+
+    def of_vectors(rows: Tensor) -> Tensor:
+        return encoder(rows.unflatten(1, shape).to(encoder.device))
+
+    return look_for_folds(of_vectors, x.flatten(1), encoder.space)
+
+
+def _warn_of_folds(est: Any, folding: Folding) -> None:
+    if folding.verdict not in ("folded", "flat"):
+        return
+    warn(
+        f"{type(est).__name__}: the encoder is {folding}. So different latents share a code, and no theorem "
+        "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
+        "(max_iter) or another random_state, and see whether y says anything about X"
+        + (", and whether there are fewer latents than components." if folding.flat else ".")
+    )

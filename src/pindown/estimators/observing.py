@@ -1,0 +1,113 @@
+"""`Observes`: what reads observations and side variables, or says what is wrong with them."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
+
+from pindown.data import Data, from_torch
+from pindown.estimators.answers import Answers
+from pindown.estimators.reading import Reading, is_in_memory, read_source, refuse_unusable
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import FirstLayer, Preprocess
+from pindown.processes import Process
+from pindown.sources import Arrays, Drawn, Indexed, as_source
+
+
+class Observes(BaseEstimator):
+    """Rows of one shape, in memory or from a source, with side variables by the part they play; abstract."""
+
+    answers: Answers
+    preprocess: Preprocess
+    shape_in_: tuple[int, ...]
+
+    _y_is = "belong to"  # how a row of y is related to the row of X
+    _wants_vectors = False  # whether rows must be vectors
+
+    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
+        """Read observations and side variables, or say what is wrong with them."""
+        sides = {role: values for role, values in sides.items() if values is not None}
+        if isinstance(X, Data):
+            if sides:
+                raise ValueError(f"{type(self).__name__}: X is Data and has its side variables: give no y beside it.")
+            X, sides, names = X.X, X.sides, X.names
+        else:
+            names = ()
+        if is_in_memory(X):
+            array = self._validated(X, reset=reset)
+            self._check_lengths(len(array), sides)
+            reading = Reading(Data(array, **sides, names=names))
+        else:
+            source = as_source(X)
+            reading = read_source(source, self.answers.side, sides, rng)
+            if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
+                known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
+                reading = Reading(reading.data.only(*filter(None, known)), reading.source)
+            if reset:
+                self._remember_shape(source.shape)
+            self._require_shape(source.shape)
+        refuse_unusable(type(self).__name__, reading.data.sides, self.answers.roles)
+        return reading
+
+    def _validated(self, X, *, reset: bool) -> np.ndarray:
+        """Return X as a finite float array with the right shape of rows, or say what is wrong with it."""
+        array, least = from_torch(X), 2 if reset else 1
+        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
+        order: dict[str, Any] = {"order": "C", "force_writeable": True}
+        if len(_shape(array)) < 3 or hasattr(array, "toarray"):
+            array = validate_data(
+                self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
+            )
+        else:
+            whole = np.asarray(array).dtype.kind in "bui"  # pixels: float32 has digits enough for them
+            kinds = np.float32 if whole else [np.float64, np.float32]
+            array = check_array(
+                array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
+            )
+            if self._wants_vectors:
+                array = self._as_vectors(array)
+        if reset:
+            self._remember_shape(array.shape[1:])
+        self._require_shape(array.shape[1:])
+        return array
+
+    def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:
+        for role, values in sides.items():
+            if isinstance(values, str):
+                continue
+            name, relation = ("y", self._y_is) if role == self.answers.side else (role, "belong to")
+            n = _shape(values)[0] if _shape(values) else "none"
+            if n != n_rows:
+                raise ValueError(f"X has {n_rows} rows but {name} has {n}. Row i of {name} must {relation} row i of X.")
+
+    def _as_vectors(self, array: np.ndarray) -> np.ndarray:
+        """Lay rows out as vectors, if that was asked for."""
+        if self.preprocess is preprocessing.whiten:
+            return array.reshape(len(array), -1)
+        raise ValueError(
+            f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but X has shape {array.shape}. "
+            "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
+        )
+
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.shape_in_:
+            raise ValueError(
+                f"X has rows of shape {shape}, but {type(self).__name__} was fitted to rows of shape {self.shape_in_}."
+            )
+
+    def _remember_shape(self, shape: tuple[int, ...]) -> None:
+        self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
+
+    def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
+        return preprocessing.fitted(type(self).__name__, self.preprocess, X if isinstance(X, Indexed) else Arrays(X))
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of array-likes; not np.shape, which some that can be made arrays forbid to ask them."""
+    return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape
