@@ -211,8 +211,8 @@ def page(record: dict[str, Any]) -> str:
         "The mean is that of the measured side; where both sides vary it is that of their difference. The spread is "
         "the root mean square deviation on the side of the bound (times √2, so that it is the standard deviation where "
         f"both sides are alike). A margin below {ENOUGH:g} spreads, in bold, ends the command with an error: of "
-        f"{len(record['rows'])} bounds {len(thin(record))} are so thin. With their own seeds all tests pass, under either "
-        "numerics (`.ci/run`): what is thin would be missed in another world rather than on another machine.",
+        f"{len(record['rows'])} bounds {len(thin(record))} are so thin. With their own seeds all tests pass, under "
+        "either numerics (`.ci/run`): what is thin would be missed in another world rather than on another machine.",
         "",
         "| test | bound | mean | spread | margin | runs |",
         "|---|---|---:|---:|---:|---:|",
