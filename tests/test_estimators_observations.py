@@ -7,6 +7,7 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 from pindown import Classify, Contrast, Data, Dictionary, Forget, networks
+from pindown.estimators.refitting import refitted
 from pindown.labels import combined
 from pindown.metrics import linear_r2
 from pindown.networks import preprocessing
@@ -242,6 +243,22 @@ def test_a_later_lot_must_have_the_same_columns_and_known_classes():
         classify.partial_fit(x, y + 7)
     with pytest.raises(ValueError, match=r"not among classes: \[2\]"):
         Classify(2, **QUICK).partial_fit(x, y, classes=[0, 1])
+
+
+def test_lots_after_a_fit_begin_anew_and_learn():
+    world = Pairs.on_sphere(3, 5.0, random_state=0)
+    lot = world.sample(2_048, random_state=0)
+    contrast = Contrast(3, max_iter=5, random_state=0, device="cpu")
+    fresh = contrast.partial_fit(lot.x, lot.x_pos).transform(lot.x)
+    after = contrast.fit(lot.x, lot.x_pos).partial_fit(lot.x, lot.x_pos).transform(lot.x)
+    np.testing.assert_array_equal(after, fresh)  # not steps of the optimiser of weights that are gone
+
+
+def test_a_module_can_be_refitted_behind_another_map():
+    x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
+    contrast = Contrast(2, encoder=nn.Linear(4, 2), **QUICK).fit(x, x)
+    again = refitted(contrast, Data(x, pairs=x), seed=1, elsewhere=True)
+    assert np.abs(again.transform(x) - contrast.transform(x)).max() > 1e-3
 
 
 def test_partners_can_come_in_lots_too():

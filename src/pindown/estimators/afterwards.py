@@ -35,8 +35,9 @@ def warn(message: str, category: type[Warning] = IdentifiabilityWarning) -> None
 
 def look_back(est: Any, X: np.ndarray | Indexed, *, folds: bool) -> None:
     """Warn if the codes of a fit have collapsed, or, if that is asked for, fold the data."""
-    some = np.sort(np.random.default_rng(0).permutation(len(X))[: 5 * SEEN_ROWS])
-    x = torch.as_tensor(X[some] if isinstance(X, Indexed) else X)
+    if isinstance(X, Indexed):
+        X = X[np.sort(np.random.default_rng(0).permutation(len(X))[: 5 * SEEN_ROWS])]
+    x = torch.as_tensor(X)
     _warn_of_collapse(est, x[:: -(-len(x) // SEEN_ROWS)])
     if folds:
         est.folding_ = _folding(est, x)

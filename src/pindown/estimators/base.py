@@ -300,12 +300,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         settings = self._settings(reading)
 
         def make(seed: int) -> nn.Module:
-            with _random.forked(seed):
-                body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), self.n_components_)
-                # From a generator of their own, so that training draws as if nobody had looked.
-                peek = _random.generator(seed, device)
-                encoder = Encoder(copy.deepcopy(first), body, space)
-                return self._objective(encoder, look, (draw(step, peek) for step in count()))
+            return self._made(first, look, draw, space, device, seed)
 
         epoch = reading.n_rows / (self.batch_size or self._default_batch_size)
 
@@ -339,6 +334,17 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         if log.shortfall:
             warn(f"{type(self).__name__}: {log.shortfall}", ConvergenceWarning)
         return self
+
+    def _made(
+        self, first: FirstLayer, look: Look, draw: Draw, space: Space, device: torch.device, seed: int
+    ) -> nn.Module:
+        """Return the objective with an encoder at its initialisation."""
+        with _random.forked(seed):
+            body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), look.n_components)
+            # From a generator of their own, so that training draws as if nobody had looked.
+            peek = _random.generator(seed, device)
+            encoder = Encoder(copy.deepcopy(first), body, space)
+            return self._objective(encoder, look, (draw(step, peek) for step in count()))
 
     def _decay(self, n_rows: float) -> float:
         return min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay

@@ -218,6 +218,8 @@ class Classify(ClassifierMixin, Incremental):
     def partial_fit(self, X, y=None, classes=None) -> Self:
         """Learn from more rows: go through them once, at the full learning rate.
 
+        After `fit`, or in an estimator that was loaded, it begins anew.
+
         Parameters
         ----------
         X, y

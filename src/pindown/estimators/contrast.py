@@ -218,6 +218,8 @@ class Contrast(Incremental):
     def partial_fit(self, X, y=None, nuisance=None) -> Self:
         """Learn from more rows: go through them once, at the full learning rate. See `fit` for what they may be.
 
+        After `fit`, or in an estimator that was loaded, it begins anew.
+
         The first lot settles the preprocessing, so let it be large enough to show mean and covariance.
         """
         return self._partial_fit(X, {"pairs": y, "nuisance": nuisance})

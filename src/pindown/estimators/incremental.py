@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import math
-from itertools import count
 from typing import Any, Self
 
 import torch
 from torch import nn
 
 from pindown import _random
-from pindown.estimators.base import BaseEncoder, shape_of
+from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import Look
-from pindown.networks import built
 from pindown.training import best_device, constant
 
 
@@ -23,40 +21,37 @@ class Incremental(BaseEncoder):
     The first lot of rows settles what is fixed before training: the preprocessing, and what the method looks at.
     """
 
-    _look_kept: Look
-    _optimizer_kept: torch.optim.Optimizer
+    _kept: tuple[nn.Module, torch.optim.Optimizer, Look]  # of the lots before
 
     def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
         """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look.
+
+        After `fit`, or in an estimator that was loaded, it begins anew: these keep no optimiser.
 
         Of a source that does not say how many rows it has, as many as it is looked at.
         """
         space, device = self._checked_space(), best_device(self.device)
         seed = _random.draw_seed(self.random_state)
-        begun = hasattr(self, "encoder_") and hasattr(self, "_optimizer_kept")
+        begun = hasattr(self, "_kept") and self._kept[0] is getattr(self, "objective_", None)  # no fit came in between
         if not begun:
             reading, first, look = self._looked(X, sides, seed, device)
-            self._look_kept = look = self._fixed(look, **fixed)
+            look = self._fixed(look, **fixed)
             self.n_components_, self.n_iter_ = look.n_components, 0
         else:
-            reading, look = self._read(X, sides, _random.generator(seed, device), reset=False), self._look_kept
+            reading, look = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
         draw = self._draw(reading, look, device)
         if not begun:
-            with _random.forked(seed):
-                body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), look.n_components)
-                peek = _random.generator(seed, device)
-                batches = (draw(step, peek) for step in count())
-                objective: nn.Module = self._objective(Encoder(first, body, space), look, batches).to(device)
-            self._optimizer_kept = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
-        else:
-            objective = self.objective_
+            objective = self._made(first, look, draw, space, device, seed).to(device)
+            optimizer = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
+            self._kept = objective, optimizer, look
+        objective, optimizer, _ = self._kept
         n_rows = reading.n_rows if math.isfinite(reading.n_rows) else len(reading.data)
         log = self.trainer.train(
             objective,
             draw,
             max_iter=max(1, int(n_rows) // (self.batch_size or self._default_batch_size)),
             learning_rate=self.learning_rate,
-            optimizer=lambda *_: self._optimizer_kept,
+            optimizer=lambda *_: optimizer,
             schedule=constant,
             weight_decay=self._decay(reading.n_rows),
             seed=seed + self.n_iter_,

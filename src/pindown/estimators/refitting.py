@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -13,6 +12,8 @@ from sklearn.base import clone
 from torch import nn
 
 from pindown.data import Data
+from pindown.networks import built
+from pindown.networks.building import Make
 
 STRETCH, BEND = 1.5, 0.3
 """How much another start stretches some directions and shrinks others; and the slope of negative values there."""
@@ -40,6 +41,17 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     return est.answers.fit(fresh, data)
 
 
+def has_another_start(n_in: Any) -> bool:
+    """Say whether an encoder of rows of this shape can begin behind a map: vectors that are not too wide.
+
+    Examples
+    --------
+    >>> has_another_start(50), has_another_start(30_000), has_another_start((3, 16, 16))
+    (True, False, False)
+    """
+    return isinstance(n_in, int) and n_in <= WIDEST
+
+
 @dataclass(frozen=True)
 class AnotherStart:
     """The same kind of encoder, behind an invertible map of its own that stretches, turns and bends the data.
@@ -56,18 +68,19 @@ class AnotherStart:
     torch.Size([4, 2])
     """
 
-    encoder: Callable[[int, int], nn.Module]
+    encoder: Make
     seed: int
 
     def __call__(self, n_in: Any, n_out: int) -> nn.Module:
         """Return the module."""
-        if not isinstance(n_in, int) or n_in > WIDEST:
-            return self.encoder(n_in, n_out)
+        body = built("audit", "encoder", self.encoder, n_in, n_out)
+        if not has_another_start(n_in):
+            return body
         rng = np.random.default_rng(self.seed)
         first, second, third = (np.linalg.qr(rng.normal(size=(n_in, n_in)))[0] for _ in range(3))
         stretch = STRETCH ** rng.uniform(-1, 1, size=n_in)
         start = (_fixed(first * stretch @ second), nn.LeakyReLU(BEND), _fixed(third))
-        return nn.Sequential(*start, self.encoder(n_in, n_out))
+        return nn.Sequential(*start, body)
 
 
 def _fixed(matrix: NDArray[np.float64]) -> nn.Module:

@@ -19,8 +19,7 @@ from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
 from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.forget import Forget
-
-GROUP = "pindown.estimators"
+from pindown.saving.names import GROUP
 
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary)
 """In the order in which they are chosen, where data would suit several."""

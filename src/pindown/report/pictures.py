@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.estimators.base import BaseEncoder
+from pindown.estimators.base import BaseEncoder, shape_of
+from pindown.estimators.refitting import has_another_start
 from pindown.evidence.agreement import matching, principal_angles
 from pindown.evidence.rows import Refits, Rows
 
@@ -50,7 +51,7 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
         angles=principal_angles(codes, other),
         support=drawn.support,
         n_rows=len(rows),
-        starts_elsewhere=est.answers.starts_elsewhere,
+        starts_elsewhere=est.answers.starts_elsewhere and has_another_start(shape_of(est.encoder_.preprocess)),
     )
 
 
