@@ -167,10 +167,12 @@ class Notes:
             self._searched.add((self.test, text))
         if k > AT_MOST or left is None or right is None:
             return
-        slack = (right - left) if rising else (left - right)
+        small, great = np.broadcast_arrays(*((left, right) if rising else (right, left)))
+        nearest = np.unravel_index((great - small).argmin(), small.shape)
+        less, more = float(small[nearest]), float(great[nearest])
         bound = left if fixed[0] else right if fixed[1] else None
         self.compared.append(
-            {"test": self.test, "text": text, "part": i, "k": k, "slack": float(slack.min())}
+            {"test": self.test, "text": text, "part": i, "k": k, "slack": more - less, "sides": (less, more)}
             | ({} if bound is None else {"bound": float(bound), "at_least": fixed[0] == rising})
         )
 

@@ -13,17 +13,13 @@ ROOT = Path(__file__).resolve().parents[1]
 NUMERICS = {
     "default": {},
     "compatible": {"MKL_CBWR": "COMPATIBLE", "ATEN_CPU_CAPABILITY": "default"},
-    "mkl-compatible": {"MKL_CBWR": "COMPATIBLE"},
-    "mkl-avx2": {"MKL_CBWR": "AVX2"},
-    "mkl-avx512": {"MKL_CBWR": "AVX512"},
-    "aten-default": {"ATEN_CPU_CAPABILITY": "default"},
-    "aten-avx2": {"ATEN_CPU_CAPABILITY": "avx2"},
-    "openblas-haswell": {"OPENBLAS_CORETYPE": "Haswell"},
-    "openblas-zen": {"OPENBLAS_CORETYPE": "Zen"},
-    "openblas-skylakex": {"OPENBLAS_CORETYPE": "SkylakeX"},
+    "haswell": {"MKL_CBWR": "AVX2", "ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Haswell"},
+    "zen": {"ATEN_CPU_CAPABILITY": "avx2", "OPENBLAS_CORETYPE": "Zen"},
+    "skylakex": {"MKL_CBWR": "AVX512", "OPENBLAS_CORETYPE": "SkylakeX"},
     "two-threads": {"OMP_NUM_THREADS": "2"},
 }
-"""Name → variables; all but the last with one thread."""
+"""Name → variables; all but the last with one thread. Each is a machine: torch computes with MKL and ATen, numpy and
+scipy with OpenBLAS, and a processor chooses for all three at once."""
 
 VARIABLES = {"MKL_CBWR", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE", "OMP_NUM_THREADS"}
 

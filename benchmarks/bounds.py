@@ -27,8 +27,12 @@ from _settings import NUMERICS, ROOT, environment, where
 
 OUTPUT = Path(__file__).parent / "results" / "bounds.json"
 PAGE = ROOT / "docs" / "bounds.md"
+SETTINGS = [*(("default", shift) for shift in range(5)), *((name, 0) for name in NUMERICS if name != "default")]
+"""Five worlds, and the first of them with other kernels."""
 ENOUGH = 3.0
 """Spreads between the mean and its bound."""
+MANIFOLD = 3.0
+"""Times by which a positive quantity varies between runs where its logarithm is measured, as losses' differences do."""
 UNIT_SECONDS = 25
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 LEFT_OUT = {"test_cli.py", "test_docs.py", "test_page.py", "test_audit_page.py", "test_tables.py", "test_package.py"}
@@ -116,7 +120,8 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     until = began + (arguments.limit or float("inf"))
     with ThreadPoolExecutor(arguments.jobs) as pool:
         doing = {}
-        for shift, numerics, (i, names) in itertools.product(arguments.shifts, arguments.numerics, enumerate(parts)):
+        # The longest in all settings first, so that none is begun when the others are done.
+        for (i, names), (numerics, shift) in itertools.product(enumerate(parts), arguments.settings):
             path = folder / f"{numerics}-{shift}-{i}.json"
             doing[pool.submit(run, names, shift, numerics, path, until)] = (path, shift, numerics)
         for count, future in enumerate(as_completed(doing), 1):
@@ -154,19 +159,33 @@ def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> 
     if len(slack) < 2 or np.ptp(slack) <= 1e-12 * np.abs(slack).max():
         return None
     usual = [each["slack"] for each in seen if each["plain"]]
-    if usual and usual[0] < 0:  # asserted not to hold, as in (r2 > 0.9) == related
-        slack = -slack
-    away = slack - slack.mean()
+    holds = -1 if usual and usual[0] < 0 else 1  # asserted not to hold, as in (r2 > 0.9) == related
+    scale = holds * (ratios(seen) if manifold(seen) else slack)
+    slack = holds * slack
+    away = scale - scale.mean()
     # What lies on the far side of the mean does not threaten the bound: an R² may be -1 or -50 where chance is.
-    towards = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(slack) - 1))
+    towards = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(scale) - 1))
     mean = {}
     if "bound" in seen[0]:
         sign = 1 if seen[0]["at_least"] else -1
         mean = {"mean": float(seen[0]["bound"] + sign * np.mean([each["slack"] for each in seen]))}
     return {
         "test": test, "bound": text, "part": part, **mean, "slack": float(slack.mean()), "spread": float(towards),
-        "margin": float(min(slack.mean() / towards, 1e6)), "runs": len(slack), "missed": int((slack < 0).sum()),
+        "margin": float(min(scale.mean() / towards, 1e6)), "runs": len(slack), "missed": int((slack < 0).sum()),
+        "by_ratio": manifold(seen),
     }  # fmt: skip
+
+
+def manifold(seen: list[dict[str, Any]]) -> bool:
+    """Say whether a positive quantity varies more than threefold between runs: then its ratio to the bound counts."""
+    sides = np.array([each["sides"] for each in seen])
+    return bool((sides > 0).all() and (sides.max(0) > MANIFOLD * sides.min(0)).any())
+
+
+def ratios(seen: list[dict[str, Any]]) -> np.ndarray:
+    """Return the logarithm of by how many times each bound is kept."""
+    sides = np.log([each["sides"] for each in seen])
+    return sides[:, 1] - sides[:, 0]
 
 
 def is_level(each: dict[str, Any]) -> bool:
@@ -201,18 +220,20 @@ def thin(record: dict[str, Any]) -> list[dict[str, Any]]:
 def page(record: dict[str, Any]) -> str:
     """Return the table as a page."""
     where_ = record["where"]
+    over = "; ".join(f"{name} {', '.join(map(str, shifts))}" for name, shifts in record["settings"].items())
     lines = [
         "# How far bounds stand from what they bound",
         "",
-        f"Made by `make bounds`: every comparison that a test or an example asserts, over seeds shifted by "
-        f"{', '.join(map(str, record['shifts']))} (times 10,000) and the numerics {', '.join(record['numerics'])} "
-        f"([what these are](numerics.md)); {where_['processor']}, torch {where_['torch']}, {record['when']}.",
+        "Made by `make bounds`: every comparison that a test or an example asserts, over seeds that are shifted (by "
+        "so many times 10,000) and over numerics ([what these are](numerics.md)): "
+        f"{over}. {where_['processor']}, torch {where_['torch']}, {record['when']}.",
         "",
         "The mean is that of the measured side; where both sides vary it is that of their difference. The spread is "
         "the root mean square deviation on the side of the bound (times √2, so that it is the standard deviation where "
-        f"both sides are alike). A margin below {ENOUGH:g} spreads, in bold, ends the command with an error: of "
-        f"{len(record['rows'])} bounds {len(thin(record))} are so thin. With their own seeds all tests pass, under "
-        "either numerics (`.ci/run`): what is thin would be missed in another world rather than on another machine.",
+        f"both sides are alike); of a positive quantity that varies more than {MANIFOLD:g}-fold between runs it is "
+        f"that of the logarithm, a factor (×). A margin below {ENOUGH:g} spreads, in bold, ends the command with an "
+        f"error: of {len(record['rows'])} bounds {len(thin(record))} are so thin, and "
+        f"{sum(each['missed'] > 0 for each in thin(record))} were missed in some run.",
         "",
         "| test | bound | mean | spread | margin | runs |",
         "|---|---|---:|---:|---:|---:|",
@@ -223,25 +244,44 @@ def page(record: dict[str, Any]) -> str:
         test = each["test"].removeprefix("tests/").replace("|", "\\|").replace("_", "\\_")
         level = " (a level)" if is_level(each) else ""
         margin = f"{min(each['margin'], 99):.1f}{level}"
+        spread = f"×{np.exp(each['spread']):.2g}" if each["by_ratio"] else f"{each['spread']:.2g}"
         margin = f"**{margin}**" if each in thin(record) else margin
-        lines.append(f"| {test} | `{bound}` | {mean} | {each['spread']:.2g} | {margin} | {each['runs']} |")
+        lines.append(f"| {test} | `{bound}` | {mean} | {spread} | {margin} | {each['runs']} |")
     return "\n".join(lines) + "\n"
+
+
+def setting(text: str) -> tuple[str, int]:
+    """Read one setting: numerics, and by how much seeds are shifted."""
+    numerics, _, shift = text.partition(":")
+    if numerics not in NUMERICS or not shift.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text} is not as default:0. Numerics are {', '.join(NUMERICS)}.")
+    return numerics, int(shift)
+
+
+def settings_of(notes: list[dict[str, Any]]) -> dict[str, list[int]]:
+    """Return under which numerics seeds were shifted by how much."""
+    found: dict[str, set[int]] = defaultdict(set)
+    for part in notes:
+        found[part["numerics"]].add(part["shift"])
+    return {numerics: sorted(found[numerics]) for numerics in NUMERICS if numerics in found}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("tests", nargs="*", help="tests as pytest takes them; all that compare if none is named")
     parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--shifts", type=int, nargs="+", default=[0, 1, 2, 3, 4])
-    parser.add_argument("--numerics", nargs="+", choices=NUMERICS, default=["default", "compatible"])
+    parser.add_argument(
+        "--settings", type=setting, nargs="+", default=SETTINGS, metavar="NUMERICS:SHIFT",
+        help=f"as default:0 default:1; numerics are {', '.join(NUMERICS)}",
+    )  # fmt: skip
     parser.add_argument("--limit", type=float, help="seconds after which nothing more is begun")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     parser.add_argument("--page", type=Path, help="where to write the table, as docs/bounds.md")
     arguments = parser.parse_args()
     notes = measure(arguments)
     record = {
-        "where": where(), "when": time.strftime("%Y-%m-%d"), "shifts": sorted({part["shift"] for part in notes}),
-        "numerics": arguments.numerics, "rows": rows(notes), "fallen": statements(notes, "fallen"),
+        "where": where(), "when": time.strftime("%Y-%m-%d"), "settings": settings_of(notes),
+        "rows": rows(notes), "fallen": statements(notes, "fallen"),
         "broken": statements(notes, "broken"), "seconds": by_file(notes),
     }  # fmt: skip
     arguments.output.parent.mkdir(parents=True, exist_ok=True)

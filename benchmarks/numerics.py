@@ -21,7 +21,7 @@ from _settings import NUMERICS, ROOT, environment, where
 
 RECORD = Path(__file__).parent / "results" / "numerics.json"
 COMPUTING = "not slow and not text"
-NEEDS = {"mkl-avx512": "avx512f", "openblas-skylakex": "avx512f", "mkl-avx2": "avx2", "aten-avx2": "avx2"}
+NEEDS = {"skylakex": "avx512f", "haswell": "avx2", "zen": "avx2"}
 """What the processor must have, or the kernels would be illegal instructions."""
 
 

@@ -6,6 +6,11 @@ import os
 # are counted when numpy and torch are loaded, so this comes before; processes that tests start inherit it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
+# Where the package is found by PYTHONPATH=src alone, processes that start in other folders must find it, too.
+if "PYTHONPATH" in os.environ:
+    folders = os.environ["PYTHONPATH"].split(os.pathsep)
+    os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in folders if folder)
+
 TEXT = {
     "test_audit_page.py",
     "test_cli_mistakes.py",

@@ -53,19 +53,40 @@ def test_a_margin_counts_spreads_on_the_side_of_the_bound(tools):
     _, bounds = tools
 
     def row(slack):
-        seen = [{"slack": each, "bound": 0.5, "at_least": True, "plain": False} for each in slack]
+        seen = [
+            {"slack": each, "sides": (0.5, 0.5 + each), "bound": 0.5, "at_least": True, "plain": False}
+            for each in slack
+        ]
         return bounds.row("a test", "r2 > 0.5", 0, 1, seen)
 
     even = row([0.1, 0.2, 0.3])  # mean .2, standard deviation .1
     assert (even["mean"], even["spread"], even["margin"]) == pytest.approx((0.7, 0.1, 2))
-    assert row([0.2, 0.2, 0.2, 5.0])["margin"] < row([0.2, 0.2, 0.2, 0.3])["margin"] * 2
+    assert row([0.2, 0.2, 0.2, 0.9])["margin"] < row([0.2, 0.2, 0.2, 0.3])["margin"] * 2
     assert row([0.2, 0.2]) is None
     assert row([-0.1, 0.3])["missed"] == 1
 
 
+def test_a_quantity_that_varies_manyfold_is_measured_by_its_ratio_to_the_bound(tools):
+    _, bounds = tools
+
+    def row(values):
+        return bounds.row(
+            "a test", "gap > 1", 0, 1, [{"slack": v - 1, "sides": (1, v), "plain": False} for v in values]
+        )
+
+    few, many = row([2.0, 3.0, 4.0]), row([10.0, 100.0, 1000.0])
+    assert (few["by_ratio"], many["by_ratio"]) == (False, True)
+    assert few["margin"] == pytest.approx(2)
+    assert many["margin"] == pytest.approx(2)  # a mean of 100, a spread of a factor of ten
+    assert row([0.5, 100.0])["missed"] == 1
+
+
 def test_what_is_asserted_not_to_hold_is_measured_the_other_way_round(tools):
     _, bounds = tools
-    seen = [{"slack": slack, "plain": plain} for slack, plain in ((-0.3, True), (-0.2, False), (-0.25, False))]
+    seen = [
+        {"slack": slack, "sides": (0.9, 0.9 + slack), "plain": plain}
+        for slack, plain in ((-0.3, True), (-0.2, False), (-0.25, False))
+    ]
     assert bounds.row("a test", "(r2 > 0.9) == related", 0, 1, seen)["slack"] == pytest.approx(0.25)
 
 

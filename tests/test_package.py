@@ -92,7 +92,11 @@ def test_an_unknown_name_is_an_attribute_error_that_names_it():
 
 
 def test_the_version_is_that_of_the_installed_package():
-    assert pindown.__version__ == importlib.metadata.version("pindown")
+    try:
+        installed = importlib.metadata.version("pindown")
+    except importlib.metadata.PackageNotFoundError:
+        pytest.skip("pindown is not installed here, only found by its path")
+    assert pindown.__version__ == installed
 
 
 # "generator.manual_seed" seeds one generator and is fine; these seed the whole process.
