@@ -58,6 +58,19 @@ def test_angles_between_spans_are_right_for_a_shared_plane():
     assert principal_angles(Z[:, :2], tilted) == pytest.approx([0, 45], abs=3)
 
 
+def test_codes_that_share_nothing_are_far_apart_however_few_the_rows():
+    first, second = np.random.default_rng(1).normal(size=(2, 60, 50))
+    assert principal_angles(first, second).min() > 40
+    assert principal_angles(first[:, :20], first[:, :20] @ np.diag(np.arange(1, 21))).max() < 1
+
+
+def test_the_chance_of_a_single_latent_is_that_of_one_that_knows_nothing():
+    one = Z[:, :1]
+    blocks = identified_blocks([[1], [1]])
+    assert measure_for(theory.SIGNED_PERMUTATION).chance(one) == pytest.approx(0.036, abs=0.001)  # √(2/500π)
+    assert measure_for(theory.BLOCKWISE, blocks=blocks).chance(one) == 0
+
+
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
 GOOD = Agreement("this fit and refits", "R²", (0.99,), 0.0)

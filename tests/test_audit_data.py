@@ -9,6 +9,7 @@ from sklearn.exceptions import NotFittedError
 from pindown import Classify, Contrast, Forget, audit
 from pindown.data import Data
 from pindown.evidence.rows import Rows, exchange
+from pindown.report import refits as report_refits
 from pindown.report.refits import divide, gathered, read
 
 RNG = np.random.default_rng(0)
@@ -64,6 +65,23 @@ def test_of_a_series_in_sessions_the_next_row_is_a_partner_within_a_session():
     assert len(data) == 200 - 10
     learn, hold = divide(data, np.random.default_rng(0))
     assert not set(data.units[learn]) & set(data.units[hold])
+
+
+@may_warn
+@pytest.mark.parametrize("n_sessions", [8, 9])
+def test_eight_or_nine_sessions_are_enough_for_an_audit(n_sessions):
+    x, sessions = RNG.normal(size=(360, 2)).cumsum(0), np.arange(360) * n_sessions // 360
+    est = Contrast(2, max_iter=5, batch_size=32, verbose=False, random_state=0)
+    found = audit(est.fit(Data(x, pairs="next", groups=sessions)), x, groups=sessions, n_fits=2, random_state=0)
+    assert found.n_held_out == pytest.approx(2 * 360 / n_sessions, abs=3)  # two sessions, without their last rows
+
+
+def test_seven_sessions_are_refused_before_anything_is_trained(monkeypatch):
+    x, sessions = RNG.normal(size=(210, 2)), np.arange(210) // 30
+    est = fitted(Contrast(2), x)
+    monkeypatch.setattr(report_refits, "refitted", None)  # whoever fits fails in another way
+    with pytest.raises(ValueError, match=r"rows come in 7 groups, too few .* at least 8 are needed"):
+        audit(est, x, groups=sessions)
 
 
 @may_warn

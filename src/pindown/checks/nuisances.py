@@ -8,11 +8,12 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pindown import theory
 from pindown._names import counted
+from pindown._numbers import printed
 from pindown.checks.arrays import Codes, Matrix, means_of, read, read_labels, smooth_classifier, whitened, without_rare
 from pindown.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.directions import LEVEL, Grouping, complement, told_by_means
-from pindown.metrics import confounding, leakage
+from pindown.metrics import Leakage, confounding, leakage
 
 SURE, UNSURE = 1e-6, 0.05
 """Levels of Bartlett's test between which the number of directions that a nuisance moves is undecided."""
@@ -186,9 +187,9 @@ def unconfounded(label: Any, nuisance: Any, *, random_state: int = 0) -> Verdict
 def invariant_codes(codes: Any, nuisance: Any, given: Any = None, *, random_state: int = 0) -> Verdict:
     """Say whether codes still tell the nuisance to a reader trained afterwards (`metrics.leakage`).
 
-    The statistic is how far the best reader gets from chance (0) to certainty (1). It fails if that is more than half
-    of :data:`LEAK`, and chance is ruled out; it holds if chance is not, and more than :data:`LEAK` is. A code that has
-    collapsed is undecided: a constant is blind to everything.
+    The statistic is the score of the best reader, a balanced accuracy. It fails if that is more than half of
+    :data:`LEAK` of the way from chance to certainty, and chance is ruled out; it holds if chance is not, and more than
+    :data:`LEAK` is. A code that has collapsed is undecided: a constant is blind to everything.
 
     Examples
     --------
@@ -202,21 +203,44 @@ def invariant_codes(codes: Any, nuisance: Any, given: Any = None, *, random_stat
     chosen = np.random.default_rng(random_state).permutation(len(rows))[:LEAK_ROWS]
     strata = None if given is None else read_labels("given", given, len(rows))[chosen]
     code, e = rows[chosen], labels[chosen]
-    found = leakage(code, e, given=strata, n_seeds=1, n_permutations=499, random_state=random_state)
+    return nothing_leaks(leakage(code, e, given=strata, n_seeds=1, n_permutations=499, random_state=random_state))
+
+
+def nothing_leaks(found: Leakage) -> Verdict:
+    """Turn what readers of a nuisance were found to tell into a verdict: see `invariant_codes`.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> e = rng.integers(2, size=500)
+    >>> print(nothing_leaks(leakage(e[:, None] + rng.normal(size=(500, 1)), e, n_seeds=1, random_state=0)).outcome)
+    fails
+    """
+    allowed = found.chance + LEAK * (1 - found.chance)
     if found.collapsed:
         why = f"the codes have collapsed, effective rank {found.effective_rank:.1f} of {found.n_columns}."
-        return Verdict(INVARIANT_CODES, found.excess, LEAK, "undecided", why)
-    read_for_sure, most = found.p_value <= READ, (found.interval[1] - found.chance) / (1 - found.chance)
+        return Verdict(INVARIANT_CODES, found.worst, allowed, "undecided", why)
+    read_for_sure = found.p_value <= READ
     outcome: Outcome = "undecided"
     if read_for_sure and found.excess > LEAK / 2:
         outcome = "fails"
-    elif not read_for_sure and most <= LEAK:
+    elif not read_for_sure and found.interval[1] <= allowed:
         outcome = "holds"
-    far = f"{found.excess:.2g} of the way from chance to certainty, at most {most:.2g}"
-    why = f"the best reader, {found.worst_probe}, gets {far} (p = {found.p_value:.2g} for none)."
+    why = what_leaks(found)
     if outcome != "holds":
-        why += " More steps, fewer components or more rows may help."
-    return Verdict(INVARIANT_CODES, found.excess, LEAK, outcome, why)
+        why += " More steps or more rows may help."
+    return Verdict(INVARIANT_CODES, found.worst, allowed, outcome, why)
+
+
+def what_leaks(found: Leakage) -> str:
+    """Return in a sentence how far the best reader of a nuisance gets; whether that is too far a verdict says."""
+    if found.collapsed:
+        return found.verdict
+    return (
+        f"The best reader of the nuisance, {found.worst_probe}, has a {found.measure} of {printed(found.worst)} where "
+        f"chance is {printed(found.chance)}, at most {printed(found.interval[1])} with 95 % confidence "
+        f"(p = {found.p_value:.2g} for chance); it reads {found.bits:.3f} bits or more."
+    )
 
 
 def _read(X: Any, nuisance: Any) -> tuple[Matrix, Codes]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,6 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import special_ortho_group
 
 from pindown import metrics, theory
+from pindown._numbers import printed
 from pindown.structure import Block
 from pindown.theory import Freedom, Indeterminacy
 
@@ -61,8 +63,8 @@ class Agreement:
         return min(self.values)
 
     def __str__(self) -> str:
-        null = "" if self.shuffled is None else f", a fit to shuffled side information {self.shuffled:.3f}"
-        return f"{self.between}: {self.metric} {self.worst:.3f} at least (chance {self.chance:.3f}{null})"
+        null = "" if self.shuffled is None else f", a fit to shuffled data {printed(self.shuffled)}"
+        return f"{self.between}: {self.metric} {printed(self.worst)} at least (chance {printed(self.chance)}{null})"
 
 
 @dataclass(frozen=True)
@@ -109,7 +111,7 @@ def measure_for(
     ['MCC', 'R² after a rotation', 'R² after a linear map']
     """
     if free.within(theory.SCALED_PERMUTATION):
-        return Measure("MCC", metrics.mcc, lambda code: metrics.chance_mcc(code.shape[1]))
+        return Measure("MCC", metrics.mcc, lambda code: _chance_mcc(code, "pearson"))
     if free.within(theory.ORTHOGONAL):
         return Measure(
             "R² after a rotation",
@@ -131,11 +133,17 @@ def measure_for(
         return Measure(
             "MCC of ranks",
             lambda a, b: metrics.mcc(a, b, method="spearman"),
-            lambda code: metrics.chance_mcc(code.shape[1], method="spearman"),
+            lambda code: _chance_mcc(code, "spearman"),
         )
     return Measure(
         "R² after a smooth map", lambda a, b: _by_value(a, b, np.zeros(len(a), dtype=np.int64)), lambda code: 0.0
     )
+
+
+def _chance_mcc(code: Matrix, method: Literal["pearson", "spearman"]) -> float:
+    """Return the MCC of a random rotation; of a single latent, which has none, that of rows that are not its own."""
+    n, d = code.shape
+    return math.sqrt(2 / (math.pi * max(n // 2, 1))) if d == 1 else metrics.chance_mcc(d, method=method)
 
 
 def _by_value(first: Matrix, second: Matrix, values: NDArray[Any]) -> float:
@@ -158,10 +166,13 @@ def _by_block(first: Matrix, second: Matrix, blocks: Sequence[Block]) -> float:
 
 
 def _turned(code: Matrix, blocks: Sequence[Block]) -> float:
-    """Return the agreement of codes with random rotations of themselves: right in all but the axes."""
+    """Return the agreement of codes with random rotations of themselves: right in all but the axes.
+
+    Where all may be mixed, or there is one latent alone, rotations are no harm: there chance knows nothing.
+    """
     d = code.shape[1]
-    if d == 1:
-        return 1.0
+    if len(blocks) == 1:
+        return 0.0
     white = (code - code.mean(0)) / code.std(0)
     turns = special_ortho_group.rvs(d, size=N_TURNS, random_state=0).reshape(N_TURNS, d, d)
     return float(np.mean([_by_block(in_order_of(white, white @ turn), white, blocks) for turn in turns]))
@@ -202,15 +213,46 @@ def agreements(
 def principal_angles(first: Matrix, second: Matrix) -> Matrix:
     """Return the angles between the spans of two codes, in degrees, the least first: 0 where both hold the same.
 
+    Directions are found in one half of the rows, and what they share is measured in the other: with as many columns as
+    rows any two codes span the same, and say nothing of each other.
+
     Examples
     --------
     >>> z = np.random.default_rng(0).normal(size=(500, 3))
     >>> principal_angles(z[:, :2], z[:, 1:]).round(-1).tolist()
     [0.0, 90.0]
     """
-    bases = [np.linalg.qr(code - code.mean(0))[0] for code in (first, second)]
-    cosines = np.linalg.svd(bases[0].T @ bases[1], compute_uv=False)
-    return np.degrees(np.arccos(np.clip(cosines, 0, 1)))
+    return np.degrees(np.arccos(np.sort(shared_correlations(first, second))[::-1]))
+
+
+def shared_correlations(first: Matrix, second: Matrix) -> Matrix:
+    """Return canonical correlations, found in one half of the rows and measured in the other, at least 0; (least d,).
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(500, 3))
+    >>> shared_correlations(z[:, :2], z[:, 1:]).round().tolist()
+    [1.0, 0.0]
+    """
+    half = np.zeros(len(first), dtype=bool)
+    half[np.random.default_rng(0).permutation(len(first))[: len(first) // 2]] = True
+    maps = [_whitening(code[half]) for code in (first, second)]
+    seen, unseen = (
+        [(code[some] - code[half].mean(0)) @ map for code, map in zip((first, second), maps, strict=True)]
+        for some in (half, ~half)
+    )
+    u, _, vt = np.linalg.svd(seen[0].T @ seen[1])
+    k = min(len(u), len(vt))
+    a, b = unseen[0] @ u[:, :k], unseen[1] @ vt[:k].T
+    size = np.maximum(a.std(0) * b.std(0), 1e-300)
+    return np.clip(((a - a.mean(0)) * (b - b.mean(0))).mean(0) / size, 0, 1)
+
+
+def _whitening(code: Matrix) -> Matrix:
+    """Return the map to white coordinates, as many as there are columns; 0 along directions that do not vary."""
+    _, s, vt = np.linalg.svd(code - code.mean(0), full_matrices=False)
+    scale = np.where(s > CONSTANT * max(s[0], CONSTANT), 1 / np.maximum(s, 1e-300), 0)
+    return vt.T * scale * math.sqrt(len(code))
 
 
 def matching(first: Matrix, second: Matrix) -> Matrix:

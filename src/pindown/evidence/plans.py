@@ -8,6 +8,7 @@ from pindown._names import counted
 from pindown.checks import Outcome, Verdict, conditions, unchecked
 from pindown.checks.arrays import Matrix
 from pindown.checks.encoders import FAINT, principal_spreads
+from pindown.checks.needs import needed
 from pindown.theory import Theorem
 
 
@@ -61,13 +62,17 @@ class Plan:
 
     @property
     def outcome(self) -> Outcome:
-        """Whether the theorem can apply: fails if a condition does, holds if all that were checked do."""
-        outcomes = {verdict.outcome for verdict in self.verdicts}
+        """Whether the theorem can apply: fails if a condition that it needs does, holds if all that were checked do."""
+        outcomes = {verdict.outcome for verdict in self._asked()}
         return "fails" if "fails" in outcomes else "undecided" if "undecided" in outcomes else "holds"
 
     def against(self) -> tuple[str, ...]:
         """Return what stands against the theorem before anything is trained."""
-        return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in self.verdicts if verdict.outcome == "fails")
+        return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in self._asked() if verdict.outcome == "fails")
+
+    def _asked(self) -> tuple[Verdict, ...]:
+        """Return the verdicts that the theorem needs; the others are for information, as they are in an audit."""
+        return self.verdicts if self.theorem is None else needed(self.theorem, self.verdicts)
 
     def __str__(self) -> str:
         return self.told_of(self.estimator)

@@ -10,7 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import metrics
+from pindown._numbers import printed
 from pindown.checks.partners import partners_of
+from pindown.checks.verdict import Verdict
 from pindown.data import as_array
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
 from pindown.labels import as_numbers, combined, is_quantity
@@ -52,7 +54,7 @@ class Score:
 
     def __str__(self) -> str:
         p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
-        return f"{self.name}: {self.value:.3f}{self.unit and ' ' + self.unit} (chance {self.chance:.3f}{p})"
+        return f"{self.name}: {printed(self.value)}{self.unit and ' ' + self.unit} (chance {printed(self.chance)}{p})"
 
 
 @dataclass(frozen=True)
@@ -70,12 +72,13 @@ class Control:
 
 @dataclass(frozen=True, eq=False)
 class Evidence:
-    """Scores, controls, leakage where there is a nuisance; and why nothing was learned, if so."""
+    """Scores, controls, why nothing was learned, if so; leakage where there is a nuisance, and verdicts on all this."""
 
     scores: tuple[Score, ...]
     controls: tuple[Control, ...]
     learned_nothing: tuple[str, ...]
     leakage: Leakage | None = None
+    verdicts: tuple[Verdict, ...] = ()
 
 
 Test = Callable[[Any, Rows, np.random.Generator], Score]
@@ -96,7 +99,7 @@ def of_side_information(refits: Refits, test: Test, rng: np.random.Generator, *m
     if not score.good:
         why.append(f"the fit learned nothing that shows on held-out rows ({score})")
     elif score.value <= found.value:
-        why.append(f"a fit to shuffled side information scores as much ({found.value:.3f})")
+        why.append(f"a fit to shuffled side information scores as much ({printed(found.value)})")
     return Evidence((score, *more), controls, tuple(why))
 
 
@@ -218,16 +221,6 @@ def r2(x: NDArray[Any], rebuilt: NDArray[Any]) -> float:
     """Return the share of variance that is rebuilt, columns in standard units."""
     spread = np.maximum(x.std(0), 1e-12 * max(float(np.abs(x).max()), 1e-300))
     return float(1 - np.mean(((x - rebuilt) / spread) ** 2))
-
-
-def what_leaks(found: Leakage) -> str:
-    """Return in a sentence how far the best reader of a nuisance gets; whether that is too far the verdicts say."""
-    if found.collapsed:
-        return found.verdict
-    return (
-        f"The best reader, {found.worst_probe}, gets {found.excess:.1%} of the way from chance to certainty "
-        f"(p = {found.p_value:.2g} for none); the best bound is {found.bits:.3f} bits."
-    )
 
 
 # ---- against the truth ----------------------------------------------------------------------------------------------

@@ -9,9 +9,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.checks.needs import needed
+from pindown.checks.nuisances import what_leaks
 from pindown.evidence.agreement import MOST_SHOWN, Agreement
-from pindown.evidence.scores import Control, Score, what_leaks
-from pindown.report.claims import enough, needed
+from pindown.evidence.scores import Control, Score
+from pindown.report.claims import enough
 from pindown.report.colouring import Colouring
 from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
 
@@ -174,7 +176,7 @@ def _on_agreement(audit: Audit) -> str:
 def _score_ruler(score: Score) -> Ruler:
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
     status = "" if score.good else "behind"
-    return Ruler(score.name, score.value, score.chance, f"chance {_number(score.chance)}{p}", score.unit, status)
+    return Ruler(score.name, score.value, score.chance, f"chance {shown(score.chance, 3)}{p}", score.unit, status)
 
 
 def _agreement_ruler(found: Agreement) -> Ruler:

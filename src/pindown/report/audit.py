@@ -19,12 +19,13 @@ from sklearn.utils.validation import check_is_fitted
 
 from pindown import _random, theory
 from pindown.checks.assembled import answers_of
-from pindown.checks.verdict import Verdict
+from pindown.checks.nuisances import what_leaks
+from pindown.checks.verdict import Verdict, with_better
 from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
 from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of
 from pindown.evidence.rows import Rows
-from pindown.evidence.scores import Control, Score, what_leaks
+from pindown.evidence.scores import Control, Score
 from pindown.metrics import Leakage
 from pindown.report.claims import not_shown, refusals, sentence
 from pindown.report.page import check_writable, write_whole
@@ -247,7 +248,8 @@ def _audited(
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = answers.before(est, some, est.n_components_, rows.data)
-    verdicts = _together(before, answers.after(refits.others[0], held_out.data))
+    after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
+    verdicts = _together(before, after)
     without = answers.waived(est, rows.data)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without)
     within = "the given label" if rows.data.given is not None else ""
@@ -288,10 +290,14 @@ def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[
 
     That classes span all directions shows better in codes: a mixing bends their span.
     """
-    spanned = any(v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds" for v in after)
+    spanned = next((v for v in after if v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds"), None)
     kept = [v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS)]
     counted = {v.assumption for v in before if isinstance(v.assumption, theory.Diversity)}
-    new = (v for v in after if v.assumption not in counted)
+    new = [v for v in after if v.assumption not in counted]
+    for v in before:
+        if spanned and v.assumption == theory.AFFINE_GENERATORS and v.outcome != "holds":
+            seen = f"{spanned.why} Before training it looked otherwise, since a mixing bends what X spans: {v.why}"
+            new[new.index(spanned)] = dataclasses.replace(spanned, why=seen)
     return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
 
 

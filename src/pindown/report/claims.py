@@ -4,51 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pindown.checks import conditions
+from pindown._numbers import printed
+from pindown.checks.needs import needed
 from pindown.checks.verdict import Verdict, unchecked
 from pindown.evidence.agreement import HALVES, Agreement
 from pindown.evidence.scores import Control, Score
-from pindown.theory import (
-    DIFFEOMORPHIC_MIXING,
-    INJECTIVE_MIXING,
-    Assumption,
-    Diversity,
-    Theorem,
-)
+from pindown.theory import Assumption, Theorem
 
 AGREED, AGREED_BY_HALVES = 0.9, 0.8
 """Least agreement of independent fits that is one: of fits to the same rows, and of fits to half as many."""
-
-OF_PRACTICE = (
-    conditions.ENOUGH_ROWS,
-    conditions.COMMON_VALUES,
-    conditions.RELATED_PARTNERS,
-    conditions.UNFOLDED_CODES,
-    conditions.INVARIANT_CODES,
-)
-"""Conditions that no theorem states and every one needs."""
-
-
-def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assumption]) -> tuple[Verdict, ...]:
-    """Return the verdicts on what a theorem needs, in theory or in practice; the others are for information.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE, UNIFORM_SPHERE, VMF_CLUSTERS
-    >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
-    >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both, without=())]
-    ['vMF clusters']
-
-    A diffeomorphism is injective, so a mixing that is not stands against both:
-
-    >>> from pindown.theory import DICTIONARY_BLOCKS, INJECTIVE_MIXING
-    >>> len(needed(DICTIONARY_BLOCKS, [Verdict(INJECTIVE_MIXING, 0.1, 0.9, "fails", "")], without=()))
-    1
-    """
-    implied = (INJECTIVE_MIXING,) if DIFFEOMORPHIC_MIXING in theorem.assumes else ()
-    asked: set[Assumption | Diversity | None] = {*theorem.assumes, *implied, theorem.diversity, *OF_PRACTICE}
-    asked -= {*without}
-    return tuple(verdict for verdict in verdicts if verdict.assumption in asked)
 
 
 def enough(found: Agreement) -> float:
@@ -78,7 +42,7 @@ def refusals(
     failed = [verdict for verdict in needed(theorem, verdicts, without) if verdict.outcome == "fails"]
     reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
     reasons += [
-        f"{found.between} agree by {found.metric} {found.worst:.3f} only, and {enough(found)} is asked"
+        f"{found.between} agree by {found.metric} {printed(found.worst)} only, and {enough(found)} is asked"
         for found in agreement
         if not found.worst >= enough(found)
     ]
@@ -104,8 +68,8 @@ def sentence(
     condition = ", ".join(dict.fromkeys(open_ones + trusted))
     worst = min((found for found in agreement if found.between != HALVES), key=lambda found: found.worst)
     shown = (
-        f"on {n_held_out:,} held-out rows, {scores[0]}, and independent fits agree with {worst.metric} "
-        f"{worst.worst:.3f} or more (chance {worst.chance:.3f})"
+        f"on {n_held_out:,} held-out rows, {scores[0]}, and independent fits agree by {worst.metric} of at least "
+        f"{printed(worst.worst)} (chance {printed(worst.chance)})"
     )
     start = f"If these hold: {condition}, then " if condition else ""
     subject = theorem.subject + (f", within each value of {within}," if within else "")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._files import whole
+from pindown._numbers import printed
 from pindown.report.colouring import Colouring, colours
 
 Array = NDArray[np.floating[Any]]
@@ -34,10 +35,9 @@ def shown(value: float, digits: int = 2) -> str:
     >>> shown(0.9981, 3), shown(0.9997, 3), shown(1.0), shown(-0.0004), shown(-0.12)
     ('.998', '.999', '1.00', '.00', '−.12')
     """
-    size = abs(value) if abs(value) >= 1 else min(abs(value), 1 - 10**-digits)
-    text = f"{size:.{digits}f}"
-    sign = "−" if value < 0 and float(text) else ""
-    return sign + text.removeprefix("0")
+    text = printed(value, digits)
+    sign = "−" if text.startswith("-") else ""
+    return sign + text.removeprefix("-").removeprefix("0")
 
 
 @dataclass(frozen=True)

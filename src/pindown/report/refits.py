@@ -68,6 +68,11 @@ def divide(rows: Rows, rng: np.random.Generator) -> tuple[Codes, Codes]:
     if len(rows) < MIN_AUDITED_ROWS:
         few = f"audit: {len(rows)} rows are too few to hold some out and halve the rest"
         raise ValueError(f"{few}: give {MIN_AUDITED_ROWS}.")
+    if rows.units is not None and (n_groups := len(np.unique(rows.units))) < MIN_AUDITED_GROUPS:
+        raise ValueError(
+            f"audit: rows come in {n_groups} groups, too few to hold some out and to halve the rest: at least "
+            f"{MIN_AUDITED_GROUPS} are needed. Without groups rows are taken to be independent."
+        )
     held = _every(N_PARTS, rows, rng)
     return np.flatnonzero(~held), np.flatnonzero(held)
 
@@ -77,11 +82,6 @@ def _every(n_parts: int, rows: Rows, rng: np.random.Generator) -> NDArray[np.boo
     if rows.units is None:
         return _places(rows.strata, rng) % n_parts == n_parts - 1
     units = as_numbers(rows.units)
-    if units.max() + 1 < MIN_AUDITED_GROUPS:
-        raise ValueError(
-            f"audit: rows come in {units.max() + 1} groups, too few to hold some out and to halve the rest: at least "
-            f"{MIN_AUDITED_GROUPS} are needed. Without groups rows are taken to be independent."
-        )
     order = _places(np.zeros(units.max() + 1, dtype=np.int64), rng)
     return (order % n_parts == n_parts - 1)[units]
 

@@ -6,6 +6,8 @@ from collections.abc import Iterable, Sequence
 from html import escape
 from typing import TYPE_CHECKING
 
+from pindown._numbers import printed
+
 if TYPE_CHECKING:
     from pindown.report.audit import Audit
 
@@ -14,10 +16,10 @@ def summary(audit: Audit) -> str:
     """Return the claim, and tables of scores, agreement and verdicts, as one element."""
     theorem = "no theorem" if audit.theorem is None else audit.theorem.name
     scores = [
-        (s.name, f"{s.value:.3f}", f"{s.chance:.3f}", "" if s.p_value is None else f"{s.p_value:.2g}")
+        (s.name, printed(s.value), printed(s.chance), "" if s.p_value is None else f"{s.p_value:.2g}")
         for s in (*audit.scores, *audit.recovery)
     ]
-    scores += [(f"{a.between}: {a.metric}", f"{a.worst:.3f}", f"{a.chance:.3f}", "") for a in audit.agreement]
+    scores += [(f"{a.between}: {a.metric}", printed(a.worst), printed(a.chance), "") for a in audit.agreement]
     verdicts: list[tuple[str, str, str]] = [(verdict.outcome, verdict.name, verdict.why) for verdict in audit.verdicts]
     verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in audit.controls]
     return (

@@ -25,7 +25,7 @@ from pindown.checks import (
     unconfounded,
 )
 from pindown.checks.arrays import read, read_labels
-from pindown.checks.nuisances import touched_dimensions
+from pindown.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts
@@ -122,7 +122,7 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         why.append("the codes tell the nuisance as well as X does")
     if of_codes.collapsed:
         why.append("the codes have collapsed, and a constant is blind to everything")
-    return Evidence(scores, controls, tuple(why), of_codes)
+    return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
 
 
 def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
