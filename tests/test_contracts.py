@@ -8,7 +8,7 @@ from pindown.spaces import Reals
 
 ESTIMATORS = [
     Classify(max_iter=20),
-    Classify(space=Reals(), vector_space=Reals(), scale=1.0, max_iter=20, device="cpu"),
+    Classify(space=Reals(), vector_space=Reals(), scale=1.0, max_iter=60, device="cpu"),
     Contrast(max_iter=20),
     Contrast(space=Reals(), p=1, temperature=0.5, batch_size=2, max_iter=20, device="cpu"),
     Dictionary(n_restarts=2, max_iter=10),

@@ -174,7 +174,8 @@ def test_the_bound_is_exact_for_a_linear_gaussian_model():
         model.scale.fill_(1.0)
         model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
         straight, last = model.encoder.body[0].straight, model.spread[-1]
-        whitening = model.encoder.preprocess.matrix.double()
+        first = model.encoder.preprocess
+        whitening = first.turned
         straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
         straight.bias.copy_(posterior @ w.mT @ model.encoder.preprocess.mean / sigma**2)
         model.decoder[1].straight.weight.copy_(w)

@@ -11,6 +11,7 @@ from pindown import Forget, networks, theory
 from pindown.directions import Grouping, told_by_means, told_by_spreads
 from pindown.estimators import IdentifiabilityWarning
 from pindown.metrics import confounding
+from pindown.networks import preprocessing
 from pindown.processes import Clusters, Nuisance
 from pindown.training import Trainer
 
@@ -27,11 +28,12 @@ def test_the_number_of_codes_is_that_of_the_directions_without_differences():
     assert Forget().guarantee is theory.FORGET_NONLINEAR
 
 
-def test_the_code_is_the_components_times_the_centred_data_and_they_are_orthonormal():
+def test_the_code_is_the_components_times_the_centred_data_and_they_are_orthonormal_in_units_of_spread():
     X, e = moved()
-    X = X * [1, 1, 100, 1, 0.01]  # in their own units
+    X = X * [1, 1, 100, 1, 0.01]
     forget = linear(max_iter=20).fit(X, e)
-    assert np.abs(forget.components_ @ forget.components_.T - np.eye(3)).max() < 1e-6
+    rows = forget.components_ * X.std(0)
+    assert np.abs(rows @ rows.T - np.eye(3)).max() < 1e-6
     assert np.allclose(forget.transform(X), (X - X.mean(0)) @ forget.components_.T, atol=1e-4)
 
 
@@ -69,10 +71,13 @@ def test_a_leak_found_afterwards_is_reported():
     assert "on 300 rows held out, e leaks" in str(record[1].message)
 
 
-def test_directions_along_which_nothing_varies_are_no_codes():
+def test_directions_along_which_nothing_varies_or_that_rows_do_not_support_are_no_codes():
     rng = np.random.default_rng(0)
-    forget = linear(max_iter=2).fit(rng.normal(size=(30, 60)), np.arange(30) % 3)
+    X, e = rng.normal(size=(30, 60)), np.arange(30) % 3
+    forget = linear(max_iter=2, preprocess=preprocessing.whiten).fit(X, e)
     assert forget.n_components_ == 29 - sum(forget.n_told_)
+    forget = linear(max_iter=2).fit(X, e)
+    assert forget.n_components_ == 6 - sum(forget.n_told_)  # a direction for five rows
 
 
 def test_a_direction_that_hardly_varies_but_tells_the_nuisance_takes_no_other_away():

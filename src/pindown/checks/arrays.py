@@ -13,6 +13,7 @@ from sklearn.preprocessing import StandardScaler
 from pindown.checks.verdict import Estimate, estimate
 from pindown.data import as_array
 from pindown.labels import as_numbers, is_quantity, missing
+from pindown.metrics.spectrum import Spectrum, spectrum
 
 Matrix = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -39,6 +40,22 @@ def read(name: str, values: Any) -> Matrix:
     if len(rows := np.flatnonzero(~np.isfinite(array).all(1))):
         raise ValueError(f"{name} has NaN or infinity in {len(rows)} row(s), first row {rows[0]}. Leave them out.")
     return array.astype(np.float64)
+
+
+def seen(X: Any) -> tuple[Matrix, Spectrum]:
+    """Return rows along the directions of standardised columns that are more than noise, and the spectrum itself.
+
+    It is what encoders are shown by default: units do not matter, and few rows with many columns are few numbers.
+
+    Examples
+    --------
+    >>> x = np.random.default_rng(0).normal(size=(500, 2)) @ [[1, 0, 1], [0, 1000, 1]]
+    >>> seen(x)[0].shape
+    (500, 2)
+    """
+    rows = read("X", X)
+    found = spectrum(rows)
+    return found.coordinates(rows), found
 
 
 def read_labels(name: str, values: Any, n: int) -> Codes:

@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pindown import theory
-from pindown.checks.arrays import read, read_labels
+from pindown.checks.arrays import read, read_labels, seen
 from pindown.checks.conditionals import related_partners
 from pindown.checks.encoders import enough_directions
 from pindown.checks.nuisances import overlapping_values, same_spread, surviving_dimensions, unconfounded
@@ -52,14 +52,14 @@ def before(
     holds at least d + 1 classes
     holds affine generator system
     """
-    rows = read("X", X)
+    rows, found = seen(X)
     for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
         if labels is not None:
             read_labels(name, labels, len(rows))  # by the name that the caller knows
-    verdicts = [enough_directions(rows, n_components), enough_rows(len(rows), n_components, signal)]
+    verdicts = [enough_directions(X, n_components), enough_rows(len(rows), n_components, signal)]
     if pairs is not None:
-        vectors = as_array(pairs).reshape(len(rows), -1) if np.ndim(pairs) > 2 else pairs
-        verdicts.append(related_partners(*partners_of(rows, vectors)))
+        partners = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
+        verdicts.append(related_partners(*partners_of(rows, partners)))
     if signal is not None:
         verdicts.append(enough_values(signal, theory.CLASSIFY_NORMALISED, n_components))
         verdicts.append(diverse_values(rows, signal, d=n_components, encoded=False))

@@ -7,7 +7,7 @@ import numpy as np
 
 from pindown import theory
 from pindown._names import counted
-from pindown.checks.arrays import N_RESAMPLES, Matrix, held_out_r2, read
+from pindown.checks.arrays import N_RESAMPLES, Matrix, held_out_r2, read, seen
 from pindown.checks.conditions import UNFOLDED_CODES
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, estimate
 from pindown.folding import THRESHOLD, Folding
@@ -30,7 +30,8 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
     """Say whether the data vary in as many directions as there are to be latents.
 
     No continuous injective map takes a d-dimensional ball, or the sphere in d dimensions, into fewer than d. The
-    statistic is the spread along principal direction d relative to the first.
+    statistic is the spread along principal direction d of standardised columns relative to the first; noise is no
+    direction: see `metrics.spectrum`.
 
     Examples
     --------
@@ -44,15 +45,19 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
             f"X has {counted(rows.shape[1], 'column')}: no injective mixing makes fewer observed than hidden variables."
         )
         return Verdict(theory.INJECTIVE_MIXING, rows.shape[1], d, "fails", f"{why} Ask for fewer latents.")
+    along, found = seen(rows)
+    if found.n_kept < d:
+        why = f"{found.account} There are fewer latents than {d}, or X was reduced: ask for at most {found.n_kept}."
+        return Verdict(theory.INJECTIVE_MIXING, found.n_kept, d, "fails", why)
     rng = np.random.default_rng(random_state)
     resampled = (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES))
-    ratio = estimate([principal_spreads(rows[some])[d - 1] for some in resampled])
+    ratio = estimate([principal_spreads(along[some])[d - 1] for some in resampled])
     outcome = above(ratio, FAINT, unless_below=NOTHING)
     why = f"X varies along its principal direction {d} by {ratio} of the most."
     if outcome == "fails":
         why += " There are fewer latents than that, or X was reduced: ask for fewer."
     elif outcome == "undecided":
-        why += " That may be noise, or a matter of units: scale the columns, or ask for fewer latents."
+        why += " That may be noise: ask for fewer latents."
     return Verdict(theory.INJECTIVE_MIXING, ratio.value, FAINT, outcome, why)
 
 
@@ -142,6 +147,8 @@ def principal_spreads(rows: Matrix) -> Matrix:
     >>> principal_spreads(np.array([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).tolist()
     [1.0, 0.25]
     """
-    size = np.linalg.svd(rows - rows.mean(0), compute_uv=False)
+    centred = rows - rows.mean(0)
+    within = centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred  # the smaller of the two
+    size = np.sqrt(np.linalg.eigvalsh(within)[::-1].clip(0))
     padded = np.pad(size, (0, rows.shape[1] - len(size)))
     return padded / size[0] if size[0] > 0 else padded

@@ -118,8 +118,8 @@ def _n_independent(side: Any) -> int:
 
 
 def _plan(est: Any, data: Data, n_components: int | None) -> Plan:
-    rows, theorem = _flat(data.X), est.guarantee
-    widest, notes = or_directions(rows, n_components)
+    theorem = est.guarantee
+    widest, notes = or_directions(est, data.X, n_components)
     d = widest
     diversity = None if theorem is None else theorem.diversity
     if n_components is None and diversity is not None and not diversity.k_means and data.signal is not None:

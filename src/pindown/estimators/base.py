@@ -163,7 +163,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     ) -> tuple[Reading, FirstLayer, Look]:
         reading = self._read(X, sides, _random.generator(seed, device))
         first = self._first_layer(reading.data.X)
-        self._check_components(math.prod(first.shape_out))
+        self._check_components(first)
         return reading, first, self._look(reading, first, seed)
 
     def fit_process(self, process: Process) -> Self:
@@ -228,15 +228,16 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
         return int(self.n_components)
 
-    def _check_components(self, n_features: int) -> None:
+    def _check_components(self, first: FirstLayer) -> None:
         """Raise if there are more latents than observed variables, where the theorem needs an injective mixing."""
-        asked = self.n_components
+        asked, n_features = self.n_components, math.prod(first.shape_out)
         if not isinstance(asked, numbers.Integral) or asked <= n_features or self.guarantee is None:
             return
         if INJECTIVE & {*self.guarantee.assumes}:
             raise ValueError(
                 f"{type(self).__name__}: n_components={asked} is more than n_features={n_features}. "
                 "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
+                + (f" Of what was observed {first.note}" if n_features < self.n_features_in_ else "")
             )
 
     # ---- batches ----------------------------------------------------------------------------------------------------

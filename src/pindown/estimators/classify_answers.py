@@ -24,7 +24,7 @@ from pindown.checks import (
     vmf_clusters,
     vmf_conditional,
 )
-from pindown.checks.arrays import Matrix, read, read_labels
+from pindown.checks.arrays import Matrix, read_labels, seen
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
@@ -153,12 +153,12 @@ def _score(est: Classify, data: Data) -> FitScore:
 
 
 def _plan(est: Classify, data: Data, n_components: int | None) -> Plan:
-    rows, signal = read("X", data.X), data.signal
+    rows, signal = seen(data.X)[0], data.signal
     spanned = spanned_dimensions(rows, signal, encoded=False)
     d = max(1, spanned) if n_components is None else n_components
     line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
     theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
-    verdicts = before(rows, d, signal=signal)
+    verdicts = before(data.X, d, signal=signal)
     n_values = int(read_labels("signal", signal, len(rows)).max()) + 1
     counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
     more = max(counts[0].missing, d - spanned if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)

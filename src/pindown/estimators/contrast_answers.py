@@ -79,7 +79,7 @@ def _score(est: Contrast, data: Data) -> FitScore:
 
 
 def _plan(est: Contrast, data: Data, n_components: int | None) -> Plan:
-    d, notes = or_directions(read("X", data.X), n_components)
+    d, notes = or_directions(est, data.X, n_components)
     verdicts = _before(est, replace(data, signal=None), d, data)
     unrelated = outcome_of(verdicts, conditions.RELATED_PARTNERS) == "fails"
     needs = ("partners that have to do with each other",) if unrelated else ()

@@ -104,6 +104,16 @@ class Observes(BaseEstimator):
     def _remember_shape(self, shape: tuple[int, ...]) -> None:
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
+    def shown(self, X: Any) -> FirstLayer:
+        """Return what would be done to observations before the network sees them; its ``note`` says what, and why.
+
+        Parameters
+        ----------
+        X : array (n, …) or Indexed
+            The observations.
+        """
+        return self._first_layer(X if isinstance(X, Indexed) else np.asarray(from_torch(X)))
+
     def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
         return preprocessing.fitted(type(self).__name__, self.preprocess, X if isinstance(X, Indexed) else Arrays(X))
 

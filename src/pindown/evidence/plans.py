@@ -6,9 +6,10 @@ from typing import Any
 from pindown import theory
 from pindown._names import counted
 from pindown.checks import Outcome, Verdict, conditions, unchecked
-from pindown.checks.arrays import Matrix
-from pindown.checks.encoders import FAINT, principal_spreads
+from pindown.checks.arrays import read
+from pindown.checks.encoders import FAINT
 from pindown.checks.needs import needed
+from pindown.metrics.spectrum import spectrum
 from pindown.theory import Theorem
 
 
@@ -93,11 +94,14 @@ class Plan:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def or_directions(rows: Matrix, n_components: int | None) -> tuple[int, tuple[str, ...]]:
-    """Return the number of components, or of directions in which the data vary, with a note that says so."""
+def or_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tuple[str, ...]]:
+    """Return the number of components, or of directions of the data that an encoder would see, with a note on it."""
     if n_components is not None:
         return n_components, ()
-    d = max(1, int((principal_spreads(rows) > FAINT).sum()))
+    found = spectrum(read("X", X))
+    shown = est.shown(X)
+    kept = found.variances[: shown.shape_out[0] if len(shown.shape_out) == 1 else found.n_kept]
+    d = max(1, int((kept > FAINT**2 * found.variances.max(initial=0.0)).sum()))
     return d, (
         f"the data vary in {counted(d, 'direction')}, the most latents there can be if the mixing is nearly linear.",
     )

@@ -6,7 +6,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 
 from pindown.networks.building import built, pretrained
 from pindown.networks.images import convolutional, deconvolutional, suited, temporal
-from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale, Whiten
+from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
     Residual,
@@ -22,6 +22,7 @@ from pindown.networks.vectors import (
 )
 
 __all__ = [
+    "Decorrelate",
     "FirstLayer",
     "Frame",
     "Preprocess",

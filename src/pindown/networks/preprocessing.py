@@ -8,113 +8,31 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any, Self
+from typing import Any
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from pindown import _random
+from pindown._names import counted
+from pindown.metrics.spectrum import EXACT, MOST, Spectrum, of_correlation, of_directions, spectrum, usable_scale
+from pindown.networks.first_layers import Decorrelate, FirstLayer, Rescale, Whiten, scaled, whitening
 from pindown.networks.principal import leading_directions
-from pindown.sources import Source, moments
+from pindown.sources import Indexed, Source, as_tensor, moments
 
-MOST_COLUMNS, MOST_DIRECTIONS = 4_096, 1_000
-"""Columns up to which `whiten` forms their whole covariance; and directions that it keeps beyond."""
+MOST_COLUMNS, MOST_DIRECTIONS = EXACT, MOST
+"""Columns up to which their whole covariance is formed; and directions that are looked for beyond."""
 
-FAINT = 1e-2
-"""Spread, relative to the largest, below which a direction is taken for noise and not blown up."""
+DUAL_NUMBERS = 1 << 26
+"""Numbers that are taken into memory at most, to find the directions of few rows with many columns from the rows."""
 
 CONSTANT = 1e-12
 """Spread, relative to the mean, up to which numbers are one number and its rounding."""
 
 
-class FirstLayer(nn.Module):
-    """A map of observations that is fixed before training; abstract."""
-
-    mean: Tensor  # in float64: an offset far above the spread must not swallow it
-    shape_in: tuple[int, ...]
-    shape_out: tuple[int, ...]
-
-
 Preprocess = Callable[[Source], FirstLayer]
 """What estimators take as ``preprocess``."""
-
-
-class Rescale(FirstLayer):
-    """Fixed first layer: take a mean off and divide by a scale; the shape stays.
-
-    Parameters
-    ----------
-    mean
-        Of rows, or what broadcasts to their shape: (d,), (c, 1, 1) for images, (c,) for sequences (t, c).
-    scale
-        The same in its shape, or a single number; its precision is that of what comes out. None is 1.
-    shape
-        Of a row; None is that of the mean.
-
-    Examples
-    --------
-    >>> Rescale(torch.tensor([1.0, 2.0]), torch.tensor([1.0, 2.0]))(torch.tensor([[2.0, 4.0]]))
-    tensor([[1., 1.]])
-    """
-
-    scale: Tensor
-
-    def __init__(self, mean: Tensor, scale: Tensor | None = None, shape: tuple[int, ...] | None = None) -> None:
-        super().__init__()
-        self.shape_in = self.shape_out = tuple(mean.shape if shape is None else shape)
-        self.register_buffer("mean", mean.double().contiguous())
-        self.register_buffer("scale", torch.ones((), device=mean.device) if scale is None else scale.contiguous())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Rescale (n, …)."""
-        exact = torch.promote_types(
-            x.dtype, self.scale.dtype
-        )  # not always float64, in which images take twice the room
-        return (x.to(exact) - self.mean.to(exact)).to(self.scale.dtype) / self.scale
-
-
-class Whiten(FirstLayer):
-    """Fixed first layer: centre the data and give their leading directions unit variance; images are laid out flat.
-
-    Directions below a hundredth of the largest standard deviation are treated as noise and not blown up. All others
-    count alike: where most are faint, as pixels that are nearly always empty, give leading principal components, as
-    ``partial(whiten, n_components=50)`` does.
-
-    Parameters
-    ----------
-    mean
-        Of the data, each row laid out as a vector; (d,).
-    matrix
-        Directions, divided by their spread, one in each column; (d, k).
-    shape
-        Of a row; None is (d,).
-
-    Examples
-    --------
-    >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
-    >>> torch.cov(Whiten.of(x)(x).T, correction=0).round(decimals=3).abs()
-    tensor([[1., 0.],
-            [0., 1.]])
-    """
-
-    matrix: Tensor
-
-    def __init__(self, mean: Tensor, matrix: Tensor, shape: tuple[int, ...] | None = None) -> None:
-        super().__init__()
-        self.shape_in, self.shape_out = tuple(mean.shape if shape is None else shape), (matrix.shape[1],)
-        self.register_buffer("mean", mean.contiguous())
-        self.register_buffer("matrix", matrix.contiguous())  # as files store it: see tests/test_networks_layout.py
-
-    @classmethod
-    def of(cls, x: Tensor, n_components: int | None = None) -> Self:
-        """Return what whitens these rows, (n, …), which lie in memory, along all directions or the leading ones."""
-        flat = x.double().flatten(1)
-        covariance = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1)
-        return cls(flat.mean(0), _whitening(covariance)[:, :n_components], tuple(x.shape[1:]))
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Whiten (n, …); (n, k)."""
-        return (x.flatten(1) - self.mean).to(self.matrix.dtype) @ self.matrix
 
 
 def whiten(source: Source, *, n_components: int | None = None, random_state: _random.RandomState = 0) -> Whiten:
@@ -148,20 +66,76 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
     n_columns = math.prod(source.shape)
     if n_columns > MOST_COLUMNS:
         leading = leading_directions(source, n_components or MOST_DIRECTIONS, random_state=random_state)
-        return Whiten(leading.mean, _scaled(leading.variance, leading.directions), source.shape)
+        return Whiten(leading.mean, scaled(leading.variance, leading.directions), source.shape)
     found = moments(source)
     assert found.covariance is not None
-    return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
+    return Whiten(found.mean, whitening(found.covariance)[:, :n_components], source.shape)
 
 
-def _whitening(covariance: Tensor) -> Tensor:
-    variance, direction = torch.linalg.eigh(covariance)
-    return _scaled(variance, direction).flip(1)  # largest variance first
+def beyond_noise(
+    source: Source, *, n_components: int | None = None, random_state: _random.RandomState = 0
+) -> Decorrelate:
+    """Return a first layer that standardises columns and gives the directions beyond noise unit variance.
+
+    How many these are is read off the spectrum of the standardised columns, so that no unit matters:
+    see `pindown.metrics.spectrum`. Images and sequences are laid out as vectors. Of few rows with many columns the
+    directions are found from the rows; of many with many, leading ones by a few passes over the source.
+
+    Parameters
+    ----------
+    source : Source
+        The rows.
+    n_components : int or None
+        Number of leading directions to keep, in place of those beyond noise.
+    random_state : int, numpy.random.RandomState, torch.Generator or None
+        Where the search for leading directions begins.
+
+    Examples
+    --------
+    Two latents behind forty noisy columns, whose units differ by up to a million:
+
+    >>> from pindown.sources import Arrays
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 40)) + rng.normal(size=(200, 40))
+    >>> [beyond_noise(Arrays(x * units)).shape_out for units in (1, np.logspace(-3, 3, 40))]
+    [(2,), (2,)]
+    >>> print(beyond_noise(Arrays(x)).note)
+    2 of 40 directions of the standardised columns are kept: the other 38 vary no more than noise of columns would.
+    """
+    if n_components is not None and n_components < 1:
+        raise ValueError(f"beyond_noise: n_components must be at least 1, got {n_components}.")
+    found = _spectrum(source, n_components or MOST_DIRECTIONS, random_state)
+    if not len(found.variances):
+        raise ValueError(
+            "All rows of x are the same, so that there is nothing to learn from. Was the right array read?"
+        )
+    kept, note = found.n_kept, found.account
+    if n_components is not None:
+        kept = min(n_components, len(found.variances))
+        note = f"{counted(kept, 'leading direction')} of the standardised columns kept, as asked."
+    varies = np.isfinite(found.scale)
+    matrix = scaled(torch.as_tensor(found.variances[:kept]), torch.as_tensor(found.directions[:, :kept].copy()))
+    matrix[torch.as_tensor(~varies)] = 0
+    scale = torch.as_tensor(np.where(varies, found.scale, 1.0))
+    return Decorrelate(torch.as_tensor(found.mean), scale, matrix, source.shape, note)
 
 
-def _scaled(variance: Tensor, direction: Tensor) -> Tensor:
-    largest = torch.where(variance.max() > 0, variance.max(), 1.0)  # constant data have no scale to take off
-    return (direction / variance.clamp_min(FAINT**2 * largest).sqrt()).float()  # (d, k), a direction per column
+def _spectrum(source: Source, most: int, random_state: _random.RandomState) -> Spectrum:
+    """Return the spectrum of a source's standardised columns, by what its rows and columns allow."""
+    n_columns = math.prod(source.shape)
+    if isinstance(source, Indexed) and source.n_rows < min(n_columns, EXACT, DUAL_NUMBERS // n_columns):
+        moments(source, covariance=False)  # which says what is wrong with a row
+        return spectrum(as_tensor(source.take(np.arange(source.n_rows))["x"]).cpu().flatten(1).numpy())
+    found = moments(source, covariance=n_columns <= MOST_COLUMNS)
+    mean = found.mean.numpy()
+    scale = usable_scale(found.variance.sqrt().numpy(), mean)
+    if found.covariance is not None:
+        correlation = found.covariance.numpy() / scale / scale[:, None]
+        return of_correlation(mean, scale, correlation, found.n)
+    if not np.isfinite(scale).any():
+        return of_directions(mean, scale, np.zeros((n_columns, 0)), np.zeros(0), found.n)
+    leading = leading_directions(source, most, scale=torch.as_tensor(scale), random_state=random_state)
+    return of_directions(mean, scale, leading.directions.double().numpy(), leading.variance.numpy(), found.n)
 
 
 def standardise(source: Source) -> Rescale:
@@ -216,17 +190,17 @@ def nothing(source: Source) -> Rescale:
 
 
 def suited(source: Source) -> FirstLayer:
-    """Return what suits the rows: vectors are whitened; images and sequences are standardised, and keep their shape.
+    """Return what suits the rows: vectors are taken `beyond_noise`; images and sequences are standardised.
 
-    A convolution looks for neighbours, which a rotation of all pixels would leave none of.
+    These keep their shape: a convolution looks for neighbours, which a rotation of all pixels would leave none of.
 
     Examples
     --------
     >>> from pindown.sources import Arrays
     >>> [type(suited(Arrays(torch.eye(24).reshape(24, *shape)))).__name__ for shape in ((24,), (6, 4), (2, 3, 4))]
-    ['Whiten', 'Rescale', 'Rescale']
+    ['Decorrelate', 'Rescale', 'Rescale']
     """
-    return whiten(source) if len(source.shape) == 1 else standardise(source)
+    return beyond_noise(source) if len(source.shape) == 1 else standardise(source)
 
 
 def fitted(owner: str, preprocess: Any, source: Source) -> FirstLayer:
@@ -235,7 +209,7 @@ def fitted(owner: str, preprocess: Any, source: Source) -> FirstLayer:
     Examples
     --------
     >>> from pindown.sources import Arrays
-    >>> fitted("Contrast", nn.Identity, Arrays([[1.0]]))
+    >>> fitted("Contrast", torch.nn.Identity, Arrays([[1.0]]))
     Traceback (most recent call last):
     TypeError: Contrast: preprocess must return a networks.FirstLayer, which knows its shape_in, shape_out and mean, ...
     """

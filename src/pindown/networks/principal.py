@@ -28,8 +28,12 @@ class Directions:
     variance: Tensor  # (k,) float64
 
 
-def leading_directions(source: Source, k: int, *, random_state: _random.RandomState = 0) -> Directions:
+def leading_directions(
+    source: Source, k: int, *, scale: Tensor | None = None, random_state: _random.RandomState = 0
+) -> Directions:
     r"""Return the principal directions of a source's rows, k at most, and no more than the rows have.
+
+    With a ``scale`` (d,) columns are divided by it first; infinity leaves a column out.
 
     Subspace iteration from a random start (Halko, Martinsson and Tropp, 2011): each pass multiplies by the covariance
     :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, a block of rows at a time, and a last one finds the
@@ -48,8 +52,9 @@ def leading_directions(source: Source, k: int, *, random_state: _random.RandomSt
             [1., 0., 0.]])
     """
     first = moments(source, covariance=False)
-    unit = float(first.variance.mean().sqrt())  # squares of data in very large or small units leave float32
-    if not unit > 0:
+    # Squares of data in very large or small units leave float32.
+    unit = first.variance.mean().sqrt() if scale is None else scale
+    if not (unit > 0).all():
         raise ValueError("whiten: all rows of x are the same, so that there is nothing to learn from.")
     width = min(k + SPARE, first.n, len(first.mean))
     generator = _random.generator(random_state)
@@ -65,9 +70,10 @@ def leading_directions(source: Source, k: int, *, random_state: _random.RandomSt
         within.addmm_(codes.mT, codes, alpha=1 / first.n)
     variance, turn = (part.flip(-1) for part in torch.linalg.eigh(within))  # largest first
     kept = min(k, first.n - 1, int((variance > NONE_LEFT * variance[0]).sum()))
-    return Directions(first.mean, basis @ turn[:, :kept].float(), unit**2 * variance[:kept])
+    size = unit**2 if scale is None else 1.0
+    return Directions(first.mean, basis @ turn[:, :kept].float(), size * variance[:kept])
 
 
-def _centred(source: Source, mean: Tensor, unit: float) -> Iterator[Tensor]:
+def _centred(source: Source, mean: Tensor, unit: Tensor) -> Iterator[Tensor]:
     for _, batch in some_blocks(source, None):
         yield (as_tensor(batch["x"]).cpu().flatten(1) - mean).div_(unit).float()

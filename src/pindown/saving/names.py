@@ -16,7 +16,10 @@ from torch import nn
 
 from pindown.saving.layers import LAYERS
 
-MOVED: dict[str, str] = {}
+MOVED: dict[str, str] = {
+    "pindown.networks.preprocessing:Rescale": "pindown.networks.first_layers:Rescale",
+    "pindown.networks.preprocessing:Whiten": "pindown.networks.first_layers:Whiten",
+}
 """Names of pindown's own in files of this format that are other names today: what is renamed is entered here."""
 
 GROUP = "pindown.estimators"

@@ -52,10 +52,9 @@ def _score(est: Dictionary, data: Data) -> FitScore:
 
 
 def _plan(est: Dictionary, data: Data, n_components: int | None) -> Plan:
-    rows = read("X", data.X)
-    d, notes = or_directions(rows, n_components)
+    d, notes = or_directions(est, data.X, n_components)
     notes += ("whether the support is diverse, and its variables bent enough, shows after training: see the audit.",)
-    verdicts, call = before(rows, d), f"Dictionary(n_components={d})"
+    verdicts, call = before(data.X, d), f"Dictionary(n_components={d})"
     return Plan(call, theory.DICTIONARY_BLOCKS, d, verdicts, generally_missing(verdicts), notes=notes)
 
 

@@ -24,7 +24,7 @@ from pindown.checks import (
     same_spread,
     unconfounded,
 )
-from pindown.checks.arrays import read, read_labels
+from pindown.checks.arrays import read, read_labels, seen
 from pindown.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
@@ -175,18 +175,19 @@ def _divisible(est: Forget, data: Data) -> Verdict:
 
 
 def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
-    rows, nuisance, signal, given = read("X", data.X), _label(est, data), data.signal, data.given
+    nuisance, signal, given = _label(est, data), data.signal, data.given
+    rows = seen(data.X)[0]
     linear = same_spread(rows, nuisance).outcome != "fails"
     n_directions, touched = touched_dimensions(rows, nuisance)
     confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
     told, d = (touched, 0), n_components
     if d is None:
-        found = _as_fitted(rows, nuisance, signal if confounded else given, linear=linear)
+        found = _as_fitted(est, data.X, nuisance, signal if confounded else given, linear=linear)
         told, d = (found.n_told, found.n_components) if found else (told, max(1, n_directions - touched))
-    seen = before(rows, d, signal=signal if given is None else None, nuisance=nuisance)
+    found_before = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
     theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
     beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
-    verdicts = tuple(verdict for verdict in seen if verdict.assumption not in beside)
+    verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in beside)
     needs: tuple[str, ...] = ()
     if confounded:
         needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
@@ -205,15 +206,16 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
     if linear:
         notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
     else:
-        notes += ("a linear code cannot be blind, since " + why_of(seen, theory.NUISANCE_VMF),)
+        notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
     return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
 
 
-def _as_fitted(rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
+def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
     """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
     from pindown.estimators.forget import estimator
 
-    forget = estimator.Forget(encoder=networks.linear if linear else networks.unfolded, random_state=0)
+    encoder = networks.linear if linear else networks.unfolded
+    forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
         look = forget.look(Data(rows, nuisance=nuisance, given=given))
     except ValueError:  # the verdicts say it

@@ -24,7 +24,7 @@ from pindown.estimators.afterwards import warn
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.forget.answers import ANSWERS
-from pindown.estimators.forget.game import Game, History, Rebuild, matrix_of, straightened
+from pindown.estimators.forget.game import Game, History, Rebuild, straightened
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.nuisance import (
     HeldOut,
@@ -160,7 +160,8 @@ class Forget(BaseEncoder):
         In how many directions of the data means differ between values, and in how many more covariances (0 unless the
         encoder is linear).
     components_ : ndarray of shape (n_components_, n_features)
-        Of a linear encoder: orthonormal rows M; the code of x is M (x − mean).
+        Of a linear encoder: rows M, orthonormal where columns are in units of their spread; the code of x is
+        M (x − mean).
     history_ : History
         ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
         a `pindown.metrics.Leakage`.
@@ -335,7 +336,7 @@ class Forget(BaseEncoder):
         rows = used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]]
         white = first(torch.as_tensor(data.X[rows])).double().numpy()
         groupings, rng = nuisance.take(rows).groupings(), np.random.default_rng(0)
-        matrix = matrix_of(first).numpy()
+        matrix = first.turned.numpy()
         found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
         n_components, note, doubts = self._choose(found, white, nuisance)
         start = found.keep(n_components)
@@ -427,7 +428,8 @@ class Forget(BaseEncoder):
         first, back = encoder.preprocess, torch.eye(self.n_components_)
         if objective.is_linear:
             encoder, back = straightened(encoder)
-            self.components_ = next(encoder.body.parameters()).cpu().numpy().astype(np.float64)
+            in_own_units = next(encoder.body.parameters()) / encoder.preprocess.columns.scale
+            self.components_ = in_own_units.cpu().numpy().astype(np.float64)
         self.encoder_, self.columns_, self.n_told_ = encoder.eval(), list(look.reader.kinds), look.n_told
         self.decoder_ = Rebuild(back, decoder, first).to(first.mean.device).double().eval()
         trace = objective.trace.unflatten(0, (-1, self.trainer.accumulate)).mean(1)[: self.n_iter_]

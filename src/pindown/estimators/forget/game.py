@@ -15,7 +15,7 @@ from pindown.estimators.encoding import Encoder
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
 from pindown.networks import Frame, Unfolded
-from pindown.networks.preprocessing import FirstLayer, Rescale, Whiten
+from pindown.networks.preprocessing import FirstLayer
 from pindown.penalties import energy_distance
 
 AVERAGED_SHARE = 0.25
@@ -207,14 +207,6 @@ def _covariance_error(z: Tensor) -> Tensor:
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
-def matrix_of(first: FirstLayer) -> Tensor:
-    """Return the linear part of a first layer, in float64: (n_features, columns that the network sees)."""
-    if isinstance(first, Whiten):
-        return first.matrix.double()
-    assert isinstance(first, Rescale)
-    return torch.diag((1 / first.scale.double()).expand(first.shape_in))
-
-
 class Rebuild(nn.Module):
     """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the first layer."""
 
@@ -226,7 +218,7 @@ class Rebuild(nn.Module):
         super().__init__()
         self.decoder = decoder
         self.register_buffer("back", back.contiguous())
-        self.register_buffer("coloured", torch.linalg.pinv(matrix_of(first)).contiguous())
+        self.register_buffer("coloured", (torch.linalg.pinv(first.turned) * first.columns.scale).contiguous())
         self.register_buffer("mean", first.mean)
 
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:
@@ -235,15 +227,15 @@ class Rebuild(nn.Module):
 
 
 def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
-    """Return a linear encoder whose rows are orthonormal in the data's own units, and the way back to its codes.
+    """Return a linear encoder of columns, each in its own units, with orthonormal rows; and the way back to its codes.
 
     With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
     """
     body, first = encoder.body, encoder.preprocess
     assert isinstance(body, Frame)
     with torch.no_grad():
-        rows = body.double().rows() @ matrix_of(first).mT  # (k, d)
+        rows = body.double().rows() @ first.turned.mT  # (k, d)
         frame = torch.linalg.qr(rows.mT).Q.mT
         linear = nn.Linear(rows.shape[1], rows.shape[0], bias=False, device=rows.device).requires_grad_(False)
         linear.weight.copy_(frame)
-    return Encoder(Rescale(first.mean), linear, encoder.space), frame @ rows.mT
+    return Encoder(first.columns, linear, encoder.space), frame @ rows.mT

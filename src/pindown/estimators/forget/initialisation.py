@@ -12,7 +12,7 @@ from torch import nn
 from pindown import networks
 from pindown.directions import Directions
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.game import Game, matrix_of
+from pindown.estimators.forget.game import Game
 from pindown.estimators.forget.nuisance import Nuisance
 from pindown.networks import Frame, Unfolded, built
 
@@ -62,7 +62,7 @@ class Initialisation(NamedTuple):
 
     def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
         """Start the encoder's linear part, if it has one; return what of its data is worth rebuilding, (d, d)."""
-        change = np.linalg.pinv(matrix_of(encoder.preprocess).numpy()) @ self.matrix
+        change = np.linalg.pinv(encoder.preprocess.turned.numpy()) @ self.matrix
         found = self.found.as_seen_after(change)
         start = torch.as_tensor(found.keep(len(self.rows)) if linear else self.rows @ change.T).float()
         if linear:
