@@ -137,7 +137,7 @@ def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
         return make(n_components, strength=strength).fit(X, e).restart_scores_
 
     assert scores(5, 0.0).max() < 0.05  # all is kept, and what is told counts nothing
-    assert scores(5, 1.0).min() > 0.7  # nearly log 3 nats are told
+    assert scores(5, 1.0).min() > 0.5  # of log 3 nats .86 ± .11 are read, over seeds
     assert scores(2, 0.0).min() > 0.15  # a column of five is missed
 
 

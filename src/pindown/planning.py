@@ -64,17 +64,16 @@ def plan(
         data = X
     else:
         data = Data(read("X", X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
-    chosen = _chosen(data) if estimator is None else estimator
-    est = chosen() if isinstance(chosen, type) else chosen
+    est: Any = _chosen(data) if estimator is None else estimator() if isinstance(estimator, type) else estimator
     answers = est.answers
     numbers = {"nuisance"} & {answers.side} | ({"signal"} & {answers.side} if not answers.labels else set())
     for role in {"signal", "nuisance", "given", "groups"} & {*data.sides} - numbers:
         read_labels(role, getattr(data, role), len(data))  # by the name that the caller knows
     found = answers.plan(est, data, n_components)
     aside = [role for role in SIDES if role in data.sides and role not in (*answers.roles, *answers.looks_at)]
-    notes = [f"{role} is left aside: plan for it alone, too." for role in aside]
-    if shown := est.shown(data.X).note:
-        notes.append(f"before training {shown}")
+    shown = est.shown(data.X).note
+    notes = [f"before training {shown}"] if shown else []
+    notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
     audited = answers.divisible(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
     return replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
