@@ -36,7 +36,7 @@ test-oldest: $(OLDEST)/.ready
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --group dev
+	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --group dev --group docs
 	touch $@
 
 # How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.

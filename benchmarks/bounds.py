@@ -31,8 +31,6 @@ SETTINGS = [*(("default", shift) for shift in range(5)), *((name, 0) for name in
 """Five worlds, and the first of them with other kernels."""
 ENOUGH = 3.0
 """Spreads between the mean and its bound."""
-MANIFOLD = 3.0
-"""Times by which a positive quantity varies between runs where its logarithm is measured, as losses' differences do."""
 UNIT_SECONDS = 25
 ORDER = (ast.Lt, ast.LtE, ast.Gt, ast.GtE)
 LEFT_OUT = {"test_cli.py", "test_docs.py", "test_page.py", "test_audit_page.py", "test_tables.py", "test_package.py"}
@@ -160,32 +158,28 @@ def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> 
         return None
     usual = [each["slack"] for each in seen if each["plain"]]
     holds = -1 if usual and usual[0] < 0 else 1  # asserted not to hold, as in (r2 > 0.9) == related
-    scale = holds * (ratios(seen) if manifold(seen) else slack)
-    slack = holds * slack
-    away = scale - scale.mean()
-    # What lies on the far side of the mean does not threaten the bound: an R² may be -1 or -50 where chance is.
-    towards = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(scale) - 1))
     mean = {}
     if "bound" in seen[0]:
         sign = 1 if seen[0]["at_least"] else -1
-        mean = {"mean": float(seen[0]["bound"] + sign * np.mean([each["slack"] for each in seen]))}
+        mean = {"mean": float(seen[0]["bound"] + sign * slack.mean())}
+    (spread, margin), by_ratio = towards(holds * slack), False
+    sides = np.array([each["sides"] for each in seen])
+    if (sides > 0).all():
+        of_logs, margin_of_logs = towards(holds * np.log(sides[:, 1] / sides[:, 0]))
+        if margin_of_logs > max(margin, 0):
+            spread, margin, by_ratio = of_logs, margin_of_logs, True
     return {
-        "test": test, "bound": text, "part": part, **mean, "slack": float(slack.mean()), "spread": float(towards),
-        "margin": float(min(scale.mean() / towards, 1e6)), "runs": len(slack), "missed": int((slack < 0).sum()),
-        "by_ratio": manifold(seen),
+        "test": test, "bound": text, "part": part, **mean, "slack": float(holds * slack.mean()), "spread": spread,
+        "by_ratio": by_ratio, "margin": margin, "runs": len(slack), "missed": int((holds * slack < 0).sum()),
     }  # fmt: skip
 
 
-def manifold(seen: list[dict[str, Any]]) -> bool:
-    """Say whether a positive quantity varies more than threefold between runs: then its ratio to the bound counts."""
-    sides = np.array([each["sides"] for each in seen])
-    return bool((sides > 0).all() and (sides.max(0) > MANIFOLD * sides.min(0)).any())
-
-
-def ratios(seen: list[dict[str, Any]]) -> np.ndarray:
-    """Return the logarithm of by how many times each bound is kept."""
-    sides = np.log([each["sides"] for each in seen])
-    return sides[:, 1] - sides[:, 0]
+def towards(slack: np.ndarray) -> tuple[float, float]:
+    """Return the spread of what is left of a bound, on its side, and how many spreads the mean stands away."""
+    away = slack - slack.mean()
+    # What lies on the far side of the mean does not threaten the bound: an R² may be -1 or -50 where chance is.
+    spread = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(slack) - 1))
+    return float(spread), float(min(slack.mean() / spread, 1e6))
 
 
 def is_level(each: dict[str, Any]) -> bool:
@@ -230,9 +224,9 @@ def page(record: dict[str, Any]) -> str:
         "",
         "The mean is that of the measured side; where both sides vary it is that of their difference. The spread is "
         "the root mean square deviation on the side of the bound (times √2, so that it is the standard deviation where "
-        f"both sides are alike); of a positive quantity that varies more than {MANIFOLD:g}-fold between runs it is "
-        f"that of the logarithm, a factor (×). A margin below {ENOUGH:g} spreads, in bold, ends the command with an "
-        f"error: of {len(record['rows'])} bounds {len(thin(record))} are so thin, and "
+        "both sides are alike); of a positive quantity it is that of the logarithm, a factor (×), where that leaves "
+        f"the larger margin, since gaps of losses vary manyfold. A margin below {ENOUGH:g} spreads, in bold, ends the "
+        f"command with an error: of {len(record['rows'])} bounds {len(thin(record))} are so thin, and "
         f"{sum(each['missed'] > 0 for each in thin(record))} were missed in some run.",
         "",
         "| test | bound | mean | spread | margin | runs |",

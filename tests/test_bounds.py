@@ -54,7 +54,7 @@ def test_a_margin_counts_spreads_on_the_side_of_the_bound(tools):
 
     def row(slack):
         seen = [
-            {"slack": each, "sides": (0.5, 0.5 + each), "bound": 0.5, "at_least": True, "plain": False}
+            {"slack": each, "sides": (-0.5, each - 0.5), "bound": 0.5, "at_least": True, "plain": False}
             for each in slack
         ]
         return bounds.row("a test", "r2 > 0.5", 0, 1, seen)
@@ -66,19 +66,18 @@ def test_a_margin_counts_spreads_on_the_side_of_the_bound(tools):
     assert row([-0.1, 0.3])["missed"] == 1
 
 
-def test_a_quantity_that_varies_manyfold_is_measured_by_its_ratio_to_the_bound(tools):
+def test_a_positive_quantity_is_measured_by_its_ratio_to_the_bound_where_that_leaves_more(tools):
     _, bounds = tools
 
-    def row(values):
-        return bounds.row(
-            "a test", "gap > 1", 0, 1, [{"slack": v - 1, "sides": (1, v), "plain": False} for v in values]
-        )
+    def row(*sides):
+        seen = [{"slack": more - less, "sides": (less, more), "plain": False} for less, more in sides]
+        return bounds.row("a test", "less < more", 0, 1, seen)
 
-    few, many = row([2.0, 3.0, 4.0]), row([10.0, 100.0, 1000.0])
-    assert (few["by_ratio"], many["by_ratio"]) == (False, True)
-    assert few["margin"] == pytest.approx(2)
-    assert many["margin"] == pytest.approx(2)  # a mean of 100, a spread of a factor of ten
-    assert row([0.5, 100.0])["missed"] == 1
+    gap, deviation = row((1, 10.0), (1, 100.0), (1, 1000.0)), row((0.01, 4), (1, 4), (1.99, 4))
+    assert (gap["by_ratio"], deviation["by_ratio"]) == (True, False)
+    assert gap["margin"] == pytest.approx(2)  # a mean of 100, a spread of a factor of ten
+    assert deviation["margin"] == pytest.approx(3 / 0.99)
+    assert row((1, 0.5), (1, 100.0))["missed"] == 1
 
 
 def test_what_is_asserted_not_to_hold_is_measured_the_other_way_round(tools):

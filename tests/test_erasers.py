@@ -11,6 +11,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pindown.estimators.erasers import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, leakage
+from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Nuisance, ShapeNuisance
 
 
@@ -57,8 +58,10 @@ def test_the_closed_form_is_near_the_complement_of_v(seed):
 
 
 def test_spreads_are_out_of_reach_of_means():
-    sample = ShapeNuisance.spread(8, 3, 3, random_state=0).sample(3_000, random_state=1)
-    Z, e = MeanProjection().fit_transform(sample.x, sample.u), sample.u
+    spreads = torch.tensor([[1.0] * 3, [2.0] * 3, [4.0] * 3])
+    sample = ShapeNuisance(spreads, leaky_relu_mlp(8, n_layers=1, random_state=0)).sample(3_000, random_state=1)
+    e = sample.u.numpy()
+    Z = MeanProjection().fit_transform(sample.x.numpy(), e)
     assert worst(Z, e) > 1 / 3 + 0.15
     reader = LogisticRegression().fit(Z[:1500], e[:1500])
     assert reader.score(Z[1500:], e[1500:]) < 0.4  # a linear reader is deceived

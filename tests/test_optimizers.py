@@ -22,7 +22,7 @@ def test_the_orthogonal_factor_keeps_singular_vectors_and_evens_out_singular_val
     assert (in_their_basis - torch.diag_embed(values)).abs().max() < 1e-4
     assert values.min() > 0.6
     assert values.max() < 1.4
-    assert s.amax() / s.amin() > 2  # they were not even before
+    assert s.amax() / s.amin() > 1.5  # they were not even before
 
 
 def test_a_zero_gradient_moves_nothing():

@@ -209,8 +209,8 @@ def test_a_gaussian_direction_is_a_group_lasso_and_not_the_l1_norm():
         lambda z: group_lasso_sparsity(decoder, z, z_scale=RAW, x_scale=RAW, generator=source).detach(), z
     )
     error = draws.std() / math.sqrt(len(draws))
-    assert abs(draws.mean() - lengths) < 4 * error
-    assert draws.mean() < dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW) - 20 * error
+    assert abs(draws.mean() - lengths) / error < 5
+    assert draws.mean() < 0.95 * dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW)
 
 
 def test_a_rotation_leaves_the_group_lasso_alone_and_raises_the_l1_norm():
@@ -301,15 +301,15 @@ def test_orojar_from_random_directions_is_unbiased():
     decoder, z = seeded(SMOOTH["tanh"]), latents(4)
     source = rng()
     draws = torch.stack([orojar(decoder, z, n_directions=2, generator=source) for _ in range(1_500)])
-    assert abs(draws.mean() - orojar(decoder, z)) < 4 * draws.std() / math.sqrt(len(draws))
+    assert abs(draws.mean() - orojar(decoder, z)) / (draws.std() / math.sqrt(len(draws))) < 5
 
 
 def test_orojar_vanishes_for_a_rotation_which_is_anything_but_sparse():
     decoder, z = nn.Linear(3, 3).double(), latents()
     with torch.no_grad():
-        decoder.weight.copy_(torch.linalg.qr(torch.randn(3, 3, generator=rng(), dtype=torch.float64)).Q)
-    assert orojar(decoder, z).item() < 1e-10
-    assert dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW) > 3.5
+        decoder.weight.copy_(torch.eye(3) - torch.full((3, 3), 2 / 3))  # a reflection; ⅓ and ⅔ everywhere
+    assert 0 <= orojar(decoder, z).item() < 1e-10
+    assert dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW).item() == pytest.approx(3 * (1 / 3 + 2 * 2 / 3))
 
 
 def products(z):
@@ -323,7 +323,7 @@ def test_the_hessian_penalty_of_two_products_is_that_worked_out_by_hand():
     source = rng()
     draws = torch.stack([hessian_penalty(products, z, generator=source) for _ in range(1_500)])
     error = draws.std(0) / math.sqrt(len(draws))
-    assert ((draws.mean(0) - by_hand).abs() < 5 * error + 1e-9).all()
+    assert ((draws.mean(0) - by_hand).abs() / (error + 1e-9)).max() < 6  # of a hundred
 
 
 def test_the_hessian_penalty_is_blind_to_what_each_latent_does_alone():

@@ -12,7 +12,7 @@ def normal(*shape, seed=0):
 
 def test_groups_of_one_law_are_no_distance_apart_in_the_mean_however_few_they_have():
     found = torch.stack([energy_distance(normal(12, 2, seed=s), torch.arange(12) % 3) for s in range(400)])
-    assert found.mean().abs() < 3 * found.std() / 400**0.5
+    assert found.mean().abs() / (found.std() / 400**0.5) < 5
     assert found.std() > 0.05  # so that it could have been seen
 
 
@@ -32,7 +32,7 @@ def test_two_normal_laws_have_the_distance_of_the_book():
 
 def test_a_shift_between_strata_is_no_difference_within_them():
     strata, groups = torch.arange(2_000) // 1_000, torch.arange(2_000) % 2
-    groups[:400] = 0  # so that groups go with strata
+    groups[:600] = 0  # so that groups go with strata
     z = normal(2_000, 2) + 5.0 * strata[:, None]
     assert energy_distance(z, groups, within=strata).abs() < 0.02
     assert energy_distance(z, groups) > 0.1

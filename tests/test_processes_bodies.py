@@ -59,8 +59,8 @@ def test_actions_fill_a_disc_and_tell_nothing_of_the_body_though_observations_te
     assert squares.max() <= STEP**2 * 1.0001
     assert squares.mean().item() == pytest.approx(STEP**2 / 2, rel=0.03)  # uniform on a disc
     assert not leakage(sample.z, sample.u, probes=PROBES[:3], random_state=0).leaks
-    known = LogisticRegression(max_iter=500).fit(sample.x[:3_000], sample.u[:3_000])
-    assert known.score(sample.x[3_000:], sample.u[3_000:]) > 0.99
+    x, u = sample.x.numpy(), sample.u.numpy()
+    assert LogisticRegression(max_iter=500).fit(x[:3_000], u[:3_000]).score(x[3_000:], u[3_000:]) > 0.99
 
 
 def test_bodies_make_the_same_motions_each_from_its_own_place():
@@ -116,4 +116,4 @@ def test_arms_that_cannot_be_are_refused(reach, n_elbows):
 def test_every_hand_is_within_reach_of_every_arm():
     corner = np.hypot(CENTRE[0] + HALF_WIDTH + STEP, HALF_WIDTH + STEP)
     assert pytest.approx(corner) == FARTHEST
-    assert all(arm.reach > FARTHEST for seed in range(20) for arm in Bodies.different(3, random_state=seed).arms)
+    assert all(arm.reach >= FARTHEST for seed in range(20) for arm in Bodies.different(3, random_state=seed).arms)

@@ -58,7 +58,7 @@ def test_equal_nuisance_vectors_touch_nothing():
 
 def test_values_of_a_nuisance_can_be_unequally_frequent():
     world = Nuisance.on_sphere(6, 3, 10.0, weights=(10.0, 1.0, 1.0), random_state=0)
-    assert abs((world.sample(20_000, random_state=0).u == 0).float().mean().item() - 10 / 12) < 0.01
+    assert abs((world.sample(20_000, random_state=0).u == 0).float().mean().item() - 10 / 12) < 0.02
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_a_shape_nuisance_keeps_means_and_changes_spreads_of_what_it_touches():
     sample = ShapeNuisance(torch.tensor([[1.0], [3.0]]), identity(3)).sample(50_000, random_state=0)
     for e, spread in ((0, 1.0), (1, 3.0)):
         of_value = sample.x[sample.u == e]
-        assert of_value.mean(0).abs().max() < 0.06
+        assert (of_value.mean(0).abs() / of_value.std(0)).max() * len(of_value) ** 0.5 < 5
         assert torch.allclose(of_value.std(0), torch.tensor([1.0, 1.0, spread]), atol=0.05)
 
 

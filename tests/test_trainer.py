@@ -141,7 +141,7 @@ def test_steps_whose_gradients_overflow_in_float16_are_left_out_and_the_run_resu
 
     options = {"precision": torch.float16, "weight_decay": 0.0}
     whole = run(objective=Steep(), **options)
-    assert whole[0].loss_curve[0] > 100
+    assert whole[0].loss_curve[0] > 20
     assert whole[0].loss_curve[-10:].mean() < 0.9 * whole[0].loss_curve[:10].mean()
     path = tmp_path / "run.safetensors"
     with pytest.raises(KeyboardInterrupt):

@@ -103,7 +103,9 @@ def gram_off_diagonal(columns: Tensor) -> Tensor:
     """Return the summed squares of the inner products of different columns (d, n, ...), the mean over rows."""
     flat = columns.flatten(2)
     inner = torch.einsum("jnm,knm->njk", flat, flat)
-    return (inner.square().sum() - inner.diagonal(dim1=1, dim2=2).square().sum()) / flat.shape[1]
+    # Not the sum of all less that of the diagonal: where columns are orthogonal only last digits would be left.
+    others = inner - torch.diag_embed(inner.diagonal(dim1=1, dim2=2))
+    return others.square().sum() / flat.shape[1]
 
 
 def second_difference_variance(decoder: Decoder, z: Tensor, signs: Tensor, epsilon: float) -> tuple[Tensor, Tensor]:
