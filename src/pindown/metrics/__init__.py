@@ -1,5 +1,6 @@
 """Metrics: arrays in, numbers out, each with what it is blind to and what chance would score."""
 
+from pindown.metrics import disentanglement
 from pindown.metrics.by_value import AcrossValues, recovery_across_values, recovery_by_value
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.invariance import PROBES, Leakage, Probe, ProbeScore, inject_leak, leakage
@@ -46,6 +47,7 @@ __all__ = [
     "chance_shd",
     "chance_support_f1",
     "confounding",
+    "disentanglement",
     "distance_correlation",
     "effective_rank",
     "inject_leak",
