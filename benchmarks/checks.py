@@ -268,7 +268,7 @@ def dictionary(d: int) -> Dictionary:
 def cases() -> tuple[Case, ...]:
     t, c = theory, conditions
     data = (t.INJECTIVE_MIXING, c.ENOUGH_ROWS)
-    sound = (c.UNFOLDED_CODES, t.INJECTIVE_MIXING)
+    sound = (c.UNFOLDED_CODES, c.SIGNAL_TOLD)
 
     def seen(world: str, make: Any, side: Any, holds: Any = (), fails: Any = (), **options: Any) -> Case:
         return Case("before", world, partial(look_before, make, side, **options), holds, fails)
@@ -307,7 +307,7 @@ def cases() -> tuple[Case, ...]:
         fitted("pairs on the sphere, Laplace", partial(sphere, conditional=Projected(laplace(0.2))), pairs,
                (t.UNIFORM_SPHERE, *sound), (t.VMF_CONDITIONAL,)),
         fitted("pairs around a pole", around_pole, pairs, (t.VMF_CONDITIONAL, *sound), (t.UNIFORM_SPHERE,)),
-        fitted("pairs, d − 1 components", sphere, lambda d: contrast(d - 1, max_iter=100), (), (t.INJECTIVE_MIXING,)),
+        fitted("pairs, d − 1 components", sphere, lambda d: contrast(d - 1, max_iter=100), (), (c.SIGNAL_TOLD,)),
         fitted("pairs, untrained perceptron", sphere, random_encoder, (), (c.UNFOLDED_CODES,)),
         fitted("pairs, batches of 4", partial(sphere, conditional=VonMisesFisher(50.0)), partial(pairs, batch_size=4),
                (), (t.MANY_NEGATIVES,)),
@@ -331,7 +331,7 @@ def cases() -> tuple[Case, ...]:
         fitted("nuisance", nuisance, forget, (t.INFORMATION_KEPT, c.INVARIANT_CODES), n_train=20_000),
         fitted("nuisance, d + 1 components", nuisance, partial(forget, extra=1), (), (c.INVARIANT_CODES,)),
         fitted("structured", structured, dictionary,
-               (t.DIVERSE_SUPPORT, t.SUFFICIENT_NONLINEARITY, t.INJECTIVE_MIXING)),
+               (t.DIVERSE_SUPPORT, t.SUFFICIENT_NONLINEARITY, c.SIGNAL_TOLD)),
         fitted("structured, dense", dense, dictionary, (), (t.DIVERSE_SUPPORT,)),
         fitted("structured, linear", linear, dictionary, (), (t.SUFFICIENT_NONLINEARITY,)),
     )  # fmt: skip

@@ -15,13 +15,15 @@ from pindown import theory
 from pindown.checks.verdict import Verdict
 from pindown.data import Data
 from pindown.evidence.agreement import Agreement
+from pindown.evidence.blocks import SharedBlock
+from pindown.evidence.noise import Band
 from pindown.evidence.rows import Rows
 from pindown.evidence.scores import Control, Score
 from pindown.metrics import leakage
 from pindown.report._audit_page import page_of, render
-from pindown.report.audit import Audit
 from pindown.report.colouring import Colouring
 from pindown.report.pictures import Pictures, _colourings
+from pindown.report.result import Audit
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -53,6 +55,9 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
         controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
         leakage=leakage(codes[:100, :3], np.arange(100) % 2, n_seeds=1, n_permutations=19, random_state=0),
+        block=SharedBlock(2, d, 0.9, 0.2, 0.1),
+        noise=0.31,
+        band=Band("R²", 0.71, 0.82, ceiling=0.81, noise=0.31),
         recovery=(Score(text, 0.9, 0.0),),
         waived=(),
         reasons=(text,),
@@ -118,6 +123,12 @@ def test_a_sample_is_called_a_sample_and_left_out_latents_are_counted():
     assert "Of 200 latents the 24 that vary most" in many.caption
     assert many.points.shape == (2_000, 24)
     assert np.abs(many.points).max() <= 1
+
+
+def test_the_page_says_what_noise_leaves_and_what_partners_share(page):
+    assert "oise of single columns is 31% of their variance" in page
+    assert "between 0.710 and 0.820" in page
+    assert "artners share 2 directions of" in page
 
 
 def test_a_support_too_large_to_draw_is_described():

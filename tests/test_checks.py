@@ -114,7 +114,7 @@ def test_after_contrast_bears_out_the_sphere():
         theory.UNIFORM_SPHERE: "holds",
         theory.MANY_NEGATIVES: "holds",
         conditions.UNFOLDED_CODES: "holds",
-        theory.INJECTIVE_MIXING: "holds",
+        conditions.SIGNAL_TOLD: "holds",
     }
 
 
@@ -132,7 +132,7 @@ def test_after_classify_needs_known_classes():
     classify = Classify(2, max_iter=2, verbose=False, random_state=0).fit(sample.x, sample.u)
     with pytest.raises(ValueError, match="not there in fit"):
         checks.after(classify, sample.x, sample.u + 1)
-    assert set(said(checks.after(classify, sample.x))) == {conditions.UNFOLDED_CODES, theory.INJECTIVE_MIXING}
+    assert set(said(checks.after(classify, sample.x))) == {conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD}
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
@@ -154,7 +154,7 @@ def test_after_dictionary_judges_the_support():
     sample = world.sample(1_000, random_state=0)
     dictionary = Dictionary(2, n_restarts=1, max_iter=20, verbose=False, random_state=0).fit(sample.x)
     verdicts = said(checks.after(dictionary, sample.x))
-    assert set(verdicts) == {theory.DIVERSE_SUPPORT, theory.SUFFICIENT_NONLINEARITY, theory.INJECTIVE_MIXING}
+    assert set(verdicts) == {theory.DIVERSE_SUPPORT, theory.SUFFICIENT_NONLINEARITY, conditions.SIGNAL_TOLD}
     assert verdicts[theory.DIVERSE_SUPPORT] == "fails"
 
 

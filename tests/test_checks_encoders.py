@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from pindown import checks
+from pindown.checks.noise import noise_left
 from pindown.folding import Folding
 from pindown.processes import Pairs, Structured
 from pindown.structure import generators
@@ -32,13 +33,44 @@ def test_data_vary_in_enough_directions_too_few_or_barely():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_codes_that_leave_out_a_latent_cannot_tell_the_observations(seed):
     sample = Pairs.on_sphere(4, 10.0, random_state=seed).sample(2_000, random_state=seed)
-    assert checks.rebuilt_observations(sample.z, sample.x).outcome == "holds"
-    assert checks.rebuilt_observations(sample.z[:, :2], sample.x).outcome == "fails"
+    x, z = sample.x.numpy(), sample.z.numpy()
+    assert checks.signal_told(lambda x: z, x).outcome == "holds"
+    assert checks.signal_told(lambda x: z[:, :2], x).outcome == "fails"
 
 
-def test_noisy_observations_leave_undecided_whether_codes_tell_them():
+def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
+    """Return rows of a linear world with noise of single columns, and the map back to its latents."""
+    lift = rng().normal(size=(n_latents, n_columns))
+    lift /= np.linalg.norm(lift, axis=0)
+    signal = rng(1).normal(size=(n, n_latents)) @ lift
+    return signal + math.sqrt(share / (1 - share)) * rng(2).normal(size=signal.shape), np.linalg.pinv(lift)
+
+
+@pytest.mark.parametrize("share", [0.1, 0.5])
+def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_is_missed(share):
+    x, back = noisy_columns(share)
+    assert noise_left(lambda x: x @ back, x).share == pytest.approx(share, abs=0.03)
+    assert checks.signal_told(lambda x: x @ back, x).outcome == "holds"
+    missed = checks.signal_told(lambda x: x @ back[:, :2], x)
+    assert missed.outcome == "fails"
+    assert missed.statistic == pytest.approx(2 / 3, abs=0.12)
+    assert "2 codes may be too few" in missed.why
+
+
+def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
     z = rng().normal(size=(2_000, 2))
-    assert checks.rebuilt_observations(z, z + 0.4 * rng(1).normal(size=z.shape)).outcome == "undecided"
+    x = z + 0.4 * rng(1).normal(size=z.shape)
+    assert not noise_left(lambda x: z, x).decided
+    assert checks.signal_told(lambda x: z, x).outcome == "undecided"
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3])
+def test_what_codes_leave_is_noise_only_if_columns_do_not_share_it(share):
+    x, back = noisy_columns(share, n_latents=2, n_columns=10)
+    assert noise_left(lambda x: x @ back, x).share == pytest.approx(share, abs=0.05)
+    left_out = noise_left(lambda x: x @ back[:, :1], x)
+    assert left_out.is_nil
+    assert not left_out.decided
 
 
 def test_folds_become_verdicts():

@@ -19,7 +19,7 @@ from pindown.checks.encoders import (
     enough_directions,
     live_codes,
     many_negatives,
-    rebuilt_observations,
+    signal_told,
     unfolded_codes,
 )
 from pindown.checks.marginals import uniform_on_body, uniform_on_sphere
@@ -62,9 +62,9 @@ __all__ = [
     "many_negatives",
     "matching_model",
     "overlapping_values",
-    "rebuilt_observations",
     "related_partners",
     "same_spread",
+    "signal_told",
     "spanned_dimensions",
     "sufficient_nonlinearity",
     "surviving_dimensions",

@@ -1,12 +1,13 @@
 """Reading the user's arrays, cutting them in halves, and smooth predictors that need no tuning."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -135,6 +136,20 @@ def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -
         smooth[held_out] = fit.predict(inputs[held_out]).reshape(len(held_out), -1)
         flat[held_out] = targets[seen].mean(0)
     return smooth, flat
+
+
+def smooth_fits(
+    inputs: Matrix, targets: Matrix, rng: np.random.Generator
+) -> Iterator[tuple[Pipeline, NDArray[np.int64], Matrix]]:
+    """Yield smooth regressions on each half of the rows, with the rows of the other, and the mean of the targets.
+
+    How smooth, the rows themselves decide: what is left should be noise, and nothing that a better one would tell.
+    """
+    order = rng.permutation(len(inputs))
+    halved = order[: len(order) // 2], order[len(order) // 2 :]
+    for seen, held_out in (halved, halved[::-1]):
+        fit = _radial(len(seen), RidgeCV(np.logspace(-6, 2, 9))).fit(inputs[seen], targets[seen])
+        yield fit, held_out, targets[seen].mean(0)
 
 
 def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Estimate:

@@ -100,7 +100,7 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     holds affine generator system
     holds vMF clusters
     holds unfolded codes
-    holds injective mixing
+    holds signal told by the codes
     """
     answers = answers_of(est, "after")
     side = {} if y is None or answers.side is None else {answers.side: y}

@@ -12,4 +12,6 @@ OVERLAPPING_VALUES = Assumption("overlapping values", "conditional",
     " says which latent of one value is which of another")  # fmt: skip
 UNFOLDED_CODES = Assumption("unfolded codes", "model",
     "different latents have different codes, as they have at the optimum")  # fmt: skip
+SIGNAL_TOLD = Assumption("signal told by the codes", "model",
+    "codes tell what is signal in X: h = f∘g is injective, and no latent was left out")  # fmt: skip
 INVARIANT_CODES = Assumption("invariant codes", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")

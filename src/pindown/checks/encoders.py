@@ -4,20 +4,27 @@ import math
 from typing import Any
 
 import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
 
 from pindown import theory
 from pindown._names import counted
-from pindown.checks.arrays import N_RESAMPLES, Matrix, held_out_r2, read, seen
-from pindown.checks.conditions import UNFOLDED_CODES
+from pindown.checks.arrays import N_RESAMPLES, Matrix, read, seen, smooth_fits
+from pindown.checks.conditions import SIGNAL_TOLD, UNFOLDED_CODES
+from pindown.checks.noise import Encode, Noise, noise_left
 from pindown.checks.verdict import Estimate, Outcome, Verdict, above, estimate
 from pindown.folding import THRESHOLD, Folding
+from pindown.metrics.spectrum import ROWS_PER_DIRECTION
 from pindown.theory import Assumption
 
 FAINT, NOTHING = 1e-2, 1e-5
 """Spread along a principal direction, relative to the largest, that counts as one; and below which there is none."""
 
 REBUILT, NOT_REBUILT = 0.9, 0.85
-"""Share of the variance of X that codes must tell, and below which they do not: four of five latents tell .8."""
+"""Share of the signal in X that codes must tell, and below which they do not: four of five latents tell .8."""
+
+STRETCH, LEAST_SIGNAL = 2.0, 0.05
+"""By how much a prediction that noise has shrunk is stretched at most; and the least share of signal in a direction."""
 
 DEAD = 1e-2
 """Spread of codes along any direction, relative to the largest, below which it has been given up."""
@@ -61,31 +68,103 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
     return Verdict(theory.INJECTIVE_MIXING, ratio.value, FAINT, outcome, why)
 
 
-def rebuilt_observations(
-    codes: Any, X: Any, assumption: Assumption = theory.INJECTIVE_MIXING, *, random_state: int = 0
+def signal_told(
+    encode: Encode,
+    X: Any,
+    assumption: Assumption = SIGNAL_TOLD,
+    *,
+    noise: Noise | None = None,
+    random_state: int = 0,
 ) -> Verdict:
-    """Say whether codes tell the observations, as they must if both maps are injective.
+    r"""Say whether codes tell the signal in X, as they must if mixing and encoder are injective.
 
-    The statistic is the held-out R² of a smooth regression of whitened principal components of X (those with at least a
-    hundredth of the largest spread) on codes. Noise in X lowers it, and so does a latent that no code stands for, but
-    one of many is not missed.
+    Each direction :math:`u_k` of X that stands out of noise (unit variance; at least a hundredth of the largest spread)
+    is told by a smooth regression on codes, :math:`w_k`, made on half of the rows. Both hold the same noise, and would
+    agree in it. So fresh noise ε of the size that was measured is added to X, and what it moves is subtracted:
+
+    .. math:: \text{told}_k = \frac{(\mathrm{cov}(w_k, u_k) - \mathrm{E}\, \Delta w_k ε_k)^2}
+              {(\mathrm{var}\, w_k - \mathrm{E}\, \Delta w_k^2)\,(1 - \mathrm{var}\, ε_k)},
+
+    the squared correlation of their signals. The statistic is its mean, weighted by the share of signal in each
+    direction. Without noise it is the share of the variance of whitened X that codes tell. One latent of many is not
+    missed.
+
+    Parameters
+    ----------
+    encode : callable
+        Maps rows (n, …) to codes (n, d).
+    X : array (n, …)
+        The observations, best such as the encoder has not seen.
+    assumption : Assumption
+        What the verdict speaks of.
+    noise : Noise, optional
+        Of X, if it was measured already.
 
     Examples
     --------
-    >>> z = np.random.default_rng(0).normal(size=(2_000, 2))
-    >>> x = z @ [[1, 1], [1, -1]]
-    >>> [rebuilt_observations(code, x).outcome for code in (z, z[:, :1])]
+    >>> x = np.random.default_rng(0).normal(size=(2_000, 2)) @ [[1, 1], [1, -1]]
+    >>> [signal_told(encode, x).outcome for encode in (lambda x: x, lambda x: x[:, :1])]
     ['holds', 'fails']
     """
-    rows, observed = read("codes", codes), read("X", X)
-    u, s, _ = np.linalg.svd(observed - observed.mean(0), full_matrices=False)
-    white = u[:, s > FAINT * s[0]] * math.sqrt(len(observed))
-    told = held_out_r2(rows, white, np.random.default_rng(random_state))
+    rng, rows = np.random.default_rng(random_state), np.asarray(X)
+    noise = noise_left(encode, rows) if noise is None else noise
+    codes, spreads = read("codes", encode(rows)), np.sqrt(noise.seen.variances)
+    most = max(1, len(rows) // ROWS_PER_DIRECTION)
+    kept = np.flatnonzero(spreads[: noise.seen.n_signal] > FAINT * spreads[0])[:most]
+    white = noise.seen.coordinates(rows.reshape(len(rows), -1), noise.seen.n_signal)[:, kept] / spreads[kept]
+    told = _signal_r2(_terms(encode, codes, rows, white, noise, kept, rng), rng)
     outcome = above(told, REBUILT, unless_below=NOT_REBUILT)
-    why = f"codes tell {told} of the variance of whitened observations."
-    if outcome != "holds":
-        why += " X has noise, or more latents than there are components: try more of them."
+    n_codes, n_directions = codes.shape[1], len(kept)
+    why = f"codes tell {told} of the signal in {counted(n_directions, 'direction')} of X, each counted alike."
+    if outcome != "holds" and n_codes < n_directions:
+        why += f" {counted(n_codes, 'code')} may be too few: try more components."
+    elif outcome != "holds":
+        why += " The encoder has given some of it up: more rows, or more steps, may help."
     return Verdict(assumption, told.value, REBUILT, outcome, why)
+
+
+def _terms(
+    encode: Encode, codes: Matrix, rows: Any, white: Matrix, noise: Noise, kept: NDArray[np.int64], rng: Generator
+) -> Matrix:
+    """Return per row and direction what signal is counted by; (5, n, directions).
+
+    Products of prediction and observation, squares of both, what fresh noise moves both by together, squares of that,
+    and of the noise.
+    """
+    moved, fresh = [], []
+    if not noise.is_nil:
+        for extra in noise.draws(len(rows), rng):
+            moved.append(read("codes", encode(rows + extra)))
+            along = noise.seen.coordinates(extra.reshape(len(rows), -1) + noise.seen.mean, noise.seen.n_signal)
+            fresh.append(along[:, kept] / np.sqrt(noise.seen.variances[kept]))
+    terms = np.zeros((6, *white.shape))
+    for fit, held_out, mean in smooth_fits(codes, white, rng):
+        observed = white[held_out] - mean
+        said = _like(fit.predict(codes[held_out]), observed) - mean
+        terms[:3, held_out] = said * observed, said**2, observed**2
+        for code, extra in zip(moved, fresh, strict=True):
+            by = _like(fit.predict(code[held_out]), observed) - mean - said
+            terms[3:, held_out] += np.stack([by * extra[held_out], by**2, extra[held_out] ** 2]) / len(moved)
+    return terms
+
+
+def _like(predicted: Any, observed: Matrix) -> Matrix:
+    return np.asarray(predicted).reshape(observed.shape)
+
+
+def _signal_r2(terms: Matrix, rng: Generator) -> Estimate:
+    """Return the squared correlation of signals, mean over directions by their share of signal; resampled by rows."""
+    n = terms.shape[1]
+    resampled = []
+    for _ in range(N_RESAMPLES):
+        both, said, observed, both_noise, said_noise, noise = terms[:, rng.integers(n, size=n)].mean(1)
+        signal = np.maximum(observed - noise, LEAST_SIGNAL * observed)
+        shared, told = np.maximum(both - both_noise, 0), np.maximum(said - said_noise, 1e-12)
+        stretch = np.minimum(shared / told, STRETCH)  # what noise has shrunk; far more would be noise itself
+        missed = signal - 2 * stretch * shared + stretch**2 * told
+        share = signal / np.maximum(observed, 1e-300)
+        resampled.append(np.average(1 - missed / np.maximum(signal, 1e-300), weights=share))
+    return estimate(np.minimum(resampled, 1.0))
 
 
 def unfolded_codes(folding: Folding) -> Verdict:

@@ -12,6 +12,7 @@ OF_PRACTICE = (
     conditions.RELATED_PARTNERS,
     conditions.UNFOLDED_CODES,
     conditions.INVARIANT_CODES,
+    conditions.SIGNAL_TOLD,
 )
 """Conditions that no theorem states and every one needs."""
 

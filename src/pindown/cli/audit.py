@@ -14,7 +14,7 @@ from pindown.cli.transform import RUN
 
 if TYPE_CHECKING:
     from pindown.data import Data
-    from pindown.report.audit import Audit
+    from pindown.report.result import Audit
     from pindown.runs import Run
 
 

@@ -22,13 +22,15 @@ from pindown.checks import (
     divisible_rows,
     enough_directions,
     enough_rows,
-    rebuilt_observations,
+    signal_told,
     unfolded_codes,
 )
-from pindown.checks.arrays import held_out_r2, read
+from pindown.checks.arrays import held_out_r2
 from pindown.checks.verdict import above
 from pindown.data import Data
 from pindown.evidence.agreement import Measure, measure_for
+from pindown.evidence.blocks import SharedBlock
+from pindown.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.evidence.plans import Plan, generally_missing, in_words, or_directions
 from pindown.evidence.rows import Refits, Rows
 from pindown.evidence.scores import (
@@ -86,7 +88,12 @@ def of_codes(est: Any, data: Data) -> Verdicts:
     shape = np.shape(data.X)[1:]
     vectors = torch.as_tensor(_flat(data.X))
     folding = look_for_folds(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
-    return (unfolded_codes(folding), rebuilt_observations(est.transform(data.X), read("X", data.X)))
+    return (unfolded_codes(folding), signal_told(encoder_of(est), data.X))
+
+
+def encoder_of(est: Any) -> Callable[[NDArray[Any]], Matrix]:
+    """Return what encodes rows, in the precision of the rows it knows."""
+    return lambda rows: np.asarray(est.transform(rows), dtype=np.float64)
 
 
 def _after(est: Any, data: Data) -> Verdicts:
@@ -167,7 +174,7 @@ def of_rebuilding(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
         f"R² {elsewhere:.3f}.",
         elsewhere <= chance + REBUILT_MORE * (1 - chance),
     )
-    gain = (value - chance) / max(1 - chance, 1e-12)
+    gain = (value - chance) / max(1 - refits.noise.share - chance, 1e-12)  # noise cannot be rebuilt
     why = () if gain >= REBUILT_MORE else (f"columns that were permuted are rebuilt about as well ({score})",)
     return Evidence((score, *more), (control,), why)
 
@@ -195,6 +202,13 @@ def up_to_indeterminacy(est: Any, rows: Rows) -> Measure:
     theorem = est.guarantee
     free = theory.AFFINE if theorem is None else theorem.indeterminacy
     return measure_for(free, rows.strata, getattr(est, "blocks_", None))
+
+
+def ceiling(est: Any, found: Moved, rows: Rows) -> Ceiling:
+    """Return what codes with so much noise can tell of latents: one by one, if the theorem gives single ones."""
+    theorem = est.guarantee
+    single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
+    return matched_ceiling(found) if single else linear_ceiling(found)
 
 
 # ---- the value ------------------------------------------------------------------------------------------------------
@@ -226,6 +240,8 @@ class Answers:
         What to fit, and to what, so that nothing can be learned; None where that would say nothing.
     evidence : (Refits, Generator) -> Evidence
         Scores beside chance, and controls.
+    block : (Refits, Generator) -> SharedBlock or None
+        The part of the codes that the side variable speaks of, where that is not all of them.
     before : (est not fitted, Data, n_components, Data) -> verdicts
         What data say before training; counts are taken from the second, which has all rows.
     after : (est, Data) -> verdicts
@@ -236,6 +252,8 @@ class Answers:
         How its codes are compared with those of another fit.
     recovery : (codes, Rows) -> scores
         How they are compared with the truth.
+    ceiling : (est, Moved, Rows) -> Ceiling
+        The most that this comparison can show where X is noisy.
     drawn : (est) -> Drawn
         What is drawn of it.
     score : (est, Data) -> FitScore
@@ -269,11 +287,13 @@ class Answers:
         rows.shuffled(rng),
     )
     evidence: Callable[[Refits, np.random.Generator], Evidence] = _evidence
+    block: Callable[[Refits, np.random.Generator], SharedBlock | None] = lambda refits, rng: None
     before: Callable[[Any, Data, int, Data], Verdicts] = _before
     after: Callable[[Any, Data], Verdicts] = _after
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)
     measure: Callable[[Any, Rows], Measure] = up_to_indeterminacy
     recovery: Callable[[Matrix, Rows], tuple[Score, ...]] = recovery
+    ceiling: Callable[[Any, Moved, Rows], Ceiling] = ceiling
     drawn: Callable[[Any], Drawn] = lambda est: Drawn(est.loss_curve_)
     score: Callable[[Any, Data], FitScore] = _score
     plan: Callable[[Any, Data, int | None], Plan] = _plan

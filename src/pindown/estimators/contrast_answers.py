@@ -25,9 +25,10 @@ from pindown.checks.arrays import read
 from pindown.checks.partners import partners_of
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
+from pindown.evidence.blocks import SharedBlock, encoded_pairs, shared_block
 from pindown.evidence.plans import Plan, generally_missing, or_directions, outcome_of
 from pindown.evidence.rows import Refits, Rows, with_partners
-from pindown.evidence.scores import Evidence, Score, of_side_information, partner_test
+from pindown.evidence.scores import Evidence, Score, of_side_information, pairs_of, partner_test
 from pindown.spaces import Reals, Sphere
 from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_CODES, UNIT_NORM, Assumption
 
@@ -43,6 +44,11 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     rows = refits.held_out
     told = min(fit.score(rows.X, rows.side) for fit in refits.others)
     return of_side_information(refits, partner_test, rng, Score("information between partners", told, 0.0, unit="nats"))
+
+
+def _block(refits: Refits, rng: np.random.Generator) -> SharedBlock | None:
+    pairs = pairs_of(refits.held_out)
+    return shared_block([encoded_pairs(fit, *pairs) for fit in refits.others], rng)
 
 
 def _before(est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:
@@ -98,6 +104,7 @@ ANSWERS = Answers(
     on_a_line={"space": Reals()},
     ready=_ready,
     evidence=_evidence,
+    block=_block,
     before=_before,
     after=_after,
     waived=_waived,

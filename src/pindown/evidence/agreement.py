@@ -236,16 +236,19 @@ def shared_correlations(first: Matrix, second: Matrix) -> Matrix:
     """
     half = np.zeros(len(first), dtype=bool)
     half[np.random.default_rng(0).permutation(len(first))[: len(first) // 2]] = True
-    maps = [_whitening(code[half]) for code in (first, second)]
-    seen, unseen = (
-        [(code[some] - code[half].mean(0)) @ map for code, map in zip((first, second), maps, strict=True)]
-        for some in (half, ~half)
-    )
-    u, _, vt = np.linalg.svd(seen[0].T @ seen[1])
-    k = min(len(u), len(vt))
-    a, b = unseen[0] @ u[:, :k], unseen[1] @ vt[:k].T
+    u, v = canonical(first[half], second[half])
+    a, b = first[~half] @ u, second[~half] @ v
     size = np.maximum(a.std(0) * b.std(0), 1e-300)
     return np.clip(((a - a.mean(0)) * (b - b.mean(0))).mean(0) / size, 0, 1)
+
+
+def canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+    """Return directions of two codes that correlate most, in columns, of unit variance along each; (d, k) each."""
+    maps = [_whitening(code) for code in (first, second)]
+    seen = [(code - code.mean(0)) @ map for code, map in zip((first, second), maps, strict=True)]
+    u, _, vt = np.linalg.svd(seen[0].T @ seen[1])
+    k = min(len(u), len(vt))
+    return maps[0] @ u[:, :k], maps[1] @ vt[:k].T
 
 
 def _whitening(code: Matrix) -> Matrix:

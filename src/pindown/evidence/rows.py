@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.checks.noise import Noise
 from pindown.data import NEXT, Data
 from pindown.labels import Codes, as_numbers
 from pindown.metrics import by_value
@@ -130,3 +131,4 @@ class Refits:
     held_out: Rows
     n_learned_from: int
     warned: tuple[str, ...]
+    noise: Noise  # of single columns of X

@@ -14,6 +14,9 @@ from pindown._numbers import printed
 from pindown.checks.partners import partners_of
 from pindown.checks.verdict import Verdict
 from pindown.data import as_array
+from pindown.evidence.blocks import encoded_pairs
+from pindown.evidence.noise import LINEAR as BY_A_LINEAR_MAP
+from pindown.evidence.noise import MATCHED, WITHIN
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
 from pindown.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage
@@ -120,13 +123,20 @@ def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
     value = np.zeros(len(rows)) if beside is None else combined(*np.atleast_2d(beside.T)).astype(np.float64)
     anchors, partners = _one_pair_each(rows, value)
     some = rng.permutation(len(anchors))[:PAIRED_ROWS]
-    a, b = (
-        np.asarray(fit.transform(part[some, :-1].reshape(-1, *rows.X.shape[1:]).astype(rows.X.dtype)), dtype=np.float64)
-        for part in (anchors, partners)
-    )
+    a, b = encoded_pairs(fit, *(_as_rows(part[some, :-1], rows) for part in (anchors, partners)))
     among = [np.flatnonzero(anchors[some, -1] == v) for v in np.unique(anchors[some, -1])]
     ranks = [_ranks(-_distances(a[rows], b[rows], getattr(fit, "p", 2))) for rows in among if len(rows) > 1]
     return _permutation_score("a partner is nearer than an unrelated row", ranks, rng)
+
+
+def pairs_of(rows: Rows) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Return rows and their partners, as observations."""
+    anchors, partners = _one_pair_each(rows, np.zeros(len(rows)))
+    return _as_rows(anchors[:, :-1], rows), _as_rows(partners[:, :-1], rows)
+
+
+def _as_rows(vectors: Matrix, like: Rows) -> NDArray[Any]:
+    return vectors.reshape(-1, *like.X.shape[1:]).astype(like.X.dtype)
 
 
 def _one_pair_each(rows: Rows, value: Matrix) -> tuple[Matrix, Matrix]:
@@ -231,7 +241,7 @@ def recovery(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
     scores, truth = _by_a_linear_map(codes, rows), rows.data.truth
     if scores and (codes.std(0) > 0).all():
         level = metrics.chance_mcc(truth.shape[1], codes.shape[1])
-        return (*scores, Score("latents matched one to one (MCC)", metrics.mcc(codes, truth), level))
+        return (*scores, Score(MATCHED, metrics.mcc(codes, truth), level))
     return scores
 
 
@@ -241,7 +251,7 @@ def recovery_within_values(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
         return ()
     common = (np.bincount(rows.strata) >= MIN_ROWS_OF_VALUE)[rows.strata]
     by_value = metrics.recovery_by_value(codes[common], rows.data.truth[common], rows.strata[common])
-    return (*scores, Score("latents within each value, the least (R²)", min(by_value.values()), 0.0))
+    return (*scores, Score(WITHIN, min(by_value.values()), 0.0))
 
 
 def _by_a_linear_map(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
@@ -249,4 +259,4 @@ def _by_a_linear_map(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
         return ()
     chance = metrics.chance_linear_r2(len(codes), codes.shape[1])
     told = metrics.linear_r2(codes, rows.data.truth)
-    return (Score("latents by a linear map of the codes (R²)", told, chance),)
+    return (Score(BY_A_LINEAR_MAP, told, chance),)

@@ -171,7 +171,7 @@ def of_directions(mean: Vector, scale: Vector, directions: Matrix, variances: Ve
     plenty = n_rows >= ROWS_PER_COLUMN * n_columns
     n_kept = min(n_all if plenty else n_signal, supported)
     account = _account(n_all, n_columns, n_rows, n_kept, n_beyond, seen, plenty)
-    noise = noise if seen else np.zeros(len(scale))
+    noise = noise if seen and n_beyond < n_all else np.zeros(len(scale))
     return Spectrum(mean, scale, directions, variances, n_rows, n_signal, n_kept, noise, account)
 
 

@@ -19,9 +19,11 @@ from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
 
 if TYPE_CHECKING:
     from pindown.checks.verdict import Verdict
+    from pindown.evidence.blocks import SharedBlock
+    from pindown.evidence.noise import Band
     from pindown.metrics import Leakage
-    from pindown.report.audit import Audit
     from pindown.report.pictures import Pictures
+    from pindown.report.result import Audit
 
 CELL = 22
 """Pixels of a latent in the picture of a matching."""
@@ -132,7 +134,9 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
             rulers=tuple(map(_agreement_ruler, audit.agreement)),
             drawings=(_matching(pictures), _angles(pictures)),
         ),
+        _block_part(audit.block),
         _leakage_part(audit.leakage),
+        _noise_part(audit.band),
         Part(
             "Controls",
             "Trials whose outcome is known beforehand. If one fails, nothing else on this page can be trusted.",
@@ -192,6 +196,28 @@ def _agreement_ruler(found: Agreement) -> Ruler:
         others=found.values,
         shuffled=found.shuffled,
     )
+
+
+def _block_part(block: SharedBlock | None) -> Part | None:
+    """Say which part of the codes is spoken of, where partners do not share all of it."""
+    if block is None:
+        return None
+    text = f"{block}; {block.rest}."
+    return Part("What partners share", text[0].upper() + text[1:])
+
+
+def _noise_part(band: Band | None) -> Part | None:
+    """Draw the band of the score that the true latents would get; the value is what noise lets through at most."""
+    if band is None:
+        return None
+    text = (
+        f"{band}. Fresh noise of that size was added to held-out rows: how far codes move says how much of them is "
+        "noise, and so the most that they can tell of the latents, which is written here. How far below it the score "
+        "may lie follows from how well independent fits agree."
+    )
+    note = f"from {shown(band.low, 3)} to {shown(band.high, 3)}"
+    ruler = Ruler(band.score, band.ceiling, 0.0, note, interval=(band.low, band.high))
+    return Part("What noise leaves", text[0].upper() + text[1:], rulers=(ruler,))
 
 
 def _leakage_part(leakage: Leakage | None) -> Part | None:

@@ -1,15 +1,11 @@
-"""`audit`: what holds, what agrees, what leaks, and what may be claimed; as plain data that prints and saves itself."""
+"""`audit`: what holds, what agrees, what leaks, and what may be claimed."""
 
 from __future__ import annotations
 
 import dataclasses
-import json
-import math
 import numbers
 import warnings
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -18,19 +14,21 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from pindown import _random, theory
+from pindown.checks import conditions
 from pindown.checks.assembled import answers_of
-from pindown.checks.nuisances import what_leaks
 from pindown.checks.verdict import Verdict, with_better
 from pindown.data import Data
+from pindown.estimators.answers import encoder_of
 from pindown.estimators.base import BaseEncoder
-from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of
-from pindown.evidence.rows import Rows
-from pindown.evidence.scores import Control, Score
-from pindown.metrics import Leakage
+from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of, measure_for
+from pindown.evidence.blocks import SharedBlock, encoded_pairs
+from pindown.evidence.noise import Band, band, moved_by_noise
+from pindown.evidence.rows import Refits, Rows
+from pindown.evidence.scores import pairs_of
 from pindown.report.claims import not_shown, refusals, sentence
-from pindown.report.page import check_writable, write_whole
-from pindown.report.pictures import Pictures, pictures_of
+from pindown.report.pictures import pictures_of
 from pindown.report.refits import gathered, read, refit
+from pindown.report.result import Audit
 from pindown.report.stages import stages
 
 Matrix = NDArray[np.float64]
@@ -38,127 +36,8 @@ Matrix = NDArray[np.float64]
 CHECKED_ROWS = 20_000
 """Rows that are looked at before training: more would take minutes, and change little."""
 
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Audit:
-    """What an audit found. Prints as text; `save` writes a page, or the numbers as JSON.
-
-    Attributes
-    ----------
-    estimator : str
-        What was audited.
-    theorem : Theorem or None
-        What would speak of it.
-    verdicts : tuple of Verdict
-        What data say of each assumption, before training and after.
-    scores : tuple of Score
-        On held-out rows, each with its level of chance.
-    agreement : tuple of Agreement
-        Between independent fits, up to what the theorem leaves open.
-    controls : tuple of Control
-        Trials whose outcome is known beforehand.
-    leakage : Leakage or None
-        What the codes still tell of a nuisance.
-    recovery : tuple of Score
-        Against the truth, if it was given.
-    waived : tuple of Assumption
-        Assumptions that this estimator meets by construction, or does without.
-    reasons : tuple of str
-        What stands against a claim; empty if nothing does.
-    claim : str
-        The sentence that may be quoted, or that nothing is claimed, and why.
-    not_shown : tuple of str
-        What was left open.
-    warned : tuple of str
-        What the estimator says against itself.
-    n_rows, n_learned_from, n_held_out, n_fits : int
-        Rows given, rows that refits learned from, rows that all is measured on, and fits made.
-    """
-
-    estimator: str
-    theorem: theory.Theorem | None
-    verdicts: tuple[Verdict, ...]
-    scores: tuple[Score, ...]
-    agreement: tuple[Agreement, ...]
-    controls: tuple[Control, ...]
-    leakage: Leakage | None
-    recovery: tuple[Score, ...]
-    waived: tuple[theory.Assumption, ...]
-    reasons: tuple[str, ...]
-    claim: str
-    not_shown: tuple[str, ...]
-    warned: tuple[str, ...]
-    n_rows: int
-    n_learned_from: int
-    n_held_out: int
-    n_fits: int
-    pictures: Pictures
-
-    @property
-    def claims(self) -> bool:
-        """Whether anything is claimed."""
-        return not self.reasons
-
-    def __str__(self) -> str:
-        parts: list[tuple[str, list[str]]] = [
-            ("scores on held-out rows", [str(score) for score in self.scores]),
-            ("agreement of independent fits", [str(found) for found in self.agreement]),
-            ("controls", [str(control) for control in self.controls]),
-            ("assumptions", [str(verdict) for verdict in self.verdicts]),
-            ("leakage", [what_leaks(self.leakage)] if self.leakage else []),
-            ("against the truth", [str(score) for score in self.recovery]),
-            ("the estimator warns", list(self.warned)),
-            ("claim", [self.claim]),
-            ("not shown", list(self.not_shown)),
-        ]
-        lines = [f"Audit of {self.estimator}, {self.n_rows:,} rows, {self.n_held_out:,} held out, {self.n_fits} fits"]
-        for title, entries in parts:
-            lines += [title, *(f"  {entry}" for entry in entries)] if entries else []
-        return "\n".join(lines)
-
-    def __repr__(self) -> str:
-        name = "no theorem" if self.theorem is None else self.theorem.name
-        return f"<Audit of {self.estimator}: {name}, {'a claim' if self.claims else 'nothing is claimed'}>"
-
-    def _repr_html_(self) -> str:
-        from pindown.report.summary import summary
-
-        return summary(self)  # in a notebook
-
-    def __rich__(self) -> Any:
-        from rich.text import Text
-
-        return Text(str(self))  # its brackets are intervals, not markup
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all but the pictures as dictionaries, lists, text and numbers; None for what is no number."""
-        names = [field.name for field in dataclasses.fields(self) if field.name != "pictures"]
-        return {"claims": self.claims} | {name: plain(getattr(self, name)) for name in names}
-
-    def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the numbers (``.json``), whole or not at all; return the path.
-
-        Raises
-        ------
-        ValueError
-            If the name has another ending.
-        OSError
-            If the file cannot be written.
-        """
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".json"):
-            raise ValueError(
-                f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers, not in "
-                f"{path.suffix or 'nothing'!r}."
-            )
-        check_writable(path)
-        if path.suffix.lower() == ".json":
-            write_whole(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), path)
-        else:
-            from pindown.report._audit_page import render
-
-            write_whole(render(self), path)
-        return path
+OF_ALL_CODES = (conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD)
+"""What is asked of codes that tell everything, and not of those that tell a block."""
 
 
 def audit(
@@ -237,21 +116,19 @@ def _audited(
     refits = refit(est, rows, n_fits=n_fits, rng=rng, begin=begin)
     begin("what agrees, and what is told")
     answers, held_out = est.answers, refits.held_out
-    theorem: theory.Theorem | None = est.guarantee
-    measure, codes = answers.measure(est, held_out), _codes(est, held_out)
-    others, halves = (
-        [_codes(fit, held_out, measure, codes) for fit in fits] for fits in (refits.others, refits.halves)
-    )
-    null = None if refits.null is None else _codes(refits.null, held_out, measure, codes)
-    agreement = agreements(measure, codes, others, halves, null)
+    codes, block = _codes(est, held_out), answers.block(refits, rng)
+    theorem: theory.Theorem | None = est.guarantee if block is None else block.theorem
+    agreement, other = _agreement(est, refits, codes, block)
     found = answers.evidence(refits, rng)
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = answers.before(est, some, est.n_components_, rows.data)
     after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
-    verdicts = _together(before, after)
-    without = answers.waived(est, rows.data)
-    reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without)
+    verdicts = (*_together(before, after), *([] if block is None else [block.verdict]))
+    without = (*answers.waived(est, rows.data), *(() if block is None else OF_ALL_CODES))
+    noise = refits.noise
+    lies = None if noise.is_nil or block is not None else _band(refits, agreement, rng)
+    reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
     within = "the given label" if rows.data.given is not None else ""
     return Audit(
         estimator=f"{type(est).__name__}({codes.shape[1]})",
@@ -260,21 +137,63 @@ def _audited(
         scores=found.scores,
         agreement=agreement,
         controls=found.controls,
+        block=block,
         leakage=found.leakage,
+        noise=noise.share,
+        band=lies,
         recovery=answers.recovery(_codes(refits.others[0], held_out), held_out),
         waived=without,
         reasons=reasons,
         claim=sentence(
-            theorem, reasons, verdicts, found.scores, agreement, len(held_out), without=without, within=within
+            theorem,
+            reasons,
+            verdicts,
+            found.scores,
+            agreement,
+            len(held_out),
+            without=without,
+            within=within,
+            band=lies,
+            rest="" if block is None else block.rest,
         ),
-        not_shown=not_shown(theorem, verdicts, without),
+        not_shown=not_shown(theorem, verdicts, without, noise),
         warned=refits.warned,
         n_rows=len(rows),
         n_learned_from=refits.n_learned_from,
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
-        pictures=pictures_of(est, refits, codes, others[0], grouped=grouped),
+        pictures=pictures_of(est, refits, codes, other, grouped=grouped),
     )
+
+
+def _agreement(
+    est: BaseEncoder, refits: Refits, codes: Matrix, block: SharedBlock | None
+) -> tuple[tuple[Agreement, ...], Matrix]:
+    """Compare a fit with its refits, or the block of each that partners share; and return the codes of one refit."""
+    held_out = refits.held_out
+    if block is None:
+        measure = est.answers.measure(est, held_out)
+
+        def of(fit: BaseEncoder) -> Matrix:
+            return _codes(fit, held_out, measure, codes)
+
+    else:
+        measure, pairs = measure_for(block.theorem.indeterminacy), pairs_of(held_out)
+
+        def of(fit: BaseEncoder) -> Matrix:
+            return block.part(_codes(fit, held_out), *encoded_pairs(fit, *pairs))
+
+    others, halves = ([of(fit) for fit in fits] for fits in (refits.others, refits.halves))
+    null = None if refits.null is None else of(refits.null)
+    return agreements(measure, of(est), others, halves, null), _codes(refits.others[0], held_out)
+
+
+def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generator) -> Band:
+    """Return where the score of the true latents lies: below what noise lets through, by what fits disagree in."""
+    fit, held_out = refits.others[0], refits.held_out
+    found = moved_by_noise(encoder_of(fit), held_out.X, refits.noise, rng)
+    most = fit.answers.ceiling(fit, found, held_out)
+    return band(most, min(each.worst for each in agreement), refits.noise)
 
 
 def _codes(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
@@ -299,33 +218,3 @@ def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[
             seen = f"{spanned.why} Before training it looked otherwise, since a mixing bends what X spans: {v.why}"
             new[new.index(spanned)] = dataclasses.replace(spanned, why=seen)
     return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
-
-
-def plain(value: Any) -> Any:
-    """Return a value as JSON has it: assumptions and theorems by what they say, NaN as None.
-
-    Examples
-    --------
-    >>> plain({"p": np.float64(0.5), "r2": math.nan, "of": theory.UNIFORM_SPHERE})
-    {'p': 0.5, 'r2': None, 'of': 'uniform marginal on the sphere'}
-    """
-    match value:
-        case theory.Assumption():
-            return value.name
-        case theory.Diversity():
-            return f"at least {value.formula} {value.unit}"
-        case theory.Theorem():
-            return {"name": value.name, "source": value.source, "claim": value.claim()}
-        case Mapping():
-            return {str(name): plain(entry) for name, entry in value.items()}
-        case list() | tuple() | np.ndarray():
-            return [plain(entry) for entry in value]
-        case bool() | np.bool_():
-            return bool(value)
-        case numbers.Integral():
-            return int(value)
-        case numbers.Real():
-            return float(value) if math.isfinite(value) else None
-    if dataclasses.is_dataclass(value):
-        return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    return value if value is None or isinstance(value, str) else str(value)

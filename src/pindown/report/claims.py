@@ -6,13 +6,19 @@ from collections.abc import Sequence
 
 from pindown._numbers import printed
 from pindown.checks.needs import needed
+from pindown.checks.noise import Noise
 from pindown.checks.verdict import Verdict, unchecked
 from pindown.evidence.agreement import HALVES, Agreement
+from pindown.evidence.noise import Band
 from pindown.evidence.scores import Control, Score
-from pindown.theory import Assumption, Theorem
+from pindown.theory import NOISY, Assumption, Theorem
 
 AGREED, AGREED_BY_HALVES = 0.9, 0.8
 """Least agreement of independent fits that is one: of fits to the same rows, and of fits to half as many."""
+
+
+LEAST_TOLD = 0.1
+"""Score of the latents that noise must leave for sure."""
 
 
 def enough(found: Agreement) -> float:
@@ -27,6 +33,7 @@ def refusals(
     controls: Sequence[Control],
     learned_nothing: Sequence[str],
     without: Sequence[Assumption] = (),
+    band: Band | None = None,
 ) -> tuple[str, ...]:
     """Return what stands against any claim; empty if nothing does.
 
@@ -46,6 +53,8 @@ def refusals(
         for found in agreement
         if not found.worst >= enough(found)
     ]
+    if band is not None and band.low <= LEAST_TOLD:
+        reasons.append(f"noise may leave next to nothing of the latents: {band}")
     return tuple(reasons)
 
 
@@ -59,13 +68,16 @@ def sentence(
     *,
     without: Sequence[Assumption] = (),
     within: str = "",
+    band: Band | None = None,
+    rest: str = "",
 ) -> str:
     """Return the sentence that may be quoted, or the one that says why there is none."""
     if reasons or theorem is None:
         return f"Nothing is claimed: {'; '.join(reasons)}."
     open_ones = [v.name for v in needed(theorem, verdicts, without) if v.outcome == "undecided"]
     trusted = [a.name for a in unchecked(theorem, verdicts) if a not in without]
-    condition = ", ".join(dict.fromkeys(open_ones + trusted))
+    noisy = [] if band is None else [NOISY.assumes.name]
+    condition = ", ".join(dict.fromkeys(open_ones + trusted + noisy))
     worst = min((found for found in agreement if found.between != HALVES), key=lambda found: found.worst)
     shown = (
         f"on {n_held_out:,} held-out rows, {scores[0]}, and independent fits agree by {worst.metric} of at least "
@@ -73,12 +85,17 @@ def sentence(
     )
     start = f"If these hold: {condition}, then " if condition else ""
     subject = theorem.subject + (f", within each value of {within}," if within else "")
-    text = f"{start}{subject} up to {theorem.indeterminacy.name} ({theorem.source}); {shown}."
+    subject += "" if band is None else ", as far as codes tell it through noise,"
+    left = ("" if band is None else f"; {band}") + (rest and f"; {rest}")
+    text = f"{start}{subject} up to {theorem.indeterminacy.name} ({theorem.source}){left}; {shown}."
     return text[0].upper() + text[1:]
 
 
 def not_shown(
-    theorem: Theorem | None, verdicts: Sequence[Verdict], without: Sequence[Assumption] = ()
+    theorem: Theorem | None,
+    verdicts: Sequence[Verdict],
+    without: Sequence[Assumption] = (),
+    noise: Noise | None = None,
 ) -> tuple[str, ...]:
     """Return what the audit leaves open: undecided, taken on trust, and what no theorem promises.
 
@@ -93,4 +110,18 @@ def not_shown(
     asked = needed(theorem, verdicts, without)
     undecided = [f"undecided: {v.name}: {v.why}" for v in asked if v.outcome == "undecided"]
     trusted = [f"taken on trust: {a.name}: {a.statement}" for a in unchecked(theorem, verdicts) if a not in without]
-    return (*undecided, *trusted, *(f"not promised: {text}" for text in theorem.not_promised))
+    promised = [f"not promised: {text}" for text in theorem.not_promised]
+    return (*undecided, *trusted, *_of_noise(noise), *promised)
+
+
+def _of_noise(noise: Noise | None) -> tuple[str, ...]:
+    """Return what is not known of noise: that it has the form it was measured in, or whether there is any."""
+    if noise is None or (noise.is_nil and noise.decided):
+        return ()
+    if noise.is_nil:
+        return (
+            "undecided: noise: all directions of X may be signal, so that noise cannot be told from latents, and what "
+            "there is of it counts as one. Columns that share the latents would show it, twenty or more beyond them.",
+        )
+    trusted = f"taken on trust: {NOISY.assumes.name}: {NOISY.assumes.statement}"
+    return (trusted, *(f"not promised: {text}" for text in NOISY.not_promised))

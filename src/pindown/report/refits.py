@@ -14,9 +14,11 @@ import numpy as np
 from numpy.typing import NDArray
 from sklearn.exceptions import ConvergenceWarning
 
+from pindown.checks.noise import noise_left
 from pindown.checks.values import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
 from pindown.data import Data, as_array
 from pindown.estimators.afterwards import IdentifiabilityWarning
+from pindown.estimators.answers import encoder_of
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.reading import refuse_unusable
 from pindown.estimators.refitting import refitted
@@ -128,4 +130,5 @@ def refit(
             begin("fit to shuffled data, as a control")
             null = fitted(*est.answers.null(est, train, rng))
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
-    return Refits(tuple(others), tuple(halves), null, held_out, len(train), tuple(dict.fromkeys(warned)))
+    noise = noise_left(encoder_of(others[0]), held_out.X)
+    return Refits(tuple(others), tuple(halves), null, held_out, len(train), tuple(dict.fromkeys(warned)), noise)

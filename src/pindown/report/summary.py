@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pindown._numbers import printed
 
 if TYPE_CHECKING:
-    from pindown.report.audit import Audit
+    from pindown.report.result import Audit
 
 
 def summary(audit: Audit) -> str:

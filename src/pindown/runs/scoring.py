@@ -8,7 +8,7 @@ import numpy as np
 
 from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
-from pindown.report.audit import plain
+from pindown.report.result import plain
 from pindown.runs.recipe import LOOKED_AT
 
 LAST = 25

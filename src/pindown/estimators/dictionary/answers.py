@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pindown import theory
-from pindown.checks import before, diverse_support, enough_rows, rebuilt_observations, sufficient_nonlinearity
+from pindown.checks import before, diverse_support, enough_rows, signal_told, sufficient_nonlinearity
 from pindown.checks.arrays import read
 from pindown.checks.verdict import with_better
 from pindown.data import Data
-from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_rebuilding
+from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, encoder_of, of_rebuilding
 from pindown.evidence.plans import Plan, generally_missing, or_directions
 from pindown.evidence.rows import Refits
 from pindown.evidence.scores import Evidence, Score
@@ -39,7 +39,7 @@ def _after(est: Dictionary, data: Data) -> Verdicts:
     return (
         diverse_support(est.dependence_, est.threshold_),
         sufficient_nonlinearity(est.jacobian(rows[:JACOBIAN_ROWS]), est.support_),
-        rebuilt_observations(est.transform(rows), rows),
+        signal_told(encoder_of(est), rows),
     )
 
 

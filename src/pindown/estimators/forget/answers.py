@@ -20,16 +20,17 @@ from pindown.checks import (
     enough_rows,
     invariant_codes,
     live_codes,
-    rebuilt_observations,
     same_spread,
+    signal_told,
     unconfounded,
 )
-from pindown.checks.arrays import read, read_labels, seen
+from pindown.checks.arrays import read_labels, seen
 from pindown.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
-from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts
+from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts, encoder_of
 from pindown.estimators.forget.nuisance import as_table, read_columns
+from pindown.evidence.noise import ceiling_within
 from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
 from pindown.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
 from pindown.evidence.scores import (
@@ -141,13 +142,14 @@ def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
 
 
 def _after(est: Forget, data: Data) -> Verdicts:
-    rows, label = read("X", data.X), _label(est, data)
-    codes = est.transform(data.X)
+    label = _label(est, data)
+    encode = encoder_of(est)
+    codes = encode(data.X)
     invariant = invariant_codes(codes, label, data.given)
     if est.guarantee == theory.FORGET:
         return (invariant, live_codes(codes))
-    beside = np.hstack([codes, np.eye(label.max() + 1)[label]])  # the decoder is told the nuisance
-    return (invariant, rebuilt_observations(beside, rows, theory.EXACT_REBUILDING))
+    beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
+    return (invariant, signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_REBUILDING))
 
 
 def _waived(est: Forget, data: Data) -> tuple[Assumption, ...]:
@@ -280,6 +282,7 @@ ANSWERS = Answers(
     after=_after,
     waived=_waived,
     recovery=recovery_within_values,
+    ceiling=lambda est, found, rows: ceiling_within(found, rows.strata),
     drawn=_drawn,
     score=_score,
     plan=_plan,

@@ -15,148 +15,9 @@ features and weights, and at least d + 1 classes, then the latents are recovered
 one scale (Reizinger et al. 2024, arXiv:2410.21869, Th. 1).
 """
 
-from collections.abc import Callable
-from dataclasses import dataclass
-from enum import Enum
-from operator import index
-from typing import Literal
+from pindown.theory.statements import Assumption, Diversity, Freedom, Indeterminacy, Theorem, Weakening
 
-
-@dataclass(frozen=True)
-class Assumption:
-    """Something that must be true of the world, or of the fitted model, before a theorem speaks.
-
-    ``about`` says where to look: the mixing g, the marginal p(z), the conditional p(z̃|z) or p(z|u), the
-    labels, the structure of D_z g, or the model that was fitted.
-
-    >>> UNIFORM_SPHERE.about
-    'marginal'
-    """
-
-    name: str
-    about: Literal["mixing", "marginal", "conditional", "labels", "structure", "model"]
-    statement: str
-
-
-class Freedom(Enum):
-    """One elementary move that recovery may leave undecided."""
-
-    PERMUTATION = "order of the coordinates"
-    SIGN = "sign of each coordinate"
-    SCALE = "one common scale"
-    COORDINATE_SCALE = "scale of each coordinate"
-    SHIFT = "shift of the origin"
-    ROTATION = "rotation across coordinates"
-    COORDINATE_WARP = "invertible function of each coordinate"
-    FOLD = "non-invertible function of each coordinate, such as a square"
-    BLOCK_WARP = "invertible mixing inside a block of coordinates"
-    WARP = "invertible mixing of all coordinates"
-    PER_VALUE = "another map for every value of the auxiliary variable"
-
-
-@dataclass(frozen=True)
-class Indeterminacy:
-    """What stays free after recovery, as the set of all elementary moves it allows.
-
-    The set lists *every* move the maps contain (turning by 90° swaps two axes, so orthogonal maps list
-    ``PERMUTATION``): inclusion of maps is then inclusion of sets.
-
-    >>> [move.name for move in Freedom if move in ORTHOGONAL.allows]
-    ['PERMUTATION', 'SIGN', 'SCALE', 'ROTATION']
-    """
-
-    name: str
-    statement: str
-    allows: frozenset[Freedom]
-
-    def within(self, coarser: "Indeterminacy") -> bool:
-        """Whether all that is free here is free in ``coarser`` too: this is the stronger recovery, or equal.
-
-        A scale of its own for each coordinate bends angles, so it is affine but not orthogonal:
-
-        >>> SCALED_PERMUTATION.within(AFFINE), SCALED_PERMUTATION.within(ORTHOGONAL)
-        (True, False)
-        """
-        return self.allows <= coarser.allows
-
-
-@dataclass(frozen=True)
-class Diversity:
-    """How many values of the side information a theorem counts on: necessary, never sufficient by itself.
-
-    ``k_means`` names the second dimension where the formula has one.
-
-    >>> IVAE.diversity.needed(5, k=2)
-    11
-    """
-
-    formula: str
-    unit: str
-    count: Callable[[int, int], int]
-    k_means: str = ""
-
-    def needed(self, d: int, k: int | None = None) -> int:
-        """Evaluate the formula at ``d`` dimensions (and ``k``, where ``k_means`` says what that is).
-
-        Raises
-        ------
-        ValueError
-            If ``d`` or ``k`` is not a positive integer, or ``k`` is missing, superfluous or too large.
-        """
-        d = _positive("d", d, "the number of dimensions")
-        if not self.k_means:
-            if k is not None:
-                raise ValueError(f"needed: k must be left out, got {k!r}: {self.formula!r} has no k. Pass d only.")
-            return self.count(d, 1)
-        if k is None:
-            raise ValueError(f"needed: k is missing, but {self.formula!r} depends on it. Pass k, {self.k_means}.")
-        k = _positive("k", k, self.k_means)
-        if (count := self.count(d, k)) < 1:
-            raise ValueError(f"needed: k must be at most d={d}, got {k}. It is {self.k_means}: ask for fewer.")
-        return count
-
-
-def _positive(name: str, value: int, meaning: str) -> int:
-    try:
-        number = index(value)  # takes numpy's integers too, without importing numpy
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"needed: {name} must be a positive integer, got {value!r}. It is {meaning}: pass 1 or more.")
-    return number
-
-
-@dataclass(frozen=True)
-class Theorem:
-    """An identifiability result: what it assumes, what it promises, and what it does not.
-
-    ``subject`` is what is recovered; ``diversity`` is ``None`` where the theorem counts nothing.
-
-    >>> CONTRAST_LP.indeterminacy.within(CONTRAST_METRIC.indeterminacy)
-    True
-    """
-
-    name: str
-    source: str
-    side_information: str
-    assumes: tuple[Assumption, ...]
-    promises: str
-    indeterminacy: Indeterminacy
-    not_promised: tuple[str, ...]
-    diversity: Diversity | None = None
-    subject: str = "the latents are recovered"
-
-    def claim(self) -> str:
-        """Return the one sentence that may be written down if every assumption holds."""
-        conditions = [assumption.name for assumption in self.assumes]
-        if self.diversity is not None:
-            conditions.append(f"at least {self.diversity.formula} {self.diversity.unit}")
-        *first, last = conditions
-        held = f"{', '.join(first)}, and {last}"
-        return f"If these hold: {held}, then {self.subject} up to {self.indeterminacy.name} ({self.source})."
-
-
-# The rest is a table, packed by hand: one argument per line would stretch it over three more screens.
+# A table, packed by hand: one argument per line would stretch it over three more screens.
 # fmt: off
 
 _SIGNED = frozenset({Freedom.PERMUTATION, Freedom.SIGN, Freedom.SCALE})
@@ -228,6 +89,8 @@ CONDITIONAL_INDEPENDENCE = Assumption("conditional independence", "conditional",
 EXPONENTIAL_FAMILY = Assumption("exponential family", "conditional",
     "p(z|u) ∝ Π_j Q_j(z_j) exp(Σ_l T_jl(z_j) λ_jl(u)), l = 1…k")
 
+SHARED_CONTENT = Assumption("content that partners share", "conditional",
+    "z = (c, s): partners share the content c, and the rest s changes between them, all of it in any direction")
 VARIABILITY = Assumption("variability", "labels",
     "the 2d differences over 2d+1 values of u of (∂, ∂²) log p(z_j|u), j = 1…d, are linearly independent")
 MODULATED_SEGMENTS = Assumption("modulated segments", "labels",
@@ -287,6 +150,11 @@ CONTRAST_LP = Theorem("contrast-lp", "Zimmermann et al. 2021, ICML", side_inform
     indeterminacy=SHIFTED_SIGNED_PERMUTATION,  # shift: the loss sees only z̃ − z; one scale: λδ = δ∘h
     promises="h permutes the latents, with signs and a scale; the origin is free.",
     not_promised=("anything at p = 2, where rotations keep the norm", "which latent is which"))
+CONTRAST_CONTENT = Theorem("contrast-content", "von Kügelgen et al. 2021, NeurIPS, Th. 4.4", side_information="pairs",
+    assumes=(DIFFEOMORPHIC_MIXING, POSITIVE_DENSITY, SHARED_CONTENT, OPTIMUM_REACHED), indeterminacy=BIJECTION,
+    subject="the content that partners share is recovered as a block",
+    promises="The content of an observation, and nothing else of it, is told by codes of as many dimensions.",
+    not_promised=("single latents inside the block", "the rest, in which partners differ"))
 
 _LABEL_LIMITS = ("anything with fewer than d + 1 spread classes", "tails that are not vMF")
 _CLASSES = Diversity("d + 1", "classes", lambda d, k: d + 1)
@@ -387,10 +255,21 @@ INTERVENTIONS_UNKNOWN = Theorem("interventions-unknown", "von Kügelgen et al. 2
     diversity=Diversity("2d", "interventions (about two per latent)", lambda d, k: 2 * d))
 
 THEOREMS = (
-    CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
+    CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CONTRAST_CONTENT, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
     CLASSIFY_FREE, FORGET, FORGET_NONLINEAR,
     DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, DICTIONARY_SINGLE,
     AUXILIARY_ICA, TCL, IVAE, ROEDER, INTERVENTIONS, INTERVENTIONS_UNKNOWN,
 )
+
+# Theorems say x = g(z). With x = g(z) + ε an encoder that undoes g has codes c = h(z) + δ, and a linear map of c tells
+# of d white latents what the covariance of c keeps when that of δ, Σ_ε, is taken off: both show in codes of x + ε'.
+COLUMN_NOISE = Assumption("noise of single columns", "mixing",
+    "x = g(z) + ε, with ε independent of z, and from column to column")
+NOISY = Weakening("noisy", "x = g(z)", COLUMN_NOISE,
+    promises="the signal g(z), and of the latents what codes of x tell: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.",
+    not_promised=("the latents of a single row: noise moves its code by Σ_ε",
+                  "anything if columns share their noise: that is a latent to every method here"))
+WEAKENINGS = (NOISY,)
+
 # Derived, so that no theorem can rest on an assumption that is not listed.
 ASSUMPTIONS = tuple(dict.fromkeys(assumption for theorem in THEOREMS for assumption in theorem.assumes))

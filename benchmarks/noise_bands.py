@@ -1,0 +1,175 @@
+"""The band that an audit gives for noisy data: whether it holds the true score; and whether true claims are made.
+
+Run ``python benchmarks/noise_bands.py`` (seeds 0 to 99, all cores), or in parts whose runs are written to files,
+``python benchmarks/noise_bands.py --seeds 0 50 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
+The width of bands was chosen on seeds from 1000 on. The table is put into docs/noise.md and saved in results/.
+"""
+
+from __future__ import annotations
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from _measure import save
+from _parts import asked, put_into, runs, spans
+
+from pindown import networks
+from pindown.estimators import Classify, Contrast, Dictionary, Forget
+from pindown.processes import Clusters, Nuisance, Pairs, Structured
+from pindown.report.audit import audit
+
+REPORT = 0, 100
+PAGE = Path(__file__).parents[1] / "docs" / "noise.md"
+COLUMNS, SHARES = 30, (0.1, 0.3, 0.5)
+SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]] * (COLUMNS // 6)
+
+Made = tuple[Any, np.ndarray, np.ndarray | None, np.ndarray]
+"""An estimator, X, its side variable, and the latents."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """A world: what is made of it, for a seed and a share of noise; and whether anything can be claimed."""
+
+    world: str
+    make: Callable[[int, float, bool], Made]
+    share: float
+    shuffled: bool = False
+
+
+def spread_over_columns(signal: Any, share: float, seed: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
+    """Return a linear map of the signal to many columns, and what adds noise of this share of their variance."""
+    rng = np.random.default_rng([seed, 1])
+    lift = rng.normal(size=(signal.shape[1], COLUMNS))
+    size = (signal.numpy() @ lift).std(0) * np.sqrt(share / (1 - share))
+    return lift, lambda x: x + rng.normal(size=x.shape) * size
+
+
+def pairs(seed: int, share: float, shuffled: bool) -> Made:
+    sample = Pairs.on_sphere(3, 10.0, random_state=seed).sample(1_200, random_state=seed + 1)
+    lift, noisy = spread_over_columns(sample.x, share, seed)
+    x, partners = (noisy(part.numpy() @ lift) for part in (sample.x, sample.x_pos))
+    partners = np.random.default_rng(seed).permutation(partners) if shuffled else partners
+    return Contrast(3, max_iter=150, batch_size=256), x, partners, sample.z.numpy()
+
+
+def labels(seed: int, share: float, shuffled: bool) -> Made:
+    sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(1_600, random_state=seed + 1)
+    lift, noisy = spread_over_columns(sample.x, share, seed)
+    classes = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
+    return Classify(3, max_iter=150, batch_size=256), noisy(sample.x.numpy() @ lift), classes, sample.z.numpy()
+
+
+def nuisance(seed: int, share: float, shuffled: bool) -> Made:
+    sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=seed).sample(2_000, random_state=seed + 1)
+    lift, noisy = spread_over_columns(sample.x, share, seed)
+    values = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
+    forget = Forget(4, encoder=networks.linear, max_iter=60, batch_size=256)
+    return forget, noisy(sample.x.numpy() @ lift), values, sample.z.numpy()
+
+
+def structure(seed: int, share: float, shuffled: bool) -> Made:
+    sample = Structured.from_support(SUPPORT, n_candidates=5, random_state=seed).sample(2_000, random_state=seed + 1)
+    rng, x = np.random.default_rng([seed, 1]), sample.x.numpy()
+    x = x + rng.normal(size=x.shape) * x.std(0) * np.sqrt(share / (1 - share))
+    x = rng.permuted(x, axis=0) if shuffled else x
+    return Dictionary(3, n_restarts=1, max_iter=200, batch_size=256), x, None, sample.z.numpy()
+
+
+CASES = tuple(
+    Case(make.__name__ + (", shuffled" if shuffled else ""), make, share, shuffled)
+    for make in (pairs, labels, nuisance, structure)
+    for share, shuffled in (*((share, False) for share in SHARES), (0.3, True))
+)
+N_SHUFFLED = 20
+"""Seeds of worlds whose side information belongs to other rows, or whose columns were permuted."""
+
+
+def audited(number: int, seed: int) -> list[dict[str, Any]]:
+    """Return what an audit says of one noisy world, and what is true."""
+    case, start = CASES[number], time.perf_counter()
+    est, x, y, z = case.make(seed, case.share, case.shuffled)
+    est.set_params(random_state=seed, verbose=False, device="cpu")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = audit(est.fit(x, y), x, y, truth=z, n_fits=2, random_state=seed)
+    record = {
+        "world": case.world,
+        "condition": case.share,
+        "seed": seed,
+        "claims": found.claims,
+        "reasons": found.reasons,
+        "noise": found.noise,
+        "agreement": min(each.worst for each in found.agreement),
+        "seconds": time.perf_counter() - start,
+    }
+    if found.band is not None:
+        true = next(score.value for score in found.recovery if score.name == found.band.score)
+        record |= {"score": found.band.score, "low": found.band.low, "high": found.band.high, "true": true}
+        record |= {"ceiling": found.band.ceiling, "held": found.band.holds(true)}
+    return [record]
+
+
+def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return a row per world and share of noise: how often the band held the score, and what was claimed."""
+    rows = []
+    for case in CASES:
+        own = [run for run in runs if (run["world"], run["condition"]) == (case.world, case.share)]
+        banded = [run for run in own if "true" in run]
+        middle = {name: float(np.median([run[name] for run in banded])) for name in ("true", "low", "high") if banded}
+        rows.append(
+            {
+                "world": case.world,
+                "noise": case.share,
+                "runs": len(own),
+                "seeds": spans(run["seed"] for run in own),
+                "measured": float(np.median([run["noise"] for run in own])),
+                "banded": len(banded),
+                "held": sum(run["held"] for run in banded),
+                "claims": sum(run["claims"] for run in own),
+                "seconds": float(np.median([run["seconds"] for run in own])),
+                **middle,
+                "score": banded[0]["score"] if banded else "",
+                "reasons": sorted({reason for run in own for reason in run["reasons"]})[:20],
+            }
+        )
+    return rows
+
+
+def report(runs: list[dict[str, Any]], duration: float) -> None:
+    """Save the counts, and put the table into its page."""
+    rows = counted(runs)
+    save("noise_bands", [*rows, {"duration_s": duration, "numpy": np.__version__, "torch": torch.__version__}])
+    lines = [
+        "| world | noise | measured | score of the true latents | median | band, median | held it | claims |",
+        "|---|---:|---:|---|---:|---|---:|---:|",
+    ]
+    for row in rows:
+        band = f"{row['low']:.3f} to {row['high']:.3f}" if row["banded"] else "–"
+        true, held = (f"{row['true']:.3f}", f"{row['held']} of {row['banded']}") if row["banded"] else ("–", "–")
+        true, held = ("–", "–") if "shuffled" in row["world"] else (true, held)
+        cells = (row["world"], f"{row['noise']:.0%}", f"{row['measured']:.1%}", row["score"], true, band, held)
+        lines.append(f"| {' | '.join(cells)} | {row['claims']} of {row['runs']} |")
+    text = f"Seeds {spans(run['seed'] for run in runs)}, {COLUMNS} columns.\n\n" + "\n".join(lines)
+    put_into(PAGE, text)
+    print(text)
+
+
+def main() -> None:
+    wanted, start = asked(__doc__), time.perf_counter()
+    chosen = [k for k, case in enumerate(CASES) if wanted.only in case.world]
+    seeds = range(*wanted.seeds or REPORT)
+    jobs = [(k, seed) for seed in seeds for k in chosen if not CASES[k].shuffled or seed % 1000 < N_SHUFFLED]
+    found = runs(audited, jobs, wanted)
+    if wanted.to is None:
+        report(found, time.perf_counter() - start)
+
+
+if __name__ == "__main__":
+    main()

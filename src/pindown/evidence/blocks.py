@@ -1,0 +1,111 @@
+"""Where partners share some latents and not others: how many directions of codes they share, on held-out rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pindown import theory
+from pindown._names import counted
+from pindown._numbers import printed
+from pindown.checks.verdict import Verdict
+from pindown.evidence.agreement import Matrix, canonical, shared_correlations
+from pindown.theory import Theorem
+
+SHARED = 0.5
+"""Squared correlation between partners, relative to the largest, from which a direction counts as shared."""
+
+N_SHUFFLES = 20
+"""Times that partners are exchanged to see what strangers share."""
+
+
+@dataclass(frozen=True, eq=False)
+class SharedBlock:
+    """A block of directions of the codes that partners share; the others hold nothing that they do.
+
+    Parameters
+    ----------
+    n_shared, n_codes : int
+        Directions that are shared, and all.
+    least, most_left : float
+        The least correlation between partners inside the block, and the largest outside.
+    strangers : float
+        The largest correlation between rows that are no partners.
+    """
+
+    n_shared: int
+    n_codes: int
+    least: float
+    most_left: float
+    strangers: float
+
+    def __str__(self) -> str:
+        return (
+            f"partners share {counted(self.n_shared, 'direction')} of {self.n_codes} of the codes: along these they "
+            f"correlate by {printed(self.least)} or more, along the others by {printed(self.most_left)} at most, and "
+            f"strangers by {printed(self.strangers)}"
+        )
+
+    @property
+    def theorem(self) -> Theorem:
+        """What speaks of the block."""
+        subject = f"the block of {counted(self.n_shared, 'direction')} of the codes that partners share is recovered"
+        return replace(theory.CONTRAST_CONTENT, subject=subject)
+
+    @property
+    def rest(self) -> str:
+        """What is not recovered."""
+        left = self.n_codes - self.n_shared
+        return f"the other {counted(left, 'direction')} of the codes {'is' if left == 1 else 'are'} not recovered"
+
+    @property
+    def verdict(self) -> Verdict:
+        """That there is such a block, as far as correlations show."""
+        return Verdict(theory.SHARED_CONTENT, self.least, self.strangers, "holds", f"{self}.")
+
+    def part(self, codes: Matrix, anchors: Matrix, partners: Matrix) -> Matrix:
+        """Return the block of a fit's codes, whose directions show in codes of partners; (n, n_shared)."""
+        return (codes - anchors.mean(0)) @ canonical(anchors, partners)[0][:, : self.n_shared]
+
+
+def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generator) -> SharedBlock | None:
+    """Count the directions that partners share, in the codes of each refit; None if they share all, or none for sure.
+
+    None, too, if refits differ in their number.
+
+    Parameters
+    ----------
+    pairs : sequence of (anchors, partners)
+        Codes (n, d) of rows and their partners, by each refit.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> content, style, other = rng.normal(size=(3, 800, 2))
+    >>> shared_block([(np.hstack([content, style]), np.hstack([content, other]))], rng).n_shared
+    2
+    >>> shared_block([(content, content + 0.3 * style)], rng) is None
+    True
+    """
+    found = [_counted(anchors, partners, rng) for anchors, partners in pairs]
+    least = min(found, key=lambda block: block.least - block.strangers)
+    if least.n_shared == least.n_codes or least.least <= least.strangers:
+        return None
+    return least if len({block.n_shared for block in found}) == 1 else None
+
+
+def _counted(anchors: Matrix, partners: Matrix, rng: np.random.Generator) -> SharedBlock:
+    together = np.sort(shared_correlations(anchors, partners))[::-1]
+    orders = (rng.permutation(len(partners)) for _ in range(N_SHUFFLES))
+    strangers = max(float(shared_correlations(anchors, partners[order]).max()) for order in orders)
+    k = int((together**2 >= SHARED * together[0] ** 2).sum())
+    return SharedBlock(k, len(together), float(together[k - 1]), float(together[k:].max(initial=0.0)), strangers)
+
+
+def encoded_pairs(fit: Any, anchors: Any, partners: Any) -> tuple[Matrix, Matrix]:
+    """Return codes of rows and of their partners."""
+    first, second = (np.asarray(fit.transform(part), dtype=np.float64) for part in (anchors, partners))
+    return first, second

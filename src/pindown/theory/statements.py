@@ -1,0 +1,158 @@
+"""What a theorem is made of: assumptions, what stays free, counts of diversity; and the theorem itself."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import Enum
+from operator import index
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """Something that must be true of the world, or of the fitted model, before a theorem speaks.
+
+    ``about`` says where to look: the mixing g, the marginal p(z), the conditional p(z̃|z) or p(z|u), the
+    labels, the structure of D_z g, or the model that was fitted.
+
+    >>> UNIFORM_SPHERE.about
+    'marginal'
+    """
+
+    name: str
+    about: Literal["mixing", "marginal", "conditional", "labels", "structure", "model"]
+    statement: str
+
+
+class Freedom(Enum):
+    """One elementary move that recovery may leave undecided."""
+
+    PERMUTATION = "order of the coordinates"
+    SIGN = "sign of each coordinate"
+    SCALE = "one common scale"
+    COORDINATE_SCALE = "scale of each coordinate"
+    SHIFT = "shift of the origin"
+    ROTATION = "rotation across coordinates"
+    COORDINATE_WARP = "invertible function of each coordinate"
+    FOLD = "non-invertible function of each coordinate, such as a square"
+    BLOCK_WARP = "invertible mixing inside a block of coordinates"
+    WARP = "invertible mixing of all coordinates"
+    PER_VALUE = "another map for every value of the auxiliary variable"
+
+
+@dataclass(frozen=True)
+class Indeterminacy:
+    """What stays free after recovery, as the set of all elementary moves it allows.
+
+    The set lists *every* move the maps contain (turning by 90° swaps two axes, so orthogonal maps list
+    ``PERMUTATION``): inclusion of maps is then inclusion of sets.
+
+    >>> [move.name for move in Freedom if move in ORTHOGONAL.allows]
+    ['PERMUTATION', 'SIGN', 'SCALE', 'ROTATION']
+    """
+
+    name: str
+    statement: str
+    allows: frozenset[Freedom]
+
+    def within(self, coarser: Indeterminacy) -> bool:
+        """Whether all that is free here is free in ``coarser`` too: this is the stronger recovery, or equal.
+
+        A scale of its own for each coordinate bends angles, so it is affine but not orthogonal:
+
+        >>> SCALED_PERMUTATION.within(AFFINE), SCALED_PERMUTATION.within(ORTHOGONAL)
+        (True, False)
+        """
+        return self.allows <= coarser.allows
+
+
+@dataclass(frozen=True)
+class Diversity:
+    """How many values of the side information a theorem counts on: necessary, never sufficient by itself.
+
+    ``k_means`` names the second dimension where the formula has one.
+
+    >>> IVAE.diversity.needed(5, k=2)
+    11
+    """
+
+    formula: str
+    unit: str
+    count: Callable[[int, int], int]
+    k_means: str = ""
+
+    def needed(self, d: int, k: int | None = None) -> int:
+        """Evaluate the formula at ``d`` dimensions (and ``k``, where ``k_means`` says what that is).
+
+        Raises
+        ------
+        ValueError
+            If ``d`` or ``k`` is not a positive integer, or ``k`` is missing, superfluous or too large.
+        """
+        d = _positive("d", d, "the number of dimensions")
+        if not self.k_means:
+            if k is not None:
+                raise ValueError(f"needed: k must be left out, got {k!r}: {self.formula!r} has no k. Pass d only.")
+            return self.count(d, 1)
+        if k is None:
+            raise ValueError(f"needed: k is missing, but {self.formula!r} depends on it. Pass k, {self.k_means}.")
+        k = _positive("k", k, self.k_means)
+        if (count := self.count(d, k)) < 1:
+            raise ValueError(f"needed: k must be at most d={d}, got {k}. It is {self.k_means}: ask for fewer.")
+        return count
+
+
+def _positive(name: str, value: int, meaning: str) -> int:
+    try:
+        number = index(value)  # takes numpy's integers too, without importing numpy
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise ValueError(f"needed: {name} must be a positive integer, got {value!r}. It is {meaning}: pass 1 or more.")
+    return number
+
+
+@dataclass(frozen=True)
+class Theorem:
+    """An identifiability result: what it assumes, what it promises, and what it does not.
+
+    ``subject`` is what is recovered; ``diversity`` is ``None`` where the theorem counts nothing.
+
+    >>> CONTRAST_LP.indeterminacy.within(CONTRAST_METRIC.indeterminacy)
+    True
+    """
+
+    name: str
+    source: str
+    side_information: str
+    assumes: tuple[Assumption, ...]
+    promises: str
+    indeterminacy: Indeterminacy
+    not_promised: tuple[str, ...]
+    diversity: Diversity | None = None
+    subject: str = "the latents are recovered"
+
+    def claim(self) -> str:
+        """Return the one sentence that may be written down if every assumption holds."""
+        conditions = [assumption.name for assumption in self.assumes]
+        if self.diversity is not None:
+            conditions.append(f"at least {self.diversity.formula} {self.diversity.unit}")
+        *first, last = conditions
+        held = f"{', '.join(first)}, and {last}"
+        return f"If these hold: {held}, then {self.subject} up to {self.indeterminacy.name} ({self.source})."
+
+
+@dataclass(frozen=True)
+class Weakening:
+    """What is left of a theorem where one of its assumptions is given up for a weaker one.
+
+    >>> print(NOISY.promises)
+    the signal g(z), and of the latents what codes of x tell: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.
+    """
+
+    name: str
+    instead_of: str
+    assumes: Assumption
+    promises: str
+    not_promised: tuple[str, ...]
