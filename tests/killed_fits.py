@@ -30,7 +30,10 @@ MOMENTS = {
     "before the run is moved into place": (os, "rename", 2),
 }
 FITS = {
-    "Forget": (["--nuisance", "batch", "-d", "2", "--option", "encoder=unfolded", "--steps", "60"], list(MOMENTS)[1:2]),
+    "Forget": (
+        ["--nuisance", "batch", "-d", "2", "--option", "encoder=unfolded", "--option", "charts=False", "--steps", "60"],
+        list(MOMENTS)[1:2],
+    ),
     "Dictionary": (["-d", "2", "--option", "n_restarts=1", "--steps", "30"], list(MOMENTS)),
 }
 

@@ -14,6 +14,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, load
+from pindown.processes import Expression
 from pindown.runs import Run
 from pindown.training import Trainer
 from pindown.training.divergence import TrainingDivergedError
@@ -67,26 +68,31 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     [
         (
             ["--signal", "label", "-d", 2],
-            lambda: Classify(2, max_iter=6, random_state=0, device="cpu").fit(X, columns()["label"]),
+            lambda: Classify(2, max_iter=6, random_state=0, device="cpu").fit(X, columns()["label"]).transform(X),
         ),
         (
             ["--pairs", "subject", "-d", 2, "--seed", 3, "--option", "space=Reals()"],
-            lambda: Contrast(2, space=_reals(), max_iter=6, random_state=3, device="cpu").fit(
-                X, np.array(columns()["subject"])
+            lambda: (
+                Contrast(2, space=_reals(), max_iter=6, random_state=3, device="cpu")
+                .fit(X, np.array(columns()["subject"]))
+                .transform(X)
             ),
         ),
-        (["--pairs", "next", "-d", 2], lambda: Contrast(2, max_iter=6, random_state=0, device="cpu").fit(X)),
+        (
+            ["--pairs", "next", "-d", 2],
+            lambda: Contrast(2, max_iter=6, random_state=0, device="cpu").fit(X).transform(X),
+        ),
         (
             ["--nuisance", "batch", "--nuisance", "label", "--given", "subject", "-d", 2, "--option", "encoder=smooth"],
-            lambda: Forget(2, encoder=_smooth(), max_iter=6, random_state=0, device="cpu").fit(
-                X,
-                np.array(list(zip(columns()["batch"], columns()["label"], strict=True)), dtype=object),
-                np.array(columns()["subject"]),
+            lambda: (
+                Forget(2, encoder=_smooth(), max_iter=6, random_state=0, device="cpu")
+                .fit(X, _nuisances(), np.array(columns()["subject"]))
+                .transform(X, _nuisances())
             ),
         ),
         (
             ["-d", 2, "--option", "n_restarts=1"],
-            lambda: Dictionary(2, n_restarts=1, max_iter=6, random_state=0, device="cpu").fit(X),
+            lambda: Dictionary(2, n_restarts=1, max_iter=6, random_state=0, device="cpu").fit(X).transform(X),
         ),
     ],
     ids=["signal", "pairs", "next", "two nuisances given a label", "nothing"],
@@ -94,13 +100,17 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_a_fit_is_what_it_would_be_in_python_and_its_encoder_is_kept(data, tmp_path, arguments, by_hand):
     fit(data, *arguments, "--device", "cpu")
-    expected = by_hand().transform(X)
+    expected = by_hand()
     np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), expected, rtol=1e-12)
     shuffled = dict(sorted(columns().items(), reverse=True))  # columns are found by name, whatever their order
     write_table(tmp_path / "new.csv", {name: column[:30] for name, column in shuffled.items()})
     result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "codes.csv")
     assert result.exit_code == 0, result.output
     np.testing.assert_allclose(latents(tmp_path / "codes.csv"), expected[:30], rtol=1e-12)
+
+
+def _nuisances():
+    return np.array(list(zip(columns()["batch"], columns()["label"], strict=True)), dtype=object)
 
 
 def _reals():
@@ -113,6 +123,38 @@ def _smooth():
     from pindown.networks import smooth
 
     return smooth
+
+
+def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_and_otherwise_by_one_map(
+    tmp_path, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)
+    sample = Expression.of_cells(20, random_state=0).sample(240, random_state=1)
+    x, lab = sample.x.double().numpy(), np.array(["lab a", "lab b", "lab c"])[sample.u]
+    table = {f"gene{j}": column.tolist() for j, column in enumerate(x.T)}
+    write_table(tmp_path / "cells.csv", {**table, "lab": lab.tolist()})
+    write_table(tmp_path / "unknown.csv", table)
+    options = ("--nuisance", "lab", "--option", "encoder=unfolded", "--steps", 6, "-o", "run", "--device", "cpu")
+    assert call("fit", tmp_path / "cells.csv", *options).exit_code == 0
+    forget = Forget(max_iter=6, random_state=0, device="cpu").fit(x, lab)
+    assert forget.charts_ is not None
+    np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), forget.transform(x, lab), rtol=1e-9)
+    call("transform", "run", tmp_path / "cells.csv", "-o", tmp_path / "codes.csv")
+    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), forget.transform(x, lab), rtol=1e-9)
+    result = call("transform", "run", tmp_path / "unknown.csv", "-o", tmp_path / "codes.csv")
+    assert "unknown.csv has no column lab, so that rows are encoded by one map for all" in " ".join(
+        result.stderr.split()
+    )
+    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), forget.transform(x), rtol=1e-6)
+    write_table(tmp_path / "new.csv", {**table, "lab": ["lab a"] * len(x)})
+    call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "codes.csv")
+    expected = forget.transform(x, ["lab a"] * len(x))
+    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), expected, rtol=1e-9)
+    write_table(tmp_path / "new.csv", {**table, "lab": ["lab d"] * len(x)})
+    result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "none.csv")
+    assert result.exit_code == 2
+    assert "that were not there in fit: lab d" in " ".join(result.stderr.split())
+    assert not (tmp_path / "none.csv").exists()
 
 
 def test_what_is_not_said_is_planned_and_noted(data):

@@ -64,7 +64,8 @@ def test_the_history_has_every_step_and_a_probe_trained_afterwards_on_rows_held_
 
 def test_a_leak_found_afterwards_is_reported():
     X, e = moved(n=3_000)
-    autoencoder = Forget(5, strength=0.0, encoder=small, decoder=small, max_iter=20, device="cpu", random_state=0)
+    options = {"encoder": small, "decoder": small, "max_iter": 20, "device": "cpu", "random_state": 0}
+    autoencoder = Forget(5, strength=0.0, charts=False, **options)
     with pytest.warns(IdentifiabilityWarning) as record:
         autoencoder.fit(X, e)
     assert "n_components=5 is more than the 3 blind directions" in str(record[0].message)
@@ -219,7 +220,10 @@ def test_where_every_direction_tells_the_nuisance_one_code_is_kept_with_a_warnin
     [
         ({"strength": -1.0}, "strength == -1.0, must be >= 0"),
         ({"holdout": 0.9}, "holdout == 0.9, must be <= 0.5"),
-        ({"classifier": lambda n_in, n_out: nn.Linear(n_in, 1)}, r"classifier\(n_in=3, n_out=3\) maps .* to \(2, 1\)"),
+        (
+            {"classifier": lambda n_in, n_out: nn.Linear(n_in, 1), "charts": False},
+            r"classifier\(n_in=3, n_out=3\) maps .* to \(2, 1\)",
+        ),
         ({"n_bins": 1}, "n_bins == 1, must be >= 2"),
         ({"n_components": 9}, "n_components=9 is more than n_features=5"),
     ],
@@ -252,7 +256,7 @@ def test_a_world_can_be_forgotten_with_fresh_samples():
 @pytest.mark.parametrize("encoder", [networks.linear, small])
 def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
     X, e = moved()
-    make = partial(Forget, encoder=encoder, decoder=small, max_iter=75, random_state=0, device="cpu")
+    make = partial(Forget, encoder=encoder, decoder=small, max_iter=75, charts=False, random_state=0, device="cpu")
     whole = make().fit(X, e)
     path = tmp_path / "fit.safetensors"
     from pindown.training import steps as training
@@ -279,7 +283,7 @@ def test_a_resumed_fit_equals_an_unbroken_one(encoder, tmp_path, monkeypatch):
 
 def test_the_same_seed_gives_the_same_codes_and_another_does_not():
     X, e = moved()
-    make = partial(Forget, encoder=small, decoder=small, max_iter=10, device="cpu")
+    make = partial(Forget, encoder=small, decoder=small, max_iter=10, charts=False, device="cpu")
     first, again, other = (make(random_state=seed).fit(X, e).transform(X) for seed in (0, 0, 1))
     assert np.array_equal(first, again)
     assert not np.array_equal(first, other)

@@ -88,6 +88,7 @@ def test_there_are_codes_enough_for_the_label_even_if_directions_are_not_blind(n
     label[:4] = range(10, 14)  # too rare to be told
     X = rng.normal(size=(600, n_columns))
     X[:, :3] += 5 * np.eye(4)[e][:, :3]
+    X[:, 0] += 2 * (label % 3)
     said = rf"{blind} the nuisance: in 3 of {n_columns} directions means differ .* {{}} code\(s\) are kept"
     with pytest.warns(IdentifiabilityWarning, match=said.format(2)):
         assert bending(max_iter=5).fit(X, e, given=label).n_components_ == 2

@@ -177,7 +177,7 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
             raise
         run.save(estimator)
         names = [str(name) for name in estimator.get_feature_names_out()]
-        write_latents(run.path / LATENTS, estimator.transform(study.X), names)
+        write_latents(run.path / LATENTS, estimator.answers.codes(estimator, study), names)
         found = {**scores(estimator, study), "warnings": noted}
         run.write(SCORES, found)
         run.log("fitted")

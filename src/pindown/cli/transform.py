@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pindown._names import counted
-from pindown.cli._answers import refusing, say, say_json, stopping
+from pindown.cli._answers import complain, refusing, say, say_json, stopping
 from pindown.cli._choices import DATA, JSON
 
 if TYPE_CHECKING:
@@ -27,7 +27,10 @@ def transform_data(
     ],
     as_json: JSON = False,
 ) -> None:
-    """Encode new rows. Columns are found by their names, in any order; others are passed over."""
+    """Encode new rows. Columns are found by their names, in any order; others are passed over.
+
+    Codes that are told the nuisance of a row take it from its column, if the file has it.
+    """
     from pindown.runs import Run
     from pindown.tables.writing import check_writable, write_latents
 
@@ -56,6 +59,12 @@ def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
             f"{data.name} lacks {len(missing)} of the {len(features)} columns that this run was fitted to: "
             f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
         )
-    X = read_data(source, Columns(features=features)).X
-    estimator = run.load()
-    return [str(name) for name in estimator.get_feature_names_out()], estimator.transform(X)
+    estimator, sides = run.load(), run.columns.nuisance
+    known = all(name in source.names for name in sides)
+    rows = read_data(source, Columns(features=features, nuisance=sides if known else ()), encoded=True)
+    if not known and estimator.answers.is_told(estimator):
+        complain(
+            f"{data.name} has no column {listed(list(sides))}, so that rows are encoded by one map for all of its "
+            "values, which may tell it where the map of each value would not."
+        )
+    return [str(name) for name in estimator.get_feature_names_out()], estimator.answers.codes(estimator, rows)

@@ -7,7 +7,7 @@ learns from a label or from measurements, and is compared with its refits up to 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -88,12 +88,12 @@ def of_codes(est: Any, data: Data) -> Verdicts:
     shape = np.shape(data.X)[1:]
     vectors = torch.as_tensor(_flat(data.X))
     folding = look_for_folds(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
-    return (unfolded_codes(folding), signal_told(encoder_of(est), data.X))
+    return (unfolded_codes(folding), signal_told(encoder_of(est, data), data.X))
 
 
-def encoder_of(est: Any) -> Callable[[NDArray[Any]], Matrix]:
-    """Return what encodes rows, in the precision of the rows it knows."""
-    return lambda rows: np.asarray(est.transform(rows), dtype=np.float64)
+def encoder_of(est: Any, data: Data) -> Callable[[NDArray[Any]], Matrix]:
+    """Return what encodes the rows of data, or others in their place, told what belongs to each of them."""
+    return lambda rows: np.asarray(est.answers.codes(est, replace(data, X=rows)), dtype=np.float64)
 
 
 def _after(est: Any, data: Data) -> Verdicts:
@@ -180,7 +180,7 @@ def of_rebuilding(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
 
 
 def _rebuilt(fit: Any, rows: Rows) -> float:
-    codes = fit.transform(rows.X)
+    codes = fit.answers.codes(fit, rows.data)
     if hasattr(fit, "inverse_transform"):
         return r2(rows.X, fit.inverse_transform(codes))
     return held_out_r2(codes.astype(np.float64), _flat(rows.X).astype(np.float64), np.random.default_rng(0)).value
@@ -232,6 +232,10 @@ class Answers:
         Parameters for a single component, where codes live on a sphere otherwise.
     starts_elsewhere : bool
         Whether refits can start behind another map of the data: ``encoder`` is a parameter, and its start matters.
+    codes : (est, Data) -> array
+        The codes of rows, told whatever belongs to them that its encoder uses.
+    is_told : (est) -> bool
+        Whether they are, so that other codes come of rows of which it is not known.
     ready : (est, Rows) -> Rows
         Rows as they are divided: which are divided evenly, which stay together.
     measurable : (Rows, Rows) -> Rows
@@ -280,6 +284,8 @@ class Answers:
     labels: bool = False
     on_a_line: Mapping[str, Any] = field(default_factory=dict)
     starts_elsewhere: bool = True
+    codes: Callable[[Any, Data], Any] = lambda est, data: est.transform(data.X)
+    is_told: Callable[[Any], bool] = lambda est: False
     ready: Callable[[Any, Rows], Rows] = lambda est, rows: rows
     measurable: Callable[[Rows, Rows], Rows] = lambda learned_from, held_out: held_out
     null: Callable[[Any, Rows, np.random.Generator], tuple[Any, Rows]] | None = lambda est, rows, rng: (

@@ -7,6 +7,7 @@ for the device; constants are copied to a device the first time they are needed 
 from pindown.processes._base import Process, Sample
 from pindown.processes.bodies import Arm, Bodies
 from pindown.processes.clusters import Clusters, Instances, in_hyperplane
+from pindown.processes.expression import Expression
 from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
 from pindown.processes.structured import Structured
@@ -16,6 +17,7 @@ __all__ = [
     "Bodies",
     "Clusters",
     "Confounded",
+    "Expression",
     "Instances",
     "Nuisance",
     "Pairs",

@@ -191,7 +191,7 @@ def _agreement(
 def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generator) -> Band:
     """Return where the score of the true latents lies: below what noise lets through, by what fits disagree in."""
     fit, held_out = refits.others[0], refits.held_out
-    found = moved_by_noise(encoder_of(fit), held_out.X, refits.noise, rng)
+    found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
     most = fit.answers.ceiling(fit, found, held_out)
     return band(most, min(each.worst for each in agreement), refits.noise)
 
@@ -200,7 +200,7 @@ def _codes(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: M
     """Encode rows; in the order of another's latents, where a measure compares them in their order."""
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # the rows are those it knows
-        codes = np.asarray(fit.transform(rows.X), dtype=np.float64)
+        codes = np.asarray(fit.answers.codes(fit, rows.data), dtype=np.float64)
     return in_order_of(like, codes) if measure is not None and measure.in_order and like is not None else codes
 
 

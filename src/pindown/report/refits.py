@@ -130,5 +130,5 @@ def refit(
             begin("fit to shuffled data, as a control")
             null = fitted(*est.answers.null(est, train, rng))
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
-    noise = noise_left(encoder_of(others[0]), held_out.X)
+    noise = noise_left(encoder_of(others[0], held_out.data), held_out.X)
     return Refits(tuple(others), tuple(halves), null, held_out, len(train), tuple(dict.fromkeys(warned)), noise)

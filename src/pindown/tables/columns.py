@@ -100,7 +100,7 @@ class Columns:
         return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-def read_data(source: Source, columns: Columns, *, measured: bool = False) -> Data:
+def read_data(source: Source, columns: Columns, *, measured: bool = False, encoded: bool = False) -> Data:
     """Read the columns that play a part, or say what is wrong with them.
 
     Parameters
@@ -111,6 +111,8 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False) -> Da
         Which column plays which part.
     measured : bool
         Whether the signal may be measurements, with fractions, rather than a label.
+    encoded : bool
+        Whether nothing is learned from these rows, so that all of them may have one value.
 
     Raises
     ------
@@ -148,7 +150,7 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False) -> Da
     _require_finite(source, truth_values, truth)
     for option in ("signal", "nuisance", "pairs", "group", "given"):
         for name in columns._named(option):
-            if name in values:
+            if name in values and not encoded:
                 _check_label(option, name, values[name], measured=measured)
     return Data(
         X,

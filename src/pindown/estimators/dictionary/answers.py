@@ -39,7 +39,7 @@ def _after(est: Dictionary, data: Data) -> Verdicts:
     return (
         diverse_support(est.dependence_, est.threshold_),
         sufficient_nonlinearity(est.jacobian(rows[:JACOBIAN_ROWS]), est.support_),
-        signal_told(encoder_of(est), rows),
+        signal_told(encoder_of(est, data), rows),
     )
 
 

@@ -48,7 +48,8 @@ from pindown.metrics import PROBES, Leakage, inject_leak, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_CODES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
-    from pindown.estimators.forget.estimator import Forget, NuisanceLook
+    from pindown.estimators.forget.estimator import Forget
+    from pindown.estimators.forget.looking import NuisanceLook
 
 LEAK_SHARE = 0.1
 """Variance of one direction of the codes that a leak is given which the probes must find."""
@@ -90,7 +91,7 @@ def _measurable(learned_from: Rows, held_out: Rows) -> Rows:
 def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     fit, rows = refits.others[0], refits.held_out
     seed = int(rng.integers(2**31))
-    codes = fit.transform(rows.X)
+    codes = fit.transform(rows.X, rows.side)
 
     def read(code: NDArray[Any], label: NDArray[Any], **effort: Any) -> Leakage:
         groups, given = rows.units, rows.data.given
@@ -128,7 +129,7 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
 
 def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
     """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
-    codes = fit.transform(rows.X)
+    codes = fit.transform(rows.X, rows.side)
     rebuilt = fit.inverse_transform(codes, rows.side)
     guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
     return Score("X rebuilt from codes and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
@@ -143,7 +144,7 @@ def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
 
 def _after(est: Forget, data: Data) -> Verdicts:
     label = _label(est, data)
-    encode = encoder_of(est)
+    encode = encoder_of(est, data)
     codes = encode(data.X)
     invariant = invariant_codes(codes, label, data.given)
     if est.guarantee == theory.FORGET:
@@ -214,7 +215,7 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
 
 def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
     """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
-    from pindown.estimators.forget import estimator
+    from pindown.estimators.forget import estimator, looking
 
     encoder = networks.linear if linear else networks.unfolded
     forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
@@ -222,7 +223,7 @@ def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, li
         look = forget.look(Data(rows, nuisance=nuisance, given=given))
     except ValueError:  # the verdicts say it
         return None
-    assert isinstance(look, estimator.NuisanceLook)
+    assert isinstance(look, looking.NuisanceLook)
     return look
 
 
@@ -274,6 +275,8 @@ ANSWERS = Answers(
     also=("given",),
     looks_at=("signal",),
     starts_elsewhere=False,
+    codes=lambda est, data: est.transform(data.X, data.nuisance),
+    is_told=lambda est: est.charts_ is not None,
     ready=_ready,
     measurable=_measurable,
     null=None,  # a nuisance that was shuffled is nothing to forget

@@ -3,78 +3,44 @@
 from __future__ import annotations
 
 import copy
-import math
 import numbers
 import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from itertools import count
 from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_array, check_consistent_length, check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import from_torch
-from pindown.directions import Directions, directions, even_rows
 from pindown.estimators.afterwards import warn
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.base import ENCODED_AT_ONCE, BaseEncoder
+from pindown.estimators.encoding import Encoder
 from pindown.estimators.forget.answers import ANSWERS
-from pindown.estimators.forget.game import Game, History, Rebuild, straightened
+from pindown.estimators.forget.charts import Charts
+from pindown.estimators.forget.choosing import BENT, FIXED, Charted, Choice
+from pindown.estimators.forget.game import Game, Rebuild, straightened
 from pindown.estimators.forget.initialisation import Initialisation
-from pindown.estimators.forget.nuisance import (
-    HeldOut,
-    Nuisance,
-    NuisanceReader,
-    as_table,
-    assemble,
-    read_columns,
-    read_strata,
-)
-from pindown.estimators.reading import Look, Reading
-from pindown.networks import preprocessing
+from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
+from pindown.estimators.forget.nuisance import as_table
+from pindown.estimators.forget.playing import history, played
+from pindown.estimators.reading import Reading, is_in_memory
+from pindown.networks import built, preprocessing
 from pindown.networks.building import Make
-from pindown.networks.preprocessing import FirstLayer, Preprocess
-from pindown.sources import Drawn, World
+from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale
+from pindown.sources import as_source
 from pindown.sources.batches import Draw
 from pindown.spaces import Reals, Space
-from pindown.training import Trainer, TrainingLog, optimizers, waiting_cosine
+from pindown.training import Trainer, TrainingLog, best_device, optimizers, waiting_cosine
 from pindown.training.optimizers import MakeOptimizer
-
-CLOSED_FORM_ROWS = 50_000
-"""Rows from which means and covariances of the start are taken."""
 
 START_ROWS = 5_000
 """Rows, about, from which the decoder's straight path starts."""
-
-FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
-"""Rows held out for the probe: none if they would be fewer, and never more."""
-
-MOST_HELD_OUT_OF_LINEAR = 500
-"""The same for a linear encoder, which cannot learn rows by heart, but whose angles miss every row it does not see."""
-
-MIN_SPREAD = 1e-3
-"""Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
-
-MAX_LEAK = 0.1
-"""How far from chance to certainty a probe may get before the fit warns."""
-
-
-@dataclass(frozen=True, eq=False)
-class NuisanceLook(Look):
-    """What `Forget` sees before training: directions that tell the nuisance, where to start, rows held out."""
-
-    n_told: tuple[int, int] = field(kw_only=True)
-    note: str = field(kw_only=True)
-    reader: NuisanceReader = field(kw_only=True)
-    by_number: bool = field(kw_only=True)  # whether rows come with the numbers of their values
-    initialisation: Initialisation = field(kw_only=True)
-    held_out: HeldOut = field(kw_only=True)
-    compared: HeldOut = field(kw_only=True)
 
 
 class Forget(BaseEncoder):
@@ -116,6 +82,9 @@ class Forget(BaseEncoder):
         None: y holds labels. A number: y holds quantities. The classifier then tells apart so many bins with about
         equally many rows, since a regression would only make the *mean* of e unpredictable; the decoder sees the
         quantity itself.
+    charts : bool
+        Whether the nuisance of rows will be known when they are encoded, so that codes may be told it: see `transform`.
+        False, or a linear encoder, or ``holdout=0``, looks for one map for all values.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
         can bend; an `nn.Linear`, as of ``networks.linear``, stays linear, with orthonormal rows: see ``components_``.
@@ -201,6 +170,9 @@ class Forget(BaseEncoder):
     """
 
     answers = ANSWERS
+    charts_: Charted | None = None  # not of fits that older versions saved
+    chosen_: Choice | None = None
+    decoder_: Rebuild | None
     _schedule = staticmethod(waiting_cosine)
     _loss_falls = False
     _wants_vectors = True
@@ -211,6 +183,7 @@ class Forget(BaseEncoder):
         *,
         strength: float = 0.5,
         n_bins: int | None = None,
+        charts: bool = True,
         encoder: Make = networks.unfolded,
         preprocess: Preprocess = preprocessing.suited,
         classifier: Make = networks.reader,
@@ -230,6 +203,7 @@ class Forget(BaseEncoder):
         self.n_components = n_components
         self.strength = strength
         self.n_bins = n_bins
+        self.charts = charts
         self.encoder = encoder
         self.preprocess = preprocess
         self.classifier = classifier
@@ -269,6 +243,42 @@ class Forget(BaseEncoder):
         """
         return self._fit(X, {"nuisance": y, "given": given})
 
+    def transform(self, X, y=None):
+        """Encode observations; with their nuisance, by the chart of each row's value, where charts were kept.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features), or Source
+            The observations.
+        y : array of shape (n_samples,) or (n_samples, n_columns), optional
+            The nuisance of each row, of values that were there in `fit`. None: unknown, as in a pipeline or of rows of
+            another value. These are encoded by one map for all, which comes as near to the charts as one can that does
+            not tell means apart; if ``chosen_`` says that one map was kept, it is the same with y and without.
+        """
+        check_is_fitted(self)
+        if y is None:
+            return super().transform(X)
+        value = torch.as_tensor(self._values(from_torch(y)))
+        if self.charts_ is None:
+            return super().transform(X)
+        if not is_in_memory(X):
+            X = np.concatenate([block["x"] for block in as_source(X).blocks(ENCODED_AT_ONCE)])
+        array = self._validated(X, reset=False)
+        check_consistent_length(array, value)
+        device = self.charts_.charts.shift.device
+        with torch.no_grad():
+            parts = zip(torch.as_tensor(array).split(ENCODED_AT_ONCE), value.split(ENCODED_AT_ONCE), strict=True)
+            codes = torch.cat([self.charts_(x.to(device), v.to(device)) for x, v in parts])
+        return self._like(X, array, codes)
+
+    def _values(self, y: Any) -> np.ndarray:
+        """Return the number of each row's value of the nuisance, or say what is wrong with it; (n,)."""
+        table = as_table(y, len(y))
+        if table.shape[1] != len(self.columns_):
+            raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
+        numbers = np.stack([kind.numbers(column) for kind, column in zip(self.columns_, table.T, strict=True)], 1)
+        return numbers[:, 0] if self.charts_ is None or numbers.shape[1] == 1 else self.reader_.combined(numbers)
+
     def inverse_transform(self, Z, y):
         """Rebuild observations from codes and the nuisance of each; what the codes dropped is filled in by its mean.
 
@@ -280,12 +290,16 @@ class Forget(BaseEncoder):
         if codes.shape[1] != self.n_components_:
             raise ValueError(f"Forget: Z must have {self.n_components_} columns, one per code, got {codes.shape[1]}.")
         table = as_table(from_torch(y), len(codes))
-        if table.shape[1] != len(self.columns_):
-            raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
+        value = self._values(table)
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.columns_, table.T, strict=True)])
-        device = self.decoder_.mean.device
+        device = self.encoder_.device
+        z, seen = (torch.as_tensor(a, dtype=torch.float64, device=device) for a in (codes, shown))
         with torch.no_grad():
-            rebuilt = self.decoder_(*(torch.as_tensor(a, dtype=torch.float64, device=device) for a in (codes, shown)))
+            if self.charts_ is None:
+                assert self.decoder_ is not None
+                rebuilt = self.decoder_(z, seen)
+            else:
+                rebuilt = self.charts_.inverse(z, torch.as_tensor(value, device=device), seen)
         return self._like(Z, codes, rebuilt)
 
     def __sklearn_tags__(self):
@@ -316,92 +330,27 @@ class Forget(BaseEncoder):
         return Reals()
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> NuisanceLook:
-        data, linear = reading.data, self._is_linear
-        if reading.source is not None and data.nuisance is None:
-            raise ValueError(
-                f"Forget forgets a nuisance, but {reading.source_name} has none. Give a world of Nuisance, "
-                "ShapeNuisance or Confounded, or a source of (x, nuisance)."
-            )
-        columns, kinds = read_columns(data.nuisance, len(data), self.n_bins)
-        nuisance = assemble(columns, kinds, read_strata(data.given, len(data)))
-        nuisance.refuse_identical()
-        rng = np.random.default_rng(seed % 2**63)
-        order = rng.permutation(len(data))
-        # Rows of a world cost nothing; those of a stream that were looked at first are trained on later.
-        share = self.holdout if reading.source is None else float(isinstance(reading.source, Drawn)) / 2
-        n_held = min(int(share * len(data)), MOST_HELD_OUT_OF_LINEAR if linear else MOST_HELD_OUT)
-        held, used = np.split(order, [n_held if n_held >= FEWEST_HELD_OUT else 0])
-        compared = held if len(held) else used[:MOST_HELD_OUT]
-        used = np.sort(used)
-        rows = used[rng.permutation(len(used))[:CLOSED_FORM_ROWS]]
-        white = first(torch.as_tensor(data.X[rows])).double().numpy()
-        groupings, rng = nuisance.take(rows).groupings(), np.random.default_rng(0)
-        matrix = first.turned.numpy()
-        found = directions(white, groupings, spreads=linear, size=np.linalg.pinv(matrix), rng=rng)
-        n_components, note, doubts = self._choose(found, white, nuisance)
-        start = found.keep(n_components)
-        # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
-        if not linear and (nuisance.n_strata == 1 or n_components <= found.n_blind):
-            start = even_rows(white, groupings, start, rng)
-        is_given = data.given is not None
-        return NuisanceLook(
-            n_components,
-            rows=used if reading.source is None else None,
-            warnings=doubts,
-            n_told=(found.n_means, found.n_spreads),
-            note=note,
-            reader=NuisanceReader.of(nuisance, kinds, data.given),
-            by_number=isinstance(reading.source, World),
-            initialisation=Initialisation(nuisance, found, start, matrix),
-            held_out=HeldOut(data.X[held], nuisance.take(held), is_given),
-            compared=HeldOut(data.X[compared], nuisance.take(compared), is_given),
-        )
+        n_components = None if self.n_components is None else self._asked_components()
+        asked = Asked(n_components, self.n_bins, self.holdout, charts=self.charts, linear=self._is_linear)
+        return look_at(reading, first, seed, asked)
 
     def _fields(self, look: NuisanceLook, sides: dict[str, Any]) -> tuple[Any, ...]:
         read = look.reader.read_numbers if look.by_number else look.reader.read
         return read(sides["nuisance"], sides.get("given"))
 
-    def _choose(self, found: Directions, white: np.ndarray, nuisance: Nuisance) -> tuple[int, str, tuple[str, ...]]:
-        """Return the number of codes, why it was chosen, and what stands against it."""
-        doubts: tuple[str, ...] = ()
-        if n_rare := nuisance.n_rare:
-            doubts += (
-                f"{n_rare} rows have a value of y that is too rare, or alone in its stratum, to be compared with "
-                "others: they are left out of the game, and what the codes tell of them is unknown. Merge rare values.",
-            )
-        rest = white @ found.basis[found.n_means + found.n_spreads :].T
-        rest -= rest.mean(0)
-        blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=MIN_SPREAD**2, hermitian=True))
-        d = blind + found.n_means + found.n_spreads
-        told = f"{found.n_means} of {d} directions means differ between values"
-        if self._is_linear:
-            told += f", and in {found.n_spreads} more covariances"
-        if self.n_components is not None:
-            n = self._asked_components()
-            if n > blind:
-                doubts += (
-                    f"n_components={n} is more than the {blind} blind directions there are: in {told}. Linear codes "
-                    "beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out.",
-                )
-            return n, "", doubts
-        # A linear reader tells labels apart by one code less; these can be blind even if no direction is.
-        n_labels = int(nuisance.label_weights().any(0).sum())
-        n = max(1, blind, 0 if self._is_linear else min(d, n_labels - 1))
-        if n > blind:
-            few = f"only {blind} direction(s) do not tell" if blind else "every direction tells"
-            doubts += (
-                f"{few} the nuisance: in {told}. {n} code(s) are kept, the least telling, and nothing says that they "
-                "can be blind. Join values of y, or give n_components.",
-            )
-            return n, "", doubts
-        return n, f"{n} codes, since in {told}.", doubts
-
     def _objective(self, encoder: Encoder, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        if look.note and self.verbose and sys.stderr.isatty():
-            print(f"Forget: {look.note}", file=sys.stderr)
-        players = encoder, self.classifier, self.decoder
-        linear, strength, steps = self._is_linear, self.strength, self._n_steps * self.trainer.accumulate
-        game = look.initialisation.game(*players, linear=linear, strength=strength, max_iter=steps)
+        return self._game(look.initialisation, encoder, batches)
+
+    def _game(
+        self,
+        start: Initialisation,
+        encoder: Encoder,
+        batches: Iterator[tuple[Tensor, ...]],
+        charts: Charts | None = None,
+    ) -> Game:
+        steps = self._n_steps * self.trainer.accumulate
+        how: dict[str, Any] = {"linear": self._is_linear, "strength": self.strength, "max_iter": steps}
+        game = start.game(encoder, self.classifier, self.decoder, **how, charts=charts)
         game.start_decoder(batches, START_ROWS)
         return game
 
@@ -413,15 +362,48 @@ class Forget(BaseEncoder):
         look: NuisanceLook,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
-        if self.n_restarts == 1:
-            return super()._search(make, minimise, draw, look, seed)
-        games = [make(seed + k) for k in range(self.n_restarts)]
-        logs = [minimise(game, seed + k, f"restart {k}") for k, game in enumerate(games)]
-        self.restart_scores_ = np.array([_missed_and_told(game, look.compared, seed) for game in games])
-        best = int(self.restart_scores_.argmin())
-        return games[best], logs[best]
+        def make_bent(seed: int) -> nn.Module:
+            return self._bent(look, draw, seed)
+
+        found = played(make, make_bent, minimise, look, self.n_restarts, seed)
+        self.chosen_ = found.choice
+        if found.restart_scores is not None:
+            self.restart_scores_ = found.restart_scores
+        return found.objective, found.log
+
+    def _bent(self, look: NuisanceLook, draw: Draw, seed: int) -> Game:
+        """Return a game whose encoder begins with charts."""
+        assert look.charts is not None
+        size = look.held_out.spread(look.charts)
+        with _random.forked(seed):
+            body = built("Forget", "encoder", self.encoder, len(size), len(size))
+            first = Rescale(torch.zeros(len(size)), torch.as_tensor(size, dtype=torch.float32))
+            peek = _random.generator(seed, best_device(self.device))
+            start = look.initialisation.at_charts(size)
+            batches = (draw(step, peek) for step in count())
+            return self._game(start, Encoder(first, body, Reals()), batches, look.charts)
 
     def _learned(self, objective: nn.Module, look: NuisanceLook) -> None:
+        self.columns_, self.n_told_, self.reader_ = list(look.reader.kinds), look.n_told, look.reader
+        kept, self.charts_ = None if self.chosen_ is None else self.chosen_.kept.name, None
+        doubts, note = look.of_fixed, look.note
+        if kept in (None, FIXED):
+            self._learned_one_map(objective)
+        else:
+            assert look.charts is not None
+            assert look.fixed is not None
+            self.encoder_, self.decoder_, self.n_components_ = look.fixed.eval(), None, look.charts.n_codes
+            self.charts_ = Charted.bent(objective) if kept == BENT else Charted(look.charts)
+            doubts, note = (), f"{self.n_components_} codes, {kept}."
+        seed, steps = _random.draw_seed(self.random_state), (self.n_iter_, self.trainer.accumulate)
+        self.history_ = history(objective, look, self.chosen_, seed, steps)
+        note = note if self.chosen_ is None else f"{note} {self.chosen_}".strip()
+        if note and self.verbose and sys.stderr.isatty():
+            print(f"Forget: {note}", file=sys.stderr)
+        for message in (*doubts, *self.history_.doubts):
+            warn(f"Forget: {message}")
+
+    def _learned_one_map(self, objective: nn.Module) -> None:
         assert isinstance(objective, Game)
         encoder, decoder = (copy.deepcopy(player) for player in objective.averaged)
         assert isinstance(encoder, Encoder)
@@ -430,21 +412,5 @@ class Forget(BaseEncoder):
             encoder, back = straightened(encoder)
             in_own_units = next(encoder.body.parameters()) / encoder.preprocess.columns.scale
             self.components_ = in_own_units.cpu().numpy().astype(np.float64)
-        self.encoder_, self.columns_, self.n_told_ = encoder.eval(), list(look.reader.kinds), look.n_told
+        self.encoder_ = encoder.eval()
         self.decoder_ = Rebuild(back, decoder, first).to(first.mean.device).double().eval()
-        trace = objective.trace.unflatten(0, (-1, self.trainer.accumulate)).mean(1)[: self.n_iter_]
-        loss, accuracy, rebuilt = trace.double().cpu().numpy().T
-        probe = look.held_out.probe(self._encode, _random.draw_seed(self.random_state))
-        self.history_ = History(loss, accuracy, look.initialisation.nuisance.chance_loss(), rebuilt, probe)
-        if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
-            warn(f"Forget: on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.")
-
-
-def _missed_and_told(game: nn.Module, rows: HeldOut, seed: int) -> float:
-    """Return the objective of the encoder on rows to compare games by, with a fresh probe for the classifier."""
-    assert isinstance(game, Game)
-    encoder, told = game.averaged[0], rows.nuisance
-    assert isinstance(encoder, Encoder)
-    probe = rows.probe(lambda x: encode(encoder, x), seed)
-    missed = game.missed(*map(torch.as_tensor, (rows.x, told.groups, told.strata, told.shown)))
-    return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)

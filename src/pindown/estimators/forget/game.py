@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -12,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.forget.charts import Charts
 from pindown.losses import reverse_gradient
 from pindown.metrics import Leakage
 from pindown.networks import Frame, Unfolded
@@ -28,6 +30,12 @@ An encoder can stay ahead of every network it is trained against while neighbour
 
 ENERGY_ROWS = 1_024
 """Rows of a batch that are compared pair by pair: the memory grows with their square."""
+
+MAX_LEAK = 0.1
+"""How far from chance to certainty a probe may get before the fit warns, or looks for other codes."""
+
+LAST, BY_HEART = 25, 0.5
+"""Steps at the end that are averaged; and how much better than others rows may be known, in losses of a guess."""
 
 IMPOSSIBLE_SCORE = -1e4
 """Score of a label that does not go with a row's value of the nuisance."""
@@ -51,6 +59,8 @@ class History:
         Mean squared error of the decoder, in whitened units.
     probe : Leakage or None
         What readers trained from scratch, afterwards, on rows that were held out, find. None if there were too few.
+    held_out_loss : float or None
+        Of the classifier in the loop, at the end, on rows that were held out. None if there were none, or no game.
     """
 
     classifier_loss: np.ndarray
@@ -58,6 +68,24 @@ class History:
     chance_loss: float
     reconstruction: np.ndarray
     probe: Leakage | None
+    held_out_loss: float | None = None
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What stands against the codes: a leak, or an adversary that has learned its rows by heart."""
+        said: tuple[str, ...] = ()
+        if self.held_out_loss is not None:
+            known = float(self.classifier_loss[-LAST:].mean())
+            if self.held_out_loss - known > BY_HEART * self.chance_loss:
+                said += (
+                    f"the adversary has learned its rows by heart: its loss is {known:.3f} there, "
+                    f"{self.held_out_loss:.3f} on rows held out, and {self.chance_loss:.3f} for a guess, so that the "
+                    "encoder hid what other rows do not show. Give more rows, fewer codes, or a smaller classifier.",
+                )
+        probe = self.probe
+        if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
+            said += (f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.",)
+        return said
 
 
 class Game(nn.Module):
@@ -68,7 +96,8 @@ class Game(nn.Module):
 
     with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
     0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is shown the nuisance beside
-    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. If there is a given label
+    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. With ``charts`` the encoder begins
+    with the chart of each row's value, and has codes in closed form for data. If there is a given label
     :math:`L_h` is the cross-entropy of ``label_reader`` h, which tells it from the code, its rows weighed by
     ``label_weights`` (values, n_strata). A linear encoder has orthonormal rows, so that nothing else need hold its
     codes apart: the decoder then follows it unheard, and there is no energy, nor a reader of the label.
@@ -92,8 +121,10 @@ class Game(nn.Module):
         label_reader: nn.Module | None,
         label_weights: Tensor,
         max_iter: int,
+        charts: Charts | None = None,
     ) -> None:
         super().__init__()
+        self.charts = copy.deepcopy(charts)  # it goes to the device of the game
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
@@ -110,7 +141,7 @@ class Game(nn.Module):
 
     def forward(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor, shown: Tensor) -> Tensor:
         """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
-        white = self.encoder.preprocess(x)
+        white = self.encoder.preprocess(self.charted(x, groups))
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
         # In standard units: else an encoder would fool the classifier by shrinking its codes.
         standard = _standard(z)
@@ -125,6 +156,10 @@ class Game(nn.Module):
             return loss
         energy = self.energy(standard, groups, weights, strata)
         return loss + self.strength * (self.label_loss(standard, groups, strata) + ENERGY_WEIGHT * energy)
+
+    def charted(self, x: Tensor, groups: Tensor) -> Tensor:
+        """Return what the encoder is shown of rows: themselves, or their codes by the chart of their value."""
+        return x if self.charts is None else self.charts(x, groups[:, -1])
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
@@ -153,15 +188,30 @@ class Game(nn.Module):
         weight = weights.gather(1, strata[:, None])[:, 0]
         return (weight * cross_entropy(scores, strata, reduction="none")).mean()
 
+    def on_device(self, *arrays: np.ndarray) -> Iterator[Tensor]:
+        """Return arrays as tensors beside the game."""
+        return (torch.as_tensor(array).to(self.worth.device) for array in arrays)
+
     @torch.no_grad()
     def missed(self, x: Tensor, groups: Tensor, strata: Tensor, shown: Tensor) -> float:
         """Return what the averaged encoder does not keep of rows: of the data worth rebuilding, and of the label."""
-        encoder, decoder = self.averaged
-        x, groups, strata, shown = (part.to(self.worth.device) for part in (x, groups, strata, shown))
-        z = encoder(x)
-        missed = decoder(torch.cat([z, shown.float()], 1)) - self.encoder.preprocess(x)
+        z, rebuilt = self.rebuilt(x, groups, shown)
+        missed = rebuilt - self.encoder.preprocess(self.charted(x, groups))
         label_loss = self.label_loss(_standard(z), groups, strata)
         return ((missed @ self.worth).square().mean() + self.strength * label_loss).item()
+
+    @torch.no_grad()
+    def rebuilt(self, x: Tensor, groups: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the codes of the averaged encoder, and what the averaged decoder makes of them, in whitened units."""
+        encoder, decoder = self.averaged
+        z = encoder(self.charted(x, groups))
+        return z, decoder(torch.cat([z, shown.float()], 1))
+
+    @torch.no_grad()
+    def heard(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> float:
+        """Return the loss of the classifier on rows that may be others than those it has learned from."""
+        z = self.encoder(self.charted(x, groups))
+        return (self.read(_standard(z), groups, weights, strata)[0] / weights.mean().clamp_min(1e-9)).item()
 
     @torch.no_grad()
     def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
@@ -171,7 +221,8 @@ class Game(nn.Module):
             return
         told, white = [], []
         while rows > 0:
-            x, _, _, _, shown = (t.cpu() for t in next(batches))
+            x, groups, _, _, shown = (t.cpu() for t in next(batches))
+            x = self.charted(x, groups)
             told.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
             white.append(self.encoder.preprocess(x).double())
             rows -= len(x)
@@ -207,6 +258,18 @@ def _covariance_error(z: Tensor) -> Tensor:
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
+def history_of(game: Game, n_iter: int, accumulate: int, **more: Any) -> History:
+    """Return what happened in a game of so many steps, each of so many batches."""
+    trace = game.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
+    loss, accuracy, rebuilt = trace.double().cpu().numpy().T
+    return History(loss, accuracy, reconstruction=rebuilt, **more)
+
+
+def coloured(first: FirstLayer) -> Tensor:
+    """Return what undoes a first layer but for its mean: (columns that the network sees, n_features), in float64."""
+    return torch.linalg.pinv(first.turned) * first.columns.scale
+
+
 class Rebuild(nn.Module):
     """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the first layer."""
 
@@ -218,7 +281,7 @@ class Rebuild(nn.Module):
         super().__init__()
         self.decoder = decoder
         self.register_buffer("back", back.contiguous())
-        self.register_buffer("coloured", (torch.linalg.pinv(first.turned) * first.columns.scale).contiguous())
+        self.register_buffer("coloured", coloured(first).contiguous())
         self.register_buffer("mean", first.mean)
 
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ from torch import nn
 from pindown import networks
 from pindown.directions import Directions
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.forget.charts import Charts
 from pindown.estimators.forget.game import Game
 from pindown.estimators.forget.nuisance import Nuisance
 from pindown.networks import Frame, Unfolded, built
@@ -30,6 +31,14 @@ class Initialisation(NamedTuple):
     found: Directions
     rows: np.ndarray  # (n_components, d)
     matrix: np.ndarray  # (n_features, d)
+    tells_label: bool  # whether codes are asked to tell the given label
+    counts: np.ndarray | float = 1.0  # what each column of the data counts when it is rebuilt
+
+    def at_charts(self, size: np.ndarray) -> Initialisation:
+        """Start at codes in closed form instead, in units of their spread (k,), each counting by it."""
+        same = np.eye(len(size))
+        counts = size / np.sqrt((size**2).mean())
+        return self._replace(found=Directions(same, 0, 0), rows=same, matrix=same, counts=counts)
 
     def game(
         self,
@@ -40,12 +49,13 @@ class Initialisation(NamedTuple):
         linear: bool,
         strength: float,
         max_iter: int,
+        charts: Charts | None = None,
     ) -> Game:
         """Initialise an encoder, and build its adversaries around it: the classifier, and the decoder."""
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
         n_shown = n_components + nuisance.shown.shape[1]
-        worth = self._initialise(encoder, linear)
+        worth = self._initialise(encoder, linear) * self.counts
         return Game(
             encoder,
             built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),
@@ -55,9 +65,10 @@ class Initialisation(NamedTuple):
             # Nothing pulls a linear code the other way, so that there is nothing to weigh.
             strength=float(strength > 0) if linear else strength,
             worth=torch.as_tensor(worth, dtype=torch.float32),
-            label_reader=networks.linear(n_components, n_strata) if n_strata and not linear else None,
+            label_reader=networks.linear(n_components, n_strata) if self.tells_label else None,
             label_weights=torch.as_tensor(nuisance.label_weights()),
             max_iter=max_iter,
+            charts=charts,
         )
 
     def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,6 @@ from torch.nn.functional import one_hot
 
 from pindown.directions import Grouping
 from pindown.labels import numbered
-from pindown.metrics import PROBES, Leakage, leakage
 from pindown.processes._base import placed
 
 MIN_ROWS = 3
@@ -44,7 +43,8 @@ class Column:
             unseen = np.unique(np.asarray(column)[~known])
             raise ValueError(
                 f"Forget: y has value(s) that were not there in fit: {', '.join(map(str, unseen[:5]))}. "
-                f"It knows {', '.join(map(str, self.values[:5]))}{', …' if len(self.values) > 5 else ''}."
+                f"It knows {', '.join(map(str, self.values[:5]))}{', …' if len(self.values) > 5 else ''}. Rows of "
+                "other values are encoded without y, by the one map that all values share."
             )
         return number
 
@@ -254,7 +254,7 @@ class NuisanceReader:
         table = as_table(side, len(side))
         numbers = [kind.numbers(column) for kind, column in zip(self.kinds, table.T, strict=True)]
         if len(numbers) > 1:
-            numbers.append(self._combined(np.stack(numbers, 1)))
+            numbers.append(self.combined(np.stack(numbers, 1)))
         strata = np.zeros(len(table), dtype=np.int64) if given is None else self._strata(np.asarray(given))
         weights = [weight[strata, number] for weight, number in zip(self.tables, numbers, strict=True)]
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.kinds, table.T, strict=True)])
@@ -266,11 +266,15 @@ class NuisanceReader:
         weights = placed(torch.as_tensor(self.tables[0]), u.device)[strata, u][:, None]
         return u[:, None], weights, strata, one_hot(u, len(self.kinds[0].values)).float()
 
-    def _combined(self, numbers: np.ndarray) -> np.ndarray:
+    def combined(self, numbers: np.ndarray) -> np.ndarray:
+        """Return one number for the values of all columns, (n, columns) → (n,); or say that rows go together anew."""
         place = {tuple(row): k for k, row in enumerate(self.combinations.tolist())}
         found = [place.get(tuple(row), -1) for row in numbers.tolist()]
         if min(found) < 0:
-            raise ValueError("Forget: y has a combination of values that was not there in the rows looked at first.")
+            raise ValueError(
+                "Forget: y has a combination of values that was not there in the rows that fit looked at. Rows of such "
+                "are encoded without y, by the one map that all values share."
+            )
         return np.array(found)
 
     def _strata(self, given: np.ndarray) -> np.ndarray:
@@ -278,36 +282,3 @@ class NuisanceReader:
         if (self.labels[number] != given).any():
             raise ValueError("Forget: given has a label that was not there in the rows looked at first.")
         return number
-
-
-PROBE_NAMES = ("linear", "quadratic", "network")
-"""Families that read the held-out rows after a fit: the cheap ones."""
-
-
-@dataclass(frozen=True)
-class HeldOut:
-    """Rows that were kept out of a game, to be probed afterwards."""
-
-    x: np.ndarray
-    nuisance: Nuisance
-    is_given: bool
-
-    def probe(self, encode: Callable[[Tensor], Tensor], seed: int) -> Leakage | None:
-        """Read the nuisance off their codes; None if too few rows can be compared."""
-        if not len(self.x):
-            return None
-        codes = encode(torch.as_tensor(self.x)).cpu().numpy()
-        groups = self.nuisance.groups
-        try:
-            return leakage(
-                codes,
-                groups[:, 0] if groups.shape[1] == 1 else groups,
-                given=self.nuisance.strata if self.is_given else None,
-                continuous=False,
-                probes=[probe for probe in PROBES if probe.name in PROBE_NAMES],
-                n_seeds=1,
-                n_permutations=199,
-                random_state=seed,
-            )
-        except ValueError:  # a value too rare among these rows
-            return None

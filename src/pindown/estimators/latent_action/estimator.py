@@ -326,7 +326,9 @@ class LatentAction(Saves, BaseEstimator):
         if counts:
             dynamics.set_params(n_actions=n_components)
         actions = dynamics.fit(X_t, X_next, whose).transform(X_t, X_next)
-        forget.set_params(n_components=dynamics.n_actions_ if counts else n_components).fit(actions, whose)
+        n_codes = dynamics.n_actions_ if counts else n_components
+        # Nobody says whose transition is encoded, so that one map must do for all bodies.
+        forget.set_params(n_components=n_codes, charts=False).fit(actions, whose)
         self.dynamics_, self.forget_ = dynamics, forget
         self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
         return self

@@ -1,0 +1,186 @@
+"""Simulated expression of genes in three laboratories: what codes tell of the laboratory, and of the type of a cell.
+
+Run ``python benchmarks/expression.py`` (about ten minutes on one core), or name the first seed and the one after the
+last. Settings were chosen on seeds from 100 on; those to quote are 0 to 4. Saved in results/.
+
+*balanced*: 600 cells × 200 genes and 300 × 2,000, every laboratory with the same types; `Forget` with its defaults. Of
+1,200 fresh cells: the laboratory by the worst of three families of probes, the type by a linear reader of the cells
+that were fitted, and the agreement of k-means clusters with types. *composition*: 4,000 × 200, each laboratory has six
+times as many cells of one type as of any other; `Forget` is given the type. Of 4,000 fresh cells: the laboratory within
+types, the type within laboratories, and carried from one to the others. *coin toss*: 600 × 200, given a label that says
+nothing: what a linear reader finds of it.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+import torch
+from _measure import save
+from sklearn.cluster import KMeans
+from sklearn.decomposition import PCA
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import adjusted_rand_score, balanced_accuracy_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+from pindown import Forget
+from pindown.estimators import IdentifiabilityWarning
+from pindown.estimators.erasers import Leace, MeanProjection, PerValueStandardiser
+from pindown.metrics import leakage
+from pindown.processes import Expression
+
+REPORT = range(5)
+READERS = ["linear", "quadratic", "boosting"]
+COMPONENTS = (3, 5, 10, 20)
+"""Principal components that are tried, the best of which counts; nobody would know which without the types."""
+
+SKEW = 6.0
+"""How many times as many cells of one type as of any other a laboratory has."""
+
+
+class Cells(NamedTuple):
+    """Expression, laboratory and type of cells."""
+
+    X: np.ndarray
+    lab: np.ndarray
+    type: np.ndarray
+
+
+Codes = Iterator[tuple[str, np.ndarray, np.ndarray]]
+
+
+def drawn(n_genes: int, n_cells: int, n_fresh: int, seed: int, skew: float = 1.0) -> tuple[Cells, Cells]:
+    """Return cells to fit to, and others of the same world."""
+    world = Expression.of_cells(n_genes, skew=skew, random_state=seed)
+    samples = (world.sample(n, random_state=1_000 * k + seed) for k, n in ((1, n_cells), (2, n_fresh)))
+    train, test = (Cells(*(part.numpy() for part in (s.x.double(), s.u, s.label))) for s in samples)
+    return train, test
+
+
+def baselines(train: Cells, test: Cells) -> Codes:
+    """Give what each closed form makes of the cells to fit and of the others."""
+    yield "expression", train.X, test.X
+    own = PerValueStandardiser().fit(train.X, train.lab)
+    standard = tuple(own.transform(part.X, part.lab) for part in (train, test))
+    yield "z-score per lab", *standard
+    scaled = StandardScaler().fit(train.X)
+    pooled = tuple(scaled.transform(part.X) for part in (train, test))
+    for k in COMPONENTS:
+        yield f"z-score per lab, PCA-{k}", *_both(PCA(k, random_state=0).fit(standard[0]), *standard)
+    for k in COMPONENTS:
+        parts = _both(PCA(k, random_state=0).fit(pooled[0]), *pooled)
+        again = PerValueStandardiser().fit(parts[0], train.lab)
+        yield (
+            f"PCA-{k}, z-score per lab",
+            *(again.transform(a, b.lab) for a, b in zip(parts, (train, test), strict=True)),
+        )
+    for k in COMPONENTS[1:]:
+        parts = _both(PCA(k, random_state=0).fit(pooled[0]), *pooled)
+        yield f"PCA-{k}, means projected off", *_both(MeanProjection().fit(parts[0], train.lab), *parts)
+        if importlib.util.find_spec("concept_erasure") is not None:
+            yield f"PCA-{k}, LEACE", *_both(Leace().fit(parts[0], train.lab), *parts)
+
+
+def _both(fitted: Any, *parts: np.ndarray) -> tuple[np.ndarray, ...]:
+    return tuple(fitted.transform(part) for part in parts)
+
+
+def forgotten(train: Cells, test: Cells, given: np.ndarray | None, seed: int) -> tuple[Codes, dict[str, Any]]:
+    """Return codes that are told the laboratory and codes that are not, and how the fit went."""
+    start = time.perf_counter()
+    forget = Forget(verbose=False, random_state=seed).fit(train.X, train.lab, given=given)
+    how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": forget.chosen_.kept.name}
+    told = tuple(forget.transform(part.X, part.lab) for part in (train, test))
+    return iter([("Forget", *told), ("Forget, laboratory unknown", *_both(forget, train.X, test.X))]), how
+
+
+def read(fitted: np.ndarray, label: np.ndarray, codes: np.ndarray, true: np.ndarray) -> float:
+    reader = make_pipeline(StandardScaler(), LogisticRegression(C=0.1, max_iter=500)).fit(fitted, label)
+    return balanced_accuracy_score(true, reader.predict(codes))
+
+
+def told(codes: np.ndarray, test: Cells, given: np.ndarray | None, seed: int) -> float:
+    options = {"probes": READERS, "n_seeds": 1, "n_permutations": 19, "random_state": seed}
+    return leakage(codes, test.lab, given=given, **options).worst
+
+
+def balanced(train: Cells, test: Cells, fitted: np.ndarray, codes: np.ndarray, seed: int) -> dict[str, float]:
+    clusters = KMeans(len(np.unique(test.type)), n_init=10, random_state=seed).fit_predict(codes)
+    return {
+        "lab": told(codes, test, None, seed),
+        "type": read(fitted, train.type, codes, test.type),
+        "clusters": adjusted_rand_score(test.type, clusters),
+    }
+
+
+def composition(train: Cells, test: Cells, fitted: np.ndarray, codes: np.ndarray, seed: int) -> dict[str, float]:
+    own, carried = [], []
+    for lab in np.unique(test.lab):
+        here, there = test.lab == lab, test.lab != lab
+        label = fitted[train.lab == lab], train.type[train.lab == lab]
+        own.append(read(*label, codes[here], test.type[here]))
+        carried.append(read(*label, codes[there], test.type[there]))
+    return {
+        "lab within types": told(codes, test, test.type, seed),
+        "type": float(np.mean(own)),
+        "type carried to another lab": float(np.mean(carried)),
+    }
+
+
+def measured(seed: int) -> Iterator[dict[str, Any]]:
+    """Give a record for each study and method."""
+    studies: list[tuple[str, tuple[int, int, int], float, Callable[..., dict[str, float]]]] = [
+        ("600 × 200", (200, 600, 1_200), 1.0, balanced),
+        ("300 × 2,000", (2_000, 300, 1_200), 1.0, balanced),
+        ("4,000 × 200, composition differs", (200, 4_000, 4_000), SKEW, composition),
+    ]
+    for name, (n_genes, n_cells, n_fresh), skew, score in studies:
+        train, test = drawn(n_genes, n_cells, n_fresh, seed, skew)
+        for method, fitted, codes in baselines(train, test):
+            yield {"study": name, "seed": seed, "method": method} | score(train, test, fitted, codes, seed)
+        given = train.type if score is composition else None
+        found, how = forgotten(train, test, given, seed)
+        for method, fitted, codes in found:
+            scores = score(train, test, fitted, codes, seed)
+            yield {"study": name, "seed": seed, "method": method} | scores | how
+    yield coin_toss(seed)
+
+
+def coin_toss(seed: int) -> dict[str, Any]:
+    train, _ = drawn(200, 600, 1, seed)
+    coin = np.random.default_rng(seed).integers(2, size=len(train.X))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        forget = Forget(verbose=False, random_state=seed).fit(train.X, train.lab, given=coin)
+    codes, half = forget.transform(train.X, train.lab), np.arange(len(coin)) % 2 == 0
+    found = [read(codes[some], coin[some], codes[~some], coin[~some]) for some in (half, ~half)]
+    said = any("do not show the given label" in str(w.message) for w in caught)
+    return {"study": "coin toss given", "seed": seed, "method": "Forget", "coin read": np.mean(found), "said so": said}
+
+
+def main(seeds: range) -> None:
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", IdentifiabilityWarning)
+    runs = []
+    for seed in seeds:
+        for row in measured(seed):
+            runs.append(row)
+            print(row, flush=True)
+    frame = pd.DataFrame(runs)
+    scores = [name for name in frame.columns if frame[name].dtype.kind == "f"]
+    means = frame.groupby(["study", "method"], sort=False)[scores].mean().reset_index()
+    over = {"mean over seeds": f"{seeds.start}–{seeds.stop - 1}"}
+    rows = [{k: v for k, v in row.items() if v == v} for row in means.to_dict(orient="records")]
+    save("expression", [*runs, *(over | row for row in rows)])
+
+
+if __name__ == "__main__":
+    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)

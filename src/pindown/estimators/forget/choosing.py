@@ -1,0 +1,249 @@
+"""Which codes are kept: closed forms, one map for all values, or charts that bend, compared on rows held out."""
+
+from __future__ import annotations
+
+import copy
+import math
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.forget.charts import Charts, effects, turned
+from pindown.estimators.forget.game import MAX_LEAK, Game, coloured
+from pindown.estimators.forget.nuisance import Nuisance
+from pindown.metrics import PROBES, Leakage, leakage
+from pindown.networks.preprocessing import Rescale
+
+PROBE_NAMES = ("linear", "quadratic", "network")
+"""Families that read the held-out rows after a fit: the cheap ones."""
+
+MOST_READ = 4_000
+"""Rows that readers are shown, half of them to learn from."""
+
+LEAK_COSTS = 2.0
+"""What a share of the nuisance that is told counts against a share of the signal that is told."""
+
+N_FOLDS = 5
+"""Parts of the rows, each encoded by shifts and spreads of the others."""
+
+FIXED, CLOSED, EVEN, BENT = "one map for all values", "charts in closed form", "even charts", "charts that bend"
+"""Codes that are compared: without the nuisance; told it, standardised; with one covariance; bent by the game."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """Codes that could be kept: what readers tell of the nuisance, and the share of the signal that the codes tell."""
+
+    name: str
+    leak: Leakage | None
+    told: float
+
+    @property
+    def excess(self) -> float:
+        """How far from chance to certainty readers get; 0 if not beyond chance, or if nobody can say."""
+        return self.leak.excess if self.leak is not None and self.leak.leaks else 0.0
+
+    @property
+    def is_blind(self) -> bool:
+        """Whether readers do not get far."""
+        return self.excess <= MAX_LEAK
+
+    @property
+    def worth(self) -> float:
+        """What the codes tell of the signal, less what they tell of the nuisance."""
+        return self.told - LEAK_COSTS * self.excess
+
+    def __str__(self) -> str:
+        if self.leak is None:
+            return f"{self.name}: too few rows to read the nuisance from"
+        return (
+            f"{self.name}: nuisance {self.leak.worst:.2f} (chance {self.leak.chance:.2f}), signal told {self.told:.2f}"
+        )
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The codes that are kept, and all that were compared."""
+
+    kept: Candidate
+    compared: tuple[Candidate, ...]
+    n_rows: int
+
+    def __str__(self) -> str:
+        others = [str(other) for other in self.compared if other.name != self.kept.name]
+        against = f"; against {'; '.join(others)}" if others else ""
+        return f"on {self.n_rows} rows that they were not fitted to, {self.kept}{against}."
+
+
+def best(candidates: list[Candidate], n_rows: int) -> Choice:
+    """Return what is worth most; of equals the first, which is the simplest."""
+    return Choice(max(candidates, key=lambda candidate: candidate.worth), tuple(candidates), n_rows)
+
+
+@dataclass(frozen=True, eq=False)
+class HeldOut:
+    """Rows that were kept out of a game, to be probed afterwards."""
+
+    x: np.ndarray
+    nuisance: Nuisance
+    is_given: bool
+    groups: np.ndarray | None = None
+
+    @property
+    def n_rows(self) -> int:
+        """Number of rows."""
+        return len(self.x)
+
+    @property
+    def value(self) -> np.ndarray:
+        """The number of each row's value, of all columns together."""
+        return self.nuisance.groups[:, -1]
+
+    def probe(self, codes: np.ndarray, seed: int) -> Leakage | None:
+        """Read the nuisance off their codes; None if too few rows can be compared."""
+        return told_of(codes, self.nuisance, is_given=self.is_given, groups=self.groups, seed=seed)
+
+    def of_charts(self, name: str, charts: Charts, seed: int) -> Candidate:
+        """Judge charts in closed form, which tell all of the signal that there is for them."""
+        return Candidate(name, self.probe(charts.encode(self.x, self.value), seed), 1.0)
+
+    def of_game(self, name: str, game: nn.Module, charts: Charts, seed: int) -> Candidate:
+        """Judge what came of a game: what its codes tell of the nuisance, and of the signal as charts see it."""
+        assert isinstance(game, Game)
+        true = charts.encode(self.x, self.value)
+        rebuilt = game.rebuilt(*game.on_device(self.x, self.nuisance.groups, self.nuisance.shown))[1].cpu().double()
+        first = game.encoder.preprocess
+        seen = (rebuilt @ coloured(first).cpu() + first.mean.cpu()).numpy()
+        if game.charts is None:
+            seen = charts.encode(seen, self.value)
+        told = float(1 - ((true - seen) ** 2).sum() / max((true**2).sum(), 1e-300))
+        return Candidate(name, self.probe(self.codes(game), seed), told)
+
+    def missed_and_told(self, game: nn.Module, seed: int) -> float:
+        """Return the objective of the encoder, to compare games by, with a fresh probe for the classifier."""
+        assert isinstance(game, Game)
+        probe, told = self.probe(self.codes(game), seed), self.nuisance
+        missed = game.missed(*game.on_device(self.x, told.groups, told.strata, told.shown))
+        return missed + (0.0 if probe is None else game.strength * math.log(2) * probe.bits)
+
+    def codes(self, game: Game) -> np.ndarray:
+        """Encode by what a game has come to on average."""
+        encoder = game.averaged[0]
+        assert isinstance(encoder, Encoder)
+        return encode(encoder, game.charted(*game.on_device(self.x, self.nuisance.groups))).cpu().numpy()
+
+    def heard(self, game: Game) -> float | None:
+        """Return the loss of the classifier in the game; None if there are no rows."""
+        told = self.nuisance
+        if not len(self.x) or not told.weights.any():
+            return None
+        return game.heard(*game.on_device(self.x, told.groups, told.weights, told.strata))
+
+    def spread(self, charts: Charts) -> np.ndarray:
+        """Return the standard deviation of codes by charts; (k,)."""
+        return np.maximum(charts.encode(self.x, self.value).std(0), 1e-6)
+
+
+def told_of(
+    codes: np.ndarray, nuisance: Nuisance, *, is_given: bool, groups: np.ndarray | None, seed: int
+) -> Leakage | None:
+    """Let readers, trained on half of these rows, tell the nuisance of the other half; None if rows are too few."""
+    heads = nuisance.groups
+    told = heads[:, 0] if heads.shape[1] == 1 else heads
+    return _read(codes, told, nuisance.strata if is_given else None, groups, seed)
+
+
+def label_shown(codes: np.ndarray, nuisance: Nuisance, groups: np.ndarray | None, seed: int) -> Leakage | None:
+    """Let readers tell the given label, within values of the nuisance; None if rows are too few to say."""
+    return _read(codes, nuisance.strata, nuisance.groups[:, -1], groups, seed)
+
+
+def _read(codes: np.ndarray, told: np.ndarray, given: Any, groups: Any, seed: int) -> Leakage | None:
+    if not len(codes):
+        return None
+    try:
+        return leakage(
+            codes,
+            told,
+            groups=groups,
+            given=given,
+            continuous=False,
+            probes=[probe for probe in PROBES if probe.name in PROBE_NAMES],
+            n_seeds=1,
+            n_permutations=199,
+            max_rows=MOST_READ,
+            random_state=seed,
+        )
+    except ValueError:  # a value too rare among these rows
+        return None
+
+
+def cross_fitted(charts: Charts, x: np.ndarray, nuisance: Nuisance, fold: np.ndarray, *, even: bool) -> np.ndarray:
+    """Encode each part of the rows by shifts and spreads that the others have, along the same directions; (n, k).
+
+    What is left of the nuisance in them is what such charts cannot hide, however many rows there are.
+    """
+    value, strata, n_values = nuisance.groups[:, -1], nuisance.strata, len(charts.shift)
+    codes = np.zeros((len(x), charts.n_codes))
+    for part in range(fold.max() + 1):
+        rest, rows = fold != part, fold == part
+        own = Charts(effects(x[rest], value[rest], n_values, strata[rest]), charts.directions.numpy())
+        if even:
+            own = turned(own, x[rest], value[rest], strata[rest])
+        codes[rows] = own.encode(x[rows], value[rows])
+    return codes
+
+
+def in_folds(nuisance: Nuisance, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
+    """Divide rows into parts, those of a value and label evenly, or whole groups; (n,)."""
+    if groups is not None:
+        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        return (rng.permutation(number.max() + 1) % N_FOLDS)[number]
+    cell = np.unique(np.stack([nuisance.strata, nuisance.groups[:, -1]], 1), axis=0, return_inverse=True)[1].reshape(-1)
+    order = np.lexsort([rng.random(len(cell)), cell])
+    fold = np.empty(len(cell), dtype=np.int64)
+    fold[order] = np.arange(len(cell)) % N_FOLDS
+    return fold
+
+
+class Charted(nn.Module):
+    """Codes of rows whose nuisance is known, and back: charts, and where a game bent these, its encoder and decoder."""
+
+    charts: Charts
+    encoder: Encoder | None
+    decoder: nn.Module | None
+
+    def __init__(self, charts: Charts, encoder: Encoder | None = None, decoder: nn.Module | None = None) -> None:
+        super().__init__()
+        self.charts, self.encoder, self.decoder = charts, encoder, decoder
+
+    @classmethod
+    def bent(cls, game: nn.Module) -> Self:
+        """Take what a game has come to on average."""
+        assert isinstance(game, Game)
+        encoder, decoder = (copy.deepcopy(player).eval() for player in game.averaged)
+        assert isinstance(encoder, Encoder)
+        assert game.charts is not None
+        return cls(copy.deepcopy(game.charts), encoder, decoder.double())
+
+    def forward(self, x: Tensor, value: Tensor) -> Tensor:
+        """Encode (n, d) rows with these numbers of values; (n, k), in float64."""
+        codes = self.charts(x, value)
+        return codes if self.encoder is None else encode(self.encoder, codes).to(codes) * self._size
+
+    def inverse(self, z: Tensor, value: Tensor, shown: Tensor) -> Tensor:
+        """Rebuild (n, d) rows from codes and their nuisance."""
+        if self.decoder is not None:
+            z = self.decoder(torch.cat([z / self._size, shown], 1)) * self._size
+        return self.charts.inverse(z, value)
+
+    @property
+    def _size(self) -> Tensor:
+        """Units of codes: those of the closed form that the game began with."""
+        assert self.encoder is not None
+        assert isinstance(self.encoder.preprocess, Rescale)
+        return self.encoder.preprocess.scale.double()

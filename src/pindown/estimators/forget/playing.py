@@ -1,0 +1,84 @@
+"""Which games are played, and what is kept of them: the game goes only as far as rows held out show that it helps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+from torch import nn
+
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.forget.choosing import BENT, FIXED, Choice, HeldOut, best
+from pindown.estimators.forget.game import Game, History, history_of
+from pindown.estimators.forget.looking import NuisanceLook
+from pindown.training import TrainingLog
+
+Make = Callable[[int], nn.Module]
+Minimise = Callable[..., TrainingLog]
+
+
+class Straight(nn.Module):
+    """What stands where a game would: the map for rows of unknown value, beside charts in closed form."""
+
+    def __init__(self, encoder: Encoder) -> None:
+        super().__init__()
+        self.encoder = encoder
+
+
+class Played(NamedTuple):
+    """What was minimised, and how it went; which codes are kept, where some were compared; how restarts fared."""
+
+    objective: nn.Module
+    log: TrainingLog
+    choice: Choice | None = None
+    restart_scores: np.ndarray | None = None
+
+
+def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, n_restarts: int, seed: int) -> Played:
+    """Play for one map for all values, unless charts in closed form will do; and for charts that bend, if neither does.
+
+    One map is kept where it is blind, since what it leaves alone is what the theorem speaks of.
+    """
+    if look.is_settled:
+        assert look.fixed is not None
+        log = TrainingLog(np.array([look.missed]), 0.0, stopped_on_plateau=False)
+        return Played(Straight(look.fixed), log, look.choice)
+    one_map = _best_of(make, minimise, look.compared, n_restarts, seed)
+    if look.charts is None or look.choice is None:
+        return one_map
+    rows = look.held_out
+    straight = rows.of_charts(look.choice.kept.name, look.charts, seed)
+    fixed = rows.of_game(FIXED, one_map.objective, look.charts, seed)
+    if fixed.is_blind:
+        return one_map._replace(choice=Choice(fixed, (straight, fixed), rows.n_rows))
+    bent = _best_of(make_bent, minimise, rows, n_restarts, seed, "charts")
+    choice = best([straight, fixed, rows.of_game(BENT, bent.objective, look.charts, seed)], rows.n_rows)
+    return (bent if choice.kept.name == BENT else one_map)._replace(choice=choice)
+
+
+def _best_of(make: Make, minimise: Minimise, rows: HeldOut, n_games: int, seed: int, part: str = "") -> Played:
+    """Play a game, or several, and return the one that does best on rows."""
+    games = [make(seed + k) for k in range(n_games)]
+    if n_games == 1:
+        return Played(games[0], minimise(games[0], seed, part))
+    logs = [minimise(game, seed + k, f"{part} restart {k}".strip()) for k, game in enumerate(games)]
+    scores = np.array([rows.missed_and_told(game, seed) for game in games])
+    kept = int(scores.argmin())
+    return Played(games[kept], logs[kept], restart_scores=scores)
+
+
+def history(
+    objective: nn.Module, look: NuisanceLook, choice: Choice | None, seed: int, steps: tuple[int, int]
+) -> History:
+    """Return how it went, in so many steps of so many batches; where no game was played, in one."""
+    chance = look.initialisation.nuisance.chance_loss()
+    probe = None if choice is None else choice.kept.leak
+    if not isinstance(objective, Game):
+        told = chance - (0.0 if probe is None else math.log(2) * probe.bits)
+        right = math.nan if probe is None else probe.worst
+        return History(np.array([told]), np.array([right]), chance, np.array([look.missed]), probe)
+    if choice is None:
+        probe = look.held_out.probe(look.held_out.codes(objective), seed)
+    return history_of(objective, *steps, chance_loss=chance, probe=probe, held_out_loss=look.held_out.heard(objective))
