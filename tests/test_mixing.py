@@ -6,7 +6,7 @@ import torch
 from scipy import stats
 
 from pindown import mixing
-from pindown.mixing import Leaky, SinhArcsinh
+from pindown.mixing import Leaky, SinhArcsinh, maps
 
 MIXINGS = [
     mixing.leaky_relu_mlp(5, n_layers=3, n_candidates=500, random_state=0),
@@ -92,7 +92,7 @@ def test_more_layers_are_harder_for_a_linear_fit():
 def test_orthogonal_mixings_keep_distances_and_are_haar():
     g = mixing.orthogonal(6, random_state=0)
     torch.testing.assert_close(g.weights[0] @ g.weights[0].T, torch.eye(6).double())
-    many = mixing._haar(2000, 3, torch.Generator().manual_seed(0))
+    many = maps._haar(2000, 3, torch.Generator().manual_seed(0))
     for i, j in np.ndindex(3, 3):  # a coordinate on S² is uniform
         assert stats.kstest(many[:, i, j].numpy(), stats.uniform(-1, 2).cdf).pvalue > 0.01
 

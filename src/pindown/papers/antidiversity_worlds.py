@@ -160,11 +160,13 @@ class WorldRow:
 
 def _touched(world: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
     """Return w, the coordinates of ã that the nuisance touches."""
+    from pindown.mixing import Mixing
     from pindown.processes import ShapeNuisance
 
-    if isinstance(world, ShapeNuisance):
-        return world.mixing.inverse(sample.x)[:, world.d :].numpy()
-    return world.clusters.mixing.inverse(sample.x).numpy() @ world.nuisance_space.numpy()
+    mixing = world.mixing if isinstance(world, ShapeNuisance) else world.clusters.mixing
+    assert isinstance(mixing, Mixing), "the table's worlds are no pictures"
+    a = mixing.inverse(sample.x).numpy()
+    return a[:, world.d :] if isinstance(world, ShapeNuisance) else a @ world.nuisance_space.numpy()
 
 
 def _erased(train: Sample, test: Sample) -> dict[str, np.ndarray]:

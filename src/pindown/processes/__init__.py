@@ -10,6 +10,7 @@ from pindown.processes.clusters import Clusters, Instances, in_hyperplane
 from pindown.processes.expression import Expression
 from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
+from pindown.processes.sensors import Sensors
 from pindown.processes.structured import Structured
 
 __all__ = [
@@ -23,6 +24,7 @@ __all__ = [
     "Pairs",
     "Process",
     "Sample",
+    "Sensors",
     "ShapeNuisance",
     "Structured",
     "in_hyperplane",

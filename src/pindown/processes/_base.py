@@ -12,7 +12,8 @@ from torch import Tensor, nn
 
 from pindown import theory
 from pindown._random import RandomState, generator
-from pindown.mixing import Leaky, Mixing
+from pindown.mixing import Leaky, Mixing, Renderer
+from pindown.spaces import Space
 from pindown.theory import Assumption
 
 
@@ -76,14 +77,22 @@ def placed(constant: Tensor | nn.Module, device: torch.device) -> Any:
     return copy.deepcopy(constant).to(device)
 
 
-def of_mixing(mixing: Mixing) -> frozenset[Assumption]:
+def of_mixing(mixing: Mixing | Renderer) -> frozenset[Assumption]:
+    if isinstance(mixing, Renderer):  # edges and shadows: a picture is no smooth function of what is drawn
+        return frozenset({theory.INJECTIVE_MIXING} if mixing.injective else ())
     kinked = isinstance(mixing.bend, Leaky) and mixing.bend.slope != 1 and len(mixing.weights) > 1
     return frozenset({theory.INJECTIVE_MIXING} | (set() if kinked else {theory.DIFFEOMORPHIC_MIXING}))
 
 
-def check_dimensions(owner: str, d: int, mixing_d: int) -> None:
-    if d != mixing_d:
-        raise ValueError(f"{owner}: the latents have {d} dimensions, the mixing takes {mixing_d}. Make them agree.")
+def check_mixing(owner: str, d: int, space: Space, mixing: nn.Module) -> None:
+    """Raise if the mixing takes latents of another number or, a renderer, from another space."""
+    if d != mixing.d:
+        raise ValueError(f"{owner}: the latents have {d} dimensions, the mixing takes {mixing.d}. Make them agree.")
+    if isinstance(mixing, Renderer) and mixing.domain != space:
+        raise ValueError(
+            f"{owner}: the latents lie in {space}, but the renderer draws those of {mixing.domain}. "
+            f"Make it with domain={space}."
+        )
 
 
 def shares(weights: Any) -> NDArray[np.float64]:

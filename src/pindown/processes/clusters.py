@@ -12,8 +12,8 @@ from torch import Tensor
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.distributions import Conditional, VonMisesFisher
-from pindown.mixing import Mixing, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_dimensions, of_mixing, placed, shares, thresholds
+from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed, shares, thresholds
 from pindown.processes._density import log_densities
 from pindown.spaces import Sphere
 from pindown.theory import Assumption
@@ -31,7 +31,7 @@ class Clusters(Process):
         The class vectors v_c, such as draws of a `pindown.distributions.Marginal`.
     conditional : Conditional
         The law of z around its class vector.
-    mixing : Mixing
+    mixing : Mixing or Renderer
         The map g.
     weights : tuple of float, optional
         Class probabilities up to a factor; equal by default.
@@ -49,7 +49,7 @@ class Clusters(Process):
 
     vectors: Tensor
     conditional: Conditional
-    mixing: Mixing
+    mixing: Mixing | Renderer
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -58,7 +58,7 @@ class Clusters(Process):
                 "Clusters: vectors must be a floating-point matrix, one row per class, "
                 f"got shape {tuple(self.vectors.shape)} and {self.vectors.dtype}."
             )
-        check_dimensions("Clusters", self.d, self.mixing.d)
+        check_mixing("Clusters", self.d, self.conditional.space, self.mixing)
         if not self.conditional.space.contains(self.vectors):
             raise ValueError(
                 f"Clusters: vectors must lie in {self.conditional.space}, where the conditional lives. "

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from pindown import theory
 from pindown._random import RandomState, generator
-from pindown.mixing import Mixing, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, of_mixing, placed, shares, thresholds
+from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed, shares, thresholds
 from pindown.processes.clusters import Clusters, spread
+from pindown.spaces import Reals
 from pindown.theory import Assumption
 
 
@@ -120,7 +121,7 @@ class ShapeNuisance(Process):
     ----------
     scales : Tensor of shape (n_values, n_touched)
         The standard deviations s_e of w, one row per value of e.
-    mixing : Mixing
+    mixing : Mixing or Renderer
         The map g; what it takes beyond the n_touched coordinates of w is z.
     weights : tuple of float, optional
         Frequencies of the values of e, up to a factor; equal by default.
@@ -137,7 +138,7 @@ class ShapeNuisance(Process):
     role_of_u = "nuisance"
 
     scales: Tensor
-    mixing: Mixing
+    mixing: Mixing | Renderer
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -151,6 +152,7 @@ class ShapeNuisance(Process):
                 f"ShapeNuisance: the nuisance touches {self.scales.shape[1]} of {self.mixing.d} dimensions. "
                 "Let it touch at least one, and leave at least one alone."
             )
+        check_mixing("ShapeNuisance", self.mixing.d, Reals(), self.mixing)
         if self.weights is not None and len(self.weights) != len(self.scales):
             raise ValueError(f"ShapeNuisance: weights must be {len(self.scales)} numbers, one per row of scales.")
 
@@ -228,7 +230,7 @@ class Confounded(Process):
         The means v_e of w.
     joint : Tensor of shape (n_labels, n_values)
         Frequencies of the pairs (c, e), up to a factor.
-    mixing : Mixing
+    mixing : Mixing or Renderer
         The map g of (z, w).
 
     Examples
@@ -246,7 +248,7 @@ class Confounded(Process):
     label_vectors: Tensor
     nuisance_vectors: Tensor
     joint: Tensor
-    mixing: Mixing
+    mixing: Mixing | Renderer
 
     def __post_init__(self) -> None:
         shape = (len(self.label_vectors), len(self.nuisance_vectors))
@@ -260,6 +262,7 @@ class Confounded(Process):
                 f"Confounded: z and w have {self.label_vectors.shape[1]} + {self.nuisance_vectors.shape[1]} "
                 f"dimensions, the mixing takes {self.mixing.d}. Make them agree."
             )
+        check_mixing("Confounded", self.mixing.d, Reals(), self.mixing)
 
     @property
     def d(self) -> int:
@@ -303,8 +306,8 @@ def _drawn(thresholds: Tensor, n: int, rng: torch.Generator, device: torch.devic
     return torch.searchsorted(placed(thresholds, device), levels, right=True)
 
 
-def _rows_of(mixing: Mixing, directions: Tensor) -> Tensor:
+def _rows_of(mixing: Mixing | Renderer, directions: Tensor) -> Tensor:
     """Return the directions m of x with mᵀ g(ã) = nᵀ ã for each direction n of ã, as an orthonormal basis."""
-    if len(mixing.weights) > 1:
+    if isinstance(mixing, Renderer) or len(mixing.weights) > 1:
         raise ValueError("blind_space: the mixing is not linear, so no linear code of x is blind. Use n_layers=1.")
     return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q

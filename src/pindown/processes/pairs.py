@@ -7,8 +7,8 @@ import torch
 from pindown import theory
 from pindown._random import RandomState
 from pindown.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
-from pindown.mixing import Mixing, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_dimensions, of_mixing, placed
+from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed
 from pindown.spaces import Box, Reals, Sphere
 from pindown.theory import Assumption
 
@@ -25,7 +25,7 @@ class Pairs(Process):
         The law of z.
     conditional : Conditional
         The law of the partner z̃ around z.
-    mixing : Mixing
+    mixing : Mixing or Renderer
         The map g.
 
     Examples
@@ -41,10 +41,10 @@ class Pairs(Process):
 
     marginal: Marginal
     conditional: Conditional
-    mixing: Mixing
+    mixing: Mixing | Renderer
 
     def __post_init__(self) -> None:
-        check_dimensions("Pairs", self.marginal.d, self.mixing.d)
+        check_mixing("Pairs", self.marginal.d, self.marginal.space, self.mixing)
         if self.conditional.space not in (self.marginal.space, Reals()):
             raise ValueError(
                 f"Pairs: the marginal lies in {self.marginal.space}, but the conditional needs locations in "

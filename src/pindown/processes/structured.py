@@ -10,7 +10,7 @@ from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.distributions import Around, GeneralizedNormal, Marginal, Truncated, Uniform, normal
 from pindown.mixing import SparseMixing, sparse
-from pindown.processes._base import Process, Sample, check_dimensions, placed
+from pindown.processes._base import Process, Sample, check_mixing, placed
 from pindown.spaces import Box
 from pindown.theory import Assumption
 
@@ -45,7 +45,7 @@ class Structured(Process):
     marginal: Marginal
 
     def __post_init__(self) -> None:
-        check_dimensions("Structured", self.marginal.d, self.mixing.d)
+        check_mixing("Structured", self.marginal.d, self.marginal.space, self.mixing)
 
     @classmethod
     def from_support(

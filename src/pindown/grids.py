@@ -1,0 +1,173 @@
+"""Laws of latents on a grid, as the image sets of the field have them: a marginal, and partners by UNI and LAP.
+
+A factor of K values is the latent (i + ½) / K between 0 and 1, i = 0, …, K − 1, so that a renderer draws it as it draws
+continuous ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import Tensor
+
+from pindown._random import RandomState, generator
+from pindown.spaces import Box
+
+
+@dataclass(frozen=True)
+class Grid:
+    """The uniform marginal of a grid.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        The number of values of each factor.
+
+    Examples
+    --------
+    >>> grid = Grid((2, 4))
+    >>> z = grid.sample(1_000, random_state=0)
+    >>> sorted(set(z[:, 1].tolist())), grid.labels(z).amax(0).tolist()
+    ([0.125, 0.375, 0.625, 0.875], [1, 3])
+    """
+
+    sizes: tuple[int, ...]
+    space: ClassVar[Box] = Box()
+
+    def __post_init__(self) -> None:
+        _check_sizes("Grid", self.sizes)
+
+    @property
+    def d(self) -> int:
+        """Number of dimensions."""
+        return len(self.sizes)
+
+    def sample(
+        self,
+        n: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Draw n points; returns (n, d)."""
+        rng = generator(random_state, device)
+        return _snapped(torch.rand(n, self.d, generator=rng, device=device, dtype=dtype), self.sizes)
+
+    def labels(self, z: Tensor) -> Tensor:
+        """Return which value of its factor each latent is; (n, d) → (n, d), int64."""
+        return _numbers(z, self.sizes).long()
+
+
+@dataclass(frozen=True)
+class SomeChange:
+    """UNI: some factors, drawn at random, take a new value uniformly; the others stay.
+
+    Parameters
+    ----------
+    n_changed : int, optional
+        How many change; by default 1 to d − 1 of them, each number equally likely.
+    sizes : tuple of int, optional
+        The numbers of values, on a grid; by default factors are continuous.
+
+    Examples
+    --------
+    >>> z = torch.full((1_000, 4), 0.5)
+    >>> (SomeChange(n_changed=1).sample(z, random_state=0) != z).sum(1).unique().tolist()
+    [1]
+    """
+
+    n_changed: int | None = None
+    sizes: tuple[int, ...] | None = None
+    space: ClassVar[Box] = Box()
+
+    def __post_init__(self) -> None:
+        if self.n_changed is not None and self.n_changed < 1:
+            raise ValueError(f"SomeChange: n_changed must be at least 1, got {self.n_changed}.")
+        if self.sizes is not None:
+            _check_sizes("SomeChange", self.sizes)
+
+    def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
+        """Draw one point around each row of loc; (n, d) → (n, d)."""
+        rng = generator(random_state, loc.device)
+        n, d = loc.shape
+        new = torch.rand(loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
+        place = torch.rand(loc.shape, generator=rng, device=loc.device).argsort(1)  # a random order of the factors
+        if self.n_changed is not None:
+            some = place < self.n_changed
+        else:
+            count = torch.randint(1, max(2, d), (n, 1), generator=rng, device=loc.device)
+            some = place < count
+        return torch.where(some, new if self.sizes is None else _snapped(new, self.sizes), loc)
+
+
+@dataclass(frozen=True)
+class LaplaceSteps:
+    """LAP: all factors but categories go a Laplace step along the grid, of scale log K / rate; at least one moves.
+
+    Where no step is large enough to reach another value, the factor that is nearest to it moves by one.
+
+    Parameters
+    ----------
+    sizes : tuple of int
+        The numbers of values K.
+    rate : float
+        The larger, the shorter the steps.
+    categories : sequence of int
+        Factors that stay.
+
+    Examples
+    --------
+    >>> grid = Grid((3, 40, 32))
+    >>> z = grid.sample(1_000, random_state=0)
+    >>> z_pos = LaplaceSteps(grid.sizes, categories=(0,)).sample(z, random_state=1)
+    >>> bool((z[:, 0] == z_pos[:, 0]).all()), bool((z != z_pos).any(1).all())
+    (True, True)
+    """
+
+    sizes: tuple[int, ...]
+    rate: float = 1.0
+    categories: Sequence[int] = ()
+    space: ClassVar[Box] = Box()
+
+    def __post_init__(self) -> None:
+        _check_sizes("LaplaceSteps", self.sizes)
+        if not self.rate > 0:
+            raise ValueError(f"LaplaceSteps: rate must be positive, got {self.rate}.")
+        if not any(size > 1 and j not in self.categories for j, size in enumerate(self.sizes)):
+            raise ValueError(
+                "LaplaceSteps: at least one factor must have two values and be no category, to move at all."
+            )
+
+    def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
+        """Draw one point around each row of loc; (n, d) → (n, d)."""
+        rng = generator(random_state, loc.device)
+        sizes = loc.new_tensor(self.sizes)
+        level = 2 * torch.rand(loc.shape, generator=rng, device=loc.device, dtype=torch.float64) - 1
+        scale = [0.0 if j in self.categories else math.log(size) / self.rate for j, size in enumerate(self.sizes)]
+        step = (-torch.log1p(-level.abs().clamp_max(1 - 2**-53)) * level.sign()).to(loc.dtype) * loc.new_tensor(scale)
+        old = _numbers(loc, self.sizes)
+        new = (old + step).round().clamp(torch.zeros_like(sizes), sizes - 1)
+        stuck = (new == old).all(1, keepdim=True)
+        furthest = torch.nn.functional.one_hot(step.abs().argmax(1), loc.shape[1]).bool()
+        back = torch.where(old + step.sign() < 0, 1.0, torch.where(old + step.sign() > sizes - 1, -1.0, step.sign()))
+        new = torch.where(stuck & furthest, old + back, new)
+        return (new + 0.5) / sizes
+
+
+def _check_sizes(owner: str, sizes: tuple[int, ...]) -> None:
+    if not sizes or min(sizes) < 1:
+        raise ValueError(f"{owner}: sizes must be numbers of values, at least 1 each, got {sizes}.")
+
+
+def _numbers(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    count = z.new_tensor(sizes)
+    return (z * count).floor().clamp(torch.zeros_like(count), count - 1)
+
+
+def _snapped(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    return (_numbers(z, sizes) + 0.5) / z.new_tensor(sizes)

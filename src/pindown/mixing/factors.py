@@ -1,0 +1,52 @@
+"""`Factor`: what one latent of a renderer means, as data."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Factor:
+    """What one latent of a renderer means.
+
+    Attributes
+    ----------
+    name : str
+        Such as ``"wall_hue"``.
+    low, high : float
+        The values at the two ends of the latent's range, in the renderer's units.
+    values : tuple of str
+        Names of the values of a category; empty if the factor is continuous.
+    period : float or None
+        After which the picture comes again; None if it never does. A range of that length is a circle: its ends meet.
+
+    Examples
+    --------
+    >>> hue, shape = Factor("hue", 0.0, 0.8, period=1.0), Factor("shape", 0, 2, values=("square", "ellipse"))
+    >>> hue.categorical, hue.circular, shape.categorical
+    (False, False, True)
+    """
+
+    name: str
+    low: float
+    high: float
+    values: tuple[str, ...] = ()
+    period: float | None = None
+
+    @property
+    def categorical(self) -> bool:
+        """Whether the factor has names for its values, and no order."""
+        return bool(self.values)
+
+    @property
+    def circular(self) -> bool:
+        """Whether the range goes all the way round, so that two ends of it give one picture."""
+        return self.period is not None and math.isclose(self.high - self.low, self.period)
+
+    def at(self, share: Tensor) -> Tensor:
+        """Return the value at a share from 0 to 1 of the range; of a category its number, each with an equal part."""
+        value = self.low + (self.high - self.low) * share.clamp(0, 1)
+        return value.floor().clamp_max(len(self.values) - 1) if self.categorical else value

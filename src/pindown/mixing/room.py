@@ -1,0 +1,110 @@
+"""`Room`: a solid in a room, seen by a camera."""
+
+from __future__ import annotations
+
+import math
+from functools import reduce
+
+import torch
+from torch import Tensor
+
+from pindown.mixing import rays
+from pindown.mixing.factors import Factor
+from pindown.mixing.renderer import Renderer, colour_of
+
+HALF = 3.4  # of the room's width
+DISTANCE = 3.1  # of the camera from the middle of the room
+SHAPES = ("cube", "cylinder", "sphere", "capsule")
+
+
+class Room(Renderer):
+    """A solid in a room: hues of floor, wall and object, size, shape, and the azimuth of the camera.
+
+    Rays meet a cube, a cylinder, a sphere or a capsule analytically; a lamp casts a soft shadow. Light and camera are
+    factors as well, for those who want them as a nuisance: ``light`` (where the lamp is), ``brightness``,
+    ``elevation``, ``zoom``. Hues go over .8 of the circle, so that no two are the same.
+
+    Parameters
+    ----------
+    size, factors, domain, fixed, samples
+        See `Renderer`.
+
+    Examples
+    --------
+    >>> room = Room(16, factors=("wall_hue", "size"), fixed={"shape": 2})
+    >>> room.d, tuple(room(torch.rand(5, 2)).shape)
+    (2, (5, 3, 16, 16))
+    >>> Room(16, factors=("wal_hue",))
+    Traceback (most recent call last):
+    ValueError: Room: no factor is called 'wal_hue': did you mean 'wall_hue'?
+    """
+
+    known = (
+        Factor("floor_hue", 0.0, 0.8, period=1.0),
+        Factor("wall_hue", 0.0, 0.8, period=1.0),
+        Factor("object_hue", 0.0, 0.8, period=1.0),
+        Factor("size", 0.45, 0.9),
+        Factor("shape", 0, 4, values=SHAPES),
+        Factor("azimuth", -30.0, 30.0, period=360.0),
+        Factor("light", -70.0, 70.0, period=360.0),
+        Factor("brightness", 0.55, 1.15),
+        Factor("elevation", 14.0, 34.0, period=360.0),
+        Factor("zoom", 0.85, 1.2),
+    )
+    usual = ("floor_hue", "wall_hue", "object_hue", "size", "shape", "azimuth")
+
+    def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
+        turn, rise, lamp = (torch.deg2rad(values[name]) for name in ("azimuth", "elevation", "light"))
+        radius = values["size"][:, None]  # (n, 1)
+        middle = torch.stack([torch.zeros_like(radius), radius, torch.zeros_like(radius)], -1)  # (n, 1, 3)
+        around = torch.stack([turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos()], -1)
+        target = turn.new_tensor([0.0, 0.55, 0.0]).expand_as(around)
+        eye = target + DISTANCE * around
+        d = rays.camera(x, y, eye, target, 0.62 / values["zoom"])
+        o = eye[:, None]
+        thing = self._object(o, d, middle, radius, values["shape"][:, None])
+        floor, wall = rays.room(o, d, HALF)
+        above = turn.new_tensor(math.radians(52.0))
+        lamp_at = (
+            4.2
+            * torch.stack([lamp.sin() * above.cos(), above.sin().expand_as(lamp), lamp.cos() * above.cos()], -1)[
+                :, None
+            ]
+        )
+        hues = (colour_of(values[f"{name}_hue"]) for name in ("floor", "wall", "object"))
+        colours = [hue[:, None] for hue in hues]
+        picture, nearest = (
+            d.new_zeros(d.shape),
+            torch.minimum(torch.minimum(floor.distance, wall.distance), thing.distance),
+        )
+        for hit, colour, gloss in zip((floor, wall, thing), colours, (0.0, 0.0, 0.35), strict=True):
+            point = o + hit.distance[..., None] * d
+            toward = rays.unit(lamp_at - point)
+            # The ball that casts the shadow is the solid's own, so nothing of it is hidden from the lamp by itself.
+            passes = 1.0 if hit is thing else rays.shadow(point, toward, middle, 0.95 * radius)
+            shade = rays.lit(colour, hit.normal, toward, d, torch.as_tensor(passes).to(d), gloss)
+            picture = torch.where((hit.distance <= nearest)[..., None], shade, picture)
+        return picture * values["brightness"][:, None, None]
+
+    def _object(self, o: Tensor, d: Tensor, middle: Tensor, radius: Tensor, shape: Tensor) -> rays.Hit:
+        """Meet the solid; only the shapes that can occur are met at all."""
+        fixed = all(factor.name != "shape" for factor in self.factors)
+        number = int(self.fixed.get("shape", 2)) if fixed else None
+        low, high = middle * middle.new_tensor([0.0, 0.6, 0.0]), middle * middle.new_tensor([0.0, 1.75, 0.0])
+        solids = (
+            lambda: rays.cube(o, d, 0.8 * middle, 0.8 * radius),
+            lambda: rays.cylinder(o, d, 0.78 * radius, 1.7 * radius),
+            lambda: rays.sphere(o, d, middle, radius),
+            lambda: rays.capsule(o, d, low, high, 0.6 * radius),
+        )
+        if number is not None:
+            return solids[number]()
+        hits = [solid() for solid in solids]
+        return reduce(
+            lambda found, one: rays.Hit(
+                torch.where(shape == one[0], one[1].distance, found.distance),
+                torch.where((shape == one[0])[..., None], one[1].normal, found.normal),
+            ),
+            enumerate(hits[1:], 1),
+            hits[0],
+        )

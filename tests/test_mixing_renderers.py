@@ -1,0 +1,262 @@
+"""Renderers are mixings: pure functions, smooth in what they draw, and every world can be seen through them."""
+
+import numpy as np
+import pytest
+import torch
+
+from pindown import theory
+from pindown.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
+from pindown.grids import Grid, LaplaceSteps, SomeChange
+from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, save_png, traversals
+from pindown.mixing.rays import FAR, capsule, cube, cylinder, sphere
+from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
+from pindown.sources import as_source
+from pindown.spaces import Box, Reals, Sphere
+
+RENDERERS = {
+    "room": Room(16),
+    "room with light and camera": Room(16, factors=[factor.name for factor in Room.known]),
+    "room of capsules": Room(16, factors=("size", "azimuth"), fixed={"shape": 3}),
+    "sprites": Sprites(16),
+    "three sprites": Sprites(16, n_sprites=3, factors=("x", "y", "x_2", "hue_3", "ground")),
+    "arm": Arm(16),
+    "arm with light": Arm(16, factors=[factor.name for factor in Arm.known]),
+}
+each = pytest.mark.parametrize("renderer", RENDERERS.values(), ids=RENDERERS)
+
+
+def points(renderer, n=6, seed=0, dtype=torch.float64):
+    return torch.rand(n, renderer.d, generator=torch.Generator().manual_seed(seed), dtype=dtype)
+
+
+@each
+def test_pictures_are_colours_of_the_size_asked_for(renderer):
+    pictures = renderer(points(renderer))
+    assert pictures.shape == (6, 3, 16, 16)
+    assert pictures.dtype == torch.float64
+    assert pictures.isfinite().all()
+    assert pictures.min() >= 0
+    assert pictures.max() <= 1
+    assert pictures.flatten(1).std(1).min() > 0.01
+
+
+@each
+def test_a_picture_depends_on_its_latents_alone(renderer):
+    z = points(renderer)
+    pictures = renderer(z)
+    torch.testing.assert_close(renderer(z[2:3]), pictures[2:3])
+    torch.testing.assert_close(renderer(z.flip(0)), pictures.flip(0))
+    torch.testing.assert_close(renderer(z.float()).double(), pictures, atol=0.05, rtol=0)
+
+
+@each
+def test_every_factor_is_seen_and_a_small_step_is_a_small_change(renderer):
+    z = points(renderer, 24)
+    pictures = renderer(z)
+    for j, factor in enumerate(renderer.factors):
+        other = z.clone()
+        other[:, j] = (z[:, j] + 0.5) % 1
+        changed = (renderer(other) - pictures).abs().flatten(1).mean(1)
+        assert changed.median() > 1e-3, factor.name
+        if not factor.categorical:
+            near = z.clone()
+            near[:, j] = (z[:, j] - 1e-5).abs()
+            assert (renderer(near) - pictures).abs().mean() < 1e-3 * changed.mean() + 1e-5, factor.name
+
+
+def test_supersampled_pictures_tend_to_a_limit():
+    z = points(Room(16), 8)
+    coarse, fine, finest = (Room(16, samples=samples)(z) for samples in (1, 3, 6))
+    assert (fine - finest).abs().mean() < 0.4 * (coarse - finest).abs().mean()
+
+
+def test_a_block_of_pictures_is_drawn_in_parts(monkeypatch):
+    z = points(Sprites(16), 7)
+    whole = Sprites(16)(z)
+    monkeypatch.setattr("pindown.mixing.renderer.RAYS_AT_ONCE", 2 * 16**2)
+    torch.testing.assert_close(Sprites(16)(z), whole)
+
+
+def test_domains_are_ways_to_say_the_same():
+    share = torch.tensor([[0.2, 0.7]], dtype=torch.float64)
+    box, ball, reals = (Sprites(16, factors=("x", "y"), domain=d) for d in (Box(-1, 3), Sphere(), Reals()))
+    same = Sprites(16, factors=("x", "y"))(share)
+    torch.testing.assert_close(box(share * 4 - 1), same)
+    torch.testing.assert_close(ball(share * 2 - 1), same)
+    torch.testing.assert_close(reals(torch.special.ndtri(share)), same)
+
+
+def test_a_sprite_is_where_its_latents_say():
+    x = torch.linspace(0, 1, 5)
+    pictures = Sprites(32, factors=("x",), fixed={"y": 0.0, "shape": 1, "rotation": 0.0})(x[:, None])
+    weight = pictures[:, 0] - pictures[:, 0].min()
+    columns = (torch.arange(32) + 0.5) / 32 * 2 - 1
+    centre = (weight.sum(1) * columns).sum(1) / weight.sum((1, 2))
+    torch.testing.assert_close(centre, -0.6 + 1.2 * x, atol=0.01, rtol=0)
+
+
+def test_a_square_covers_its_area():
+    picture = Sprites(64, factors=("rotation",), fixed={"shape": 0, "size": 0.3, "x": 0.0, "y": 0.0})(
+        torch.tensor([[0.0], [0.4]])
+    )
+    covered = ((picture[:, 0] - 0.04) / 0.91).mean((1, 2)) * 4
+    torch.testing.assert_close(covered, torch.full((2,), (2 * 0.85 * 0.3) ** 2), atol=0.003, rtol=0)
+
+
+def test_rays_meet_solids_where_geometry_says():
+    o = torch.tensor([[[0.0, 0.5, 5.0]]], dtype=torch.float64)
+    d = torch.tensor([[[0.0, 0.0, -1.0], [0.0, 1.0, 0.0]]], dtype=torch.float64)
+    centre, one = torch.tensor([[[0.0, 0.5, 0.0]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
+    foot, head = centre - torch.tensor([0.0, 1.0, 0.0]), centre + torch.tensor([0.0, 1.0, 0.0])
+    hits = [sphere(o, d, centre, one), cube(o, d, centre, one), cylinder(o, d, one, 2 * one)]
+    for hit in [*hits, capsule(o, d, foot, head, one)]:
+        assert hit.distance[0, 0].item() == pytest.approx(4.0)
+        assert hit.distance[0, 1] == FAR
+        torch.testing.assert_close(hit.normal[0, 0], torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
+
+
+# Worlds.
+
+
+def test_every_process_can_be_seen_through_a_renderer():
+    vectors = Sphere()(torch.tensor([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]]))
+    names = ("object_hue", "size", "azimuth")
+    ball, reals = Room(16, factors=names, domain=Sphere()), Room(16, factors=(*names, "light"), domain=Reals())
+    clusters = Clusters(vectors, VonMisesFisher(10.0), ball)
+    worlds = [
+        Pairs(Uniform(3, Box()), Truncated(laplace(0.1)), Room(16, factors=names)),
+        Pairs(Uniform(3, Box()), Truncated(normal(0.1)), Room(16, factors=names)),
+        Pairs(Uniform(3), VonMisesFisher(20.0), ball),
+        Pairs(Uniform(3, Box()), SomeChange(), Room(16, factors=names)),
+        clusters,
+        Instances(clusters, n_instances=4),
+        Nuisance(clusters),
+        ShapeNuisance(torch.tensor([[1.0], [3.0]]), reals),
+        Confounded(torch.eye(3), torch.tensor([[-2.0], [2.0]]), torch.ones(3, 2), reals),
+    ]
+    for world in [*worlds, Sensors(worlds[0], (1.0, 0.5), (0.0, 0.2), (0.0, 0.1))]:
+        sample = world.sample(5, random_state=0)
+        assert sample.x.shape == (5, 3, 16, 16)
+        assert sample.z.shape == (5, world.d)
+        assert theory.DIFFEOMORPHIC_MIXING not in world.assumptions
+        assert as_source(world).shape == (3, 16, 16)
+    with pytest.raises(ValueError, match=r"blind_space: the mixing is not linear"):
+        _ = worlds[6].blind_space
+
+
+def test_a_nuisance_is_light():
+    room = Room(16, factors=("object_hue", "size", "azimuth", "brightness"), domain=Reals())
+    world = Confounded(torch.zeros(1, 3), torch.tensor([[-2.0], [2.0]]), torch.ones(1, 2), room)
+    sample = world.sample(200, random_state=0)
+    dark, bright = (sample.x[sample.u == e].mean().item() for e in (0, 1))
+    assert bright > 1.3 * dark
+
+
+def test_sensors_change_what_is_seen_and_not_what_is_there():
+    scenes = Pairs(Uniform(2, Box()), Truncated(normal(0.1)), Sprites(16, factors=("x", "y")))
+    noisy = Sensors(scenes, (1.0, 0.5), (0.0, 0.3), (0.0, 0.2))
+    sample = noisy.sample(400, random_state=0)
+    clean = scenes.mixing(sample.z)
+    assert torch.equal(sample.x[sample.u == 0], clean[sample.u == 0])
+    left = sample.x[sample.u == 1] - 0.5 * clean[sample.u == 1] - 0.3
+    assert left.std().item() == pytest.approx(0.2, rel=0.02)
+    assert theory.INJECTIVE_MIXING not in noisy.assumptions
+    assert theory.INJECTIVE_MIXING in Sensors(scenes, (1.0, 0.5), (0.0, 0.3), (0.0, 0.0)).assumptions
+    with pytest.raises(ValueError, match="one number for each of at least two sensors, got 1, 1 and 2"):
+        Sensors(scenes, (1.0,), (0.0,), (0.0, 1.0))
+    with pytest.raises(ValueError, match="gains must be positive"):
+        Sensors(scenes, (1.0, 0.0), (0.0, 0.0), (0.0, 1.0))
+
+
+def test_a_grid_has_its_values_equally_often_and_partners_stay_on_it():
+    sizes = (3, 6, 40)
+    world = Pairs(Grid(sizes), LaplaceSteps(sizes, categories=(0,)), Sprites(16, factors=("shape", "size", "x")))
+    sample = world.sample(3_000, random_state=0)
+    labels, partners = (Grid(sizes).labels(z) for z in (sample.z, sample.z_pos))
+    for j, size in enumerate(sizes):
+        counts = torch.bincount(labels[:, j], minlength=size)
+        assert (counts - 3_000 / size).abs().max() < 5 * (3_000 / size) ** 0.5
+        assert torch.bincount(partners[:, j]).shape == (size,)
+    moved = (labels - partners).abs()
+    assert not moved[:, 0].any()
+    assert moved.any(1).all()
+    assert 1.5 < moved[:, 2].float().mean() < np.log(40) + 0.5
+    assert theory.INJECTIVE_MIXING not in world.assumptions  # a category is no latent of the theorems
+
+
+@pytest.mark.parametrize("sizes", [None, (4, 5, 6, 7)])
+def test_uni_partners_change_some_factors(sizes):
+    z = Grid((4, 5, 6, 7)).sample(4_000, random_state=0)
+    changed = SomeChange(sizes=sizes).sample(z, random_state=1) != z
+    if sizes is None:
+        counts = torch.bincount(changed.sum(1), minlength=5)
+        assert counts[0] == counts[4] == 0
+        assert (counts[1:4] - 4_000 / 3).abs().max() < 200
+    assert (changed.float().mean(0) > 0.3).all()
+
+
+def test_laplace_steps_always_reach_another_value():
+    sizes = (2, 3)
+    z = Grid(sizes).sample(500, random_state=0)
+    for rate in (1.0, 100.0):
+        z_pos = LaplaceSteps(sizes, rate=rate).sample(z, random_state=1)
+        assert (z_pos != z).any(1).all()
+        assert Box().contains(z_pos)
+
+
+# Sheets.
+
+
+def test_a_sheet_holds_every_picture(tmp_path):
+    pictures = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
+    sheet = contact_sheet(pictures, columns=3)
+    assert sheet.shape == (18, 22, 3)
+    np.testing.assert_allclose(sheet[10:18, 8:14] / 255, pictures[4].permute(1, 2, 0), atol=0.003)
+    save_png(tmp_path / "sheet.png", sheet)
+    image = pytest.importorskip("PIL.Image")
+    with image.open(tmp_path / "sheet.png") as back:
+        np.testing.assert_array_equal(np.asarray(back), sheet)
+
+
+def test_traversals_have_a_row_for_each_latent():
+    arm = Arm(16, factors=("yaw", "elbow"))
+    sheet = traversals(arm, torch.tensor([0.5, 0.0]), steps=4)
+    assert sheet.shape == (34, 70, 3)
+    expected = contact_sheet(arm(torch.tensor([[0.5, 0.0]])))
+    np.testing.assert_array_equal(sheet[18:34, :16], expected)
+    with pytest.raises(ValueError, match=r"z must have shape \(2,\), got \(3,\)"):
+        traversals(arm, torch.zeros(3))
+
+
+# What is wrong with the input.
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (lambda: Room(2), "Room: size must be at least 4"),
+        (lambda: Room(16, factors=("sise",)), "no factor is called 'sise': did you mean 'size'"),
+        (lambda: Room(16, factors=("size", "size")), "each once and not fixed"),
+        (lambda: Room(16, factors=("size",), fixed={"size": 1.0}), "each once and not fixed"),
+        (lambda: Room(16, fixed={"colour": 1.0}), "no factor is called 'colour'"),
+        (lambda: Sprites(16, n_sprites=0), "n_sprites must be at least 1"),
+        (lambda: Arm(16)(torch.rand(3, 2)), r"Arm: z must have shape \(n, 6\), a column for each of yaw"),
+        (lambda: contact_sheet(torch.rand(3, 8, 8)), r"pictures must have shape \(n, 3, h, w\)"),
+        (lambda: save_png("never.png", np.zeros((4, 4, 3))), "picture must be bytes"),
+        (lambda: Grid((0,)), "Grid: sizes must be numbers of values"),
+        (lambda: LaplaceSteps((3, 1), categories=(0,)), "at least one factor must have two values"),
+        (lambda: SomeChange(0), "n_changed must be at least 1"),
+    ],
+)
+def test_mistakes_are_told(make, message):
+    with pytest.raises(ValueError, match=message):
+        make()
+
+
+def test_a_renderer_of_another_space_is_told():
+    with pytest.raises(ValueError, match=r"Pairs: the latents lie in Sphere\(\), but the renderer draws those of Box"):
+        Pairs(Uniform(2), VonMisesFisher(1.0), Sprites(16, factors=("x", "y")))
+    with pytest.raises(ValueError, match="3 dimensions, the mixing takes 2"):
+        Pairs(Uniform(3), VonMisesFisher(1.0), identity(2))
+    with pytest.raises(TypeError, match=r"domain must be a Box, Sphere\(\) or Reals\(\), got 'box'"):
+        Room(16, domain="box")
