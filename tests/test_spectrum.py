@@ -259,3 +259,37 @@ def test_a_column_of_counts_changes_the_number_of_codes_by_one_at_most():
     counts = np.random.default_rng(0).poisson(1e4, size=600)
     without, with_counts = (plan(rows, nuisance=e).n_components for rows in (X, np.column_stack([X, counts])))
     assert abs(with_counts - without) <= 1
+
+
+# wide rows
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.parametrize("make", [Classify, Contrast, Forget, partial(Forget, encoder=networks.linear)])
+def test_training_reads_the_directions_of_wide_rows_and_comes_to_the_same_codes(make, monkeypatch):
+    X, e = table(120, 500), np.arange(120) % 3
+    kind = getattr(make, "func", make)
+    est = make(2, max_iter=10, verbose=False, device="cpu", random_state=0)
+    shapes = []
+    forward = networks.Decorrelate.forward
+
+    def watched(layer, x):
+        shapes.extend([tuple(x.shape)] if torch.is_grad_enabled() else [])
+        return forward(layer, x)
+
+    monkeypatch.setattr(networks.Decorrelate, "forward", watched)
+    y = X + 1e-3 if kind is Contrast else e
+    narrow = est.fit(X, y).transform(X)
+    assert est.shown(X).shape_out == (4,)
+    assert sum(shape[1] == 4 for shape in shapes) >= 10  # in every step
+    assert sum(shape[1] == 500 for shape in shapes) < 5
+    monkeypatch.setattr(kind, "_learns_from_shown", False)
+    np.testing.assert_allclose(narrow, est.fit(X, y).transform(X), atol=1e-3 * np.abs(narrow).max())
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_rows_of_another_width_are_refused_although_a_first_layer_would_know_them():
+    X, e = table(120, 500), np.arange(120) % 3
+    est = Classify(2, max_iter=2, verbose=False, random_state=0).fit(X, e)
+    with pytest.raises(ValueError, match="X has 4 features, but Classify is expecting 500"):
+        est.transform(X[:, :4])

@@ -26,7 +26,7 @@ from pindown.estimators.afterwards import look_back, warn
 from pindown.estimators.answers import Answers
 from pindown.estimators.encoding import Encoder, encode
 from pindown.estimators.observing import Observes
-from pindown.estimators.reading import Look, Reading, is_in_memory
+from pindown.estimators.reading import Look, Reading, is_in_memory, shown_by
 from pindown.networks import built
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
@@ -95,6 +95,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
     _loss_falls = True  # as something is learned: in a game it does not
+    _learns_from_shown = False  # whether its objective takes rows only as the first layer gives them out
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
     _chance: Chance | None = None  # random numbers that the objective wants beside every batch
 
@@ -297,7 +298,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _learn(
         self, reading: Reading, first: FirstLayer, look: Look, space: Space, device: torch.device, seed: int
     ) -> Self:
-        draw = self._draw(reading, look, device)
+        as_shown = self._learns_from_shown and self.augment is None
+        draw = self._draw(shown_by(first, reading) if as_shown else reading, look, device)
         settings = self._settings(reading)
 
         def make(seed: int) -> nn.Module:

@@ -169,6 +169,7 @@ class Classify(ClassifierMixin, Incremental):
     """
 
     answers = ANSWERS
+    _learns_from_shown = True
     _y_is = "be the class of"
 
     def __init__(

@@ -144,6 +144,7 @@ class Contrast(Incremental):
     """
 
     answers = ANSWERS
+    _learns_from_shown = True
     _y_is = "be the partner, or the group, of"
     _must_not_fold = True
 

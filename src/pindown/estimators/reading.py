@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,12 @@ from torch import Tensor
 from pindown._messages import MessageError
 from pindown._names import listed
 from pindown.data import Data, as_array
+from pindown.networks import Decorrelate, FirstLayer
 from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
 from pindown.sources.arrays import is_mapped
+
+AT_ONCE = 1 << 24
+"""Numbers that go through a first layer at once."""
 
 LOOKED_AT = 20_000
 """Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms."""
@@ -68,6 +72,22 @@ class Reading:
         some = X[np.linspace(0, len(X) - 1, 1_000).astype(np.int64)] if isinstance(X, Indexed) else X
         sides = [self.data.sides[role] for role in sorted(self.data.sides)]
         return digest(some, *sides) if self.source is None else f"{self.source!r} {digest(some, *sides)}"
+
+
+def shown_by(first: FirstLayer, reading: Reading) -> Reading:
+    """Return rows in memory as a first layer gives them out, if that makes them narrower; otherwise what was read."""
+    data = reading.data
+    if reading.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Decorrelate):
+        return reading
+    if first.shape_out == first.shape_in:
+        return reading
+    pairs = _through(first, data.pairs) if np.shape(data.pairs) == data.X.shape else data.pairs
+    return replace(reading, data=replace(data, X=_through(first, data.X), pairs=pairs))
+
+
+def _through(first: FirstLayer, rows: Any) -> np.ndarray:
+    size = max(1, AT_ONCE // max(1, math.prod(first.shape_in)))
+    return torch.cat([first(part) for part in torch.as_tensor(as_array(rows)).split(size)]).numpy()
 
 
 def is_in_memory(X: Any) -> bool:

@@ -132,6 +132,9 @@ class Whiten(FirstLayer):
 class Decorrelate(FirstLayer):
     """Fixed first layer: standardise columns, then give some of their directions unit variance; no unit matters.
 
+    Where it makes rows narrower, those that it has been through already are known by their shape, and pass: of wide
+    rows training then reads a few numbers each.
+
     Parameters
     ----------
     mean, scale
@@ -165,6 +168,8 @@ class Decorrelate(FirstLayer):
 
     def forward(self, x: Tensor) -> Tensor:
         """Standardise and whiten (n, …); (n, k)."""
+        if x.shape[1:] == self.shape_out != self.shape_in:
+            return x.to(self.matrix.dtype)
         return ((x.flatten(1) - self.mean) / self.scale).to(self.matrix.dtype) @ self.matrix
 
     @property

@@ -1,0 +1,109 @@
+"""Seconds and megabytes of ``check``, ``plan`` and ``fit`` on a table of few rows and very many columns.
+
+Run ``python benchmarks/wide_tables.py`` (some minutes on two cores). 200 rows of simulated expression, three labs, four
+cell types, in a csv. Each command has a process of its own, and the processor's seconds are counted beside those of the
+clock, which depend on what else the machine does. *Old way* is the arithmetic of a check as it was: all columns
+whitened by their whole covariance, and compared by covariances of all columns for every shuffle; of the 10,000 columns
+it is not tried, since a covariance of these takes .8 GB, several times over.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import numpy as np
+from _measure import save
+
+N_ROWS, WIDTHS = 200, (2_000, 10_000)
+OLD_WAY = """
+import sys, numpy as np, torch
+from pathlib import Path
+from pindown.networks import Whiten
+from pindown.tables import Columns, open_table, read_data
+rows = read_data(open_table(Path(sys.argv[1])), Columns(drop=("type",), nuisance=("lab",))).X
+Whiten.of(torch.as_tensor(rows))
+rng = np.random.default_rng(0)
+for _ in range(50):
+    some = rows[rng.integers(len(rows), size=len(rows))]
+    np.linalg.svd(some - some.mean(0), compute_uv=False)
+within = rows - rows.mean(0)
+for _ in range(40):
+    labels = rng.permutation(np.arange(len(rows)) % 3)
+    for value in range(3):
+        within[labels == value].T @ within[labels == value]
+"""
+
+
+def write_table(path: Path, n_columns: int) -> None:
+    """Write rows of four cell types, in three labs that shift and stretch every column."""
+    rng = np.random.default_rng(0)
+    kind, lab = rng.integers(4, size=N_ROWS), rng.integers(3, size=N_ROWS)
+    x = (rng.normal(size=(4, n_columns)) * (rng.random(n_columns) < 0.3))[kind] + rng.normal(size=(N_ROWS, n_columns))
+    x = x * np.exp(0.3 * rng.normal(size=(3, n_columns)))[lab] + 0.8 * rng.normal(size=(3, n_columns))[lab]
+    with path.open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(["lab", "type", *(f"gene_{j}" for j in range(n_columns))])
+        table.writerows(
+            [f"lab{a}", f"type{b}", *(f"{v:.4f}" for v in row)] for a, b, row in zip(lab, kind, x, strict=True)
+        )
+
+
+def measured(words: list[str]) -> tuple[float, float, float]:
+    """Run a command on one thread; return seconds by the clock, by the processor, and megabytes at most."""
+    start, pid = (
+        time.perf_counter(),
+        subprocess.Popen(
+            [sys.executable, *words],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        ),
+    )
+    _, status, used = os.wait4(pid.pid, 0)
+    if status:
+        raise RuntimeError(f"{' '.join(words[:4])} … ended with {status}")
+    return time.perf_counter() - start, used.ru_utime + used.ru_stime, used.ru_maxrss / 1024
+
+
+def main() -> None:
+    """Measure all, and save the table."""
+    rows = []
+    with tempfile.TemporaryDirectory() as folder:
+        for width in WIDTHS:
+            path = Path(folder) / f"wide_{width}.csv"
+            write_table(path, width)
+            data = [str(path), "--nuisance", "lab", "--drop", "type"]
+            work = {
+                "nothing but imports": ["-c", "import pindown.report, pindown.runs, pindown.estimators"],
+                "check": ["-m", "pindown", "check", *data],
+                "plan": ["-m", "pindown", "plan", *data],
+                "fit": ["-m", "pindown", "fit", *data, "-o", str(Path(folder) / "run"), "--force"],
+            }
+            if width <= 2_000:
+                work["old way of check"] = ["-c", OLD_WAY, str(path)]
+            for name, words in work.items():
+                clock, processor, megabytes = measured(words)
+                rows.append(
+                    {
+                        "rows": N_ROWS,
+                        "columns": width,
+                        "command": name,
+                        "seconds": round(clock, 1),
+                        "processor_seconds": round(processor, 1),
+                        "megabytes": round(megabytes),
+                    }
+                )
+                print(rows[-1], flush=True)
+            shutil.rmtree(Path(folder) / "run")
+    save("wide_tables", rows)
+
+
+if __name__ == "__main__":
+    main()
