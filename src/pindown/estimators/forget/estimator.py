@@ -170,7 +170,6 @@ class Forget(BaseEncoder):
     """
 
     answers = ANSWERS
-    _learns_from_shown = True
     charts_: Charted | None = None  # not of fits that older versions saved
     chosen_: Choice | None = None
     decoder_: Rebuild | None
