@@ -229,6 +229,7 @@ def in_other_units(name):
     return X, other, (y > np.median(y)).astype(int) if name == "diabetes" else y
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # so few steps forget little
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("make", [Classify, Contrast, Forget, partial(Forget, encoder=networks.linear)])
 def test_codes_are_the_same_in_any_units(name, make):
