@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-numerics test-oldest bounds docs lint type coverage wheel test-wheel bench clean
+.PHONY: setup demo test test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench clean
 
 setup: $(STAMP)
 
@@ -42,6 +42,10 @@ $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 # How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.
 bounds: $(STAMP)
 	$(BIN)/python benchmarks/bounds.py --page docs/bounds.md
+
+# Two seeds of each quick table on record, run again and compared; an hour and a half on one core.
+records: $(STAMP)
+	$(BIN)/python benchmarks/records.py
 
 # What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
 docs: $(STAMP)

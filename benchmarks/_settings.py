@@ -33,10 +33,13 @@ def environment(numerics: str, **more: str) -> dict[str, str]:
 
 def where() -> dict[str, str]:
     """Return the versions and the processor that results belong to."""
-    code = "import numpy, scipy, sklearn, torch; print(*(m.__version__ for m in (numpy, scipy, sklearn, torch)))"
-    versions = subprocess.check_output([sys.executable, "-c", code], text=True).split()
-    named = dict(zip(("numpy", "scipy", "scikit-learn", "torch"), versions, strict=True))
-    return {"processor": processor(), "python": platform.python_version(), **named}
+    code = (
+        "import numpy, scipy, sklearn, torch; print(*(m.__version__ for m in (numpy, scipy, sklearn, torch)));"
+        "print(torch.cuda.get_device_name() if torch.cuda.is_available() else '')"
+    )
+    versions, gpu = subprocess.check_output([sys.executable, "-c", code], text=True).split("\n")[:2]
+    named = dict(zip(("numpy", "scipy", "scikit-learn", "torch"), versions.split(), strict=True))
+    return {"processor": processor(), "python": platform.python_version(), **named} | ({"gpu": gpu} if gpu else {})
 
 
 def processor() -> str:

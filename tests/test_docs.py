@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 import typer
 from commandline import call, write_table
+
+pytest.importorskip("sphinx")
 from offline import Page, broken_links, elsewhere
 from records import comparison, measurements
 

@@ -48,7 +48,7 @@ def test_places_of_a_disc_are_recovered_from_pixels_by_a_convolution_without_ano
     z_hat = contrast.fit(images, drawn(near(place, 2))).transform(held_out)
     assert (z_hat.shape, z_hat.dtype) == ((1_000, 2), np.float32)
     pca = PCA(2).fit(images.reshape(3_000, -1)).transform(held_out.reshape(1_000, -1))
-    assert linear_r2(pca, truth) < 0.8 < 0.95 < linear_r2(z_hat, truth)
+    assert linear_r2(pca, truth) < 0.88 < 0.95 < linear_r2(z_hat, truth)
 
 
 def test_classes_of_images_are_told_and_a_row_does_not_depend_on_its_neighbours():
@@ -188,7 +188,7 @@ def test_strangers_of_the_same_batch_make_telling_it_no_help(seed):
     world = Pairs.on_sphere(3, 5.0, random_state=seed)
     sample = world.sample(4_000, random_state=seed + 1)
     e = np.random.default_rng(seed).integers(4, size=4_000)
-    shift = 0.5 * np.random.default_rng(seed + 1).normal(size=(4, 3))[e]
+    shift = np.random.default_rng(seed + 1).normal(size=(4, 3))[e]
     x, x_pos = (part.numpy() + shift for part in (sample.x, sample.x_pos))
     contrast = Contrast(3, max_iter=300, random_state=seed, device="cpu")
     alone, beside = (contrast.fit(x, x_pos, nuisance=nuisance).transform(x) for nuisance in (None, e))
@@ -230,7 +230,7 @@ def test_lots_that_come_one_after_the_other_teach_what_all_rows_teach():
         lot = world.sample(4_096, random_state=k)
         classify.partial_fit(lot.x, lot.u, classes=np.arange(20))
     assert classify.n_iter_ == 30 * 8
-    assert linear_r2(test.x, test.z) < 0.95 < 0.97 < linear_r2(classify.transform(test.x), test.z)
+    assert linear_r2(test.x, test.z) < 0.96 < 0.97 < linear_r2(classify.transform(test.x), test.z)
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")

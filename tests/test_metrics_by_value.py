@@ -19,7 +19,7 @@ def test_a_code_that_bends_differently_for_each_value_is_recovered_within_and_no
     z, e = codes(3_000), np.arange(3_000) % 3
     hat = np.where((e == 0)[:, None], z, np.where((e == 1)[:, None], turned(z), turned(np.sinh(z) / 2, 240)))
     pooled, elsewhere = recovery_across_values(hat, z, e)
-    assert min(recovery_by_value(hat, z, e).values()) > 0.97
+    assert min(recovery_by_value(hat, z, e).values()) > 0.95
     assert pooled < 0.3
     assert elsewhere < 0
 

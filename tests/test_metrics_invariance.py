@@ -145,13 +145,13 @@ def test_shuffled_labels_have_uniform_p_values():
     # 99.9 % of Binomial(80, .05) is at most 12; the median of 80 uniform p-values is ½ ± .055.
     p = [quick(noise(200, 3, seed=s), labels(200, 3, seed=1000 + s), random_state=s).p_value for s in range(80)]
     assert np.sum(np.array(p) <= 0.05) <= 12
-    assert 0.2 < np.median(p) < 0.8
+    assert 0.15 < np.median(p) < 0.85
 
 
 def test_shuffled_quantities_have_uniform_p_values():
     p = [quick(noise(200, 3, seed=s), noise(200, seed=1000 + s), random_state=s).p_value for s in range(60)]
     assert np.sum(np.array(p) <= 0.05) <= 10
-    assert 0.2 < np.median(p) < 0.8
+    assert 0.15 < np.median(p) < 0.85
 
 
 def grouped(seed, n=240, n_groups=40):
@@ -167,7 +167,7 @@ def test_reading_the_group_passes_for_reading_the_nuisance_only_if_groups_are_ig
     told = [quick(Z, e, groups=g, random_state=0).leaks for Z, e, g in worlds]
     ignored = [quick(Z, e, random_state=0).leaks for Z, e, _ in worlds]
     assert np.sum(told) <= 6  # 99.9 % of Binomial(30, .05)
-    assert np.sum(ignored) == 30
+    assert np.sum(ignored) >= 27
 
 
 def confounded(seed, leak=0.0, n=600):

@@ -97,6 +97,7 @@ def test_the_oldest_versions_that_are_tested_are_the_lowest_that_are_allowed():
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
     folder = tmp_path_factory.mktemp("wheel")
+    pytest.importorskip("hatchling")
     command = [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(ROOT)]
     subprocess.run(command, check=True, capture_output=True)
     (file,) = folder.glob("*.whl")

@@ -12,7 +12,7 @@ from pindown.papers.antidiversity_bodies import BODIES
 from pindown.papers.antidiversity_worlds import WORLDS
 
 EXPERIMENTS = [*antidiversity.EXPERIMENTS, *antidiversity_bodies.EXPERIMENTS, *antidiversity_worlds.EXPERIMENTS]
-SHORT = replace(SIGNS.quick, name="short", n_samples=20_000, align_iter=400, forget_iter=200)
+SHORT = replace(SIGNS.quick, name="short", n_samples=20_000, align_iter=1_000, forget_iter=200)
 FEW = replace(WORLDS.quick, name="few", n_samples=600, n_eval=600, max_iter=2)
 TINY = replace(BODIES.quick, name="tiny", n_samples=400, dynamics_iter=2, forget_iter=2, n_eval=400)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
@@ -63,8 +63,8 @@ def test_minimising_lands_in_v_and_maximising_in_its_complement(seed):
     align, forget = (
         100 * np.array(list(SignRow(1, 8, 4, aligns).measure(SHORT, seed, "cpu").values())) for aligns in (True, False)
     )
-    assert align[0] < 6
-    assert align[1] > 84
+    assert align[0] < 10
+    assert align[1] > 80
     assert forget[1] < 1.2 * forget[2] + 0.2  # of the closed form, in degrees
     assert forget[0] > 84
 

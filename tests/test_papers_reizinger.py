@@ -203,7 +203,7 @@ SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4
 @pytest.mark.parametrize("seed", SEEDS)
 def test_instances_recover_latents_and_class_vectors(seed):
     scores = small(TABLE_2_ROWS[0]).measure(SMALL, seed, "cpu")
-    assert scores["linear"] < 0.92
+    assert 1 - scores["unit z"] < (1 - scores["linear"]) / 3
     assert min(scores["unit z"], scores["unit w"]) > 0.985
     assert min(scores["free z"], scores["free w"]) > 0.96
     assert scores["unit MAE"] < 0.02
@@ -214,7 +214,8 @@ def test_instances_recover_latents_and_class_vectors(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_classes_than_dimensions_recover_less_and_the_fit_says_so(seed):
     scores = small(TABLE_5_ROWS[4], n_classes=3, n_instances=None).measure(SMALL, seed, "cpu")
-    assert max(scores["unit z"], scores["free z"]) < 0.96
+    enough = small(TABLE_5_ROWS[4], n_instances=None).measure(SMALL, seed, "cpu")
+    assert 1 - scores["unit z"] > 3 * (1 - enough["unit z"])
     assert scores["unit excess"] < 0.005  # though no classifier is much better
     assert scores["warned"] == 1
 
@@ -223,7 +224,7 @@ def test_fewer_classes_than_dimensions_recover_less_and_the_fit_says_so(seed):
 def test_labels_that_say_nothing_of_the_latents_recover_nothing(seed):
     strangers = small(TABLE_2_ROWS[0], conditional=partial(_clusters.vmf, 1e-3))
     scores = replace(strangers, models=(UNIT,)).measure(SMALL, seed, "cpu")
-    assert scores["unit z"] < 0.95
+    assert 1 - scores["unit z"] > 0.03  # what starts as the observations keeps some; with labels that tell it is .01
     assert scores["unit w"] < 0.1
 
 

@@ -209,7 +209,7 @@ def test_a_gaussian_direction_is_a_group_lasso_and_not_the_l1_norm():
         lambda z: group_lasso_sparsity(decoder, z, z_scale=RAW, x_scale=RAW, generator=source).detach(), z
     )
     error = draws.std() / math.sqrt(len(draws))
-    assert abs(draws.mean() - lengths) / error < 5
+    assert abs(draws.mean() - lengths) / error < 6
     assert draws.mean() < 0.95 * dependency_sparsity(decoder, z, z_scale=RAW, x_scale=RAW)
 
 

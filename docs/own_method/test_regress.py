@@ -27,7 +27,7 @@ def test_more_targets_than_latents_recover_them_up_to_an_affine_map(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_targets_than_latents_do_not(seed):
     _, recovered = recovery(REGRESS.diversity.needed(4) - 2, seed)
-    assert recovered < 0.95
+    assert recovered < 0.97
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,129 @@
+"""Tables on record, run again: whether today's code finds what they say.
+
+``python benchmarks/records.py`` runs the first two seeds on record of every row of every quick table once more, and
+compares each score with what is on record for the same seed. A score has moved if the change, in the mean over these
+seeds, is more than the spread between seeds on record. ``--jobs 16`` on a larger machine, ``--limit`` for a part: what
+is done is kept beside the output, and the same command goes on where it was stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections import defaultdict
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from _settings import ROOT, where
+
+from pindown import papers
+from pindown.papers import Record, Results
+
+OUTPUT = Path(__file__).parent / "results" / "records.json"
+LEAST = 0.01
+"""A change that is no change, whatever the spread: rounding of tables, other kernels."""
+
+
+def on_record() -> list[Record]:
+    """Return the records of all quick tables."""
+    return [
+        record for path in sorted((ROOT / "docs" / "results").glob("*-quick.jsonl")) for record in Results(path).read()
+    ]
+
+
+def wanted(records: Iterable[Record], n_seeds: int) -> list[Record]:
+    """Return the first seeds on record of every row, the shortest runs first."""
+    rows = defaultdict(list)
+    for record in sorted(records, key=lambda r: r.seed):
+        rows[record.experiment, record.row].append(record)
+    return sorted((record for row in rows.values() for record in row[:n_seeds]), key=lambda r: r.seconds)
+
+
+def again(record: Record) -> Record:
+    """Run one row and seed with the settings of the table."""
+    import torch
+
+    torch.set_num_threads(1)
+    (experiment,) = (e for e in papers.EXPERIMENTS if e.name == record.experiment)
+    if not record.answers(experiment, experiment.quick):
+        raise ValueError(f"{record.experiment} row {record.row} was recorded with other settings than it has today")
+    (row,) = (row for row in experiment.rows if row.number == record.row)
+    (found,) = papers.reproduce(experiment, experiment.quick, [(row, record.seed)], device="cpu")
+    return found
+
+
+def run(todo: list[Record], results: Results, jobs: int, limit: float) -> None:
+    """Run what is not done yet, and keep each result as soon as it is there."""
+    done = {(r.experiment, r.row, r.seed) for r in results.open()}
+    todo = [r for r in todo if (r.experiment, r.row, r.seed) not in done]
+    began = time.time()
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        doing = {}
+        for record in todo:
+            if record.seconds <= limit:
+                doing[pool.submit(again, record)] = record
+        for count, future in enumerate(as_completed(doing), 1):
+            record = doing[future]
+            results.append(future.result())
+            print(f"{count} of {len(doing)}, {time.time() - began:.0f} s: {record.experiment} {record.row}", flush=True)
+
+
+def compared(records: list[Record], found: list[Record]) -> list[dict[str, Any]]:
+    """Return by how much each score of each row has changed, and how much it varies between seeds on record."""
+    kept: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
+    for record in records:
+        kept[record.experiment, record.row][record.seed] = record
+    rows: dict[tuple[str, int], list[Record]] = defaultdict(list)
+    for record in found:
+        rows[record.experiment, record.row].append(record)
+    lines = []
+    for (experiment, number), new in sorted(rows.items()):
+        old = kept[experiment, number]
+        for score in new[0].scores:
+            if "fit, s" in score or score not in next(iter(old.values())).scores:
+                continue
+            change = np.mean([r.scores[score] - old[r.seed].scores[score] for r in new])
+            values = [r.scores[score] for r in old.values()]
+            spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
+            moved = abs(change) > max(LEAST, 0.0 if np.isnan(spread) else spread)
+            lines.append(
+                {"experiment": experiment, "row": number, "score": score, "seeds": sorted(r.seed for r in new),
+                 "recorded": float(np.mean([old[r.seed].scores[score] for r in new])), "change": float(change),
+                 "spread": None if np.isnan(spread) else spread, "moved": bool(moved)}
+            )  # fmt: skip
+    return lines
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--seeds", type=int, default=2, help="how many of the seeds on record")
+    parser.add_argument("--limit", type=float, default=float("inf"), help="leave out runs that took more seconds")
+    parser.add_argument("--only", default="", help="experiments whose names begin so")
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    arguments = parser.parse_args()
+    records = on_record()
+    todo = [r for r in wanted(records, arguments.seeds) if r.experiment.startswith(arguments.only)]
+    results = Results(arguments.output.with_suffix(".jsonl"))
+    run(todo, results, arguments.jobs, arguments.limit)
+    lines = compared(records, results.read())
+    record = {"where": where(), "when": time.strftime("%Y-%m-%d"), "rows": lines}
+    arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+    moved = [line for line in lines if line["moved"]]
+    for line in moved:
+        print(
+            f"{line['experiment']} row {line['row']}, {line['score']}: {line['recorded']:.4f} {line['change']:+.4f}, "
+            f"between seeds ± {line['spread'] or 0:.4f}"
+        )
+    print(f"{len(lines)} scores of {len({(s['experiment'], s['row']) for s in lines})} rows, {len(moved)} moved.")
+    sys.exit(bool(moved))
+
+
+if __name__ == "__main__":
+    main()
