@@ -77,7 +77,6 @@ def test_shuffled_labels_give_no_claim():
     found = audit(est, x, labels, n_fits=2, random_state=0)
     assert not found.claims
     assert found.claim.startswith("Nothing is claimed: the fit learned nothing")
-    assert found.agreement[0].worst < 0.8
 
 
 def test_too_few_classes_give_no_claim_although_they_are_recognised():
@@ -99,7 +98,8 @@ def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, 
     found = audit(est.fit(sample.x.numpy(), partners), sample.x.numpy(), partners, n_fits=2, random_state=0)
     assert found.claims == related
     assert found.scores[0].chance == pytest.approx(0.5, abs=0.02)
-    assert found.agreement[0].worst > 0.9 or not related  # fits that start alike may agree in nothing
+    if related:  # fits that have learned nothing may agree or not, as they started
+        assert found.agreement[0].worst > 0.9
 
 
 @pytest.mark.parametrize("told", [True, False])

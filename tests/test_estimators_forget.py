@@ -23,7 +23,7 @@ def test_the_number_of_codes_is_that_of_the_directions_without_differences():
     forget = linear(max_iter=20).fit(X, e)
     assert (forget.n_components_, forget.n_told_) == (3, (2, 0))
     assert forget.get_feature_names_out().tolist() == ["forget0", "forget1", "forget2"]
-    assert np.abs(forget.components_[:, :2]).max() < 0.1  # the columns that move
+    assert np.abs(forget.components_[:, :2]).max() < 0.15  # the columns that move
     assert forget.guarantee is theory.FORGET
     assert Forget().guarantee is theory.FORGET_NONLINEAR
 

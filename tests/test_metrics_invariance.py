@@ -142,16 +142,16 @@ def test_the_part_of_a_vmf_world_that_the_nuisance_leaves_alone_does_not_leak_an
 
 
 def test_shuffled_labels_have_uniform_p_values():
-    # 99.9 % of Binomial(80, .05) is at most 12; the median of 80 uniform p-values is ½ ± .055.
+    # 99.9 % of Binomial(80, .05) is at most 12; the mean of 80 uniform p-values is ½ ± .032.
     p = [quick(noise(200, 3, seed=s), labels(200, 3, seed=1000 + s), random_state=s).p_value for s in range(80)]
     assert np.sum(np.array(p) <= 0.05) <= 12
-    assert 0.15 < np.median(p) < 0.85
+    assert 0.3 < np.mean(p) < 0.7
 
 
 def test_shuffled_quantities_have_uniform_p_values():
     p = [quick(noise(200, 3, seed=s), noise(200, seed=1000 + s), random_state=s).p_value for s in range(60)]
     assert np.sum(np.array(p) <= 0.05) <= 10
-    assert 0.15 < np.median(p) < 0.85
+    assert 0.3 < np.mean(p) < 0.7
 
 
 def grouped(seed, n=240, n_groups=40):
@@ -384,7 +384,7 @@ def test_the_report_prints_every_probe_its_chance_and_a_verdict():
 
 def test_the_worst_is_inside_its_interval_and_perfection_on_few_rows_is_not_certainty():
     e = np.repeat([0, 1], 12)
-    found = quick(np.column_stack([e, noise(24)]), e, probes=(LINEAR,))
+    found = quick(np.column_stack([10 * e, noise(24)]), e, probes=(LINEAR,))
     assert found.worst == 1
     assert found.interval[0] < 0.9
     assert found.interval[1] == 1

@@ -225,7 +225,7 @@ def test_labels_that_say_nothing_of_the_latents_recover_nothing(seed):
     strangers = small(TABLE_2_ROWS[0], conditional=partial(_clusters.vmf, 1e-3))
     scores = replace(strangers, models=(UNIT,)).measure(SMALL, seed, "cpu")
     assert 1 - scores["unit z"] > 0.03  # what starts as the observations keeps some; with labels that tell it is .01
-    assert scores["unit w"] < 0.1
+    assert scores["unit w"] < 0.2
 
 
 def test_the_excess_of_the_truth_is_zero_and_that_of_a_wrong_scale_is_not():

@@ -69,7 +69,7 @@ def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_esti
     _, train, test = clusters(seed)
     with pytest.warns(IdentifiabilityWarning, match="n_components=6 is more than the 5 blind directions there are"):
         forget = fitted(train, seed, 6, encoder=networks.linear)
-    assert worst(forget.transform(test.x), test.u) > worst(test.z, test.u) + 0.05
+    assert worst(forget.transform(test.x), test.u) > worst(test.z, test.u) + 0.02
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -80,8 +80,8 @@ def test_the_game_alone_finds_the_complement_from_a_random_start_and_without_rev
     # The rate is the one it takes to come from afar.
     played = fitted(train, seed, encoder=networks.linear, learning_rate=1e-2, max_iter=1_000)
     unmoved = fitted(train, seed, encoder=networks.linear, strength=0.0, max_iter=20)
-    assert angle(unmoved.components_, world.blind_space) > 25
-    assert angle(played.components_, world.blind_space) < 5
+    assert angle(unmoved.components_, world.blind_space) > 20
+    assert angle(played.components_, world.blind_space) < 10
 
 
 # the same theorem's limit: equal means

@@ -159,6 +159,7 @@ def test_steps_whose_gradients_overflow_in_float16_are_left_out_and_the_run_resu
     reason="PyTorch's compiler then writes code for vectors, and leaves out what declares them",
 )
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # of one part of PyTorch by another
+@pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
 def test_a_compiled_objective_learns_the_same_and_keeps_its_names(tmp_path):
     path = tmp_path / "run.safetensors"
     compiled, weights = run(max_iter=30, compile=True, checkpoint=checkpoint(path))

@@ -21,13 +21,13 @@ def recovery(n_targets: int, seed: int) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_targets_than_latents_recover_them_up_to_an_affine_map(seed):
     linear, recovered = recovery(8, seed)
-    assert linear < 0.9 < 0.98 < recovered
+    assert linear < 0.93 < 0.98 < recovered
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_fewer_targets_than_latents_do_not(seed):
     _, recovered = recovery(REGRESS.diversity.needed(4) - 2, seed)
-    assert recovered < 0.97
+    assert 1 - recovered > 0.03
 
 
 @pytest.mark.parametrize(
