@@ -16,6 +16,7 @@ from pindown._names import listed, nearest
 from pindown.data import ROLES
 from pindown.sources.arrays import Arrays
 from pindown.sources.joined import Joined
+from pindown.sources.pictures import IMAGES, Pictures
 from pindown.sources.source import Batch, Indexed, Source
 from pindown.sources.streaming import rebatched
 
@@ -174,9 +175,11 @@ def open_path(path: str | Path) -> Source:
 def _open_folder(path: Path) -> Source:
     maps = {file.stem: file for file in sorted(path.glob("*.npy"))}
     if not maps:
-        if not any(path.rglob("*.parquet")):
-            raise ValueError(f"{path}: the folder holds neither .parquet nor .npy files.")
-        return Parquet(path)
+        if any(path.rglob("*.parquet")):
+            return Parquet(path)
+        if any(file.suffix.lower() in IMAGES for file in path.rglob("*")):
+            return Pictures(path)
+        raise ValueError(f"{path}: the folder holds neither .parquet nor .npy files, nor pictures.")
     if "x" in maps or "X" in maps:
         return _by_role({name: _mapped(file) for name, file in maps.items()}, path)
     return Joined([Arrays(_mapped(file)) for file in maps.values()])

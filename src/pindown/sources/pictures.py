@@ -1,0 +1,313 @@
+"""`Pictures`: a folder of pictures, read when they are asked for, with labels from a file."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown._names import counted, listed, nearest
+from pindown.sources.source import Batch, Indexed
+
+IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+"""Endings of files that pillow reads."""
+
+SUFFIXES = (*IMAGES, ".npy")
+"""Endings of files that are pictures."""
+
+GREY = ("1", "L", "F")
+"""Pillow's words for grey, of a bit, a byte or a float."""
+
+DEEP = ("I;16", "I;16B", "I;16L", "I")
+"""Pillow's words for 16 bits of grey."""
+
+
+class Pictures(Indexed):
+    r"""The pictures of a folder, png, jpeg, tiff or npy, in the order of their paths: (channels, h, w), from 0 to 1.
+
+    All must have one size and one number of channels, or be resized to ``size`` and turned to ``channels``. Sizes are
+    looked at first, in the files' heads; pictures are read when they are asked for. 16 bits of grey are divided by
+    65,535, palettes are looked up. Needs pillow, unless all are npy: ``pip install 'pindown[images]'``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder; folders in it count.
+    labels : str or Path, optional
+        A csv file with a row per picture: the first column, or one called ``file``, has paths within the folder, the
+        others may play a part.
+    signal, nuisance, given, groups : str or sequence of str, optional
+        Columns of ``labels``, by the part they play.
+    size : (int, int), optional
+        Height and width that pictures are resized to.
+    channels : 1 or 3, optional
+        Grey or colours that pictures are turned to.
+    background : float, optional
+        What shows through transparent pixels, from 0 (black) to 1 (white).
+    skip_corrupt, skip_unlabelled : bool
+        Leave out pictures that cannot be read (all are read once, then), or that ``labels`` misses. `notes` says which.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Their paths within the folder.
+    notes : tuple of str
+        What was left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, scanner in (("a", "north"), ("b", "south")):
+    ...         np.save(f"{folder}/{name}.npy", np.full((4, 4), 51, dtype=np.uint8))
+    ...     _ = Path(f"{folder}/labels.csv").write_text("file,scanner\na.npy,north\nb.npy,south\n")
+    ...     source = Pictures(folder, labels=f"{folder}/labels.csv", nuisance="scanner")
+    ...     batch = source.take(np.array([1]))
+    >>> source.shape, batch["x"].max().round(3), batch["nuisance"].tolist()
+    ((1, 4, 4), np.float32(0.2), ['south'])
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        labels: str | Path | None = None,
+        signal: str | Sequence[str] | None = None,
+        nuisance: str | Sequence[str] | None = None,
+        given: str | Sequence[str] | None = None,
+        groups: str | Sequence[str] | None = None,
+        size: tuple[int, int] | None = None,
+        channels: int | None = None,
+        background: float | None = None,
+        skip_corrupt: bool = False,
+        skip_unlabelled: bool = False,
+    ) -> None:
+        self.folder, self.size, self.channels, self.background = Path(folder), size, channels, background
+        if channels not in (None, 1, 3):
+            raise ValueError(f"Pictures: channels must be 1 (grey) or 3 (colours), got {channels}.")
+        notes: list[str] = []
+        names = _pictures_in(self.folder)
+        table: dict[str, dict[str, str]] = {}
+        roles = {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups}
+        asked = {role: columns for role, columns in roles.items() if columns is not None}
+        if labels is not None:
+            table = _labels(Path(labels))
+            names = self._labelled(names, table, Path(labels), skip_unlabelled, notes)
+        elif asked:
+            raise ValueError(
+                f"Pictures: {listed([*asked])} must be a column of a file of labels. Pass labels='labels.csv'."
+            )
+        if skip_corrupt:
+            names = self._readable(names, notes)
+        self.files, self.notes, self.n_rows = tuple(names), tuple(notes), len(names)
+        self.shape = self._one_shape()
+        self._sides = {role: _columns(table, names, columns, labels) for role, columns in asked.items()}
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """Return these rows, in this order."""
+        rows = np.asarray(rows)
+        pictures = np.empty((len(rows), *self.shape), dtype=np.float32)
+        for place, row in enumerate(rows):
+            pictures[place] = self._read(self.files[row])
+        return {"x": pictures, **{role: side[rows] for role, side in self._sides.items()}}
+
+    def sides(self) -> dict[str, NDArray[Any]]:
+        """Return what belongs to all rows, without a look at the pictures."""
+        return dict(self._sides)
+
+    def _read(self, name: str) -> NDArray[np.float32]:
+        """Return a picture as (channels, h, w)."""
+        path = self.folder / name
+        try:
+            picture = _from_array(path) if path.suffix.lower() == ".npy" else self._from_image(path)
+        except (OSError, SyntaxError, EOFError) as error:  # pillow has words of its own for a broken file
+            raise _unreadable(name, error) from error
+        picture = self._as_asked(picture)
+        if hasattr(self, "shape") and picture.shape != self.shape:
+            raise ValueError(f"{name} has changed: it is {picture.shape} now, and was {self.shape} when it was opened.")
+        return picture
+
+    def _from_image(self, path: Path) -> NDArray[np.float32]:
+        with _pillow(path).open(path) as image:
+            if image.mode in DEEP:
+                return (np.asarray(image, dtype=np.float32) / np.float32(65_535))[None]
+            if image.mode == "F":
+                return np.asarray(image, dtype=np.float32)[None]
+            if _transparent(image):
+                return self._on_background(image.convert("RGBA"), path)
+            grey = image.mode in GREY
+            array = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / np.float32(255)
+        return array[None] if grey else np.moveaxis(array, -1, 0)
+
+    def _on_background(self, image: Any, path: Path) -> NDArray[np.float32]:
+        layers = np.moveaxis(np.asarray(image, dtype=np.float32) / np.float32(255), -1, 0)
+        colours, alpha = layers[:3], layers[3:]
+        if self.background is None and alpha.min() < 1:
+            raise ValueError(
+                f"{path.name} has transparent pixels, which have no colour. Pass background=1.0 for white."
+            )
+        return (colours * alpha + (1 - alpha) * np.float32(self.background or 0.0)).astype(np.float32)
+
+    def _as_asked(self, picture: NDArray[np.float32]) -> NDArray[np.float32]:
+        if self.channels == 1 and len(picture) == 3:
+            picture = np.tensordot(np.array([0.299, 0.587, 0.114], dtype=np.float32), picture, 1)[None]
+        elif self.channels == 3 and len(picture) == 1:
+            picture = np.repeat(picture, 3, axis=0)
+        if self.size is not None and picture.shape[1:] != tuple(self.size):
+            image = _pillow(self.folder)
+            height, width = self.size
+            planes = [image.fromarray(plane).resize((width, height), image.Resampling.BOX) for plane in picture]
+            picture = np.stack([np.asarray(plane, dtype=np.float32) for plane in planes])
+        return picture
+
+    def _one_shape(self) -> tuple[int, ...]:
+        """Return the shape that all pictures have, or name two that differ."""
+        first = self._shape_of(self.files[0])
+        for name in self.files[1:]:
+            if (shape := self._shape_of(name)) != first:
+                what, remedy = ("sizes", "size=(64, 64)") if shape[1:] != first[1:] else ("channels", "channels=3")
+                raise ValueError(
+                    f"{self.folder.name}: pictures have different {what}: {self.files[0]} is {_said(first)}, {name} is "
+                    f"{_said(shape)}. Pass {remedy} to make them alike."
+                )
+        return first
+
+    def _shape_of(self, name: str) -> tuple[int, int, int]:
+        path = self.folder / name
+        try:
+            if path.suffix.lower() == ".npy":
+                shape = _array_shape(path, np.load(path, mmap_mode="r").shape)
+            else:
+                with _pillow(path).open(path) as image:  # reads the head alone
+                    grey = image.mode in (*GREY, *DEEP) and not _transparent(image)
+                    shape = (1 if grey else 3, image.height, image.width)
+        except (OSError, SyntaxError, EOFError, ValueError) as error:
+            raise _unreadable(name, error) from error
+        return (self.channels or shape[0], *(self.size or shape[1:]))
+
+    def _labelled(
+        self, names: list[str], table: dict[str, dict[str, str]], labels: Path, skip: bool, notes: list[str]
+    ) -> list[str]:
+        missing = [name for name in names if name not in table]
+        if len(missing) == len(names):
+            raise ValueError(
+                f"{labels.name} has none of the {len(names)} pictures, such as {names[0]}; its first is "
+                f"{next(iter(table))}. Its paths must be those within the folder."
+            )
+        if missing and not skip:
+            raise ValueError(
+                f"{labels.name} misses {counted(len(missing), 'picture')}, such as {missing[0]}. Add them, or pass "
+                "skip_unlabelled=True to leave these pictures out."
+            )
+        if missing:
+            notes.append(f"{counted(len(missing), 'picture')} without a label left out, such as {missing[0]}")
+        return [name for name in names if name in table]
+
+    def _readable(self, names: list[str], notes: list[str]) -> list[str]:
+        broken: list[str] = []
+        for name in names:
+            try:
+                self._read(name)
+            except ValueError as error:
+                if "cannot be read" not in str(error):
+                    raise
+                broken.append(name)
+        if len(broken) == len(names):
+            raise ValueError(f"{self.folder.name}: none of {len(names)} files can be read as a picture.")
+        if broken:
+            notes.append(f"{counted(len(broken), 'file')} that cannot be read left out: {listed(broken)}")
+        return [name for name in names if name not in set(broken)]
+
+
+def _pictures_in(folder: Path) -> list[str]:
+    if not folder.is_dir():
+        raise FileNotFoundError(f"there is no folder {folder}.")
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not found:
+        raise ValueError(f"{folder}: the folder holds no pictures ({', '.join(SUFFIXES)}).")
+    return [path.relative_to(folder).as_posix() for path in found]
+
+
+def _labels(path: Path) -> dict[str, dict[str, str]]:
+    """Return the rows of a csv file by the picture they belong to."""
+    if not path.exists():
+        raise FileNotFoundError(f"there is no file {path}.")
+    with path.open(newline="", encoding="utf-8-sig") as file:
+        reader = csv.DictReader(file)
+        columns = reader.fieldnames or []
+        rows = list(reader)
+    if len(columns) < 2 or not rows:
+        raise ValueError(f"{path.name}: a file of labels has a head, a column of files and one of labels at least.")
+    key = "file" if "file" in columns else columns[0]
+    found: dict[str, dict[str, str]] = {}
+    for row in rows:
+        if row[key] in found:
+            raise ValueError(f"{path.name} has {row[key]} twice. A picture has one row.")
+        found[row[key]] = row
+    return found
+
+
+def _columns(
+    table: dict[str, dict[str, str]], names: list[str], columns: str | Sequence[str], path: Any
+) -> NDArray[Any]:
+    some = (columns,) if isinstance(columns, str) else tuple(columns)
+    known = [*next(iter(table.values()))]
+    for column in some:
+        if column not in known:
+            raise ValueError(f"{Path(path).name}: no column is called {column!r}: {nearest(column, known)}")
+    sides = [_numbers_or_text([table[name][column] for name in names]) for column in some]
+    return sides[0] if isinstance(columns, str) else np.stack(sides, axis=1)
+
+
+def _numbers_or_text(values: list[str]) -> NDArray[Any]:
+    try:
+        return np.array([float(value) for value in values])
+    except ValueError:
+        return np.array(values)
+
+
+def _from_array(path: Path) -> NDArray[np.float32]:
+    from pindown.sources.image_sets import as_channels
+
+    try:
+        array = np.load(path)
+    except ValueError as error:
+        raise OSError(str(error)) from error
+    _array_shape(path, array.shape)
+    return as_channels(array[None])[0]
+
+
+def _array_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(shape) == 2:
+        return 1, *shape
+    if len(shape) == 3 and shape[2] in (1, 3):
+        return shape[2], shape[0], shape[1]
+    raise ValueError(f"{path.name}: a picture is (height, width) or (height, width, 1 or 3), got {shape}")
+
+
+def _pillow(path: Path) -> Any:
+    try:
+        return import_module("PIL.Image")
+    except ImportError as error:
+        raise ImportError(f"{path.name}: reading pictures needs pillow: pip install 'pindown[images]'.") from error
+
+
+def _transparent(image: Any) -> bool:
+    return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+
+
+def _said(shape: tuple[int, ...]) -> str:
+    colours = "grey" if shape[0] == 1 else "in colour"
+    return f"{shape[1]} × {shape[2]}, {colours}"
+
+
+def _unreadable(name: str, error: Exception) -> ValueError:
+    cause = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+    return ValueError(
+        f"{name} cannot be read as a picture ({cause}). Replace it, or pass skip_corrupt=True to leave such files out."
+    )

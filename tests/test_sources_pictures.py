@@ -1,0 +1,176 @@
+"""A folder of pictures is a source; what is wrong with one of ten thousand files is said in a sentence."""
+
+import numpy as np
+import pytest
+
+from pindown import Classify
+from pindown.sources import Pictures, as_source
+
+image = pytest.importorskip("PIL.Image")
+
+
+def picture(seed=0, size=(8, 6), colours=3):
+    return np.random.default_rng(seed).integers(0, 256, (*size, *([colours] if colours > 1 else [])), dtype=np.uint8)
+
+
+def save(path, array, **options):
+    path.parent.mkdir(exist_ok=True)
+    image.fromarray(array).save(path, **options)
+
+
+@pytest.fixture
+def folder(tmp_path):
+    for number in range(4):
+        save(tmp_path / "pictures" / f"{number}.png", picture(number))
+    return tmp_path / "pictures"
+
+
+def write_labels(folder, *lines):
+    path = folder.parent / "labels.csv"
+    path.write_text("\n".join(lines) + "\n")
+    return path
+
+
+def test_pictures_come_as_they_are_in_any_order(folder):
+    source = Pictures(folder)
+    assert (source.n_rows, source.shape, source.files[1]) == (4, (3, 8, 6), "1.png")
+    batch = source.take(np.array([3, 1]))
+    expected = np.stack([picture(3), picture(1)]).transpose(0, 3, 1, 2) / 255
+    np.testing.assert_allclose(batch["x"], expected, atol=1e-6)
+    assert isinstance(as_source(folder), Pictures)
+
+
+@pytest.mark.parametrize("suffix", ["png", "tiff", "npy"])
+def test_lossless_kinds_of_files_give_the_same(tmp_path, suffix):
+    grey = picture(0, colours=1)
+    path = tmp_path / "a" / f"x.{suffix}"
+    path.parent.mkdir()
+    np.save(path, grey) if suffix == "npy" else image.fromarray(grey).save(path)
+    np.testing.assert_allclose(Pictures(path.parent).take(np.array([0]))["x"][0, 0], grey / 255, atol=1e-6)
+
+
+def test_jpegs_are_read(tmp_path):
+    save(tmp_path / "a" / "x.JPG", np.full((8, 8, 3), 128, dtype=np.uint8), format="jpeg")
+    assert abs(Pictures(tmp_path / "a").take(np.array([0]))["x"].mean() - 128 / 255) < 0.01
+
+
+def test_sixteen_bits_palettes_and_opaque_alpha_are_read(tmp_path):
+    deep = np.random.default_rng(0).integers(0, 65_536, (8, 6)).astype(np.uint16)
+    save(tmp_path / "deep" / "x.png", deep)
+    np.testing.assert_allclose(Pictures(tmp_path / "deep").take(np.array([0]))["x"][0, 0], deep / 65_535, atol=1e-5)
+    flat = image.fromarray(picture()).quantize(16)
+    (tmp_path / "palette").mkdir()
+    flat.save(tmp_path / "palette" / "x.png")
+    expected = np.asarray(flat.convert("RGB")).transpose(2, 0, 1) / 255
+    np.testing.assert_allclose(Pictures(tmp_path / "palette").take(np.array([0]))["x"][0], expected, atol=1e-6)
+    opaque = np.dstack([picture(), np.full((8, 6), 255, dtype=np.uint8)])
+    save(tmp_path / "opaque" / "x.png", opaque)
+    np.testing.assert_allclose(
+        Pictures(tmp_path / "opaque").take(np.array([0]))["x"][0], picture().transpose(2, 0, 1) / 255, atol=1e-6
+    )
+
+
+def test_transparent_pixels_need_a_background(tmp_path):
+    clear = np.dstack([picture(), np.zeros((8, 6), dtype=np.uint8)])
+    save(tmp_path / "clear" / "x.png", clear)
+    with pytest.raises(ValueError, match=r"x.png has transparent pixels, .* Pass background=1.0 for white"):
+        Pictures(tmp_path / "clear").take(np.array([0]))
+    assert (Pictures(tmp_path / "clear", background=1.0).take(np.array([0]))["x"] == 1).all()
+
+
+def test_different_sizes_are_named_and_resized_on_request(folder):
+    save(folder / "9.png", picture(9, (16, 12)))
+    with pytest.raises(
+        ValueError, match=r"different sizes: 0.png is 8 × 6, in colour, 9.png is 16 × 12.*size=\(64, 64\)"
+    ):
+        Pictures(folder)
+    source = Pictures(folder, size=(8, 6))
+    assert source.shape == (3, 8, 6)
+    small = picture(9, (16, 12)).reshape(8, 2, 6, 2, 3).mean((1, 3)).transpose(2, 0, 1) / 255
+    np.testing.assert_allclose(source.take(np.array([4]))["x"][0], small, atol=1e-5)  # a mean of four pixels
+
+
+def test_grey_among_colours_is_named_and_turned_on_request(folder):
+    save(folder / "9.png", picture(9, colours=1))
+    with pytest.raises(
+        ValueError, match=r"different channels: 0.png is 8 × 6, in colour, 9.png is 8 × 6, grey.*channels=3"
+    ):
+        Pictures(folder)
+    x = Pictures(folder, channels=3).take(np.array([4]))["x"][0]
+    assert (x[0] == x[1]).all()
+    assert Pictures(folder, channels=1).take(np.array([0]))["x"].shape == (1, 1, 8, 6)
+    with pytest.raises(ValueError, match="channels must be 1"):
+        Pictures(folder, channels=4)
+
+
+@pytest.mark.parametrize("kept", [0, 30, 90])
+def test_a_corrupt_file_is_named_and_left_out_on_request(folder, kept):
+    (folder / "2.png").write_bytes((folder / "2.png").read_bytes()[:kept])
+    with pytest.raises(ValueError, match=r"^2.png cannot be read as a picture .* pass skip_corrupt=True"):
+        Pictures(folder).take(np.arange(4))
+    source = Pictures(folder, skip_corrupt=True)
+    assert source.files == ("0.png", "1.png", "3.png")
+    assert source.notes == ("1 file that cannot be read left out: 2.png",)
+
+
+def test_labels_go_with_their_pictures_by_name(folder):
+    labels = write_labels(folder, "age,file,scanner", "4.5,3.png,b", "1.5,0.png,a", "2.5,1.png,a", "3.5,2.png,b")
+    source = Pictures(folder, labels=labels, nuisance="scanner", signal="age", groups=["scanner", "age"])
+    batch = source.take(np.array([3, 0]))
+    assert batch["nuisance"].tolist() == ["b", "a"]
+    assert batch["signal"].tolist() == [4.5, 1.5]
+    assert source.sides()["groups"].shape == (4, 2)
+
+
+def test_a_label_file_that_misses_some_is_told(folder):
+    labels = write_labels(folder, "file,scanner", "0.png,a", "1.png,b", "7.png,b")
+    with pytest.raises(ValueError, match=r"labels.csv misses 2 pictures, such as 2.png. .* skip_unlabelled=True"):
+        Pictures(folder, labels=labels, nuisance="scanner")
+    source = Pictures(folder, labels=labels, nuisance="scanner", skip_unlabelled=True)
+    assert source.files == ("0.png", "1.png")
+    assert source.notes == ("2 pictures without a label left out, such as 2.png",)
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (["file,scanner", "a.png,b"], r"has none of the 4 pictures, such as 0.png; its first is a.png"),
+        (["file,scanner"], r"a file of labels has a head"),
+        (["file", "0.png"], r"a file of labels has a head"),
+        (["file,scanner", "0.png,a", "0.png,b"], r"labels.csv has 0.png twice"),
+        (["file,skanner", *(f"{n}.png,a" for n in range(4))], r"no column is called 'scanner': did you mean 'skanner'"),
+    ],
+)
+def test_bad_label_files_are_told(folder, lines, message):
+    with pytest.raises(ValueError, match=message):
+        Pictures(folder, labels=write_labels(folder, *lines), nuisance="scanner")
+
+
+def test_other_mistakes_are_told(tmp_path, folder):
+    with pytest.raises(FileNotFoundError, match="there is no folder"):
+        Pictures(tmp_path / "none")
+    (tmp_path / "empty").mkdir()
+    with pytest.raises(ValueError, match="holds no pictures"):
+        Pictures(tmp_path / "empty")
+    with pytest.raises(ValueError, match=r"nuisance must be a column of a file of labels"):
+        Pictures(folder, nuisance="scanner")
+    with pytest.raises(FileNotFoundError, match="there is no file"):
+        Pictures(folder, labels=tmp_path / "none.csv")
+    np.save(tmp_path / "empty" / "x.npy", np.zeros((2, 3, 4, 5)))
+    with pytest.raises(ValueError, match=r"x.npy: a picture is \(height, width\)"):
+        Pictures(tmp_path / "empty")
+
+
+def test_an_estimator_learns_from_a_folder(tmp_path):
+    rng = np.random.default_rng(0)
+    lines = ["file,scanner"]
+    (tmp_path / "pictures").mkdir()
+    for number in range(60):
+        dark = number % 3
+        array = np.full((8, 8, 3), [200, 40, 40]) if dark == 0 else np.full((8, 8, 3), [40, 40 + 160 * (dark - 1), 120])
+        save(tmp_path / "pictures" / f"{number:03d}.png", (array + rng.integers(0, 40, (8, 8, 3))).astype(np.uint8))
+        lines.append(f"{number:03d}.png,{'abc'[dark]}")
+    source = Pictures(tmp_path / "pictures", labels=write_labels(tmp_path / "pictures", *lines), signal="scanner")
+    classify = Classify(2, max_iter=60, random_state=0).fit(source)
+    assert classify.transform(source).shape == (60, 2)
+    assert classify.score(source[np.arange(60)], source.sides()["signal"]) > 0.9
