@@ -4,7 +4,8 @@ from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
 from pindown.estimators.dictionary import Dictionary
+from pindown.estimators.folds import out_of_fold
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action import InverseDynamics, LatentAction
 
-__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "IdentifiabilityWarning", "InverseDynamics", "LatentAction"]
+__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "IdentifiabilityWarning", "InverseDynamics", "LatentAction", "out_of_fold"]
