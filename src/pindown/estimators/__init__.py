@@ -8,4 +8,13 @@ from pindown.estimators.folds import out_of_fold
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action import InverseDynamics, LatentAction
 
-__all__ = ["Classify", "Contrast", "Dictionary", "Forget", "IdentifiabilityWarning", "InverseDynamics", "LatentAction", "out_of_fold"]
+__all__ = [
+    "Classify",
+    "Contrast",
+    "Dictionary",
+    "Forget",
+    "IdentifiabilityWarning",
+    "InverseDynamics",
+    "LatentAction",
+    "out_of_fold",
+]

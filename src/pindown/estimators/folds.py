@@ -81,7 +81,7 @@ def out_of_fold(
     data = X if isinstance(X, Data) else Data(as_array(X), given=given, groups=groups, **_side(est, y))
     if isinstance(data.pairs, str):
         raise ValueError(
-            "out_of_fold: partners are the next rows, which would be in other folds. Give them as an array, or in groups."
+            "out_of_fold: partners are the next rows, which would be in other folds. Give an array of them, or groups."
         )
     fold = folds_of(data, n_folds, random_state)
     own = np.asarray(est.answers.codes(est, data), dtype=np.float64)
