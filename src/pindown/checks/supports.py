@@ -82,7 +82,8 @@ def _is_diverse(support: NDArray[np.bool_]) -> bool:
 
 def _not_singled_out(support: NDArray[np.bool_]) -> str:
     if not support.any(0).all():
-        return f"latent(s) {np.flatnonzero(~support.any(0)).tolist()} reach nothing: ask for fewer."
+        unused = np.flatnonzero(~support.any(0)).tolist()
+        return f"latent(s) {unused} reach nothing: the fit has not used them. More steps, or another seed, may help."
     blocks = [sorted(block.latents) for block in identified_blocks(support[support.any(1)]) if not block.is_single]
     if not blocks:
         return "no condition singles out every latent, though their reaches differ: claim what rests on independence."

@@ -234,12 +234,17 @@ def shared_correlations(first: Matrix, second: Matrix) -> Matrix:
     >>> shared_correlations(z[:, :2], z[:, 1:]).round().tolist()
     [1.0, 0.0]
     """
+    a, b = along_canonical(first, second)
+    size = np.maximum(a.std(0) * b.std(0), 1e-300)
+    return np.clip(((a - a.mean(0)) * (b - b.mean(0))).mean(0) / size, 0, 1)
+
+
+def along_canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:
+    """Return half of the rows along directions that correlate most in the other half; (n / 2, k) each."""
     half = np.zeros(len(first), dtype=bool)
     half[np.random.default_rng(0).permutation(len(first))[: len(first) // 2]] = True
     u, v = canonical(first[half], second[half])
-    a, b = first[~half] @ u, second[~half] @ v
-    size = np.maximum(a.std(0) * b.std(0), 1e-300)
-    return np.clip(((a - a.mean(0)) * (b - b.mean(0))).mean(0) / size, 0, 1)
+    return first[~half] @ u, second[~half] @ v
 
 
 def canonical(first: Matrix, second: Matrix) -> tuple[Matrix, Matrix]:

@@ -11,12 +11,17 @@ import numpy as np
 from pindown import theory
 from pindown._names import counted
 from pindown._numbers import printed
+from pindown.checks.arrays import held_out_r2
 from pindown.checks.verdict import Verdict
-from pindown.evidence.agreement import Matrix, canonical, shared_correlations
+from pindown.evidence.agreement import Matrix, along_canonical, canonical, shared_correlations
 from pindown.theory import Theorem
 
 SHARED = 0.5
-"""Squared correlation between partners, relative to the largest, from which a direction counts as shared."""
+"""Squared correlation between partners, relative to the largest, from which a direction counts as shared; and what a
+direction must hold that partners share and that those before it do not tell, as a share of its variance."""
+
+POWER = 0.02
+"""By how much a direction may correlate more than the square of the largest correlation, and be a power of others."""
 
 N_SHUFFLES = 20
 """Times that partners are exchanged to see what strangers share."""
@@ -45,8 +50,8 @@ class SharedBlock:
     def __str__(self) -> str:
         return (
             f"partners share {counted(self.n_shared, 'direction')} of {self.n_codes} of the codes: along these they "
-            f"correlate by {printed(self.least)} or more, along the others by {printed(self.most_left)} at most, and "
-            f"strangers by {printed(self.strangers)}"
+            f"correlate by {printed(self.least)} or more; along the others by {printed(self.most_left)} at most, most "
+            f"of which the block tells, too; and strangers by {printed(self.strangers)}"
         )
 
     @property
@@ -98,11 +103,23 @@ def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generato
 
 
 def _counted(anchors: Matrix, partners: Matrix, rng: np.random.Generator) -> SharedBlock:
-    together = np.sort(shared_correlations(anchors, partners))[::-1]
+    together = shared_correlations(anchors, partners)
     orders = (rng.permutation(len(partners)) for _ in range(N_SHUFFLES))
     strangers = max(float(shared_correlations(anchors, partners[order]).max()) for order in orders)
-    k = int((together**2 >= SHARED * together[0] ** 2).sum())
-    return SharedBlock(k, len(together), float(together[k - 1]), float(together[k:].max(initial=0.0)), strangers)
+    along, _ = along_canonical(anchors, partners)
+    k = next((j for j in range(1, len(together)) if not _is_new(j, together, along)), len(together))
+    return SharedBlock(k, len(together), float(together[:k].min()), float(together[k:].max(initial=0.0)), strangers)
+
+
+def _is_new(j: int, together: Matrix, along: Matrix) -> bool:
+    """Say whether partners share direction j, and it is no bent image of those before it, such as a square."""
+    most = together[0]
+    if together[j] ** 2 < SHARED * most**2:
+        return False
+    if together[j] > most**2 + POWER:  # squares and products of what correlates by ρ correlate by ρ² at most
+        return True
+    told = held_out_r2(along[:, :j], along[:, j : j + 1], np.random.default_rng(0)).value
+    return bool(together[j] / most - max(told, 0.0) >= SHARED)
 
 
 def encoded_pairs(fit: Any, anchors: Any, partners: Any) -> tuple[Matrix, Matrix]:

@@ -18,7 +18,8 @@ BENT, MISFIT, SURE = 0.25, 0.8, 0.02
 fits disagree in, and by this much whatever these are. Chosen on seeds from 1000 on: see benchmarks/noise_bands.py."""
 
 ABOVE = 0.2
-"""How far above its ceiling a score may lie, as a share of what noise takes: noise that is there dampens more."""
+"""How far above its ceiling a score may lie, as a share of what noise takes, and by half as much as below whatever that
+is: what codes leave of X may be a little more than noise."""
 
 
 @dataclass(frozen=True)
@@ -68,21 +69,19 @@ class Band:
         )
 
 
-def band(ceiling: Ceiling, agreement: float, noise: Noise) -> Band:
-    """Return the band of a score whose ceiling is known, for fits that agree so well.
+def band(ceiling: Ceiling, agreement: float, noise: float) -> Band:
+    """Return the band of a score whose ceiling is known, for fits that agree so well, and noise of this share.
 
     Examples
     --------
-    >>> from pindown.checks.noise import noise_of
-    >>> none = noise_of(np.random.default_rng(0).normal(size=(100, 2)))
-    >>> found = band(Ceiling("R²", 0.9), agreement=0.98, noise=none)
+    >>> found = band(Ceiling("R²", 0.9), agreement=0.98, noise=0.3)
     >>> round(found.low, 3), round(found.high, 3)
-    (0.839, 0.92)
+    (0.839, 0.93)
     """
     taken, misfit = 1 - ceiling.value, max(0.0, 1 - agreement)
     low = ceiling.value - BENT * taken - MISFIT * misfit - SURE
-    high = ceiling.value + ABOVE * taken
-    return Band(ceiling.score, max(0.0, low), min(1.0, high), ceiling.value, noise.share)
+    high = ceiling.value + ABOVE * taken + SURE / 2
+    return Band(ceiling.score, max(0.0, low), min(1.0, high), ceiling.value, noise)
 
 
 @dataclass(frozen=True, eq=False)

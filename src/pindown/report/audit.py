@@ -193,7 +193,7 @@ def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generat
     fit, held_out = refits.others[0], refits.held_out
     found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
     most = fit.answers.ceiling(fit, found, held_out)
-    return band(most, min(each.worst for each in agreement), refits.noise)
+    return band(most, min(each.worst for each in agreement), refits.noise.share)
 
 
 def _codes(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:

@@ -97,11 +97,11 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         groups, given = rows.units, rows.data.given
         return leakage(code, label, groups=groups, given=given, continuous=False, random_state=seed, **effort)
 
-    quick = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
+    quick: dict[str, Any] = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
     of_x, of_codes = read(rows.X, rows.strata, **quick), read(codes, rows.strata, n_seeds=1)
     silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
     loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
-    scores = (
+    scores: tuple[Score, ...] = (
         Score("nuisance told by the codes", of_codes.worst, of_codes.chance, of_codes.p_value, leak=True),
         Score("nuisance told by X", of_x.worst, of_x.chance, of_x.p_value),
         _rebuilt_beside(fit, rows),
@@ -118,12 +118,17 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         ),
     )
     why = []
-    if of_x.p_value > LEVEL:
+    if of_x.p_value > CONTROL_LEVEL:  # or one shuffled nuisance in a hundred would be something to forget
         why.append("X does not tell the nuisance, so that there was nothing to forget")
     elif of_codes.excess >= of_x.excess:
         why.append("the codes tell the nuisance as well as X does")
     if of_codes.collapsed:
         why.append("the codes have collapsed, and a constant is blind to everything")
+    if rows.data.given is not None:
+        kept = leakage(codes, rows.data.given, groups=rows.units, continuous=False, random_state=seed, **quick)
+        scores += (Score("given label told by the codes", kept.worst, kept.chance, kept.p_value),)
+        if not scores[-1].good:
+            why.append(f"the codes tell nothing of the given label ({scores[-1]})")
     return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
 
 
