@@ -114,7 +114,7 @@ def _counted(anchors: Matrix, partners: Matrix, rng: np.random.Generator) -> Sha
 def _is_new(j: int, together: Matrix, along: Matrix) -> bool:
     """Say whether partners share direction j, and it is no bent image of those before it, such as a square."""
     most = together[0]
-    if together[j] ** 2 < SHARED * most**2:
+    if most == 0 or together[j] ** 2 < SHARED * most**2:
         return False
     if together[j] > most**2 + POWER:  # squares and products of what correlates by ρ correlate by ρ² at most
         return True

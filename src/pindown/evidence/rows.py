@@ -129,6 +129,6 @@ class Refits:
     halves: tuple[Any, ...]  # each from one half of these rows
     null: Any  # from side information that was shuffled; None where that would say nothing
     held_out: Rows
-    n_learned_from: int
+    learned_from: Rows
     warned: tuple[str, ...]
     noise: Noise  # of single columns of X

@@ -159,7 +159,7 @@ def _audited(
         not_shown=not_shown(theorem, verdicts, without, noise),
         warned=refits.warned,
         n_rows=len(rows),
-        n_learned_from=refits.n_learned_from,
+        n_learned_from=len(refits.learned_from),
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
         pictures=pictures_of(est, refits, codes, other, grouped=grouped),

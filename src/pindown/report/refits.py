@@ -131,4 +131,4 @@ def refit(
             null = fitted(*est.answers.null(est, train, rng))
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
     noise = noise_left(encoder_of(others[0], held_out.data), held_out.X)
-    return Refits(tuple(others), tuple(halves), null, held_out, len(train), tuple(dict.fromkeys(warned)), noise)
+    return Refits(tuple(others), tuple(halves), null, held_out, train, tuple(dict.fromkeys(warned)), noise)
