@@ -32,20 +32,23 @@ def possible(numerics: str) -> bool:
     return numerics not in NEEDS or NEEDS[numerics] in flags
 
 
-def run(numerics: str, jobs: str, tests: list[str]) -> dict[str, Any]:
-    """Run the tests that compute; return how many passed, and which failed."""
+def run(numerics: str, jobs: str, tests: list[str], keep: Path | None) -> dict[str, Any]:
+    """Run the tests that compute; return how many passed, which failed, and why some were left out."""
     began = time.time()
     parallel = ["--numprocesses", jobs, "--dist", "worksteal"]
-    command = [sys.executable, "-m", "pytest", "-q", "-rfE", "-m", COMPUTING, *parallel, *tests]
+    command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "-m", COMPUTING, *parallel, *tests]
     done = subprocess.run(command, cwd=ROOT, env=environment(numerics), capture_output=True, text=True)
+    if keep:
+        (keep / f"{numerics}.log").write_text(done.stdout + done.stderr, encoding="utf-8")
     said = done.stdout.strip().splitlines()
     counts = dict.fromkeys(("passed", "failed", "error", "skipped"), 0)
     counts |= {kind.rstrip("s"): int(n) for n, kind in re.findall(r"(\d+) (passed|failed|errors?|skipped)", said[-1])}
     failed = [line.split(" ", 1)[1] for line in said if line.startswith(("FAILED ", "ERROR "))]
     if done.returncode and not failed:
         failed = [(done.stdout + done.stderr)[-2_000:]]
-    seconds = round(time.time() - began)
-    return {"variables": NUMERICS[numerics], **counts, "which": failed, "seconds": seconds}
+    left_out = [line.partition("] ")[2] for line in said if line.startswith("SKIPPED ")]
+    measured = {"left_out": left_out, "seconds": round(time.time() - began)}
+    return {"variables": NUMERICS[numerics], **counts, "which": failed, **measured}
 
 
 def keep(entries: list[dict[str, Any]]) -> None:
@@ -63,6 +66,7 @@ def main() -> None:
     )
     parser.add_argument("--jobs", default="auto", help="processes")
     parser.add_argument("--tests", nargs="+", default=[], help="as pytest takes them; all that compute if not given")
+    parser.add_argument("--keep", type=Path, help="a folder for what pytest says")
     arguments = parser.parse_args()
     if unknown := set(arguments.numerics) - set(NUMERICS):
         parser.error(f"{', '.join(sorted(unknown))}: no such setting. There are {', '.join(NUMERICS)}.")
@@ -73,7 +77,7 @@ def main() -> None:
             continue
         print(f"{numerics}: ", end="", flush=True)
         found = {"setting": numerics, "when": time.strftime("%Y-%m-%d %H:%M"), "where": here}
-        found |= run(numerics, arguments.jobs, arguments.tests)
+        found |= run(numerics, arguments.jobs, arguments.tests, arguments.keep)
         failures += len(found["which"])
         print(
             ", ".join(f"{found[kind]} {kind}" for kind in ("passed", "failed", "error", "skipped")),
