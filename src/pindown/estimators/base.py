@@ -8,6 +8,7 @@ import numbers
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from typing import Any, Self
@@ -24,20 +25,24 @@ from pindown import _random, theory
 from pindown.data import Data
 from pindown.estimators.afterwards import look_back, warn
 from pindown.estimators.answers import Answers
+from pindown.estimators.dividing import Division, divided
 from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.held_out import HeldOut
+from pindown.estimators.learning import learn
 from pindown.estimators.observing import Observes
 from pindown.estimators.reading import Look, Reading, is_in_memory, shown_by
-from pindown.networks import built
+from pindown.networks import Unfolded, built, suited
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
 from pindown.saving import Saves
-from pindown.sources import Chosen, Drawn, Indexed, as_source
+from pindown.sources import Drawn, as_source
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import (
     Augment,
     Augmented,
     Chance,
     Epochs,
+    EpochsWithin,
     Fresh,
     Rows,
     Streamed,
@@ -91,6 +96,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     verbose: bool
     random_state: Any
     augment: Augment | None = None
+    holdout: float = 0.1
+    held_out_: HeldOut | None
 
     _default_batch_size = 512
     _schedule = staticmethod(cosine)  # of the learning rate
@@ -142,7 +149,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         seed = _random.draw_seed(self.random_state)
         if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
             del self.encoder_
-        reading, first, look = self._looked(X, sides, seed, device)
+        reading, first, look = self._looked(X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0)
         for message in look.warnings:
             warn(f"{type(self).__name__}: {message}")
         self.n_components_ = look.n_components
@@ -157,15 +164,29 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
             The observations and their side variables.
         """
         self._checked_space()
-        return self._looked(data, {}, _random.draw_seed(self.random_state), torch.device("cpu"))[-1]
+        seed, share = _random.draw_seed(self.random_state), self.holdout if self._loss_falls else 0.0
+        return self._looked(data, {}, seed, torch.device("cpu"), share=share)[-1]
 
     def _looked(
-        self, X: Any, sides: dict[str, Any], seed: int, device: torch.device
+        self, X: Any, sides: dict[str, Any], seed: int, device: torch.device, *, share: float = 0.0
     ) -> tuple[Reading, FirstLayer, Look]:
         reading = self._read(X, sides, _random.generator(seed, device))
-        first = self._first_layer(reading.data.X)
+        reading = replace(reading, divided=self._divided(reading, share, seed))
+        rows = reading.divided[0].learned if len(reading.divided) == 1 else None
+        first = self._first_layer(reading.data.X, rows)
         self._check_components(first)
-        return reading, first, self._look(reading, first, seed)
+        look = self._look(reading, first, seed)
+        return reading, first, look if rows is None or look.rows is not None else replace(look, rows=rows)
+
+    def _divided(self, reading: Reading, share: float, seed: int) -> tuple[Division, ...]:
+        """Return which rows to keep back: none of a stream, or of a world, whose rows are always new."""
+        side = self.answers.side
+        if reading.source is not None or side not in (None, "pairs", *reading.data.sides):
+            return ()
+        kinds = {"paired": side == "pairs", "labelled": self.answers.labels}
+        # Fits in folds are minimised side by side, which takes a method that is minimised in one go.
+        one_go = type(self)._search is BaseEncoder._search
+        return divided(reading.data, share=share, seed=seed, folds=one_go, **kinds)
 
     def fit_process(self, process: Process) -> Self:
         """Train the encoder on a world of `pindown.processes`, with fresh samples at every step.
@@ -245,30 +266,38 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
 
     def _draw(self, reading: Reading, look: Look, device: torch.device) -> Draw:
         """Return what gives the batch of a step."""
-        source = reading.source
+        source, size = reading.source, self.batch_size or self._default_batch_size
         if source is None:
             rows = self._rows(reading.data, look, device)
-            draw = brought(self._epochs(rows, reading.data), rows, device)
-        else:
-            size, read = self.batch_size or self._default_batch_size, partial(self._read_batch, look)
-            draw = (
-                Fresh(source, size, read, self._chance)
-                if isinstance(source, Drawn)
-                else Streamed(source, size, read, device, self._chance)
-            )
+            size = self._rows_per_batch(len(rows), "rows", of=len(reading.data))
+            return self._shown(brought(self._epochs(rows, size, reading.data), rows, device))
+        read = partial(self._read_batch, look)
+        if isinstance(source, Drawn):
+            return self._shown(Fresh(source, size, read, self._chance))
+        return self._shown(Streamed(source, size, read, device, self._chance))
+
+    def _as_shown(self, reading: Reading, first: FirstLayer) -> Reading:
+        """Return rows as the first layer gives them out, where training can learn from these."""
+        return shown_by(first, reading) if self._learns_from_shown and self.augment is None else reading
+
+    def _batches(self, reading: Reading, look: Look, device: torch.device) -> list[tuple[Tensor, ...]]:
+        """Return all rows of a look, in about equal batches, as the objective takes them."""
+        rows = self._rows(reading.data, look, device)
+        n = -(-len(rows) // (self.batch_size or self._default_batch_size))
+        epochs = self._epochs(rows, len(rows) // n, reading.data)
+        draw, generator = self._shown(brought(epochs, rows, device)), _random.generator(0, device)
+        return [tuple(field.clone() for field in draw(k, generator)) for k in range(len(epochs))]
+
+    def _shown(self, draw: Draw) -> Draw:
         return draw if self.augment is None else Augmented(draw, self.augment)
 
     def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
         """Return the rows to learn from, with what belongs to them."""
-        X, sides = data.X, data.sides
-        if look.rows is not None:
-            X = Chosen(X, look.rows) if isinstance(X, Indexed) else X[look.rows]
-            sides = {role: side[look.rows] for role, side in sides.items()}
-        return Rows(on_device(X, device), *self._fields(look, sides), chance=self._chance)
+        return Rows(on_device(data.X, device), *self._fields(look, data.sides), chance=self._chance, among=look.rows)
 
-    def _epochs(self, rows: Any, data: Data) -> Draw:
+    def _epochs(self, rows: Any, batch_size: int, data: Data) -> Epochs | EpochsWithin:
         """Return batches of rows, each once an epoch."""
-        return Epochs(rows, self._rows_per_batch(len(rows), "rows"))
+        return Epochs(rows, batch_size)
 
     def _read_batch(self, look: Look, batch: dict[str, Any]) -> tuple[Any, ...]:
         sides = dict(batch)
@@ -282,68 +311,56 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """Steps of a part of a fit whose length must be known beforehand."""
         return FIRST_ROUND if self.max_iter is None else self.max_iter
 
-    def _rows_per_batch(self, n_rows: int, noun: str) -> int:
-        """Return the batch size for so many rows, which are called so."""
-        if self.batch_size is None:
-            return min(self._default_batch_size, n_rows)
-        if self.batch_size > n_rows:
+    def _rows_per_batch(self, n_rows: int, noun: str, of: int) -> int:
+        """Return the batch size for so many rows, which are called so, of those that there are."""
+        if self.batch_size is not None and self.batch_size > of:
             raise ValueError(
-                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {n_rows} {noun} in the "
+                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {of} {noun} in the "
                 "data. Leave it at None to take what fits, or give more data."
             )
-        return self.batch_size
+        return min(self.batch_size or self._default_batch_size, n_rows)
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
     def _learn(
         self, reading: Reading, first: FirstLayer, look: Look, space: Space, device: torch.device, seed: int
     ) -> Self:
-        as_shown = self._learns_from_shown and self.augment is None
-        draw = self._draw(shown_by(first, reading) if as_shown else reading, look, device)
-        settings = self._settings(reading)
+        learned, self.held_out_ = learn(self, reading, first, look, space, device, seed)
+        (objective,) = learned.objectives
+        self._keep(objective, learned.log, look)
+        look_back(self, reading.data.X, folds=self._must_not_fold)
+        if learned.log.shortfall:
+            warn(f"{type(self).__name__}: {learned.log.shortfall}", ConvergenceWarning)
+        if self.held_out_ is not None and self.held_out_.overfits:
+            warn(f"{type(self).__name__}: {self.held_out_.warning}")
+        return self
 
-        def make(seed: int) -> nn.Module:
-            return self._made(first, look, draw, space, device, seed)
-
-        epoch = reading.n_rows / (self.batch_size or self._default_batch_size)
-
-        def minimise(
-            objective: nn.Module, seed: int, part: str = "", max_iter: int | None = self.max_iter
-        ) -> TrainingLog:
-            return self.trainer.train(
-                objective,
-                draw,
-                max_iter=max_iter,
-                learning_rate=self.learning_rate,
-                optimizer=self.optimizer,
-                schedule=self._schedule,
-                weight_decay=self._decay(reading.n_rows),
-                seed=seed,
-                device=device,
-                verbose=self.verbose,
-                title=f"{type(self).__name__} {part}".strip(),
-                settings=settings,
-                part=part,
-                epoch=epoch,
-                falls=self._loss_falls,
-            )
-
-        objective, log = self._search(make, minimise, draw, look, seed)
+    def _keep(self, objective: nn.Module, log: TrainingLog, look: Look) -> None:
+        """Store what was learned."""
         assert isinstance(objective.encoder, Encoder)
         self.encoder_, self.objective_ = objective.encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective, look)
-        look_back(self, reading.data.X, folds=self._must_not_fold)
-        if log.shortfall:
-            warn(f"{type(self).__name__}: {log.shortfall}", ConvergenceWarning)
-        return self
+
+    def _may_stay_straight(self, first: FirstLayer) -> bool:
+        """Whether the encoder may be left linear, where that does as well: nobody asked for another, of vectors."""
+        return self.encoder is suited and isinstance(shape_of(first), int)
 
     def _made(
-        self, first: FirstLayer, look: Look, draw: Draw, space: Space, device: torch.device, seed: int
+        self,
+        first: FirstLayer,
+        look: Look,
+        draw: Draw,
+        space: Space,
+        device: torch.device,
+        seed: int,
+        *,
+        straight: bool = False,
     ) -> nn.Module:
-        """Return the objective with an encoder at its initialisation."""
+        """Return the objective with an encoder at its initialisation; if that is asked for, without its bend."""
         with _random.forked(seed):
             body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), look.n_components)
+            body = body.straight if straight and isinstance(body, Unfolded) else body
             # From a generator of their own, so that training draws as if nobody had looked.
             peek = _random.generator(seed, device)
             encoder = Encoder(copy.deepcopy(first), body, space)
@@ -378,6 +395,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
                 f"{type(self).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
                 f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {self.optimizer!r}."
             )
+        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
         if not isinstance(self.trainer, Trainer):

@@ -119,6 +119,9 @@ class Classify(ClassifierMixin, Incremental):
         2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
     optimizer : callable
         ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
+    holdout : float
+        Share of the rows kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured on
+        them. Fewer than 100 are not enough: then each row is held out once, in five folds. 0 keeps none back.
     trainer : Trainer
         How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
@@ -142,10 +145,13 @@ class Classify(ClassifierMixin, Incremental):
         The trained encoder.
     objective_ : torch.nn.Module
         What was minimised: maps rows and the numbers of their classes to the loss.
+    held_out_ : HeldOut or None
+        The score on rows held out, with that on rows learned from and its chance; and whether the encoder stayed
+        straight. None if no row was.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
-        Steps taken.
+        Steps that led to the weights that were kept.
 
     Warns
     -----
@@ -187,6 +193,7 @@ class Classify(ClassifierMixin, Incremental):
         learning_rate: float = 1e-2,
         weight_decay: float | None = None,
         optimizer: MakeOptimizer = optimizers.adam,
+        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -204,6 +211,7 @@ class Classify(ClassifierMixin, Incremental):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
+        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

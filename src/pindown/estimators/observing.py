@@ -17,7 +17,7 @@ from pindown.estimators.reading import Reading, is_in_memory, read_source, refus
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
-from pindown.sources import Arrays, Drawn, Indexed, as_source
+from pindown.sources import Arrays, Chosen, Drawn, Indexed, as_source
 
 
 class Observes(BaseEstimator):
@@ -114,8 +114,11 @@ class Observes(BaseEstimator):
         """
         return self._first_layer(X if isinstance(X, Indexed) else np.asarray(from_torch(X)))
 
-    def _first_layer(self, X: np.ndarray | Indexed) -> FirstLayer:
-        return preprocessing.fitted(type(self).__name__, self.preprocess, X if isinstance(X, Indexed) else Arrays(X))
+    def _first_layer(self, X: np.ndarray | Indexed, rows: np.ndarray | None = None) -> FirstLayer:
+        """Return the first layer that suits these rows; None: all."""
+        source = X if isinstance(X, Indexed) else Arrays(X)
+        chosen = source if rows is None else Chosen(source, rows)
+        return preprocessing.fitted(type(self).__name__, self.preprocess, chosen)
 
 
 def _shape(values: Any) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ from torch import Tensor
 from pindown._messages import MessageError
 from pindown._names import listed
 from pindown.data import Data, as_array
+from pindown.estimators.dividing import Division
 from pindown.networks import Decorrelate, FirstLayer
 from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
 from pindown.sources.arrays import is_mapped
@@ -52,6 +53,7 @@ class Reading:
 
     data: Data
     source: Source | None = None  # a stream, or a world
+    divided: tuple[Division, ...] = ()  # rows to learn from and rows kept back: once, or in folds
 
     @property
     def n_rows(self) -> float:

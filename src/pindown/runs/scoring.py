@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from pindown.data import Data
+from pindown.estimators.answers import FitScore
 from pindown.estimators.base import BaseEncoder
 from pindown.report.result import plain
 from pindown.runs.recipe import LOOKED_AT
@@ -25,6 +26,14 @@ def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
             "n_features": data.X.shape[1],
             "n_steps": estimator.n_iter_,
             "loss": float(np.mean(estimator.loss_curve_[-LAST:])),
-            "score": estimator.answers.score(estimator, data.sample(LOOKED_AT))._asdict(),
+            "score": _score(estimator, data)._asdict(),
         }
     )
+
+
+def _score(estimator: BaseEncoder, data: Data) -> FitScore:
+    """Return the score on rows held out, if there were any."""
+    held_out = getattr(estimator, "held_out_", None)
+    if held_out is None:
+        return estimator.answers.score(estimator, data.sample(LOOKED_AT))
+    return FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -58,6 +58,8 @@ class Takeable(Protocol):
 class Rows:
     """Observations, the fields that belong to them, and perhaps random numbers that are new whenever they are taken.
 
+    With ``among``, numbers of rows, only these are there, numbered anew; nothing is copied.
+
     Examples
     --------
     >>> rows = Rows(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 9]))
@@ -65,32 +67,39 @@ class Rows:
     [[[3.0], [1.0]], [9, 7]]
     """
 
-    def __init__(self, x: Tensor | Indexed, *fields: Any, chance: Chance | None = None) -> None:
+    def __init__(
+        self, x: Tensor | Indexed, *fields: Any, chance: Chance | None = None, among: np.ndarray | None = None
+    ) -> None:
         self.x, self.chance = x, chance
         self.device = x.device if isinstance(x, Tensor) else torch.device("cpu")
         self.fields = tuple(as_tensor(field).to(self.device) for field in fields)
+        self.among = None if among is None else torch.as_tensor(among, device=self.device)
 
     def __len__(self) -> int:
-        return len(self.x)
+        return len(self.x) if self.among is None else len(self.among)
 
     def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return the rows at these positions, and what belongs to them."""
         random = () if self.chance is None else self.chance(len(which), generator)
+        which = which if self.among is None else self.among[which]
         return taken(self.x, which), *(field[which] for field in self.fields), *random
 
 
 class Epochs(CapturableDraw):
-    """Batches without replacement: each epoch is a new order, known from the seed and the step alone."""
+    """Batches without replacement, so many an epoch: each is a new order, known from the seed and the step alone."""
 
     def __init__(self, source: Takeable, batch_size: int) -> None:
         self.source, self.batch_size = source, batch_size
         self.rows = torch.empty(batch_size, dtype=torch.int64, device=source.device)
         self._epoch, self._order = -1, self.rows
 
+    def __len__(self) -> int:
+        return len(self.source) // self.batch_size
+
     def prepare(self, step: int, generator: torch.Generator) -> None:
         """Put the row numbers of this step's batch into `rows`."""
         n = len(self.source)
-        epoch, k = divmod(step, n // self.batch_size)
+        epoch, k = divmod(step, len(self))
         if epoch != self._epoch:
             # Not the generator itself: a resumed run must find the order of an epoch it starts in the middle of.
             self._order = torch.randperm(n, generator=_of_epoch(generator, epoch)).to(self.rows.device)
@@ -119,6 +128,9 @@ class EpochsWithin:
         self._values = [rows for rows in self._values if len(rows) > 1]  # one row alone has no negatives
         self._epoch, self._batches = -1, self._cut(torch.Generator())
 
+    def __len__(self) -> int:
+        return len(self._batches)
+
     def _cut(self, generator: torch.Generator) -> list[Tensor]:
         batches: list[Tensor] = []
         for rows in self._values:
@@ -128,7 +140,7 @@ class EpochsWithin:
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
-        epoch, k = divmod(step, len(self._batches))
+        epoch, k = divmod(step, len(self))
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self._cut(_of_epoch(generator, epoch))
         return self.source.take(self._batches[k].to(self.source.device), generator)
@@ -136,6 +148,39 @@ class EpochsWithin:
 
 def _of_epoch(generator: torch.Generator, epoch: int) -> torch.Generator:
     return torch.Generator().manual_seed((generator.initial_seed() * 7_919 + epoch) % 2**63)
+
+
+@dataclass(frozen=True)
+class Beside:
+    """Batches of several draws, one after the other."""
+
+    draws: tuple[Draw, ...]
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batches of this step."""
+        return tuple(part for draw in self.draws for part in draw(step, generator))
+
+
+@dataclass(frozen=True)
+class CapturableBeside(CapturableDraw):
+    """The same of draws that can all be captured in a CUDA graph."""
+
+    draws: tuple[CapturableDraw, ...]
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Make all ready."""
+        for draw in self.draws:
+            draw.prepare(step, generator)
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the batches."""
+        return tuple(part for draw in self.draws for part in draw.batch(generator))
+
+
+def beside(draws: Sequence[Draw]) -> Draw:
+    """Return a draw of the batches of several."""
+    capturable = tuple(draw for draw in draws if isinstance(draw, CapturableDraw))
+    return CapturableBeside(capturable) if len(capturable) == len(draws) else Beside(tuple(draws))
 
 
 @dataclass(frozen=True)

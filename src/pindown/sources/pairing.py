@@ -52,15 +52,24 @@ class Pairing:
 
 
 def pair_up(
-    X: np.ndarray | Indexed, y: Any, device: torch.device | str = "cpu", *, groups: np.ndarray | None = None
+    X: np.ndarray | Indexed,
+    y: Any,
+    device: torch.device | str = "cpu",
+    *,
+    groups: np.ndarray | None = None,
+    among: np.ndarray | None = None,
 ) -> Pairing:
     """Read ``y`` as partners (same shape as X), groups (1-d) or, if None, take the next row as partner.
 
-    ``groups`` are those across which no row has a next one.
+    ``groups`` are those across which no row has a next one. ``among`` are the rows that anchors, and partners that are
+    rows of X, are taken from; None: all.
     """
     x = on_device(X, torch.device(device))
     if y is None or isinstance(y, str):
         rows = with_next_row(len(x), groups)
+        if among is not None:
+            there = np.isin(np.arange(len(x)), among)
+            rows = rows[there[rows] & there[rows + 1]]
         return _one_each(x, x, rows, rows + 1)
     y = np.asarray(y)
     if len(y) != len(X) if y.ndim else True:
@@ -70,10 +79,10 @@ def pair_up(
         )
     shape = X.shape if isinstance(X, Indexed) else X.shape[1:]
     if y.ndim > 1 and y.shape[1:] == shape:
-        rows = np.arange(len(y))
+        rows = np.arange(len(y)) if among is None else among
         return _one_each(x, _partners(y, x, torch.device(device)), rows, rows)
     if y.ndim == 1 or y.shape[1:] == (1,):
-        return _by_group(x, y.reshape(-1))
+        return _by_group(x, y.reshape(-1), np.arange(len(y)) if among is None else among)
     raise ValueError(
         f"y has shape {y.shape} and X {(len(X), *shape)}. y must be an array of partners with the shape of X, a 1-d "
         "array of groups (same value = related), or None (the next row is the partner)."
@@ -110,12 +119,12 @@ def _put(x: Tensor | Indexed) -> Callable[[np.ndarray], Tensor]:
     return lambda values: torch.as_tensor(values, dtype=torch.int64, device=device)
 
 
-def _by_group(x: Tensor | Indexed, groups: np.ndarray) -> Pairing:
-    """Pair each row with another of its group; rows alone in their group are left out."""
-    _, label, count = numbered(groups, "y", "group")
+def _by_group(x: Tensor | Indexed, groups: np.ndarray, rows: np.ndarray) -> Pairing:
+    """Pair each of these rows with another of its group; rows alone in their group are left out."""
+    _, label, count = numbered(groups[rows], "y", "group")
     if len(count) == 1:
         raise ValueError(
-            f"y puts all {len(groups)} rows into a single group, so there are no negatives to tell partners from. "
+            f"y puts all {len(rows)} rows into a single group, so there are no negatives to tell partners from. "
             "Give y at least two values."
         )
     if count.max() == 1:
@@ -137,8 +146,8 @@ def _by_group(x: Tensor | Indexed, groups: np.ndarray) -> Pairing:
     return Pairing(
         x,
         x,
-        anchors=put(order[paired]),
-        places=put(order),
+        anchors=put(rows[order[paired]]),
+        places=put(rows[order]),
         start=put(first[paired]),
         skip=put((position - first + 1)[paired]),  # start behind oneself …
         size=put(size[paired]),

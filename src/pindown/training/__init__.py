@@ -5,6 +5,7 @@ from pindown.training.devices import best_device, processes
 from pindown.training.divergence import TrainingDivergedError
 from pindown.training.schedules import constant, cosine, waiting_cosine
 from pindown.training.trainer import Trainer, TrainingLog
+from pindown.training.validation import Validation
 
 __all__ = [
     "Callback",
@@ -12,6 +13,7 @@ __all__ = [
     "Trainer",
     "TrainingDivergedError",
     "TrainingLog",
+    "Validation",
     "best_device",
     "constant",
     "cosine",

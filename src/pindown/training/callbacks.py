@@ -30,6 +30,8 @@ class Report:
         Of the steps since the last report, the latest last.
     rates
         Learning rate of each parameter group in the latest step.
+    held_out
+        Loss on rows held out, if it was looked at.
     """
 
     title: str
@@ -37,6 +39,7 @@ class Report:
     n_steps: int
     losses: tuple[float, ...]
     rates: tuple[float, ...]
+    held_out: float | None = None
 
     @property
     def loss(self) -> float:
@@ -157,14 +160,15 @@ class ProgressBar(Callback):
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """Return what there is to plot: the loss, and the rate of each group.
+    """Return what there is to plot: the loss, that on rows held out, and the rate of each group.
 
     Examples
     --------
     >>> numbers(Report("fit", 2, 9, (0.5, 0.25), (1e-3, 1e-2)))
     {'loss': 0.25, 'rate/0': 0.001, 'rate/1': 0.01}
     """
-    return {"loss": report.loss} | {f"rate/{k}": rate for k, rate in enumerate(report.rates)}
+    held_out = {} if report.held_out is None else {"loss held out": report.held_out}
+    return {"loss": report.loss} | held_out | {f"rate/{k}": rate for k, rate in enumerate(report.rates)}
 
 
 class CallbackError(RuntimeError):

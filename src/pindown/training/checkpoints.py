@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown._files import whole
+from pindown.training.validation import Vigil
 
 FORMAT = 1
 
@@ -26,12 +27,27 @@ class State:
     generator: torch.Generator
     accelerator: Any
     scale: Tensor | None = None  # of the loss, in float16
+    vigil: Vigil | None = None  # over rows held out
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Flatten to named tensors, the generators of all processes included."""
+    def live(self) -> dict[str, Tensor]:
+        """Return weights, and what the optimiser keeps of them, by name: the tensors themselves."""
         named = {f"objective.{k}": v for k, v in self.objective.state_dict().items()}
         for index, moments in self.optimizer.state_dict()["state"].items():
             named |= {f"optimizer.{index}.{k}": v for k, v in moments.items()}
+        return named
+
+    @torch.no_grad()
+    def put_back(self, named: dict[str, Tensor]) -> None:
+        """Give the live tensors values they had; what an optimiser did not keep yet is zero."""
+        for name, tensor in self.live().items():  # in place: a captured step knows them by their addresses
+            if name in named:
+                tensor.copy_(named[name])
+            else:
+                tensor.zero_()
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Flatten to named tensors, the generators of all processes included."""
+        named = self.live() | ({} if self.vigil is None else self.vigil.tensors())
         mine = self.generator.get_state()[None].to(self.accelerator.device)
         named["generators"] = self.accelerator.gather(mine)
         if self.scale is not None:
@@ -55,6 +71,8 @@ class State:
             kept |= {k: torch.empty_like(weight).copy_(v) for k, v in kept.items() if v.shape == weight.shape}
         if self.scale is not None:
             self.scale.copy_(named["scale"])
+        if self.vigil is not None:
+            self.vigil.load(named, self.generator.device)
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
         drawn = named["generators"][self.accelerator.process_index].clone()
         # Another kind of device has other generators. A finished run draws no more; one that goes on draws anew.

@@ -38,5 +38,16 @@ def constant(progress: float) -> float:
     return 1.0
 
 
+def falling(progress: float) -> float:
+    """Learning-rate factor: half a cosine from one down to zero.
+
+    Examples
+    --------
+    >>> [round(falling(t), 3) for t in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    return _half_cosine(progress, 0.0)
+
+
 def _half_cosine(progress: float, start: float) -> float:
     return 0.5 * (1 + math.cos(math.pi * (progress - start) / (1 - start)))

@@ -13,7 +13,8 @@ from torch import Tensor
 
 from pindown.sources.batches import CapturableDraw, Draw
 from pindown.training.checkpoints import State
-from pindown.training.schedules import Schedule
+from pindown.training.schedules import Schedule, falling
+from pindown.training.validation import Leg
 
 LARGEST_SCALE = 2.0**15
 """Factor of the loss in float16, taken off the gradients again, or small ones would fall below its least number.
@@ -57,20 +58,26 @@ class Descent:
                 )
             group["lr"] = group["lr"].clone()  # groups that share one would all follow the last
         self.course: list[tuple[float, ...]] = []  # of each step laid out, the rate of each group
-        self._n_planned = 0
+        self._planned: list[Leg] = []
         self._rates = torch.zeros(most, len(self.groups), device=self.device)
         self._losses = torch.zeros(most, dtype=torch.float64, device=self.device)
         self._now = torch.tensor([first], device=self.device)
 
-    def plan(self, rounds: Sequence[int]) -> int:
-        """Lay out the rates of all rounds, the schedule anew in each; return how many steps that makes."""
-        first = len(self.course)
-        for n in rounds[self._n_planned :]:
-            self.course += [tuple(peak * schedule(k / n) for peak, schedule in self.groups) for k in range(n)]
-        if self._n_planned < len(rounds):
-            self._rates[first : len(self.course)] = torch.tensor(self.course[first:], device=self.device)
-        self._n_planned = len(rounds)
+    def plan(self, legs: Sequence[Leg]) -> int:
+        """Lay out the rates of all legs, the schedule anew in each; return how many steps that makes."""
+        if self._planned != legs:
+            self._planned, self.course = list(legs), []
+            for leg in legs:
+                self.course += self._rates_of(leg)
+            self._rates[: len(self.course)] = torch.tensor(self.course, device=self.device)
         return len(self.course)
+
+    def _rates_of(self, leg: Leg) -> list[tuple[float, ...]]:
+        if leg.down_from is None:
+            progress = (k / leg.n_steps for k in range(leg.taken))
+            return [tuple(peak * schedule(t) for peak, schedule in self.groups) for t in progress]
+        top = self.course[leg.down_from - 1]
+        return [tuple(rate * falling(k / leg.n_steps) for rate in top) for k in range(leg.taken)]
 
     def step(self, batches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
         """Move once, by the gradients' mean over these batches."""
@@ -84,8 +91,8 @@ class Descent:
         self._losses[self._now] = loss
         self._now.add_(1)
 
-    def read(self, first: int, last: int, asked: Sequence[bool]) -> list[float]:
-        """Return the losses of steps, and the share of the processes that ask each question: waits for the device."""
+    def read(self, first: int, last: int, asked: Sequence[float]) -> list[float]:
+        """Return the losses of steps, and the mean over processes of what each has to say: waits for the device."""
         news = torch.cat([self._losses[first:last], self._losses.new_tensor(asked)])
         return self.accelerator.reduce(news, "mean").tolist()
 

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -33,6 +33,7 @@ from pindown.training.divergence import check_losses, check_weights
 from pindown.training.optimizers import MakeOptimizer, adam
 from pindown.training.schedules import Schedule, cosine
 from pindown.training.steps import LARGEST_SCALE, Descent, taker
+from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Validation, Vigil, by_step, whole
 
 REPORT_EVERY = 25
 
@@ -44,16 +45,22 @@ class TrainingLog:
     """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended.
 
     ``shortfall`` is a sentence if more steps would clearly help, and empty if not; see `pindown.training.convergence`.
+    ``held_out`` are the losses on rows held out, each with the number of steps taken by then, and ``turned`` is where
+    training went back to an earlier moment because they rose; see `pindown.training.validation`. The loss curve and the
+    ``way`` are those of the steps that led to the weights that were kept.
     """
 
     loss_curve: np.ndarray  # (n_iter,)
     seconds: float
     stopped_on_plateau: bool
     shortfall: str = ""
+    held_out: tuple[tuple[int, float], ...] = ()
+    turned: Turn | None = None
+    way: tuple[Leg, ...] = ()
 
     @property
     def n_iter(self) -> int:
-        """Number of steps taken, those before a resumed checkpoint included."""
+        """Number of steps to what was kept, those before a resumed checkpoint included."""
         return len(self.loss_curve)
 
 
@@ -124,6 +131,8 @@ class Trainer:
         part: str = "",
         epoch: float = math.inf,
         falls: bool = True,
+        validation: Validation | None = None,
+        way: Sequence[Leg] | None = None,
     ) -> TrainingLog:
         """Minimise an objective; in place.
 
@@ -164,6 +173,11 @@ class Trainer:
             Batches after which the same rows come again. When they have come many times, a falling loss says nothing.
         falls
             Whether the loss falls as something is learned. In a game it does not, and its curve is not asked.
+        validation
+            Rows that no step sees. If the loss on them rises, training goes back to their best moment, from which the
+            rate comes down; and they say, in place of the loss curve, whether more steps would help.
+        way
+            The steps to take, if they are known beforehand: ``TrainingLog.way`` of another training.
 
         Raises
         ------
@@ -175,18 +189,20 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        length = Length(max_iter, epoch / self.accumulate, falls)
+        length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
         generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
         scale = torch.tensor(LARGEST_SCALE, device=device) if self.precision is torch.float16 else None
-        state = State(objective, optimizer(objective, learning_rate, weight_decay), generator, accelerator, scale)
+        vigil = None if validation is None else Vigil(validation, length)
+        steps = optimizer(objective, learning_rate, weight_decay)
+        state = State(objective, steps, generator, accelerator, scale, vigil)
         checkpoint = self._checkpoint(settings or {}, part)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
         descent = Descent(
             state,
-            most=length.most,
+            most=length.most if vigil is None and way is None else 2 * length.most + LEAST_SETTLING,
             first=len(curve),
             learning_rate=learning_rate,
             schedule=schedule,
@@ -194,7 +210,15 @@ class Trainer:
             compile=self.compile,
             accumulate=self.accumulate,
         )
-        total = descent.plan(length.rounds(curve))
+
+        def plan() -> int:
+            if way is not None:
+                return descent.plan(way)
+            return descent.plan(whole(length.rounds(curve)) if vigil is None else vigil.legs)
+
+        if vigil is not None and not vigil.seen:
+            vigil.look(0, vigil.rows.loss(objective), state)
+        total = plan()
         take_step = taker(descent, draw, generator)
 
         start, plateau, stop = time.monotonic(), self._on_plateau(curve), 0.0
@@ -209,23 +233,34 @@ class Trainer:
                         break
                 # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
                 asked = [interrupted.is_set(), checkpoint is not None and checkpoint.is_due()]
-                *new, stop, save = descent.read(first, step + 1, asked)
+                looks = (step + 1) % REPORT_EVERY == 0 or step + 1 == total
+                held_out = vigil.rows.loss(objective) if vigil is not None and looks else 0.0
+                *new, stop, save, held_out = descent.read(first, step + 1, [*asked, held_out])
                 curve += new
                 check_losses(curve, len(new), total, learning_rate)
+                if vigil is not None and looks:
+                    vigil.look(len(curve), held_out, state)
+                    total = plan()
                 plateau = self._on_plateau(curve)
                 if save or stop or plateau or len(curve) == total:
                     check_weights(objective, curve, total, learning_rate)
                     if checkpoint is not None:
                         checkpoint.write(state, curve)
-                total = descent.plan(length.rounds(curve))
-                tell(Report(title, len(curve), total, tuple(new), descent.course[step]))
+                total = plan()
+                seen = held_out if vigil is not None and looks else None
+                tell(Report(title, len(curve), total, tuple(new), descent.course[step], seen))
                 if stop:
                     break
             if stop or interrupted.is_set():
                 raise KeyboardInterrupt(_interrupted_message(len(curve), total, checkpoint))
         objective.eval()
-        shortfall = "" if plateau else length.shortfall(curve)
-        return TrainingLog(np.asarray(curve), time.monotonic() - start, plateau, shortfall)
+        seconds = time.monotonic() - start
+        if vigil is None:
+            shortfall = "" if plateau or way is not None else length.shortfall(curve)
+            return TrainingLog(np.asarray(curve), seconds, plateau, shortfall)
+        vigil.settle(state)
+        shortfall = "" if plateau or vigil.turned is not None else length.shortfall(by_step(vigil.seen))
+        return TrainingLog(vigil.path(curve), seconds, plateau, shortfall, tuple(vigil.seen), vigil.turned, vigil.way)
 
     __call__ = train  # scikit-learn accepts as a default of a parameter what can be called
 

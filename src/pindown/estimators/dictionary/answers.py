@@ -48,7 +48,8 @@ def _drawn(est: Dictionary) -> Drawn:
 
 
 def _score(est: Dictionary, data: Data) -> FitScore:
-    return FitScore("evidence lower bound, in nats per row", est.score(data.X))
+    # Of latents that tell nothing: each standardised variable is noise of variance one.
+    return FitScore("evidence lower bound, in nats per row", est.score(data.X), -est.n_features_in_ / 2)
 
 
 def _plan(est: Dictionary, data: Data, n_components: int | None) -> Plan:

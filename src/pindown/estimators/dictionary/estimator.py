@@ -35,8 +35,8 @@ from pindown.spaces import Reals, Space
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
 from pindown.training.optimizers import MakeOptimizer
 
-HELD_OUT, MOST_HELD_OUT = 0.1, 2_000
-"""Share of the rows that no step sees, and by which restarts are compared; and their largest number."""
+COMPARED, MOST_COMPARED = 0.1, 2_000
+"""Share of the rows looked at by which restarts are compared where none are kept back; and their largest number."""
 
 FAINT, STRONG = 0.05, 0.15
 """Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
@@ -92,6 +92,9 @@ class Dictionary(BaseEncoder):
         Share of the weights taken off per step, in units of the learning rate.
     optimizer : callable
         ``optimizers.adam`` or ``optimizers.muon``.
+    holdout : float
+        Share of the rows kept back, at most 2,000 in all: training stops by them, restarts are compared by them, and
+        ``held_out_`` is measured on them. 0 keeps none back.
     trainer : Trainer
         How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
@@ -124,6 +127,8 @@ class Dictionary(BaseEncoder):
         The trained decoder, to standardised observations.
     objective_ : torch.nn.Module
         What was minimised.
+    held_out_ : HeldOut or None
+        The score on rows held out, with that on rows learned from. None if no row was.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step of the best restart and of the part with the penalty.
     n_iter_ : int
@@ -162,6 +167,7 @@ class Dictionary(BaseEncoder):
         learning_rate: float = 1e-2,
         weight_decay: float = 0.0,
         optimizer: MakeOptimizer = optimizers.adam,
+        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -178,6 +184,7 @@ class Dictionary(BaseEncoder):
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
         self.optimizer = optimizer
+        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
@@ -247,11 +254,12 @@ class Dictionary(BaseEncoder):
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
                 "their scale is undefined. Leave them out."
             )
-        n_held_out = min(int(HELD_OUT * len(X)), MOST_HELD_OUT)
+        if reading.divided:
+            return DictionaryLook(d, held_out=torch.as_tensor(X[reading.divided[0].held_out]))
+        # Where no row is kept back, restarts are compared by some of those they were made from.
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
-        # With so few rows that none can be spared, the fit is judged by those it was made from.
-        held_out = torch.as_tensor(X[order[:n_held_out] if n_held_out > 1 else order])
-        return DictionaryLook(d, rows=order[n_held_out:] if reading.source is None else None, held_out=held_out)
+        n = min(int(COMPARED * len(X)), MOST_COMPARED)
+        return DictionaryLook(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
 
     def _chance(self, n_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a normal and a uniform number for each latent of each row."""

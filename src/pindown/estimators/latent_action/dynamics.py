@@ -29,13 +29,13 @@ def transitions(device: torch.device, before: np.ndarray, after: np.ndarray, bod
     return Rows(torch.as_tensor(before, device=device), after, labels, weight)
 
 
-def with_noise(rows: Rows, n_actions: int) -> Rows:
-    """Return the same rows with noise for so many codes, new whenever they are taken."""
+def with_noise(rows: Rows, n_actions: int, among: np.ndarray | None = None) -> Rows:
+    """Return the same rows, or some, with noise for so many codes, new whenever they are taken."""
 
     def noise(n_rows: int, generator: torch.Generator) -> tuple[Tensor]:
         return (torch.randn(n_rows, n_actions, generator=generator, device=generator.device),)
 
-    return Rows(rows.x, *rows.fields, chance=noise)
+    return Rows(rows.x, *rows.fields, chance=noise, among=among)
 
 
 class Axes(nn.Module):

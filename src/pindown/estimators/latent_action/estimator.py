@@ -15,14 +15,17 @@ from torch import Tensor
 
 from pindown import _random, networks, theory
 from pindown._random import RandomState
-from pindown.data import from_torch
+from pindown.data import Data, from_torch
+from pindown.estimators.afterwards import warn
 from pindown.estimators.base import check_positive
+from pindown.estimators.dividing import Division, divided
 from pindown.estimators.forget import Forget
+from pindown.estimators.held_out import HeldOut
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
 from pindown.networks.building import Make
 from pindown.saving import Saves
 from pindown.sources.drawing import Epochs, Rows
-from pindown.training import Trainer, TrainingLog, best_device, optimizers
+from pindown.training import Trainer, TrainingLog, Validation, best_device, optimizers
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
 """How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
@@ -79,6 +82,9 @@ class InverseDynamics(Saves, BaseEstimator):
         Of Adam, at the top of a cosine schedule.
     weight_decay : float
         Share of the weights taken off per step, in units of the learning rate.
+    holdout : float
+        Share of the transitions kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured
+        on them. 0 keeps none back.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -92,10 +98,12 @@ class InverseDynamics(Saves, BaseEstimator):
         Number of codes.
     model_ : torch.nn.Module
         The trained pair.
+    held_out_ : HeldOut or None
+        How much of transitions held out the codes tell, with the same of those learned from. None if none were.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
-        Steps taken.
+        Steps that led to the weights that were kept.
     n_features_in_ : int
         Number of observed variables.
 
@@ -128,6 +136,7 @@ class InverseDynamics(Saves, BaseEstimator):
         max_iter: int = 2_000,
         learning_rate: float = 5e-3,
         weight_decay: float = 0.0,
+        holdout: float = 0.1,
         device: str | None = None,
         verbose: bool = True,
         random_state: RandomState = None,
@@ -141,6 +150,7 @@ class InverseDynamics(Saves, BaseEstimator):
         self.max_iter = max_iter
         self.learning_rate = learning_rate
         self.weight_decay = weight_decay
+        self.holdout = holdout
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -167,9 +177,23 @@ class InverseDynamics(Saves, BaseEstimator):
             self.n_actions_ = max(1, model.heard(rows.x[:: -(-len(rows) // COUNTED_ROWS)]))
         else:
             self.n_actions_ = self.n_actions
-        self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed)
+        division = divided(Data(before, pairs=after), share=self.holdout, seed=seed, paired=True, folds=False)
+        self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed, *division)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        self.held_out_ = self._held_out(before, after, division[0]) if division else None
+        if self.held_out_ is not None and self.held_out_.overfits:
+            warn(f"InverseDynamics: {self.held_out_.warning}")
         return self
+
+    def _held_out(self, before: np.ndarray, after: np.ndarray, division: Division) -> HeldOut:
+
+        def told(x: np.ndarray, x_next: np.ndarray) -> float:
+            missed = x_next - self.predict_next(x, self.transform(x, x_next))
+            return 1 - float((missed**2).sum() / ((x_next - x) ** 2).sum())
+
+        score, trained = (told(before[rows], after[rows]) for rows in (division.held_out, division.compared))
+        name, n_rows = "share of the squared displacement that codes tell", len(division.held_out)
+        return HeldOut(name, score, trained, 0.0, n_rows=n_rows, n_folds=1, n_steps=self.n_iter_)
 
     def transform(self, X_t, X_next):
         """Return the code ã of each transition; numpy in, numpy out; torch in, torch out."""
@@ -184,17 +208,22 @@ class InverseDynamics(Saves, BaseEstimator):
         codes = _columns(actions, "actions", len(before), self.n_actions_)
         return self._like(X_t, self._run("lead", before, codes), before.dtype)
 
-    def _train(self, rows: Rows, n_actions: int, max_iter: int, seed: int) -> tuple[Dynamics, TrainingLog]:
-        size = min(256, len(rows)) if self.batch_size is None else self.batch_size
-        if size > len(rows):
-            raise ValueError(f"InverseDynamics: batch_size={size} is larger than the {len(rows)} transitions.")
+    def _train(
+        self, rows: Rows, n_actions: int, max_iter: int, seed: int, division: Division | None = None
+    ) -> tuple[Dynamics, TrainingLog]:
+        if self.batch_size is not None and self.batch_size > len(rows):
+            raise ValueError(
+                f"InverseDynamics: batch_size={self.batch_size} is larger than the {len(rows)} transitions."
+            )
+        noisy = with_noise(rows, n_actions, None if division is None else division.learned)
+        size = min(256 if self.batch_size is None else self.batch_size, len(noisy))
         prices = {"bottleneck": self.bottleneck, "strength": self.strength if int(rows.fields[1].max()) else 0.0}
         assert isinstance(rows.x, Tensor)
         with _random.forked(seed):
             model = Dynamics(Axes(rows.x, rows.fields[0]), n_actions, self.chart, self.forward, **prices)
         log = Trainer().train(
             model,
-            Epochs(with_noise(rows, n_actions), size),
+            Epochs(noisy, size),
             max_iter=max_iter,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
@@ -203,6 +232,7 @@ class InverseDynamics(Saves, BaseEstimator):
             device=rows.x.device,
             verbose=self.verbose,
             title=type(self).__name__,
+            validation=None if division is None else _validation(with_noise(rows, n_actions, division.held_out)),
         )
         return model, log
 
@@ -235,6 +265,7 @@ class InverseDynamics(Saves, BaseEstimator):
         check_positive(self.learning_rate, "learning_rate")
         for name in ("bottleneck", "strength", "weight_decay"):
             check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
+        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
         if self.n_actions is None and not self.bottleneck:
             raise ValueError(
                 "InverseDynamics: n_actions=None counts the codes that the noise of a bottleneck leaves heard, but "
@@ -355,6 +386,12 @@ class LatentAction(Saves, BaseEstimator):
         if self.random_state is not None:
             stage.set_params(random_state=_random.draw_seed(self.random_state))
         return stage
+
+
+def _validation(rows: Rows) -> Validation:
+    """Return all rows, in one batch: they are few."""
+    generator = _random.generator(0, rows.device)
+    return Validation((rows.take(torch.arange(len(rows), device=rows.device), generator),))
 
 
 def _columns(values: Any, name: str, n_rows: int, n_columns: int) -> np.ndarray:

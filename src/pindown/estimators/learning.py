@@ -1,0 +1,208 @@
+"""How a fit learns: which rows it keeps back, whether its encoder bends, and how long it trains.
+
+With rows enough some are kept back, and training goes by them (`pindown.training.validation`). Of few rows none can be
+spared: they are divided into folds, and as many fits, each without one of them, are trained side by side. The mean of
+their losses on the rows each has not seen says how long to train; then all rows are learned from.
+"""
+
+from __future__ import annotations
+
+import copy
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import chain
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from pindown.estimators.dividing import Rows, taken
+from pindown.estimators.held_out import HeldOut
+from pindown.estimators.reading import Look, Reading
+from pindown.networks.preprocessing import FirstLayer
+from pindown.sources.batches import Draw
+from pindown.sources.drawing import beside
+from pindown.spaces import Space
+from pindown.training import TrainingLog, Validation
+from pindown.training.validation import Leg
+
+if TYPE_CHECKING:
+    from pindown.estimators.base import BaseEncoder
+
+STRAIGHT_ROWS = 5_000
+"""Rows up to which an encoder that may bend is also tried without: of more, a bend that says nothing is not learned."""
+
+AS_WELL = 0.002
+"""Share of all that the loss has fallen by which a straight encoder may be worse on rows held out, and be kept."""
+
+
+class Learned(NamedTuple):
+    """What was learned from each division of the rows, how training went, and whether encoders were held straight."""
+
+    objectives: tuple[nn.Module, ...]
+    log: TrainingLog
+    straight: bool = False
+
+    @property
+    def loss(self) -> float:
+        """On rows held out, at the moment that was kept."""
+        losses = [loss for _, loss in self.log.held_out]
+        return losses[-1] if self.log.turned is None else min(losses)
+
+    def does_as_well_as(self, other: Learned) -> bool:
+        """Say whether it is as good on rows held out, or next to it."""
+        fallen = max(other.log.held_out[0][1] - other.loss, 0.0)
+        return self.loss <= other.loss + AS_WELL * fallen
+
+
+class Together(nn.Module):
+    """Objectives trained side by side, each on batches of its own: the mean of their losses.
+
+    Examples
+    --------
+    >>> both = Together([nn.L1Loss(), nn.MSELoss()])
+    >>> both(torch.ones(2), torch.zeros(2), 3 * torch.ones(2), torch.zeros(2)).item()
+    5.0
+    """
+
+    def __init__(self, objectives: Sequence[nn.Module]) -> None:
+        super().__init__()
+        self.objectives = nn.ModuleList(objectives)
+
+    def forward(self, *fields: Tensor) -> Tensor:
+        """Return the mean loss of as many batches as there are objectives."""
+        n = len(fields) // len(self.objectives)
+        batches = (fields[n * k : n * (k + 1)] for k in range(len(self.objectives)))
+        return torch.stack([one(*batch) for one, batch in zip(self.objectives, batches, strict=True)]).mean()
+
+
+@dataclass(frozen=True)
+class Learning:
+    """All that the trainings of one fit have in common."""
+
+    est: BaseEncoder
+    reading: Reading
+    space: Space
+    device: torch.device
+    seed: int
+
+    def once(
+        self,
+        first: FirstLayer,
+        look: Look,
+        held_out: Rows | None = None,
+        *,
+        straight: bool = False,
+        way: Sequence[Leg] | None = None,
+    ) -> Learned:
+        """Learn from the rows of a look: as long as rows held out say, or on a way that is known."""
+        reading = self.est._as_shown(self.reading, first)
+        draw = self.est._draw(reading, look, self.device)
+        validation = None if held_out is None else Validation(self._batches(reading, look, held_out))
+        minimise = partial(self._minimise, draw, look, validation, straight, way)
+
+        def make(seed: int) -> nn.Module:
+            return self.est._made(first, look, draw, self.space, self.device, seed, straight=straight)
+
+        objective, log = self.est._search(make, minimise, draw, look, self.seed)
+        return Learned((objective,), log, straight)
+
+    def in_folds(self, look: Look, *, straight: bool = False) -> Learned:
+        """Learn from all divisions of the rows, side by side."""
+        est, made = self.est, (self.space, self.device, self.seed)
+        parts, draws, folds = [], [], []
+        for division in self.reading.divided:
+            first, some = est._first_layer(self.reading.data.X, division.learned), replace(look, rows=division.learned)
+            reading = est._as_shown(self.reading, first)
+            draws.append(est._draw(reading, some, self.device))
+            parts.append(est._made(first, some, draws[-1], *made, straight=straight))
+            folds.append(self._batches(reading, some, division.held_out))
+        validation = Validation(tuple(tuple(chain(*each)) for each in zip(*folds, strict=False)))
+        name = f"{len(parts)} folds"
+        log = self._minimise(beside(draws), some, validation, straight, None, Together(parts), self.seed, name)
+        return Learned(tuple(parts), log, straight)
+
+    def _batches(self, reading: Reading, look: Look, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
+        return tuple(self.est._batches(reading, replace(look, rows=rows), self.device))
+
+    def _minimise(
+        self,
+        draw: Draw,
+        look: Look,
+        validation: Validation | None,
+        straight: bool,
+        way: Sequence[Leg] | None,
+        objective: nn.Module,
+        seed: int,
+        part: str = "",
+        *max_iter: int | None,
+    ) -> TrainingLog:
+        """Minimise an objective in a part of the fit that has a name, in so many steps if they are not the fit's."""
+        est, n_rows = self.est, self.reading.n_rows if look.rows is None else len(look.rows)
+        part = " ".join(filter(None, ["straight" if straight else "", part]))
+        return est.trainer.train(
+            objective,
+            draw,
+            max_iter=max_iter[0] if max_iter else est.max_iter,
+            learning_rate=est.learning_rate,
+            optimizer=est.optimizer,
+            schedule=est._schedule,
+            weight_decay=est._decay(n_rows),
+            seed=seed,
+            device=self.device,
+            verbose=est.verbose,
+            title=f"{type(est).__name__} {part}".strip(),
+            settings=est._settings(self.reading),
+            part=part,
+            epoch=n_rows / (est.batch_size or est._default_batch_size),
+            falls=est._loss_falls,
+            validation=validation,
+            way=way,
+        )
+
+    def scored(self, learned: Learned, look: Look) -> HeldOut:
+        """Return the score of what was learned, on rows held out and on as many that were learned from."""
+        divided, paired, scores = self.reading.divided, self.est.answers.side == "pairs", []
+        for objective, division in zip(learned.objectives, divided, strict=True):
+            fit = copy.copy(self.est)
+            with warnings.catch_warnings(action="ignore"):
+                fit._keep(objective, learned.log, look)
+                both = (division.held_out, division.compared)
+                data = [taken(self.reading.data, rows, paired=paired) for rows in both]
+                scores.append([fit.answers.score(fit, some) for some in data])
+        sizes = [len(division.held_out) for division in divided]
+        values = np.array([[score.value for score in both] for both in scores], dtype=np.float64)
+        value, trained = np.average(values, axis=0, weights=sizes).tolist()
+        return HeldOut(
+            scores[0][0].name,
+            value,
+            trained,
+            scores[0][0].chance,
+            n_rows=sum(sizes),
+            n_folds=len(divided),
+            n_steps=learned.log.n_iter,
+            straight=learned.straight,
+        )
+
+
+def learn(
+    est: BaseEncoder, reading: Reading, first: FirstLayer, look: Look, space: Space, device: torch.device, seed: int
+) -> tuple[Learned, HeldOut | None]:
+    """Return what was learned, and how it does on rows that it has not seen, if there are any."""
+    learning, divided = Learning(est, reading, space, device, seed), reading.divided
+    if not divided:
+        return learning.once(first, look), None
+    kinds = (True, False) if est._may_stay_straight(first) and len(reading.data) <= STRAIGHT_ROWS else (False,)
+    if len(divided) == 1:
+        tried = [learning.once(first, look, divided[0].held_out, straight=straight) for straight in kinds]
+    else:
+        tried = [learning.in_folds(look, straight=straight) for straight in kinds]
+    best = tried[0] if tried[0].does_as_well_as(tried[-1]) else tried[-1]
+    score = learning.scored(best, look)
+    if len(divided) == 1:
+        return best, score
+    whole = learning.once(first, look, straight=best.straight, way=best.log.way)
+    return whole, replace(score, n_steps=whole.log.n_iter)

@@ -1,0 +1,217 @@
+"""Rows that no step sees: the loss on them says when to stop, and which moment to keep.
+
+While the rate is high a loss is noisy, and weights from the middle of a schedule are worse than they need be. So a
+training that comes to know its own rows better than others is not merely stopped: it goes back to the moment that was
+best on the others, and from there the rate comes down to zero in a few steps. What is kept is the best moment of all.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+if TYPE_CHECKING:
+    from pindown.training.checkpoints import State
+    from pindown.training.convergence import Length
+
+PATIENCE = 200
+"""Steps, beside twice those that led to the best moment, after which a loss that has risen since is past hope."""
+
+RISEN = 0.02
+"""Share of all that the loss has fallen by which it must rise again to count as risen."""
+
+LEAST_SETTLING = 50
+"""Steps, at least, in which the rate comes down from the best moment: half of those that led there."""
+
+
+@dataclass(frozen=True)
+class Validation:
+    """Batches of rows that no step sees, as the objective takes them.
+
+    Examples
+    --------
+    >>> Validation(((torch.ones(1, 2),), (torch.zeros(3, 2),))).loss(nn.Flatten(0))  # not a mean of the two
+    Traceback (most recent call last):
+    ValueError: validation: the objective must map a batch to one number, got shape (2,).
+    """
+
+    batches: tuple[tuple[Tensor, ...], ...]
+
+    def loss(self, objective: nn.Module) -> float:
+        """Return the mean loss over rows; waits for the device."""
+        training = objective.training
+        objective.eval()
+        with torch.no_grad():
+            losses = [objective(*batch) for batch in self.batches]
+        objective.train(training)
+        if losses[0].ndim:
+            raise ValueError(
+                f"validation: the objective must map a batch to one number, got shape {tuple(losses[0].shape)}."
+            )
+        sizes = torch.tensor([float(len(batch[0])) for batch in self.batches], dtype=torch.float64)
+        return float(torch.stack(losses).double().cpu() @ sizes / sizes.sum())
+
+
+class Leg(NamedTuple):
+    """A part of a training's way: the schedule of so many steps, of which some are taken.
+
+    Or, if it comes ``down_from`` a step, as many steps in which the rates of that step fall to zero.
+    """
+
+    n_steps: int
+    taken: int
+    down_from: int | None = None
+
+
+class Turn(NamedTuple):
+    """At which step a training went back, and to which."""
+
+    at: int
+    best: int
+
+    @property
+    def settling(self) -> int:
+        """Steps in which the rate then comes down; none from the start, where nothing was learned."""
+        return min(self.at - self.best, max(LEAST_SETTLING, self.best // 2)) if self.best else 0
+
+
+def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
+    """Return where a training turns back, given its losses on rows held out, each with its step; None: nowhere yet.
+
+    Examples
+    --------
+    >>> from pindown.training.convergence import Length
+    >>> falls = [(25 * k, 1 / (1 + k)) for k in range(41)]
+    >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
+    >>> turn(falls, Length(1_000)), turn(rises, Length(1_000)), turn(rises, Length(300))
+    (None, Turn(at=600, best=200), Turn(at=300, best=200))
+    """
+    best, lowest = 0, math.inf
+    for number, (step, loss) in enumerate(seen):
+        if loss < lowest:
+            best, lowest = step, loss
+        risen = loss > lowest + RISEN * max(seen[0][1] - lowest, 0.0)
+        if not risen:
+            continue
+        if step >= 2 * best + PATIENCE or step == sum(length.rounds(by_step(seen[: number + 1]))):
+            return Turn(step, best)
+    return None
+
+
+def by_step(seen: Sequence[tuple[int, float]]) -> list[float]:
+    """Return a loss for every step up to the last one seen, each as it was when last looked at.
+
+    Examples
+    --------
+    >>> by_step([(0, 3.0), (2, 2.0), (3, 1.0)])
+    [3.0, 3.0, 2.0]
+    """
+    steps = [step for step, _ in seen]
+    return np.repeat([loss for _, loss in seen[:-1]], np.diff(steps)).tolist() if len(seen) > 1 else []
+
+
+def legs(seen: Sequence[tuple[int, float]], length: Length) -> list[Leg]:
+    """Return the way of a training, as far as it follows from the losses on rows held out.
+
+    Examples
+    --------
+    >>> from pindown.training.convergence import Length
+    >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
+    >>> legs(rises[:9], Length(1_000)), legs(rises, Length(1_000))[1:]
+    ([Leg(n_steps=1000, taken=1000, down_from=None)], [Leg(n_steps=100, taken=100, down_from=200)])
+    """
+    turned = turn(seen, length)
+    if turned is None:
+        return whole(length.rounds(by_step(seen)))
+    down = Leg(turned.settling, turned.settling, turned.best)
+    return [*cut(_rounds_before(seen, turned, length), turned.at), *([down] if down.n_steps else [])]
+
+
+def _rounds_before(seen: Sequence[tuple[int, float]], turned: Turn, length: Length) -> list[int]:
+    return length.rounds(by_step([(step, loss) for step, loss in seen if step <= turned.at]))
+
+
+def whole(rounds: Sequence[int]) -> list[Leg]:
+    """Return rounds that are taken from their first to their last step."""
+    return [Leg(n, n) for n in rounds]
+
+
+def cut(rounds: Sequence[int], at: int) -> list[Leg]:
+    """Return rounds up to a step."""
+    ends = np.cumsum(rounds)
+    return [Leg(n, min(n, at - int(end) + n)) for n, end in zip(rounds, ends, strict=True) if end - n < at]
+
+
+@dataclass
+class Vigil:
+    """Looks at the loss on rows held out now and then, and keeps the state of the best moment.
+
+    Parameters
+    ----------
+    rows
+        The rows.
+    length
+        How many steps there are.
+    """
+
+    rows: Validation
+    length: Length
+    seen: list[tuple[int, float]] = field(default_factory=list)
+    best: dict[str, Tensor] = field(default_factory=dict)
+
+    @property
+    def turned(self) -> Turn | None:
+        """Where it turned back, if it did."""
+        return turn(self.seen, self.length)
+
+    @property
+    def legs(self) -> list[Leg]:
+        """The way of the training."""
+        return legs(self.seen, self.length)
+
+    def look(self, step: int, loss: float, state: State) -> None:
+        """Take note of the loss after so many steps; go back to the best moment if this is where to turn."""
+        before = self.turned
+        if not self.seen or loss < min(each for _, each in self.seen):
+            self.best = {name: tensor.detach().clone() for name, tensor in state.live().items()}
+        self.seen.append((step, loss))
+        if before is None and self.turned is not None:
+            state.put_back(self.best)
+
+    def settle(self, state: State) -> None:
+        """Leave the state at the moment that is kept."""
+        if self.turned is not None:
+            state.put_back(self.best)
+
+    @property
+    def way(self) -> tuple[Leg, ...]:
+        """The steps that led to what is kept; at least one."""
+        turned = self.turned
+        if turned is None:
+            return tuple(self.legs)
+        kept, rounds = min(self.seen, key=lambda each: each[1])[0], _rounds_before(self.seen, turned, self.length)
+        if kept <= turned.at:
+            return tuple(cut(rounds, max(1, kept)))
+        return *cut(rounds, turned.best), Leg(turned.settling, kept - turned.at, turned.best)
+
+    def path(self, curve: Sequence[float]) -> np.ndarray:
+        """Return the losses of these steps."""
+        turned, n = self.turned, sum(leg.taken for leg in self.way)
+        if turned is None or n <= turned.best:
+            return np.asarray(curve[:n] if turned is not None else curve)
+        return np.asarray([*curve[: turned.best], *curve[turned.at : turned.at + n - turned.best]])
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return what a checkpoint must hold."""
+        return {"seen": torch.tensor(self.seen, dtype=torch.float64)} | {f"best.{k}": v for k, v in self.best.items()}
+
+    def load(self, named: dict[str, Tensor], device: torch.device) -> None:
+        """Put back what :meth:`tensors` gave."""
+        self.seen = [(int(step), loss) for step, loss in named["seen"].tolist()]
+        self.best = {k.removeprefix("best."): v.to(device) for k, v in named.items() if k.startswith("best.")}
