@@ -23,7 +23,9 @@ class Pressing(nn.Module):
 
     def forward(self, x):
         """Encode (n, n_in) to (n, n_out)."""
+        global AT
         if self.passes == AT and torch.is_grad_enabled():
+            AT = None
             os.kill(os.getpid(), signal.SIGINT)
         self.passes += torch.is_grad_enabled()
         return self.inner(x)
