@@ -7,8 +7,8 @@ from dataclasses import dataclass
 OVERFITS = 0.25
 """Share of what a fit shows on its own rows, beyond chance, that it may lack on others before it is said."""
 
-ENOUGH_ROWS = 50
-"""Rows held out from which a difference says something."""
+ENOUGH_ROWS, ENOUGH = 50, 0.05
+"""Rows held out from which a difference says something; and what must be shown of the fit's own rows, beyond chance."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,8 @@ class HeldOut:
         """Whether much of what the fit shows on its own rows is not there on others."""
         if self.n_rows < ENOUGH_ROWS or self.chance is None:
             return False
-        return self.trained > self.chance and self.trained - self.score > OVERFITS * (self.trained - self.chance)
+        shown = self.trained - self.chance
+        return shown > ENOUGH and self.trained - self.score > OVERFITS * shown
 
     @property
     def rows(self) -> str:
