@@ -135,7 +135,7 @@ def test_one_outlier_or_a_warp_ruins_equal_widths_and_not_ranks(factors):
 
 def test_whole_numbers_may_be_quantities():
     factors = np.random.default_rng(0).permutation(400)[:, None] % 211 * 1.0
-    with pytest.raises(ValueError, match="values occur once each"):
+    with pytest.raises(ValueError, match="column 0 of factors has values that occur once each"):
         scores_of.factor_vae(np.arange(60)[:, None], np.arange(60)[:, None])
     assert scores_of.sap(factors, factors, continuous=True).value > 0.99
     with pytest.raises(ValueError, match=r"one for each of 1 factors, got 2"):

@@ -64,6 +64,13 @@ def test_every_factor_is_seen_and_a_small_step_is_a_small_change(renderer):
             assert (renderer(near) - pictures).abs().mean() < 1e-3 * changed.mean() + 1e-5, factor.name
 
 
+@each
+def test_constants_follow_the_latents_to_their_device(renderer):
+    pictures = renderer(points(renderer).to("meta"))  # a device on which nothing from another one can be used
+    assert pictures.device.type == "meta"
+    assert pictures.shape == (6, 3, 16, 16)
+
+
 def test_supersampled_pictures_tend_to_a_limit():
     z = points(Room(16), 8)
     coarse, fine, finest = (Room(16, samples=samples)(z) for samples in (1, 3, 6))

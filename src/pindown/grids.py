@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from pindown._random import RandomState, generator
+from pindown.distributions import _constant
 from pindown.spaces import Box
 
 
@@ -146,10 +147,12 @@ class LaplaceSteps:
     def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
         """Draw one point around each row of loc; (n, d) → (n, d)."""
         rng = generator(random_state, loc.device)
-        sizes = loc.new_tensor(self.sizes)
+        sizes = _sizes(loc, self.sizes)
         level = 2 * torch.rand(loc.shape, generator=rng, device=loc.device, dtype=torch.float64) - 1
-        scale = [0.0 if j in self.categories else math.log(size) / self.rate for j, size in enumerate(self.sizes)]
-        step = (-torch.log1p(-level.abs().clamp_max(1 - 2**-53)) * level.sign()).to(loc.dtype) * loc.new_tensor(scale)
+        scale = tuple(0.0 if j in self.categories else math.log(k) / self.rate for j, k in enumerate(self.sizes))
+        step = (-torch.log1p(-level.abs().clamp_max(1 - 2**-53)) * level.sign()).to(loc.dtype) * _constant(
+            scale, loc.device, loc.dtype
+        )
         old = _numbers(loc, self.sizes)
         new = (old + step).round().clamp(torch.zeros_like(sizes), sizes - 1)
         stuck = (new == old).all(1, keepdim=True)
@@ -165,9 +168,13 @@ def _check_sizes(owner: str, sizes: tuple[int, ...]) -> None:
 
 
 def _numbers(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    count = z.new_tensor(sizes)
+    count = _sizes(z, sizes)
     return (z * count).floor().clamp(torch.zeros_like(count), count - 1)
 
 
 def _snapped(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    return (_numbers(z, sizes) + 0.5) / z.new_tensor(sizes)
+    return (_numbers(z, sizes) + 0.5) / _sizes(z, sizes)
+
+
+def _sizes(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    return _constant(tuple(map(float, sizes)), z.device, z.dtype)

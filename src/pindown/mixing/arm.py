@@ -50,7 +50,7 @@ class Arm(Renderer):
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         rise, lamp = torch.deg2rad(values["elevation"]), torch.deg2rad(values["light"])
         zero = torch.zeros_like(rise)
-        target = rise.new_tensor([0.0, 0.65, 0.0]).expand(len(rise), 3)
+        target = rays.vector(rise, 0.0, 0.65, 0.0).expand(len(rise), 3)
         eye = target + 4.2 * torch.stack([zero, rise.sin(), rise.cos()], -1)
         o, d = eye[:, None], rays.camera(x, y, eye, target, torch.full_like(rise, 0.39))
         lamp_at = torch.stack([3.2 * lamp.sin(), zero + 3.6, 2.4 * lamp.cos()], -1)[:, None]
@@ -58,7 +58,7 @@ class Arm(Renderer):
         floor, wall = rays.room(o, d, 4.5)
         ground, own = colour_of(values["ground_hue"], 0.45)[:, None], colour_of(values["arm_hue"])[:, None]
         hand = colour_of(values["hand_hue"])[:, None] if self._is_drawn("hand_hue") else 0.45 + 0.55 * own
-        foot = joints[0] * joints[0].new_tensor([1.0, 0.0, 1.0])
+        foot = joints[0] * rays.vector(rise, 1.0, 0.0, 1.0)
         rods = [(foot, joints[0], 0.2, 0.55 * own), *zip(joints, joints[1:], RADII, (own, own, hand), strict=False)]
         hits = [(rays.capsule(o, d, a, b, torch.full_like(a[..., 0], r)), c, 0.3) for a, b, r, c in rods]
         surfaces = [(floor, ground, 0.0), (wall, 0.8 * ground, 0.0), *hits]
@@ -75,7 +75,7 @@ class Arm(Renderer):
     def _joints(self, values: dict[str, Tensor]) -> list[Tensor]:
         """Return shoulder, elbow, wrist and tip, (n, 1, 3) each: angles are from upright, each from the one before."""
         yaw = torch.deg2rad(values["yaw"])
-        place = yaw.new_tensor([0.0, BASE, 0.0]).expand(len(yaw), 3)
+        place = rays.vector(yaw, 0.0, BASE, 0.0).expand(len(yaw), 3)
         joints, lean = [place[:, None]], torch.zeros_like(yaw)
         for name, length in zip(("shoulder", "elbow", "wrist"), LENGTHS, strict=True):
             lean = lean + torch.deg2rad(values[name])

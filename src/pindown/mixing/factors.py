@@ -46,6 +46,12 @@ class Factor:
         """Whether the range goes all the way round, so that two ends of it give one picture."""
         return self.period is not None and math.isclose(self.high - self.low, self.period)
 
+    @property
+    def middle(self) -> float:
+        """The value in the middle of the range; of a category its number."""
+        value = (self.low + self.high) / 2
+        return float(math.floor(value)) if self.categorical else value
+
     def at(self, share: Tensor) -> Tensor:
         """Return the value at a share from 0 to 1 of the range; of a category its number, each with an equal part."""
         value = self.low + (self.high - self.low) * share.clamp(0, 1)

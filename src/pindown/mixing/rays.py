@@ -11,6 +11,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from pindown.distributions import _constant
+
 FAR = 1e4
 
 
@@ -27,7 +29,7 @@ def camera(x: Tensor, y: Tensor, eye: Tensor, target: Tensor, spread: Tensor) ->
     ``spread`` is half the width of the picture at distance 1.
     """
     forward = unit(target - eye)  # (n, 3)
-    up = forward.new_tensor([0.0, 1.0, 0.0]).expand_as(forward)
+    up = _up(forward)
     right = unit(torch.linalg.cross(forward, up))
     over = torch.linalg.cross(right, forward)
     plane = right[:, None] * x[:, None] + over[:, None] * y[:, None]  # (n, p, 3)
@@ -37,6 +39,11 @@ def camera(x: Tensor, y: Tensor, eye: Tensor, target: Tensor, spread: Tensor) ->
 def unit(v: Tensor) -> Tensor:
     """Scale to length 1."""
     return v * v.square().sum(-1, keepdim=True).clamp_min(1e-12).rsqrt()
+
+
+def vector(like: Tensor, *values: float) -> Tensor:
+    """Return a constant where another tensor is, copied there once: a copy at each call would wait for the device."""
+    return _constant(values, like.device, like.dtype)
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
@@ -110,9 +117,9 @@ def room(o: Tensor, d: Tensor, half: float) -> tuple[Hit, Hit]:
     """Meet, from within, the floor y = 0 and four walls at x, z = ± half."""
     floor = -o[..., 1] / d[..., 1].clamp_max(-1e-6)
     floor = floor.masked_fill(d[..., 1] > -1e-6, FAR)
-    flat = d[..., [0, 2]]
+    flat = d[..., ::2]
     toward = torch.where(flat.abs() < 1e-6, 1e-6, flat)
-    out = ((half * toward.sign() - o[..., [0, 2]]) / toward).clamp_min(0)
+    out = ((half * toward.sign() - o[..., ::2]) / toward).clamp_min(0)
     walls, which = out.min(-1)
     facing = -toward.sign() * torch.stack([which == 0, which == 1], -1)
     normal = torch.stack([facing[..., 0], torch.zeros_like(walls), facing[..., 1]], -1)
@@ -139,4 +146,4 @@ def lit(colour: Tensor, hit_normal: Tensor, toward: Tensor, view: Tensor, passes
 
 
 def _up(d: Tensor) -> Tensor:
-    return d.new_tensor([0.0, 1.0, 0.0]).expand_as(d)
+    return vector(d, 0.0, 1.0, 0.0).expand_as(d)

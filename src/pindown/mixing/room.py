@@ -14,6 +14,7 @@ from pindown.mixing.renderer import Renderer, colour_of
 
 HALF = 3.4  # of the room's width
 DISTANCE = 3.1  # of the camera from the middle of the room
+LAMP, ABOVE = 4.2, math.radians(52.0)  # how far the lamp is, and how high
 SHAPES = ("cube", "cylinder", "sphere", "capsule")
 
 
@@ -58,18 +59,17 @@ class Room(Renderer):
         radius = values["size"][:, None]  # (n, 1)
         middle = torch.stack([torch.zeros_like(radius), radius, torch.zeros_like(radius)], -1)  # (n, 1, 3)
         around = torch.stack([turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos()], -1)
-        target = turn.new_tensor([0.0, 0.55, 0.0]).expand_as(around)
+        target = rays.vector(turn, 0.0, 0.55, 0.0).expand_as(around)
         eye = target + DISTANCE * around
         d = rays.camera(x, y, eye, target, 0.62 / values["zoom"])
         o = eye[:, None]
         thing = self._object(o, d, middle, radius, values["shape"][:, None])
         floor, wall = rays.room(o, d, HALF)
-        above = turn.new_tensor(math.radians(52.0))
         lamp_at = (
-            4.2
-            * torch.stack([lamp.sin() * above.cos(), above.sin().expand_as(lamp), lamp.cos() * above.cos()], -1)[
-                :, None
-            ]
+            LAMP
+            * torch.stack(
+                [lamp.sin() * math.cos(ABOVE), torch.full_like(lamp, math.sin(ABOVE)), lamp.cos() * math.cos(ABOVE)], -1
+            )[:, None]
         )
         hues = (colour_of(values[f"{name}_hue"]) for name in ("floor", "wall", "object"))
         colours = [hue[:, None] for hue in hues]
@@ -81,8 +81,9 @@ class Room(Renderer):
             point = o + hit.distance[..., None] * d
             toward = rays.unit(lamp_at - point)
             # The ball that casts the shadow is the solid's own, so nothing of it is hidden from the lamp by itself.
-            passes = 1.0 if hit is thing else rays.shadow(point, toward, middle, 0.95 * radius)
-            shade = rays.lit(colour, hit.normal, toward, d, torch.as_tensor(passes).to(d), gloss)
+            own = hit is thing
+            passes = torch.ones_like(hit.distance) if own else rays.shadow(point, toward, middle, 0.95 * radius)
+            shade = rays.lit(colour, hit.normal, toward, d, passes, gloss)
             picture = torch.where((hit.distance <= nearest)[..., None], shade, picture)
         return picture * values["brightness"][:, None, None]
 
@@ -90,7 +91,7 @@ class Room(Renderer):
         """Meet the solid; only the shapes that can occur are met at all."""
         fixed = all(factor.name != "shape" for factor in self.factors)
         number = int(self.fixed.get("shape", 2)) if fixed else None
-        low, high = middle * middle.new_tensor([0.0, 0.6, 0.0]), middle * middle.new_tensor([0.0, 1.75, 0.0])
+        low, high = (middle * rays.vector(middle, 0.0, height, 0.0) for height in (0.6, 1.75))
         solids = (
             lambda: rays.cube(o, d, 0.8 * middle, 0.8 * radius),
             lambda: rays.cylinder(o, d, 0.78 * radius, 1.7 * radius),

@@ -18,7 +18,7 @@ class Sprites(Renderer):
     """Flat shapes on a plain ground: shape, size, rotation, x and y of each, painted one after another.
 
     The edges are as soft as a pixel, by the distance from them, so that one sample a pixel will do. A rotation goes
-    up to 80°, less than what a square needs to look the same again. Hue, and the brightness of the ground, are
+    up to 60°; at 90° a square would look the same again. Hue, and the brightness of the ground, are
     factors as well. The factors of further sprites have their number: ``x_2``.
 
     Parameters
@@ -85,7 +85,7 @@ def _of_one(number: int, n_sprites: int) -> tuple[Factor, ...]:
     return (
         Factor(f"shape{end}", 0, 3, values=SHAPES),
         Factor(f"size{end}", 0.18, 0.36),
-        Factor(f"rotation{end}", 0.0, 80.0, period=360.0),
+        Factor(f"rotation{end}", 0.0, 60.0, period=360.0),
         Factor(f"x{end}", -0.6, 0.6),
         Factor(f"y{end}", -0.6, 0.6),
         Factor(f"hue{end}", hue - reach, hue + reach, period=1.0),

@@ -144,7 +144,7 @@ def _steadiest(rows: Rows, n: int, rng: np.random.Generator) -> tuple[Codes, Cod
         mine = np.flatnonzero(shared == j)
         order = np.lexsort((rng.random(len(rows)), factor.labels))
         counts = np.bincount(factor.labels, minlength=factor.n_values)
-        label = factor.labels[_repeated(factor, counts, len(mine), rng)]  # the value is that of a random row
+        label = factor.labels[_repeated(j, factor, counts, len(mine), rng)]  # the value is that of a random row
         size = np.minimum(counts[label], BATCH)
         first = (np.cumsum(counts) - counts)[label] + (rng.random(len(mine)) * (counts[label] - size + 1)).astype(int)
         codes = rows.codes[order]
@@ -161,20 +161,20 @@ def _differences(rows: Rows, n: int, rng: np.random.Generator) -> tuple[Matrix, 
     for j, factor in enumerate(rows.factors):
         mine = np.flatnonzero(shared == j)
         order, counts = np.argsort(factor.labels, kind="stable"), np.bincount(factor.labels, minlength=factor.n_values)
-        one = _repeated(factor, counts, len(mine) * BATCH, rng)
+        one = _repeated(j, factor, counts, len(mine) * BATCH, rng)
         label = factor.labels[one]
         other = order[(np.cumsum(counts) - counts)[label] + (rng.random(len(one)) * counts[label]).astype(int)]
         points[mine] = np.abs(rows.codes[one] - rows.codes[other]).reshape(len(mine), BATCH, -1).mean(axis=1)
     return points, shared
 
 
-def _repeated(factor: Factor, counts: Codes, n: int, rng: np.random.Generator) -> Codes:
+def _repeated(j: int, factor: Factor, counts: Codes, n: int, rng: np.random.Generator) -> Codes:
     """Draw n rows whose value others have, too."""
     rows = np.flatnonzero(counts[factor.labels] > 1)
     if not len(rows):
         raise ValueError(
-            "factors: there is one whose values occur once each, so that no rows share one. Pass continuous=True for "
-            "it, or more rows."
+            f"column {j} of factors has values that occur once each, so that no rows share one. Say by continuous that "
+            "it is a quantity, or give more rows."
         )
     return rows[rng.integers(len(rows), size=n)]
 
