@@ -13,7 +13,7 @@ import pytest
 import typer
 from commandline import call, write_table
 
-pytest.importorskip("sphinx")
+pytest.importorskip("sphinx.application")
 from offline import Page, broken_links, elsewhere
 from records import comparison, measurements
 
