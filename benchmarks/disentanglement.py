@@ -4,7 +4,7 @@ Run ``python benchmarks/disentanglement.py`` (a few minutes on one core). The re
 scikit-learn, as the implementations have it that people use: a boosted classifier per factor (DCI), a linear SVM per
 pair (SAP), a batch at a time (BetaVAE, FactorVAE), a call of scikit-learn per pair (information), a Lasso per code and
 pair of fits (UDR). It computes the value alone; ours comes with both chance levels, which is three times the work:
-``seconds`` is all of it, ``value_seconds`` a third of it, what the value takes. Seconds are those of the processor.
+``speedup`` is that of all of it, ``value_speedup`` takes a third of it for the value. Seconds are the processor's.
 """
 
 from __future__ import annotations
