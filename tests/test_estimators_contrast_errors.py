@@ -1,13 +1,19 @@
 import math
+from functools import partial
 
+import contrasting
 import numpy as np
 import pytest
-from contrasting import quick, trained
+from contrasting import trained
 from torch import nn
 
+from pindown.networks import preprocessing
 from pindown.processes import Pairs
 from pindown.spaces import Box, Reals
 from pindown.training import Trainer
+
+# Ten rows would not support three directions beyond noise, which is refused first.
+quick = partial(contrasting.quick, preprocess=preprocessing.whiten)
 
 X = np.random.default_rng(0).normal(size=(10, 3))
 NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)

@@ -17,6 +17,10 @@ one scale (Reizinger et al. 2024, arXiv:2410.21869, Th. 1).
 
 from pindown.theory.statements import Assumption, Diversity, Freedom, Indeterminacy, Theorem, Weakening
 
+# Files name these classes as this module's, wherever they are written.
+for _class in (Assumption, Diversity, Freedom, Indeterminacy, Theorem, Weakening):
+    _class.__module__ = __name__
+
 # A table, packed by hand: one argument per line would stretch it over three more screens.
 # fmt: off
 
@@ -272,4 +276,5 @@ NOISY = Weakening("noisy", "x = g(z)", COLUMN_NOISE,
 WEAKENINGS = (NOISY,)
 
 # Derived, so that no theorem can rest on an assumption that is not listed.
-ASSUMPTIONS = tuple(dict.fromkeys(assumption for theorem in THEOREMS for assumption in theorem.assumes))
+ASSUMPTIONS = tuple(dict.fromkeys(
+    [assumption for theorem in THEOREMS for assumption in theorem.assumes] + [each.assumes for each in WEAKENINGS]))
