@@ -1,10 +1,10 @@
 """Real expression with a nuisance: cells of blood in phases of their cycle, and bladder samples in batches.
 
 Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, either alone. The cells are
-``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182 and 17 cells in three phases, ten
+``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182, 17 cells in three phases, ten
 types): phase is forgotten, type must survive. The samples are ``bladderbatch`` of Bioconductor (57 × 22,283, five
 batches, three states), as arrays ``X``, ``batch``, ``cancer``: batch and state go together, and a fit must say so.
-Nothing was chosen on either. Each fit sees two thirds of the rows; means over seeds. Saved in results/.
+Nothing was chosen on either. Each fit sees half of the rows; means over seeds. Saved in results/.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def main(paths: list[str]) -> None:
         print(study, confounding(as_numbers(label), as_numbers(e)))
         for seed in SEEDS:
             fit = np.zeros(len(X), dtype=bool)
-            fit[next(StratifiedShuffleSplit(1, train_size=2 / 3, random_state=seed).split(X, e))[0]] = True
+            fit[next(StratifiedShuffleSplit(1, train_size=1 / 2, random_state=seed).split(X, e))[0]] = True
             for method, code, how in codes(X, e, label, fit, seed):
                 scores = {"nuisance": told(code, e, fit, seed), "label": read(code, label, fit)}
                 runs.append({"study": study, "seed": seed, "method": method} | scores | how)

@@ -98,10 +98,15 @@ def _least_squares(
 
 
 def _shrunk(effect: np.ndarray, error: np.ndarray, *, towards: np.ndarray | float) -> np.ndarray:
-    """Move effects (values, d) of which the error's variance is known towards what columns of a value share."""
+    """Move effects (values, d) of which the error's variance is known towards what columns of a value share.
+
+    None is moved by more than its standard error (Efron and Morris, 1972): where few columns have large effects, these
+    would be taken for chance because of the others.
+    """
     away = effect - towards
     true = np.maximum((away**2 - error).mean(1, keepdims=True), 0.0)
-    return towards + away * true / np.maximum(true + error, 1e-300)
+    moved = away * error / np.maximum(true + error, 1e-300)
+    return effect - np.clip(moved, -np.sqrt(error), np.sqrt(error))
 
 
 class Charts(nn.Module):
@@ -165,6 +170,12 @@ def closed_form(
     seen = spectrum((x - found.shift[value]) / found.scale[value])
     n = max(1, min(seen.n_signal, seen.n_kept)) if n_components is None else n_components
     return Charts(found, _completed(seen.directions[:, :n], n))
+
+
+def again(charts: Charts, x: np.ndarray, value: np.ndarray, strata: np.ndarray, *, even: bool) -> Charts:
+    """Take shifts and stretches from other rows, and covariances if these are to be even, along the same directions."""
+    other = Charts(effects(x, value, len(charts.shift), strata), charts.directions.numpy())
+    return turned(other, x, value, strata) if even else other
 
 
 def _completed(directions: np.ndarray, n: int) -> np.ndarray:

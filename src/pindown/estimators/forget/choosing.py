@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown.estimators.encoding import Encoder, encode
-from pindown.estimators.forget.charts import Charts, effects, turned
+from pindown.estimators.forget.charts import Charts, again
 from pindown.estimators.forget.game import MAX_LEAK, Game, coloured
 from pindown.estimators.forget.nuisance import Nuisance
 from pindown.metrics import PROBES, Leakage, leakage
@@ -26,6 +26,9 @@ MOST_READ = 4_000
 
 LEAK_COSTS = 2.0
 """What a share of the nuisance that is told counts against a share of the signal that is told."""
+
+ENCODED_AT_ONCE = 4_096
+"""Rows that charts encode at once."""
 
 N_FOLDS = 5
 """Parts of the rows, each encoded by shifts and spreads of the others."""
@@ -187,14 +190,11 @@ def cross_fitted(charts: Charts, x: np.ndarray, nuisance: Nuisance, fold: np.nda
 
     What is left of the nuisance in them is what such charts cannot hide, however many rows there are.
     """
-    value, strata, n_values = nuisance.groups[:, -1], nuisance.strata, len(charts.shift)
+    value, strata = nuisance.groups[:, -1], nuisance.strata
     codes = np.zeros((len(x), charts.n_codes))
     for part in range(fold.max() + 1):
         rest, rows = fold != part, fold == part
-        own = Charts(effects(x[rest], value[rest], n_values, strata[rest]), charts.directions.numpy())
-        if even:
-            own = turned(own, x[rest], value[rest], strata[rest])
-        codes[rows] = own.encode(x[rows], value[rows])
+        codes[rows] = again(charts, x[rest], value[rest], strata[rest], even=even).encode(x[rows], value[rows])
     return codes
 
 
@@ -234,6 +234,13 @@ class Charted(nn.Module):
         """Encode (n, d) rows with these numbers of values; (n, k), in float64."""
         codes = self.charts(x, value)
         return codes if self.encoder is None else encode(self.encoder, codes).to(codes) * self._size
+
+    def encode(self, x: Tensor, value: Tensor) -> Tensor:
+        """Encode rows from wherever they are, a bounded number at a time."""
+        device = self.charts.shift.device
+        with torch.no_grad():
+            parts = zip(x.split(ENCODED_AT_ONCE), value.split(ENCODED_AT_ONCE), strict=True)
+            return torch.cat([self(x.to(device), v.to(device)) for x, v in parts])
 
     def inverse(self, z: Tensor, value: Tensor, shown: Tensor) -> Tensor:
         """Rebuild (n, d) rows from codes and their nuisance."""

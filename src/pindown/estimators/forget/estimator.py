@@ -28,11 +28,11 @@ from pindown.estimators.forget.game import Game, Rebuild, straightened
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
 from pindown.estimators.forget.nuisance import as_table
-from pindown.estimators.forget.playing import history, played
+from pindown.estimators.forget.playing import at_charts, history, played
 from pindown.estimators.reading import Reading, is_in_memory
-from pindown.networks import built, preprocessing
+from pindown.networks import preprocessing
 from pindown.networks.building import Make
-from pindown.networks.preprocessing import FirstLayer, Preprocess, Rescale
+from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.sources import as_source
 from pindown.sources.batches import Draw
 from pindown.spaces import Reals, Space
@@ -71,9 +71,9 @@ class Forget(BaseEncoder):
     Parameters
     ----------
     n_components : int or None
-        Number of codes. None takes d − dim V, by the numerical rank of the means of the values (and, for a linear
-        encoder, of their covariances), beyond what noise would show in so many rows; of an encoder that can bend, given
-        a label, at least one less than the label has values.
+        Number of codes. None takes, of charts, the directions that stand out of noise; of one map d − dim V, by the
+        numerical rank of the means of the values (and, if linear, of their covariances), beyond what noise would show
+        in so many rows; if it can bend, given a label, at least one less than the label has values.
     strength : float
         λ, what hiding is worth against keeping: nats of the classifier's loss against whitened units of squared error.
         Larger ones hide less in the end if the classifier cannot follow. 0 hides nothing: an autoencoder. For a linear
@@ -84,6 +84,7 @@ class Forget(BaseEncoder):
         quantity itself.
     charts : bool
         Whether the nuisance of rows will be known when they are encoded, so that codes may be told it: see `transform`.
+        Then a map per value in closed form is tried first, and the game is played only if that leaks on rows held out.
         False, or a linear encoder, or ``holdout=0``, looks for one map for all values.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
@@ -110,8 +111,8 @@ class Forget(BaseEncoder):
     optimizer : callable
         See `pindown.training.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
     holdout : float
-        Share of the rows, at most 4,000 in all, and 500 of a linear code, kept out of the training and given to the
-        probe. Fewer than 200 are not worth it, and none are held out.
+        Share of the rows, at most 4,000 in all, kept out of the training, given to the probe, and to compare codes by.
+        Of few rows it is 200 or a quarter, and none of fewer than 200. Of a linear code 500 at most, or none below 200.
     trainer : Trainer
         How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
     device : str or None
@@ -134,19 +135,25 @@ class Forget(BaseEncoder):
     history_ : History
         ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
         a `pindown.metrics.Leakage`.
+    chosen_ : Choice or None
+        Which codes were kept, of which that were compared; None if there were no others.
+    charts_ : Charted or None
+        The maps that are told the nuisance; None if one map was kept.
     encoder_, decoder_, objective_ : torch.nn.Module
-        The trained encoder; the map from code and nuisance to x; what was played.
+        The encoder that is not told it; the map from its code and nuisance to x (None beside charts, which have their
+        own inverse); what was played.
     restart_scores_ : ndarray of shape (n_restarts,)
         Of each game, by which one was chosen, the smallest; absent if there was but one.
     loss_curve_ : ndarray of shape (n_iter_,)
         Sum of the losses, each step. A game has no loss that falls; see ``history_``.
     n_iter_ : int
-        Steps taken.
+        Steps taken; a closed form takes one.
 
     Warns
     -----
     IdentifiabilityWarning
-        If more codes are asked for than directions are blind, or none is, values of y are rare, or the probe reads y.
+        If more codes are asked for than directions are blind, or none is, values of y are rare, rows do not show the
+        given label, the classifier learned its rows by heart, or the probe reads y.
 
     References
     ----------
@@ -258,18 +265,14 @@ class Forget(BaseEncoder):
         check_is_fitted(self)
         if y is None:
             return super().transform(X)
-        value = torch.as_tensor(self._values(from_torch(y)))
+        value = self._values(from_torch(y))
         if self.charts_ is None:
             return super().transform(X)
         if not is_in_memory(X):
             X = np.concatenate([block["x"] for block in as_source(X).blocks(ENCODED_AT_ONCE)])
         array = self._validated(X, reset=False)
         check_consistent_length(array, value)
-        device = self.charts_.charts.shift.device
-        with torch.no_grad():
-            parts = zip(torch.as_tensor(array).split(ENCODED_AT_ONCE), value.split(ENCODED_AT_ONCE), strict=True)
-            codes = torch.cat([self.charts_(x.to(device), v.to(device)) for x, v in parts])
-        return self._like(X, array, codes)
+        return self._like(X, array, self.charts_.encode(torch.as_tensor(array), torch.as_tensor(value)))
 
     def _values(self, y: Any) -> np.ndarray:
         """Return the number of each row's value of the nuisance, or say what is wrong with it; (n,)."""
@@ -363,25 +366,16 @@ class Forget(BaseEncoder):
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         def make_bent(seed: int) -> nn.Module:
-            return self._bent(look, draw, seed)
+            peek = _random.generator(seed, best_device(self.device))
+            with _random.forked(seed):
+                start, encoder = at_charts(look, self.encoder)
+                return self._game(start, encoder, (draw(step, peek) for step in count()), look.charts_apart)
 
         found = played(make, make_bent, minimise, look, self.n_restarts, seed)
         self.chosen_ = found.choice
         if found.restart_scores is not None:
             self.restart_scores_ = found.restart_scores
         return found.objective, found.log
-
-    def _bent(self, look: NuisanceLook, draw: Draw, seed: int) -> Game:
-        """Return a game whose encoder begins with charts."""
-        assert look.charts is not None
-        size = look.held_out.spread(look.charts)
-        with _random.forked(seed):
-            body = built("Forget", "encoder", self.encoder, len(size), len(size))
-            first = Rescale(torch.zeros(len(size)), torch.as_tensor(size, dtype=torch.float32))
-            peek = _random.generator(seed, best_device(self.device))
-            start = look.initialisation.at_charts(size)
-            batches = (draw(step, peek) for step in count())
-            return self._game(start, Encoder(first, body, Reals()), batches, look.charts)
 
     def _learned(self, objective: nn.Module, look: NuisanceLook) -> None:
         self.columns_, self.n_told_, self.reader_ = list(look.reader.kinds), look.n_told, look.reader

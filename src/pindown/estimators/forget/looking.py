@@ -14,7 +14,7 @@ from torch import nn
 from pindown.data import Data
 from pindown.directions import Directions, Grouping, directions, even_rows
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.charts import Charts, closed_form, turned
+from pindown.estimators.forget.charts import Charts, again, closed_form, turned
 from pindown.estimators.forget.choosing import (
     CLOSED,
     EVEN,
@@ -49,6 +49,9 @@ MOST_HELD_OUT_OF_LINEAR = 500
 MIN_SPREAD = 1e-3
 """Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
 
+SHOWN = 0.01
+"""p-value up to which rows show a given label: one coin toss in a hundred is taken for one that they show."""
+
 RIDGE = 1e-3
 """What weights of the map for rows of unknown value cost, relative to a direction of unit variance."""
 
@@ -69,7 +72,7 @@ class NuisanceLook(Look):
     """What `Forget` sees before training: directions that tell the nuisance, where to start, rows held out.
 
     If there are ``charts``, ``choice`` says how closed forms fare, and ``fixed`` is the map that goes with them, for
-    rows of unknown value. Where it is settled that they do, no game is played.
+    rows of unknown value. Where it is settled that they do, no game is played; where not, there are ``charts_apart``.
     """
 
     n_told: tuple[int, int] = field(kw_only=True)
@@ -82,9 +85,14 @@ class NuisanceLook(Look):
     charts: Charts | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, kw_only=True)
     fixed: Encoder | None = field(default=None, kw_only=True)
-    is_settled: bool = field(default=False, kw_only=True)
+    charts_apart: Charts | None = field(default=None, kw_only=True)  # the same, without rows held out
     missed: float = field(default=math.nan, kw_only=True)  # by codes in closed form, of columns in standard units
     of_fixed: tuple[str, ...] = field(default=(), kw_only=True)  # what stands against one map, where there are charts
+
+    @property
+    def is_settled(self) -> bool:
+        """Whether charts in closed form will do."""
+        return self.charts is not None and self.charts_apart is None
 
 
 def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> NuisanceLook:
@@ -131,14 +139,14 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         # Cross-fitted, closed forms need no rows of their own to be judged by, and all can be learned from.
         some = np.sort(np.random.default_rng(seed % 2**63).permutation(len(data))[: _most_rows(first)])
         charts, choice = _charted(Some.of(data, some, nuisance), asked, seed)
-        is_settled = choice.kept.is_blind or not len(held)
-        if not is_settled:
-            charts = _fitted(choice.kept.name, Some.of(data, rows, nuisance), asked)
-        codes = charts.encode(x, seen.groups[:, -1])
+        value = seen.groups[:, -1]
+        codes = charts.encode(x, value)
         look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
-        if is_settled:
+        if choice.kept.is_blind or not len(held):
             missed = 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum()))
-            return replace(look, n_components=charts.n_codes, is_settled=True, missed=missed)
+            return replace(look, n_components=charts.n_codes, missed=missed)
+        apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
+        look = replace(look, charts_apart=apart)
     return _with_start(look, white, groupings, asked, tells_label)
 
 
@@ -191,7 +199,7 @@ def _of_blocks(nuisance: Nuisance) -> tuple[str, ...]:
 
 
 def _of_label(shown: Any) -> str:
-    if shown is None or shown.leaks:
+    if shown is None or shown.p_value <= SHOWN:
         return ""
     return (
         f"rows that readers have not seen do not show the given label: the best reader of {shown.n_used} rows has "
@@ -217,7 +225,8 @@ class Some(NamedTuple):
 
 def _charted(some: Some, asked: Asked, seed: int) -> tuple[Charts, Choice]:
     """Return charts in closed form: of standardised columns, or if these tell the nuisance, with even covariances."""
-    charts = _fitted(CLOSED, some, asked)
+    value, strata = some.nuisance.groups[:, -1], some.nuisance.strata
+    charts = closed_form(some.x, value, some.nuisance.sizes[-1], strata, asked.n_components)
     fold = in_folds(some.nuisance, some.groups, np.random.default_rng(seed % 2**63))
 
     def candidate(name: str) -> Candidate:
@@ -229,13 +238,7 @@ def _charted(some: Some, asked: Asked, seed: int) -> tuple[Charts, Choice]:
     if not candidates[0].is_blind:
         candidates.append(candidate(EVEN))
     choice = best(candidates, len(some.x))
-    return charts if choice.kept.name == CLOSED else _fitted(EVEN, some, asked), choice
-
-
-def _fitted(name: str, some: Some, asked: Asked) -> Charts:
-    value, strata = some.nuisance.groups[:, -1], some.nuisance.strata
-    charts = closed_form(some.x, value, some.nuisance.sizes[-1], strata, asked.n_components)
-    return turned(charts, some.x, value, strata) if name == EVEN else charts
+    return turned(charts, some.x, value, strata) if choice.kept.name == EVEN else charts, choice
 
 
 def fixed_map(first: FirstLayer, white: np.ndarray, codes: np.ndarray, found: Directions) -> Encoder:

@@ -7,12 +7,18 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
+import torch
 from torch import nn
 
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.forget.choosing import BENT, FIXED, Choice, HeldOut, best
 from pindown.estimators.forget.game import Game, History, history_of
+from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import NuisanceLook
+from pindown.networks import built
+from pindown.networks.building import Make as Network
+from pindown.networks.preprocessing import Rescale
+from pindown.spaces import Reals
 from pindown.training import TrainingLog
 
 Make = Callable[[int], nn.Module]
@@ -37,25 +43,37 @@ class Played(NamedTuple):
 
 
 def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, n_restarts: int, seed: int) -> Played:
-    """Play for one map for all values, unless charts in closed form will do; and for charts that bend, if neither does.
+    """Play for one map for all values, unless charts in closed form will do; and if it leaks, for charts that bend.
 
-    One map is kept where it is blind, since what it leaves alone is what the theorem speaks of.
+    What is worth most on rows held out is kept. One map that is blind is not improved upon: what it leaves alone is
+    what the theorem speaks of.
     """
     if look.is_settled:
         assert look.fixed is not None
         log = TrainingLog(np.array([look.missed]), 0.0, stopped_on_plateau=False)
         return Played(Straight(look.fixed), log, look.choice)
     one_map = _best_of(make, minimise, look.compared, n_restarts, seed)
-    if look.charts is None or look.choice is None:
+    rows, charts = look.held_out, look.charts_apart
+    if charts is None or look.choice is None:
         return one_map
-    rows = look.held_out
-    straight = rows.of_charts(look.choice.kept.name, look.charts, seed)
-    fixed = rows.of_game(FIXED, one_map.objective, look.charts, seed)
-    if fixed.is_blind:
-        return one_map._replace(choice=Choice(fixed, (straight, fixed), rows.n_rows))
-    bent = _best_of(make_bent, minimise, rows, n_restarts, seed, "charts")
-    choice = best([straight, fixed, rows.of_game(BENT, bent.objective, look.charts, seed)], rows.n_rows)
-    return (bent if choice.kept.name == BENT else one_map)._replace(choice=choice)
+    straight = rows.of_charts(look.choice.kept.name, charts, seed)
+    candidates = [straight, rows.of_game(FIXED, one_map.objective, charts, seed)]
+    bent = None
+    if not candidates[-1].is_blind:
+        bent = _best_of(make_bent, minimise, rows, n_restarts, seed, "charts")
+        candidates.append(rows.of_game(BENT, bent.objective, charts, seed))
+    choice = best(candidates, rows.n_rows)
+    kept = bent if bent is not None and choice.kept.name == BENT else one_map
+    return kept._replace(choice=choice)
+
+
+def at_charts(look: NuisanceLook, make: Network) -> tuple[Initialisation, Encoder]:
+    """Return where a game starts whose encoder begins with charts, and that encoder."""
+    assert look.charts_apart is not None
+    size = look.held_out.spread(look.charts_apart)
+    body = built("Forget", "encoder", make, len(size), len(size))
+    first = Rescale(torch.zeros(len(size)), torch.as_tensor(size, dtype=torch.float32))
+    return look.initialisation.at_charts(size), Encoder(first, body, Reals())
 
 
 def _best_of(make: Make, minimise: Minimise, rows: HeldOut, n_games: int, seed: int, part: str = "") -> Played:
