@@ -134,6 +134,7 @@ class WorldRow:
         forget = Forget(
             encoder=networks.linear if self.n_layers == 1 else networks.unfolded,
             max_iter=profile.max_iter,
+            charts=False,  # held-out rows are encoded without their value
             device=device,
             verbose=False,
             random_state=seed,

@@ -142,7 +142,7 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         value = seen.groups[:, -1]
         codes = charts.encode(x, value)
         look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
-        if choice.kept.is_blind or not len(held):
+        if (choice.kept.is_blind and choice.kept.name == CLOSED) or not len(held):
             missed = 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum()))
             return replace(look, n_components=charts.n_codes, missed=missed)
         apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)

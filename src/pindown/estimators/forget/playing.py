@@ -21,6 +21,9 @@ from pindown.networks.preprocessing import Rescale
 from pindown.spaces import Reals
 from pindown.training import TrainingLog
 
+MOST_TOLD = 0.5
+"""Share of the signal within values that one map must tell to be kept where charts could tell all of it."""
+
 Make = Callable[[int], nn.Module]
 Minimise = Callable[..., TrainingLog]
 
@@ -45,8 +48,8 @@ class Played(NamedTuple):
 def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, n_restarts: int, seed: int) -> Played:
     """Play for one map for all values, unless charts in closed form will do; and if it leaks, for charts that bend.
 
-    What is worth most on rows held out is kept. One map that is blind is not improved upon: what it leaves alone is
-    what the theorem speaks of.
+    One map is kept where it is blind and tells most of the signal: what it leaves alone is what the theorem speaks of.
+    Otherwise what is worth most on rows held out.
     """
     if look.is_settled:
         assert look.fixed is not None
@@ -57,9 +60,11 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
     if charts is None or look.choice is None:
         return one_map
     straight = rows.of_charts(look.choice.kept.name, charts, seed)
-    candidates = [straight, rows.of_game(FIXED, one_map.objective, charts, seed)]
-    bent = None
-    if not candidates[-1].is_blind:
+    fixed = rows.of_game(FIXED, one_map.objective, charts, seed)
+    if fixed.is_blind and fixed.told >= MOST_TOLD:
+        return one_map._replace(choice=Choice(fixed, (straight, fixed), rows.n_rows))
+    candidates, bent = [straight, fixed], None
+    if not fixed.is_blind:
         bent = _best_of(make_bent, minimise, rows, n_restarts, seed, "charts")
         candidates.append(rows.of_game(BENT, bent.objective, charts, seed))
     choice = best(candidates, rows.n_rows)
