@@ -203,8 +203,10 @@ class Vigil:
     def path(self, curve: Sequence[float]) -> np.ndarray:
         """Return the losses of these steps."""
         turned, n = self.turned, sum(leg.taken for leg in self.way)
-        if turned is None or n <= turned.best:
-            return np.asarray(curve[:n] if turned is not None else curve)
+        if turned is None:
+            return np.asarray(curve)
+        if n <= max(1, turned.best):
+            return np.asarray(curve[:n])
         return np.asarray([*curve[: turned.best], *curve[turned.at : turned.at + n - turned.best]])
 
     def tensors(self) -> dict[str, Tensor]:

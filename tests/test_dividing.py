@@ -1,0 +1,69 @@
+"""Nothing that is related lies on both sides of a division."""
+
+import numpy as np
+import pytest
+
+from pindown.data import Data
+from pindown.estimators.dividing import FOLDS, MOST, divided, runs, taken
+
+RNG = np.random.default_rng(0)
+
+
+def sides(data, **kinds):
+    found = divided(data, share=0.1, seed=0, **kinds)
+    for each in found:
+        assert len(np.intersect1d(each.learned, each.held_out)) == 0
+        assert np.isin(each.compared, each.learned).all()
+    return found
+
+
+def test_a_tenth_is_kept_back_and_never_more_than_two_thousand():
+    assert [len(sides(Data(np.zeros((n, 1))))[0].held_out) for n in (1_000, 5_000, 100_000)] == [100, 500, MOST]
+
+
+def test_few_rows_are_each_held_out_once_and_next_to_none_not_at_all():
+    folds = sides(Data(np.zeros((178, 2))))
+    assert len(folds) == FOLDS
+    assert sorted(np.concatenate([each.held_out for each in folds])) == list(range(178))
+    assert sides(Data(np.zeros((19, 2)))) == ()
+    assert divided(Data(np.zeros((5_000, 2))), share=0, seed=0) == ()
+
+
+@pytest.mark.parametrize("n", [300, 3_000])
+def test_groups_stay_whole(n):
+    groups = np.arange(n) // (n // 10)
+    for each in sides(Data(RNG.normal(size=(n, 2)), pairs="next", groups=groups), paired=True):
+        assert len(np.intersect1d(groups[each.learned], groups[each.held_out])) == 0
+
+
+@pytest.mark.parametrize("n", [400, 4_000])
+def test_partners_stay_together(n):
+    for each in sides(Data(RNG.normal(size=(n, 2)), pairs=np.arange(n) // 4), paired=True):
+        assert len(np.intersect1d(each.learned // 4, each.held_out // 4)) == 0
+
+
+def test_of_few_large_groups_of_partners_both_sides_have_rows():
+    labels = np.arange(2_000) % 5
+    (only,) = sides(Data(RNG.normal(size=(2_000, 2)), pairs=labels), paired=True)
+    assert np.bincount(labels[only.held_out], minlength=5).min() > 10
+
+
+@pytest.mark.parametrize("given", [None, "next", "array"])
+def test_rows_in_an_order_are_held_out_in_stretches(given):
+    X = RNG.normal(size=(5_000, 2))
+    pairs = np.roll(X, -1, axis=0) if given == "array" else given
+    (only,) = sides(Data(X, pairs=pairs), paired=True)
+    assert len(np.unique(runs(only.held_out))) <= 6
+
+
+def test_each_class_has_rows_to_learn_from():
+    labels = np.repeat(np.arange(700), [1, 2, 3, 1, 2, 3, 2] * 100)
+    (only,) = sides(Data(np.zeros((len(labels), 1)), signal=labels), labelled=True)
+    assert len(np.unique(labels[only.learned])) == 700
+    for each in sides(Data(np.zeros((60, 1)), signal=np.arange(60) // 2), labelled=True):
+        assert len(np.unique(each.learned // 2)) == 30
+
+
+def test_rows_that_were_taken_have_no_next_row_that_did_not_follow():
+    some = taken(Data(np.arange(9.0)[:, None]), np.array([0, 1, 5, 6, 7]), paired=True)
+    assert (some.pairs - some.X == 1).all()

@@ -1,0 +1,91 @@
+"""What a fit says of rows that it has not seen."""
+
+import warnings
+
+import numpy as np
+import pytest
+from sklearn.datasets import load_wine
+
+from pindown import Classify, Contrast, Data, Dictionary
+from pindown.estimators import IdentifiabilityWarning
+from pindown.estimators.held_out import HeldOut
+from pindown.processes import Pairs
+
+QUIET = {"verbose": False, "random_state": 0, "device": "cpu"}
+
+
+def labelled(n, d=20, seed=0):
+    rng = np.random.default_rng(seed)
+    return rng.normal(size=(n, d)), rng.integers(0, 3, n)
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_labels_that_say_nothing_are_not_said_to_be_recognised():
+    held_out = Classify(2, max_iter=150, **QUIET).fit(*labelled(300)).held_out_
+    assert held_out.score < 0.45  # a third, by chance
+    assert held_out.n_rows == 300
+
+
+def test_what_is_said_of_a_small_table_holds_for_rows_that_were_put_aside():
+    X, y = load_wine(return_X_y=True)
+    order = np.random.default_rng(0).permutation(len(X))
+    train, test = order[:120], order[120:]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        fitted = Classify(2, max_iter=300, **QUIET).fit(X[train], y[train])
+    assert (fitted.held_out_.n_rows, fitted.held_out_.n_folds) == (120, 5)
+    assert fitted.score(X[test], y[test]) > 0.85
+    assert abs(fitted.held_out_.score - fitted.score(X[test], y[test])) < 0.12  # three errors of 58 rows
+
+
+def test_sessions_are_held_out_whole_and_the_score_is_theirs():
+    rng = np.random.default_rng(0)
+    X = rng.normal(size=(1_500, 6)).cumsum(0)[:, :6] * 0.1 + rng.normal(size=(1_500, 6))
+    groups = np.arange(1_500) // 150
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        fitted = Contrast(2, max_iter=50, **QUIET).fit(Data(X, pairs="next", groups=groups))
+    assert fitted.held_out_.n_rows == 150
+    assert fitted.held_out_.chance == 0
+
+
+def test_worlds_and_a_holdout_of_nothing_hold_nothing_out():
+    world = Pairs.on_sphere(3, 10.0, random_state=0)
+    assert Contrast(3, max_iter=20, **QUIET).fit_process(world).held_out_ is None
+    sample = world.sample(400, random_state=1)
+    assert Contrast(3, max_iter=20, holdout=0, **QUIET).fit(sample.x, sample.x_pos).held_out_ is None
+
+
+def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 600)
+    X = rng.normal(size=(600, 5)) + 2 * np.eye(5)[y]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        assert Classify(2, max_iter=300, **QUIET).fit(X, y).held_out_.straight
+        ring = np.linalg.norm(X[:, :2], axis=1) > 2
+        assert not Classify(2, max_iter=300, **QUIET).fit(X, ring.astype(int)).held_out_.straight
+
+
+def test_restarts_of_a_dictionary_are_compared_by_the_rows_held_out():
+    X = np.random.default_rng(0).normal(size=(400, 4))
+    fitted = Dictionary(2, n_restarts=1, max_iter=20, **QUIET).fit(X)
+    assert fitted.held_out_.n_rows == 40
+    assert fitted.held_out_.chance == -2
+
+
+@pytest.mark.parametrize("holdout", [-0.1, 0.6, "a"])
+def test_a_share_that_is_none_is_refused(holdout):
+    X, y = labelled(50)
+    with pytest.raises((ValueError, TypeError), match="holdout"):
+        Classify(2, holdout=holdout, **QUIET).fit(X, y)
+
+
+def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
+    whole = HeldOut("R²", 0.9, 1.0, 0.0, n_rows=100, n_folds=1, n_steps=10)
+    assert not whole.overfits
+    assert whole.warning == ""
+    half = HeldOut("R²", 0.5, 1.0, 0.0, n_rows=100, n_folds=1, n_steps=10)
+    assert half.overfits
+    assert "0.5 on 100 rows held out, 1 on rows learned from" in half.warning
+    assert not HeldOut("R²", 0.0, 0.04, 0.0, n_rows=100, n_folds=1, n_steps=10).overfits

@@ -1,0 +1,119 @@
+"""Rows that no step sees: training goes back to their best moment, and a run that was broken off does the same."""
+
+import numpy as np
+import pytest
+import torch
+from descent import assert_identical, checkpoint, interrupting, run
+from torch import nn
+
+from pindown.training import Validation
+from pindown.training.convergence import Length
+from pindown.training.validation import LEAST_SETTLING, Leg, Turn, legs, turn
+
+
+class Drifting(nn.Module):
+    """A number that steps carry from 0 to 1 and beyond; rows held out want it at .5."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = nn.Parameter(torch.zeros(()))
+
+    def forward(self, x):
+        return (self.level - x.mean()).square()
+
+
+HALF_WAY = Validation(((torch.full((4, 1), 0.5),),))
+
+
+def towards_one(step, generator):
+    return (torch.ones(4, 1) + 1e-3 * torch.randn(4, 1, generator=generator),)
+
+
+def drifted(draw=towards_one, **options):
+    how = {"max_iter": 1_000, "learning_rate": 5e-3, "weight_decay": 0.0, "validation": HALF_WAY}
+    return run(draw, objective=Drifting(), **(how | options))
+
+
+def test_training_goes_back_to_the_moment_that_was_best_on_rows_held_out():
+    log, weights = drifted()
+    assert log.turned is not None
+    assert log.turned.best < log.turned.at < 1_000
+    assert abs(float(weights["level"]) - 0.5) < 0.05
+    losses = dict(log.held_out)
+    assert min(losses.values()) == pytest.approx(HALF_WAY.loss(as_drifting(weights)), abs=1e-12)
+    assert log.n_iter == sum(leg.taken for leg in log.way) < 1_000
+
+
+def as_drifting(weights):
+    objective = Drifting()
+    objective.load_state_dict(weights)
+    return objective
+
+
+def test_without_rows_held_out_it_goes_all_the_way():
+    log, weights = drifted(validation=None)
+    assert (log.turned, log.held_out, log.n_iter) == (None, (), 1_000)
+    assert abs(float(weights["level"]) - 1) < 0.05
+
+
+def test_rows_that_improve_to_the_end_change_no_step():
+    agreeing = Validation(((torch.ones(4, 1),),))
+    assert_identical(drifted(validation=agreeing), drifted(validation=None))
+
+
+@pytest.mark.parametrize("fraction", [0.5, 0.99, 1.02])
+def test_a_run_broken_off_before_or_after_it_went_back_ends_where_an_unbroken_one_does(tmp_path, fraction):
+    unbroken = drifted()
+    at = int(fraction * unbroken[0].turned.at)
+
+    def pressed(step, generator):
+        interrupting(at)(step, generator)
+        return towards_one(step, generator)
+
+    # The other draw takes numbers from the generator, too: both runs must.
+    def alike(step, generator):
+        interrupting(None)(step, generator)
+        return towards_one(step, generator)
+
+    file = checkpoint(tmp_path / "run.safetensors")
+    with pytest.raises(KeyboardInterrupt):
+        drifted(pressed, checkpoint=file)
+    resumed, whole = drifted(alike, checkpoint=file), drifted(alike)
+    assert_identical(resumed, whole)
+    assert resumed[0].held_out == whole[0].held_out
+
+
+def test_a_finished_run_is_loaded_at_the_moment_that_was_kept(tmp_path):
+    file = checkpoint(tmp_path / "run.safetensors")
+    first = drifted(checkpoint=file)
+
+    def never(step, generator):
+        raise AssertionError("a step was taken")
+
+    assert_identical(drifted(never, checkpoint=file), first)
+
+
+def test_a_way_that_is_known_is_taken_step_by_step():
+    log, weights = drifted()
+    again, same = drifted(validation=None, way=log.way)
+    assert np.array_equal(again.loss_curve, log.loss_curve)
+    assert torch.equal(same["level"], weights["level"])
+
+
+def test_rows_that_only_get_worse_leave_the_weights_as_they_were():
+    log, weights = drifted(validation=Validation(((torch.full((4, 1), -1.0),),)))
+    assert (log.turned.best, log.n_iter) == (0, 1)
+    assert float(weights["level"]) == 0
+
+
+def test_a_loss_that_rises_is_waited_for_twice_as_long_as_it_fell():
+    rises = [(25 * k, abs(k - 20) / 20) for k in range(81)]
+    assert turn(rises, Length(2_000)) == Turn(1_200, 500)
+    way = legs(rises, Length(2_000))
+    assert way == [Leg(2_000, 1_200), Leg(250, 250, 500)]
+    assert LEAST_SETTLING < 250
+
+
+def test_a_rise_that_is_noise_is_none():
+    flat = [(0, 1.0), *((25 * k, 0.01 * (k % 2)) for k in range(1, 81))]
+    assert turn(flat, Length(2_000)) is None
