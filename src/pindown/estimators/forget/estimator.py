@@ -61,12 +61,8 @@ class Forget(BaseEncoder):
     training proves nothing: ``history_.probe`` is trained afterwards, from scratch, on rows that were held out; for a
     report use `pindown.metrics.leakage` on rows of your own.
 
-    The game starts from a linear code: off the directions in which means and covariances differ between values, or, if
-    the encoder can bend, as near to one mean and one covariance for all of them as rows can come. It is played so that
-    it settles: the classifier learns first and at a constant rate, the encoder has no momentum and a rate that falls to
-    zero, and the weights of the last quarter are averaged. Since a classifier is never quite at its best answer, an
-    encoder that can bend is also held by the energy distance between the codes of different values
-    (`pindown.penalties.energy_distance`), which is 0 exactly where the game ends.
+    Where the game starts, how it is played so that it settles, and what holds an encoder beside it, says the page
+    "Forgetting a nuisance".
 
     Parameters
     ----------
@@ -76,8 +72,8 @@ class Forget(BaseEncoder):
         in so many rows; if it can bend, given a label, at least one less than the label has values.
     strength : float
         λ, what hiding is worth against keeping: nats of the classifier's loss against whitened units of squared error.
-        Larger ones hide less in the end if the classifier cannot follow. 0 hides nothing: an autoencoder. For a linear
-        encoder, which nothing else pulls at, it only matters whether it is 0.
+        Larger ones hide less in the end if the classifier cannot follow. 0 hides nothing; of a linear encoder only that
+        matters.
     n_bins : int or None
         None: y holds labels. A number: y holds quantities. The classifier then tells apart so many bins with about
         equally many rows, since a regression would only make the *mean* of e unpredictable; the decoder sees the
@@ -98,10 +94,8 @@ class Forget(BaseEncoder):
         Games, each with other networks and batches. The one is kept that does best on rows held out (or, if none are,
         on rows it was trained on), with a fresh probe in the classifier's place: what the decoder misses, plus λ times
         what the probe reads, and what the reader of a given label misses, in nats.
-    batch_size : int or None
-        Rows per step; None takes 512, or all if there are fewer.
-    max_iter : int
-        Steps. The classifier and the decoder move in all of them, the encoder after the first tenth.
+    batch_size, max_iter : int or None, int
+        Rows per step, None takes 512, or all if there are fewer; steps, of which the encoder rests in the first tenth.
     learning_rate : float
         Of the encoder, at its top. The others' is an argument of ``optimizers.rivals``: ``functools.partial(
         optimizers.rivals, answer_rate=5e-3)``.
@@ -114,13 +108,9 @@ class Forget(BaseEncoder):
         Share of the rows, at most 4,000 in all, kept out of the training, given to the probe, and to compare codes by.
         Of few rows it is 200 or a quarter, and none of fewer than 200. Of a linear code 500 at most, or none below 200.
     trainer : Trainer
-        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, and the number of codes if it was chosen, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+        How to train: precision, checkpoint, callbacks … See `pindown.training.Trainer`.
+    device, verbose, random_state : str or None, bool, int or RandomState or None
+        None takes a GPU if there is one; show progress and what was chosen, if there is a terminal; seed.
 
     Attributes
     ----------
@@ -298,11 +288,10 @@ class Forget(BaseEncoder):
         device = self.encoder_.device
         z, seen = (torch.as_tensor(a, dtype=torch.float64, device=device) for a in (codes, shown))
         with torch.no_grad():
-            if self.charts_ is None:
-                assert self.decoder_ is not None
-                rebuilt = self.decoder_(z, seen)
-            else:
+            if self.charts_ is not None:
                 rebuilt = self.charts_.inverse(z, torch.as_tensor(value, device=device), seen)
+            elif self.decoder_ is not None:
+                rebuilt = self.decoder_(z, seen)
         return self._like(Z, codes, rebuilt)
 
     def __sklearn_tags__(self):
