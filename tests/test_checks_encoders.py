@@ -54,7 +54,7 @@ def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_i
     missed = checks.signal_told(lambda x: x @ back[:, :2], x)
     assert missed.outcome == "fails"
     assert missed.statistic == pytest.approx(2 / 3, abs=0.12)
-    assert "2 codes may be too few" in missed.why
+    assert "X holds more than 2 codes can tell" in missed.why
 
 
 def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():

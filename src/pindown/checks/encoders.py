@@ -117,7 +117,10 @@ def signal_told(
     n_codes, n_directions = codes.shape[1], len(kept)
     why = f"codes tell {told} of the signal in {counted(n_directions, 'direction')} of X, each counted alike."
     if outcome != "holds" and n_codes < n_directions:
-        why += f" {counted(n_codes, 'code')} may be too few: try more components."
+        why += (
+            f" X holds more than {counted(n_codes, 'code')} can tell: try more components, where the side variable "
+            "supports them, or leave out columns that it is not about."
+        )
     elif outcome != "holds":
         why += " The encoder has given some of it up: more rows, or more steps, may help."
     return Verdict(assumption, told.value, REBUILT, outcome, why)

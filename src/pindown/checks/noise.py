@@ -25,6 +25,9 @@ SHARED = 0.25
 MAX_ROWS = 4_000
 """Rows that the spectrum is taken of: more would change little."""
 
+MIN_ROWS, ROWS_PER_COLUMN = 200, 5
+"""Rows, in all and for each column, from which what codes leave of X says something of noise."""
+
 N_DRAWS = 4
 """Times that fresh noise is added to every row."""
 
@@ -108,7 +111,8 @@ def noise_left(encode: Encode, X: Any, *, random_state: int = 0) -> Noise:
     found, rows = noise_of(X), np.asarray(X)
     codes = np.asarray(encode(rows), dtype=np.float64)
     (n, d), p = codes.shape, int(np.isfinite(found.seen.scale).sum())
-    if not found.is_nil or (p - d) ** 2 <= p + d or d >= p:
+    few = n < max(MIN_ROWS, ROWS_PER_COLUMN * p)  # a regression on so few leaves signal, too
+    if not found.is_nil or few or (p - d) ** 2 <= p + d or d >= p:
         return found
     scaled = (_vectors(rows) - found.seen.mean) / found.seen.scale
     left = np.empty_like(scaled)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -25,7 +26,8 @@ WIDEST = 2_000
 def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
 
-    Nothing is shown, and no checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
+    It has as many codes, where the estimator counted them and its rows support so many. Nothing is shown, and no
+    checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
     """
     parameters = est.get_params(deep=False)
     batch_size = parameters.get("batch_size")
@@ -38,6 +40,8 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:
         other["encoder"] = AnotherStart(est.encoder, seed)
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
+    if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
+        fresh.set_params(n_components=min(est.n_components_, math.prod(fresh.shown(data.X).shape_out)))
     return est.answers.fit(fresh, data)
 
 

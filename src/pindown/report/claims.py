@@ -121,7 +121,7 @@ def _of_noise(noise: Noise | None) -> tuple[str, ...]:
     if noise.is_nil:
         return (
             "undecided: noise: all directions of X may be signal, so that noise cannot be told from latents, and what "
-            "there is of it counts as one. Columns that share the latents would show it, twenty or more beyond them.",
+            "there is of it counts as one. More rows would show it, or twenty columns more that share the latents.",
         )
     trusted = f"taken on trust: {NOISY.assumes.name}: {NOISY.assumes.statement}"
     return (trusted, *(f"not promised: {text}" for text in NOISY.not_promised))
