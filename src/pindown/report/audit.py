@@ -87,8 +87,8 @@ def audit(
     --------
     >>> from pindown import Classify
     >>> from pindown.processes import Clusters
-    >>> sample = Clusters.on_sphere(3, 8, 10.0, random_state=0).sample(1_600, random_state=1)
-    >>> classify = Classify(3, max_iter=150, random_state=0).fit(sample.x, sample.u)
+    >>> sample = Clusters.on_sphere(3, 8, 10.0, random_state=0).sample(2_400, random_state=1)
+    >>> classify = Classify(3, max_iter=200, random_state=0).fit(sample.x, sample.u)
     >>> found = audit(classify, sample.x, sample.u, n_fits=2, random_state=0)
     >>> found.claims, found.scores[0].name, found.agreement[0].worst > 0.9
     (True, 'class recognised', True)
