@@ -4,9 +4,9 @@ Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, either alone. The cel
 ``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182, 17 cells in three phases, ten
 types): phase is forgotten, type must survive. The samples are ``bladderbatch`` of Bioconductor (57 × 22,283, five
 batches, three states), as arrays ``X``, ``batch``, ``cancer``: batch and state go together, and a fit must say so.
-Rules of what is kept, and how far
-estimates are shrunk, were changed after a look at the cells (seeds 3 and 10), so that these are no test of them; nothing
-was chosen on the samples. Each fit sees half of the rows; means over seeds. Saved in results/.
+Rules of what is kept, and how far estimates are shrunk, were changed after a look at the cells (seeds 3 and 10), so
+that these are no test of them; nothing was chosen on the samples. Each fit sees half of the rows; means over seeds.
+Saved in results/.
 """
 
 from __future__ import annotations
