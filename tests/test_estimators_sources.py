@@ -250,10 +250,13 @@ BAD = {
     "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer rows than a batch, 256"),
     "shorter than a batch, and known": (
         lambda: FromDataset(images(20, shape=(3,))),
-        "batch_size=256 is larger than the 20 pairs",
+        "batch_size=256 is larger than the 20 rows",
     ),
     "empty": (lambda: Streamed([]), "Streamed gave no items"),
-    "no partners": (lambda: Streamed([torch.zeros(3)] * 300), "Contrast learns from pairs"),
+    "no partners": (
+        lambda: Streamed(list(torch.randn(300, 3, generator=torch.Generator().manual_seed(0)))),
+        "Contrast learns from pairs",
+    ),
     "no partners in a world": (lambda: World(CLUSTERS), "Contrast learns from pairs"),
     "a role that it cannot use": (
         lambda: Arrays(np.zeros((300, 3)), pairs=np.zeros((300, 3)), signal=np.zeros(300)),

@@ -375,8 +375,11 @@ class Forget(BaseEncoder):
         else:
             assert look.charts is not None
             assert look.fixed is not None
-            self.encoder_, self.decoder_, self.n_components_ = look.fixed.eval(), None, look.charts.n_codes
-            self.charts_ = Charted.bent(objective) if kept == BENT else Charted(look.charts)
+            device = best_device(self.device)  # a look is made where the rows are
+            self.encoder_, self.decoder_ = copy.deepcopy(look.fixed).to(device).eval(), None
+            self.n_components_ = look.charts.n_codes
+            charted = Charted.bent(objective) if kept == BENT else Charted(copy.deepcopy(look.charts))
+            self.charts_ = charted.to(device)
             doubts, note = (), f"{self.n_components_} codes, {kept}."
         seed, steps = _random.draw_seed(self.random_state), (self.n_iter_, self.trainer.accumulate)
         self.history_ = history(objective, look, self.chosen_, seed, steps)
