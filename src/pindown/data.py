@@ -41,6 +41,10 @@ class Data:
         Of the observed variables, if they have any.
     notes : tuple of str
         What was left out on the way here, and why.
+    ids : array (n,), optional
+        What the rows are called: no fit sees it.
+    id_name : str
+        What that is called.
 
     Examples
     --------
@@ -61,9 +65,11 @@ class Data:
     truth: Any = None
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    ids: Any = None
+    id_name: str = "id"
 
     def __post_init__(self) -> None:
-        for role in ROLES:
+        for role in (*ROLES, "ids"):
             values = getattr(self, role)
             if values is None or isinstance(values, str):
                 continue
@@ -96,6 +102,7 @@ class Data:
         """Return these rows."""
         rows = np.asarray(rows)
         parts = {"X": self.X, **{role: side for role, side in self.sides.items() if not isinstance(side, str)}}
+        parts |= {} if self.ids is None else {"ids": self.ids}
         return replace(self, **{name: part[rows] for name, part in parts.items()})
 
     def paired(self) -> Data:

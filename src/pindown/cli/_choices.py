@@ -72,6 +72,31 @@ DROP = Annotated[
         "--drop", help="Name or pattern of columns to leave out; repeatable.", autocompletion=_columns_in_file
     ),
 ]
+ID = Annotated[
+    str | None,
+    typer.Option(
+        "--id",
+        help="Column that names the rows, written beside their latents. By default the first text that does.",
+        autocompletion=_columns_in_file,
+        show_default=False,
+    ),
+]
+IMPUTE = Annotated[
+    str | None,
+    typer.Option("--impute", help="Where numbers are missing: median or drop-rows. By default that is refused."),
+]
+COUNTS = Annotated[
+    bool, typer.Option("--counts", help="Observed variables are counts: bring rows to one size, then log(1 + x).")
+]
+PCA = Annotated[
+    int | None,
+    typer.Option(
+        "--pca",
+        min=1,
+        help="Keep so many leading directions of the data, in place of those beyond noise.",
+        show_default=False,
+    ),
+]
 COMPONENTS = Annotated[
     int | None, typer.Option("--components", "-d", min=1, help="Number of latents. By default what the plan says.")
 ]
@@ -104,6 +129,9 @@ def columns(
     given: str | None,
     features: list[str] | None,
     drop: list[str] | None,
+    id: str | None,
+    impute: str | None,
+    counts: bool,
     truth: list[str] | None = None,
 ) -> Columns:
     """Return the options as one value."""
@@ -118,7 +146,16 @@ def columns(
         group=group,
         given=given,
         truth=tuple(truth or ()),
+        id=id,
+        impute=impute,
+        counts=counts,
     )
+
+
+def parameters(option: list[str] | None, pca: int | None) -> list[str]:
+    """Return parameters of an estimator as text, with the number of directions among them."""
+    directions = [] if pca is None else [f"preprocess=beyond_noise(n_components={pca})"]
+    return [*(option or ()), *directions]
 
 
 def named(data: Path, chosen: Columns) -> Source:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pindown.cli._answers import refusing, say, say_json, stopping
+from pindown.cli._answers import complain, refusing, say, say_json, stopping
 from pindown.cli._choices import DEVICE, JSON
 from pindown.cli.transform import RUN
 
@@ -38,6 +38,8 @@ def audit_run(
 
     with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
         fitted = Run.open(run)
+        if note := fitted.of_another_version:
+            complain(note)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
         measured = not find(fitted.recipe.estimator).answers.labels
         study = read_data(open_table(fitted.find_data(data)), columns, measured=measured)

@@ -11,19 +11,24 @@ from pindown._names import counted, listed
 from pindown.cli._answers import complain, console, grid, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     COMPONENTS,
+    COUNTS,
     DATA,
     DROP,
     ESTIMATOR,
     FEATURES,
     GIVEN,
     GROUP,
+    ID,
+    IMPUTE,
     JSON,
     NUISANCE,
     OPTION,
     PAIRS,
+    PCA,
     SIGNAL,
     columns,
     named,
+    parameters,
 )
 
 if TYPE_CHECKING:
@@ -52,15 +57,28 @@ def _of_data(answer: Answer) -> Callable[..., None]:
         given: GIVEN = None,
         features: FEATURES = None,
         drop: DROP = None,
+        id: ID = None,
+        impute: IMPUTE = None,
+        counts: COUNTS = False,
+        pca: PCA = None,
         components: COMPONENTS = None,
         estimator: ESTIMATOR = None,
         option: OPTION = None,
         as_json: JSON = False,
     ) -> None:
         chosen = columns(
-            signal=signal, nuisance=nuisance, pairs=pairs, group=group, given=given, features=features, drop=drop
+            signal=signal,
+            nuisance=nuisance,
+            pairs=pairs,
+            group=group,
+            given=given,
+            features=features,
+            drop=drop,
+            id=id,
+            impute=impute,
+            counts=counts,
         )
-        answer(_look(data, chosen, estimator, option), components, as_json)
+        answer(_look(data, chosen, estimator, parameters(option, pca)), components, as_json)
 
     command.__doc__ = answer.__doc__
     return command
@@ -80,6 +98,8 @@ def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
         say_json({**seen.summary(), "n_components": d, "verdicts": named})
         return
     seen.introduce()
+    if done := seen.estimator.shown(seen.some.X).note:
+        say(f"before training {done}")
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
 
 
@@ -135,7 +155,7 @@ class _Seen:
         words += [] if self.asked is None else ["--estimator", self.asked]
         for name, value in self.columns.as_dict().items():
             for part in value if isinstance(value, list) else [value]:
-                words += [f"--{name}", part]
+                words += [f"--{name}"] if part is True else [f"--{name}", part]
         for name, text in self.recipe.options.items():
             words += ["--option", f"{name}={text}"]
         return shlex.join([*words, "-d", str(n_components), "-o", "run"])

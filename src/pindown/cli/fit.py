@@ -16,6 +16,7 @@ from pindown._names import counted, listed
 from pindown.cli._answers import complain, in_our_words, in_shell, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     COMPONENTS,
+    COUNTS,
     DATA,
     DEVICE,
     DROP,
@@ -23,13 +24,17 @@ from pindown.cli._choices import (
     FEATURES,
     GIVEN,
     GROUP,
+    ID,
+    IMPUTE,
     JSON,
     NUISANCE,
     OPTION,
     PAIRS,
+    PCA,
     SIGNAL,
     columns,
     named,
+    parameters,
 )
 
 if TYPE_CHECKING:
@@ -48,6 +53,17 @@ def fit_data(
     given: GIVEN = None,
     features: FEATURES = None,
     drop: DROP = None,
+    id: ID = None,
+    impute: IMPUTE = None,
+    counts: COUNTS = False,
+    pca: PCA = None,
+    folds: Annotated[
+        int,
+        typer.Option(
+            min=0,
+            help="Refits that encode rows they have not seen, where a label was given; 0: the fit encodes all.",
+        ),
+    ] = 4,
     truth: Annotated[
         list[str] | None,
         typer.Option(help="Known latents: never shown to the fit, compared with by the audit; repeatable."),
@@ -75,6 +91,9 @@ def fit_data(
         features=features,
         drop=drop,
         truth=truth,
+        id=id,
+        impute=impute,
+        counts=counts,
     )
     hold = ExitStack()
     with stopping("nothing was written."), refusing(ValueError, OSError):
@@ -83,11 +102,11 @@ def fit_data(
         from pindown.runs import Place, Recipe, estimator_for, read_options
 
         name = estimator_for(chosen, estimator)
-        asked = Recipe(name, components, steps, seed, read_options(option or (), find(name)))
+        asked = Recipe(name, components, steps, seed, read_options(parameters(option, pca), find(name)))
         place = Place(output)
         study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
     with hold:
-        scores = _fitted(place, study, run, device)
+        scores = _fitted(place, study, run, device, folds)
     if as_json:
         say_json({"run": str(output), **scores})
         return
@@ -108,6 +127,8 @@ def _begun(
     force: bool,
 ) -> tuple[Data, Run]:
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
+    import numpy as np
+
     from pindown.estimators.base import INJECTIVE
     from pindown.estimators.registry import find
     from pindown.runs import planned
@@ -142,11 +163,13 @@ def _begun(
     notes = tuple(map(in_our_words, notes))
     for note in notes:
         complain(note)
+    medians = dict(zip(study.names, np.median(study.X, axis=0).tolist(), strict=True)) if chosen.impute else {}
     record = {
         "command": shlex.join(["pindown", *sys.argv[1:]]),
         "data": {"path": str(source.path.resolve()), "sha256": digest, "n_rows": len(study)},
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
+        **({"medians": medians} if medians else {}),
         "asked": wishes,
         "notes": [in_shell(note) for note in (*study.notes, *notes)],
     }
@@ -155,7 +178,7 @@ def _begun(
     return study, run
 
 
-def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str, Any]:
+def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int) -> dict[str, Any]:
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
     from pindown.runs.folder import LATENTS, SCORES
     from pindown.runs.recipe import fit
@@ -177,12 +200,38 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None) -> dict[str
             raise
         run.save(estimator)
         names = [str(name) for name in estimator.get_feature_names_out()]
-        write_latents(run.path / LATENTS, estimator.answers.codes(estimator, study), names)
+        latents, beside = _exported(estimator, study, folds)
+        write_latents(run.path / LATENTS, latents, names, beside)
         found = {**scores(estimator, study), "warnings": noted}
         run.write(SCORES, found)
         run.log("fitted")
         place.finish()
     return found
+
+
+def _exported(estimator: Any, study: Data, folds: int) -> tuple[Any, dict[str, Any]]:
+    """Return the latents of the rows that were fitted, and what stands beside them: their names, and who encoded them.
+
+    A label that was given can be learned by heart, row by row; so these are encoded by refits that have not seen them.
+    """
+    import numpy as np
+
+    from pindown.estimators import out_of_fold
+
+    beside = {} if study.ids is None else {study.id_name: study.ids}
+    if folds and (study.signal is not None or study.given is not None):
+        try:
+            with waiting(f"Refitting {folds} times, to encode rows that were not seen"):
+                codes, fold = out_of_fold(estimator, study.only(*estimator.answers.roles, "groups"), n_folds=folds)
+        except ValueError as error:
+            complain(f"latents are those of rows that the fit has seen, since {in_our_words(str(error))}")
+        else:
+            complain(
+                f"a label was given, so latents.csv has each row as a refit encodes it that has not seen it ({folds} "
+                "folds, --folds)."
+            )
+            return codes, {**beside, "fold": fold}
+    return estimator.answers.codes(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
 
 
 @contextmanager

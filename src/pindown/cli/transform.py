@@ -39,15 +39,17 @@ def transform_data(
         check_writable(output)
         if output.exists() and output.samefile(data):
             raise ValueError(f"-o: {output} is the data file itself: give another name.")
-        names, latents = _latents(fitted, data)
-        write_latents(output, latents, names)
+        if note := fitted.of_another_version:
+            complain(note)
+        names, latents, beside = _latents(fitted, data)
+        write_latents(output, latents, names, beside)
     if as_json:
         say_json({"run": str(run), "output": str(output), "n_rows": len(latents), "latents": names})
         return
     say(f"{counted(len(latents), 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
 
-def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
+def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any], dict[str, NDArray[Any]]]:
     from pindown._names import listed, nearest
     from pindown.tables import Columns, open_table, read_data
 
@@ -61,10 +63,19 @@ def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any]]:
         )
     estimator, sides = run.load(), run.columns.nuisance
     known = all(name in source.names for name in sides)
-    rows = read_data(source, Columns(features=features, nuisance=sides if known else ()), encoded=True)
+    was = run.columns
+    columns = Columns(
+        features=features,
+        nuisance=sides if known else (),
+        id=was.id if was.id in source.names else None,
+        impute=was.impute,
+        counts=was.counts,
+    )
+    rows = read_data(source, columns, encoded=True, medians=run.record.get("medians"))
     if not known and estimator.answers.is_told(estimator):
         complain(
             f"{data.name} has no column {listed(list(sides))}, so that rows are encoded by one map for all of its "
             "values, which may tell it where the map of each value would not."
         )
-    return [str(name) for name in estimator.get_feature_names_out()], estimator.answers.codes(estimator, rows)
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    return names, estimator.answers.codes(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}

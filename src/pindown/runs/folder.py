@@ -73,6 +73,17 @@ class Run:
         return cls(path, _read(path / RECORD))
 
     @property
+    def of_another_version(self) -> str:
+        """A sentence, if another version of pindown made this run; otherwise nothing."""
+        made_by = self.record.get("versions", {}).get("pindown", "of which nothing is known")
+        if made_by == __version__:
+            return ""
+        return (
+            f"{self.path} was made by pindown {made_by}, and this is {__version__}: its encoder gives the latents it "
+            "gave, but a fit made again may differ."
+        )
+
+    @property
     def columns(self) -> Columns:
         """The columns, features by name."""
         return Columns.from_dict(self.record["columns"])

@@ -12,22 +12,31 @@ from pindown import _random, networks, penalties, spaces
 from pindown._messages import MessageError
 from pindown._names import nearest
 from pindown.estimators.base import BaseEncoder
+from pindown.networks import preprocessing
 from pindown.training import optimizers
 
 _NETWORKS = (
     *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.unfolded, networks.smooth),
     networks.residual,
 )
+_PREPROCESSING = (
+    *(preprocessing.beyond_noise, preprocessing.whiten, preprocessing.standardise, preprocessing.centre),
+    preprocessing.nothing,
+)
 _OPTIMIZERS = (optimizers.adam, optimizers.muon, optimizers.rivals)
 _VALUES = (
-    *(*_NETWORKS, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
+    *(*_NETWORKS, *_PREPROCESSING, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
     *(penalties.DependencyCount, penalties.DependencySparsity, penalties.LatentSparsity, penalties.OroJAR),
     penalties.HessianPenalty,
 )
 NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}
-"""Values that have a name: networks, optimisers, spaces, penalties."""
+"""Values that have a name: networks, preprocessing, optimisers, spaces, penalties."""
 
-_FUNCTIONS = {**dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS), "optimizer": _OPTIMIZERS}
+_FUNCTIONS = {
+    **dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS),
+    "preprocess": _PREPROCESSING,
+    "optimizer": _OPTIMIZERS,
+}
 """Parameters that are functions, and those that there are for them."""
 
 _ELSEWHERE = {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields
 from fnmatch import fnmatchcase
 from typing import Any
@@ -14,6 +14,7 @@ from pindown._messages import Message, MessageError
 from pindown._names import counted, listed
 from pindown.data import NEXT, Data
 from pindown.labels import is_quantity
+from pindown.tables.mending import MEDIAN, filled, log_counts, names_rows, refuse_huge, row_names
 from pindown.tables.source import Matrix, Source
 
 FEW_VALUES = 20
@@ -42,6 +43,12 @@ class Columns:
         A column whose equal values are partners, a block of partners, or ``next``.
     truth : tuple of str
         Known latents: names, patterns or blocks. They are never observed variables.
+    id : str or None
+        What the rows are called. None: what the file has for it, or the first column of text with a value per row.
+    impute : {"median", "drop-rows"} or None
+        What is done where observed variables are missing. None: it is refused.
+    counts : bool
+        Whether observed variables are counts: each row is brought to the same number, and log(1 + x) is taken.
     """
 
     features: tuple[str, ...] = ()
@@ -52,6 +59,9 @@ class Columns:
     group: str | None = None
     given: str | None = None
     truth: tuple[str, ...] = ()
+    id: str | None = None
+    impute: str | None = None
+    counts: bool = False
 
     def __post_init__(self) -> None:
         for part in ("signal", "nuisance"):
@@ -59,7 +69,7 @@ class Columns:
 
     def check(self, source: Source) -> None:
         """Raise if a column is not there."""
-        for option in ("signal", "given", "group", "nuisance", "pairs"):
+        for option in ("signal", "given", "group", "nuisance", "pairs", "id"):
             for name in self._named(option):
                 if option == "pairs" and (name in source.blocks or (name == NEXT and NEXT not in source.names)):
                     continue
@@ -74,6 +84,8 @@ class Columns:
                     "of them out.",
                     name=name,
                 )
+        if self.counts and self.impute == MEDIAN:
+            raise MessageError("{counts} and {impute:median}: a median is no count. Take {impute:drop-rows}.")
         for part in ("signal", "nuisance"):
             if len(set(named := self._named(part))) < len(named):
                 raise MessageError(f"{{{part}}} names a column twice. Give each once.")
@@ -100,7 +112,14 @@ class Columns:
         return value if isinstance(value, tuple) else () if value is None else (value,)
 
 
-def read_data(source: Source, columns: Columns, *, measured: bool = False, encoded: bool = False) -> Data:
+def read_data(
+    source: Source,
+    columns: Columns,
+    *,
+    measured: bool = False,
+    encoded: bool = False,
+    medians: Mapping[str, float] | None = None,
+) -> Data:
     """Read the columns that play a part, or say what is wrong with them.
 
     Parameters
@@ -113,6 +132,8 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False, encod
         Whether the signal may be measurements, with fractions, rather than a label.
     encoded : bool
         Whether nothing is learned from these rows, so that all of them may have one value.
+    medians : mapping of str to float, optional
+        What missing numbers of each column are filled with; None: with the medians of these rows.
 
     Raises
     ------
@@ -143,10 +164,19 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False, encod
     numbers, values = source.read((*features, *truth, *partners), labels)
     X, truth_values, pairs = np.split(numbers, [len(features), len(features) + len(truth)], axis=1)
     X, features, notes = _looked_over(X, features) if not columns.features else (X, features, ())
+    id_name, ids = row_names(source, columns.id, _spare_text(source, columns, truth))
+    ids = ids if ids is not None and len(ids) == len(X) else None
     if partners:
         pairs = pairs[:, [j for j, name in enumerate(_features(source, columns, truth)) if name in features]]
         _require_finite(source, pairs, partners)
+    X, keep, filling = filled(X, features, columns.impute, medians)
+    if not keep.all():
+        X, truth_values, pairs = (part[keep] for part in (X, truth_values, pairs))
+        values, ids = {name: part[keep] for name, part in values.items()}, None if ids is None else ids[keep]
     _require_finite(source, X, features, or_drop=not columns.features)
+    refuse_huge(source, X, features)
+    if columns.counts:
+        X, pairs = log_counts(X, features), log_counts(pairs, features) if partners else pairs
     _require_finite(source, truth_values, truth)
     for option in ("signal", "nuisance", "pairs", "group", "given"):
         for name in columns._named(option):
@@ -161,12 +191,14 @@ def read_data(source: Source, columns: Columns, *, measured: bool = False, encod
         given=values.get(columns.given or ""),
         truth=truth_values if truth else None,
         names=features,
-        notes=(*_left_out(source, columns, truth), *notes, *_copied(X)),
+        notes=(*_left_out(source, columns, truth, id_name), *notes, *filling, *_copied(X)),
+        ids=ids,
+        id_name=id_name or "id",
     )
 
 
 def _features(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
-    used = {*columns.labels(), *truth}
+    used = {*columns.labels(), *truth, *([columns.id] if columns.id else [])}
     if columns.features:
         chosen = _expanded(source, columns.features, "features")
         literal = set(columns.features) & used
@@ -219,7 +251,8 @@ def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, 
     """Leave out columns that never change, or that count the rows; say so, and which of the others look like labels."""
     constant = [j for j, column in enumerate(X.T) if len(X) > 1 and (column == column[0]).all()]
     counting = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in constant and _counts(column)]
-    keep = [j for j in range(len(names)) if j not in {*constant, *counting}]
+    naming = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in counting and names_rows(names[j], column)]
+    keep = [j for j in range(len(names)) if j not in {*constant, *counting, *naming}]
     if not keep:
         raise MessageError("{names} only count rows, or never change: name others by {features}.", names=listed(names))
     whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
@@ -228,6 +261,7 @@ def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, 
     said = {
         "left out, since it never changes (name it in {features} to keep it)": constant,
         "left out, since it counts rows or time (name it in {features} to keep it)": counting,
+        "left out, since it names rows, each its own (name it in {features} to keep it)": naming,
         "observed, although it looks like a label (leave it out by {drop} if it is one)": labels,
     }
     notes = [
@@ -258,12 +292,17 @@ def _counts(column: NDArray[np.float64]) -> bool:
     return bool(step != 0 and np.isclose(steps, step, rtol=1e-3, atol=0.0).mean() > 0.9)
 
 
-def _left_out(source: Source, columns: Columns, truth: Sequence[str]) -> tuple[Message, ...]:
-    if columns.features or source.blocks:
-        return ()
+def _spare_text(source: Source, columns: Columns, truth: Sequence[str]) -> list[str]:
+    """Return the columns of text that play no part."""
     parts = {*columns.labels(), *truth, *_expanded(source, columns.drop, "drop")}
-    text = [name for name in source.names if name not in source.numeric and name not in parts]
-    return (Message("left out, since it holds text: {names}.", names=listed(text)),) if text else ()
+    return [name for name in source.names if name not in source.numeric and name not in parts]
+
+
+def _left_out(source: Source, columns: Columns, truth: Sequence[str], id_name: str | None) -> tuple[Message, ...]:
+    text = [] if columns.features or source.blocks else _spare_text(source, columns, truth)
+    notes = [Message("rows are called by {name}.", name=id_name)] if id_name in text else []
+    others = [name for name in text if name != id_name]
+    return (*notes, *([Message("left out, since it holds text: {names}.", names=listed(others))] if others else []))
 
 
 def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or_drop: bool = False) -> None:
@@ -276,7 +315,8 @@ def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or
     also = f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
     raise MessageError(
         "{file}: column {name!r}{also} has NaN, an empty cell or infinity in {n_bad} of {n} rows, first in row "
-        "{first}. Fill or leave out these rows" + (", or leave the column out: {drop:{name}}." if or_drop else "."),
+        "{first}. Fill these cells, or take {impute:median} or {impute:drop-rows}"
+        + (", or leave the column out: {drop:{name}}." if or_drop else "."),
         file=source.path.name,
         name=names[j],
         also=also,
@@ -294,6 +334,12 @@ def _check_label(option: str, name: str, values: NDArray[Any], *, measured: bool
             "the rows filtered by it? Give rows of at least two values, or another column.",
             name=name,
             value=distinct[0],
+        )
+    if len(distinct) == len(values) > 1 and values.dtype.kind in "UO" and option in ("signal", "nuisance", "given"):
+        raise MessageError(
+            f"{{{option}}}: column {{name!r}} has another value in every row, so that it names rows, and is no label. "
+            "Give a column whose values come again.",
+            name=name,
         )
     if is_quantity(values) and (option == "given" or (option == "signal" and not measured)):
         raise MessageError(

@@ -31,12 +31,23 @@ def open_parquet(path: Path) -> Source:
         if types.is_integer(field.type) or types.is_floating(field.type) or types.is_boolean(field.type)
     )
     # Where pandas keeps its index is no column of the data.
-    names = tuple(name for name in schema.names if not name.startswith("__index_level_"))
-    return ParquetSource(path, names, tuple(name for name in numeric if name in names), {})
+    names = tuple(name for name in schema.names if not name.startswith(INDEX))
+    index = next((name for name in schema.names if name.startswith(INDEX)), None)
+    return ParquetSource(path, names, tuple(name for name in numeric if name in names), {}, index)
 
 
+INDEX = "__index_level_"
+
+
+@dataclass(frozen=True, eq=False)
 class ParquetSource(Source):
-    """Columns of a ``.parquet``."""
+    """Columns of a ``.parquet``; ``index`` is where pandas keeps names of rows, if there are any."""
+
+    index: str | None
+
+    def row_names(self) -> NDArray[Any] | None:
+        """Return the index of pandas."""
+        return None if self.index is None else self.read((), (self.index,))[1][self.index]
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
         """Return some columns as a matrix and others as labels."""
@@ -72,6 +83,10 @@ class CellSource(Source):
     """Cells of an ``.h5ad``; ``X`` stays on disk until it is read."""
 
     cells: Any
+
+    def row_names(self) -> NDArray[Any] | None:
+        """Return the names of the cells."""
+        return np.array([str(name) for name in self.cells.obs_names])
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
         """Return some columns as a matrix and others as labels."""

@@ -48,6 +48,10 @@ class Source(ABC):
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
         """Return some columns as a matrix (n, k), NaN for what is missing, and others as labels, (n,) each."""
 
+    def row_names(self) -> NDArray[Any] | None:
+        """Return what the file itself calls its rows, beside all columns; None if it does not."""
+        return None
+
     def default_block(self) -> tuple[str, ...] | None:
         """Return the columns to look at where nothing else is said: ``X``, or the only block; None without blocks."""
         for name in ("X", "x"):

@@ -62,6 +62,14 @@ class TextSource(Source):
                     cells[name] += [known.setdefault(row[j].strip(), row[j].strip()) for row in kept]
         return np.concatenate(pieces), {name: self._label(name, column) for name, column in cells.items()}
 
+    def row_names(self) -> NDArray[Any] | None:
+        """Return the first column if it has no name, as where a data frame was written with its index."""
+        if self.header[0]:
+            return None
+        with _rows(self.path, self.separator) as rows:
+            next(rows)
+            return np.array([row[0].strip() for _, row in rows])
+
     def _numbers(self, rows: Sequence[Sequence[str]], lines: Sequence[int], at: Sequence[int]) -> Matrix:
         try:
             if not self.has_commas:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import csv
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from pindown._files import whole
 from pindown._names import nearest
@@ -41,8 +43,12 @@ def check_writable(path: Path) -> None:
         ) from error
 
 
-def write_latents(path: Path, latents: Matrix, names: Sequence[str]) -> None:
+def write_latents(
+    path: Path, latents: Matrix, names: Sequence[str], beside: Mapping[str, NDArray[Any]] | None = None
+) -> None:
     """Write latents (n, d), in the format that the end of the name says, whole or not at all.
+
+    Columns ``beside`` them, such as what rows are called, come first; a ``.npy``, which is a matrix, has none.
 
     Examples
     --------
@@ -52,17 +58,23 @@ def write_latents(path: Path, latents: Matrix, names: Sequence[str]) -> None:
     ...     print(file.read_text().split())
     ['z0,z1', '0.5,-1.0', '0.1,2.0']
     """
-    with whole(path) as beside:
+    more = {} if beside is None else dict(beside)
+    with whole(path) as temporary:
         match path.suffix.lower():
             case ".npy":
-                with beside.open("wb") as file:
+                with temporary.open("wb") as file:
                     np.save(file, latents)
             case ".npz":
-                with beside.open("wb") as file:
-                    np.savez(file, latents=latents, names=np.array(names))
+                with temporary.open("wb") as file:
+                    taken: dict[str, Any] = {
+                        f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()
+                    }
+                    np.savez(file, latents=latents, names=np.array(names), **taken)
             case suffix:
-                with beside.open("w", encoding="utf-8", newline="") as text:
+                with temporary.open("w", encoding="utf-8", newline="") as text:
                     writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
-                    writer.writerow(names)
+                    writer.writerow([*more, *names])
                     for start in range(0, len(latents), PIECE):
-                        writer.writerows(latents[start : start + PIECE].tolist())
+                        rows = latents[start : start + PIECE].tolist()
+                        first = [part[start : start + PIECE].tolist() for part in more.values()]
+                        writer.writerows([*values, *row] for *values, row in zip(*first, rows, strict=True))

@@ -1,0 +1,164 @@
+"""What files hold beside numbers, from the shell: names of rows, missing cells, counts, runs of other versions."""
+
+import csv
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from commandline import call
+from sklearn.linear_model import LogisticRegression
+from sklearn.model_selection import cross_val_score
+
+N = 120
+
+
+def write(path, **columns):
+    with Path(path).open("w", newline="") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        table.writerows(zip(*columns.values(), strict=True))
+
+
+def columns(seed=0, **more):
+    rng = np.random.default_rng(seed)
+    x = rng.normal(size=(N, 2)) @ rng.normal(size=(2, 4)) + 0.1 * rng.normal(size=(N, 4))
+    names = {"sample": [f"s{k:03d}" for k in rng.permutation(N)]}
+    return names | {f"x{j}": x[:, j].round(4).tolist() for j in range(4)} | {"batch": ["a", "b"] * (N // 2)} | more
+
+
+def rows(path):
+    with Path(path).open() as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def fit(*words):
+    result = call("fit", "data.csv", *words, "-o", "run", "--steps", 5, "--device", "cpu")
+    assert result.exit_code == 0, result.output
+    return result
+
+
+def test_names_of_rows_are_kept_and_written_beside_their_latents(here):
+    write("data.csv", **columns())
+    result = fit("--nuisance", "batch")
+    assert "rows are called by sample" in result.stderr
+    found = rows("run/latents.csv")
+    assert [row["sample"] for row in found] == columns()["sample"]
+    assert {row["seen"] for row in found} == {"1"}
+    assert call("transform", "run", "data.csv", "-o", "new.csv").exit_code == 0
+    assert [row["sample"] for row in rows("new.csv")] == columns()["sample"]
+    assert "seen" not in rows("new.csv")[0]
+
+
+def test_numbers_that_name_rows_are_no_observed_variable_and_can_be_asked_for(here):
+    numbers = np.random.default_rng(1).permutation(10**6)[:N].tolist()
+    write("data.csv", **columns(patient_id=numbers))
+    assert "names rows, each its own" in fit("--nuisance", "batch").stderr
+    assert "patient_id" not in json.loads(Path("run/run.json").read_text())["columns"]["features"]
+    fit("--nuisance", "batch", "--id", "patient_id", "--force")
+    assert [int(row["patient_id"]) for row in rows("run/latents.csv")] == numbers
+    result = call("plan", "data.csv", "--signal", "sample")
+    assert result.exit_code == 2
+    assert "it names rows, and is no label" in result.stderr
+
+
+def test_missing_cells_are_refused_by_name_and_filled_or_left_out_if_asked(here):
+    data = columns()
+    data["x1"][3] = data["x2"][5] = ""
+    write("data.csv", **data)
+    refused = call("fit", "data.csv", "--nuisance", "batch", "-o", "run")
+    assert refused.exit_code == 2
+    assert "--impute median or --impute drop-rows" in refused.stderr
+    assert not Path("run").exists()
+    assert "2 cells of 2 columns filled" in fit("--nuisance", "batch", "--impute", "median").stderr
+    assert len(rows("run/latents.csv")) == N
+    median = float(np.median([x for x in data["x1"] if x != ""]))
+    assert json.loads(Path("run/run.json").read_text())["medians"]["x1"] == pytest.approx(median)
+    write("new.csv", **{name: [part[0], "" if name == "x1" else part[0]] for name, part in data.items()})
+    write("filled.csv", **{name: [part[0], median if name == "x1" else part[0]] for name, part in data.items()})
+    for name in ("new", "filled"):
+        assert call("transform", "run", f"{name}.csv", "-o", f"{name}_latents.csv").exit_code == 0
+    assert Path("new_latents.csv").read_text() == Path("filled_latents.csv").read_text()
+    fit("--nuisance", "batch", "--impute", "drop-rows", "--force")
+    left = [name for k, name in enumerate(data["sample"]) if k not in (3, 5)]
+    assert [row["sample"] for row in rows("run/latents.csv")] == left
+
+
+def test_counts_are_normalised_if_asked_and_other_numbers_are_refused(here):
+    rng = np.random.default_rng(0)
+    depth = rng.integers(1, 30, size=N)[:, None]
+    counts = rng.poisson(depth * np.exp(rng.normal(size=(N, 1)) * [1, -1, 0.5, 0]))
+    counts[:, 0] += 1
+    write("data.csv", batch=["a", "b"] * (N // 2), **{f"g{j}": counts[:, j].tolist() for j in range(4)})
+    fit("--nuisance", "batch", "--counts")
+    write("deeper.csv", batch=["a", "b"] * (N // 2), **{f"g{j}": (7 * counts[:, j]).tolist() for j in range(4)})
+    for name in ("data", "deeper"):
+        assert call("transform", "run", f"{name}.csv", "-o", f"{name}_latents.csv").exit_code == 0
+    first, second = (np.loadtxt(f"{name}_latents.csv", delimiter=",", skiprows=1) for name in ("data", "deeper"))
+    np.testing.assert_allclose(first, second, rtol=1e-6, atol=1e-9)  # the size of a library does not matter
+    write("data.csv", **columns())
+    refused = call("fit", "data.csv", "--nuisance", "batch", "--counts", "-o", "other")
+    assert refused.exit_code == 2
+    assert "--counts: column 'x0' has" in refused.stderr
+    assert "which is no count" in refused.stderr
+    assert not Path("other").exists()
+
+
+def test_numbers_too_large_to_compute_with_are_named(here):
+    data = columns()
+    data["x2"][6] = "1e300"
+    write("data.csv", **data)
+    for command in (("fit", "-o", "run"), ("check",), ("plan",)):
+        refused = call(command[0], "data.csv", "--nuisance", "batch", *command[1:])
+        assert refused.exit_code == 2
+        assert "data.csv: column 'x2' holds 1e+300 in row 7" in refused.stderr
+    assert not Path("run").exists()
+
+
+def test_a_run_of_another_version_says_so(here):
+    write("data.csv", **columns())
+    fit("--nuisance", "batch")
+    assert "was made by" not in call("transform", "run", "data.csv", "-o", "new.csv").stderr
+    record = json.loads(Path("run/run.json").read_text())
+    record["versions"]["pindown"] = "0.0.9"
+    Path("run/run.json").write_text(json.dumps(record))
+    result = call("transform", "run", "data.csv", "-o", "new.csv")
+    assert result.exit_code == 0
+    assert "run was made by pindown 0.0.9, and this is" in result.stderr
+
+
+def test_so_many_directions_are_kept_as_asked_and_plan_and_check_say_what_was_done(here):
+    write("data.csv", **columns())
+    fit("--nuisance", "batch", "--pca", 2)
+    assert json.loads(Path("run/run.json").read_text())["recipe"]["options"]["preprocess"] == (
+        "beyond_noise(n_components=2)"
+    )
+    for command in ("plan", "check"):
+        result = call(command, "data.csv", "--nuisance", "batch", "--pca", 2)
+        assert "2 leading directions of the standardised columns kept, as asked." in " ".join(result.stdout.split())
+        result = call(command, "data.csv", "--nuisance", "batch")
+        assert "all 4 directions of the standardised columns are kept." in " ".join(result.stdout.split())
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_a_tossed_label_is_not_read_off_what_is_written(here):
+    read = {"run/latents.csv": [], "plain/latents.csv": []}
+    for seed in range(5):
+        rng = np.random.default_rng(seed)
+        coin = rng.integers(2, size=N)
+        write("data.csv", coin=[f"c{c}" for c in coin], **{f"x{j}": rng.normal(size=N).tolist() for j in range(12)})
+        words = ("fit", "data.csv", "--signal", "coin", "-d", 1, "--steps", 150, "--seed", seed, "--force")
+        assert call(*words, "-o", "run").exit_code == 0
+        assert call(*words, "-o", "plain", "--folds", 0).exit_code == 0
+        for path, found in read.items():
+            codes = np.array([[float(row["classify0"])] for row in rows(path)])
+            found.append(cross_val_score(LogisticRegression(), codes, coin, cv=5).mean())
+    assert {row["fold"] for row in rows("run/latents.csv")} == {"0", "1", "2", "3"}
+    assert np.mean(read["plain/latents.csv"]) > 0.62
+    assert np.mean(read["run/latents.csv"]) == pytest.approx(0.5, abs=0.05)
