@@ -269,7 +269,7 @@ def test_a_column_of_counts_changes_the_number_of_codes_by_one_at_most():
 @pytest.mark.parametrize("make", [Classify, Contrast])
 def test_training_reads_the_directions_of_wide_rows_and_comes_to_the_same_codes(make, monkeypatch):
     X, e = table(120, 500), np.arange(120) % 3
-    est = make(2, max_iter=10, verbose=False, device="cpu", random_state=0)
+    est = make(2, max_iter=10, holdout=0, verbose=False, device="cpu", random_state=0)
     shapes = []
     forward = networks.Decorrelate.forward
 
