@@ -123,10 +123,15 @@ def test_no_estimator_takes_an_absurd_learning_rate_in_silence(which, path):
     assert not list(path.parent.iterdir())
 
 
+def one_code(n_in, n_out):
+    return torch.nn.Sequential(torch.nn.Linear(n_in, n_out), torch.nn.Threshold(1e9, 0.5))
+
+
 @pytest.mark.parametrize("which", [0, 1])
-def test_codes_that_collapsed_after_too_large_steps_are_warned_of(which):
-    # What steps of this size lead to is chance, and another device has other digits: here they lead to a collapse.
-    estimator, data = list(estimators(1.0, device="cpu"))[which]
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # of what else is wrong with them
+def test_codes_that_collapsed_are_warned_of_with_the_rate_that_may_be_to_blame(which):
+    estimator, data = list(estimators(1.0))[which]
+    estimator.set_params(encoder=one_code)
     with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 1\)"):
         estimator.fit(*data)
     assert estimator.transform(data[0]).std(0).max() < 1e-3

@@ -343,7 +343,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         self._learned(objective, look)
 
     def _may_stay_straight(self, first: FirstLayer) -> bool:
-        """Whether the encoder may be left linear, where that does as well: nobody asked for another, of vectors."""
+        """Whether the encoder may be left linear, where that does better: nobody asked for another, of vectors."""
         return self.encoder is suited and isinstance(shape_of(first), int)
 
     def _made(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 OVERFITS = 0.25
@@ -33,7 +34,7 @@ class HeldOut:
     n_steps : int
         Steps that led to the moment that was kept.
     straight : bool
-        Whether an encoder that could bend was left linear, since that does as well on rows held out.
+        Whether an encoder that could bend was left linear, since that does better on rows held out.
 
     Examples
     --------
@@ -56,7 +57,8 @@ class HeldOut:
         if self.n_rows < ENOUGH_ROWS or self.chance is None:
             return False
         shown = self.trained - self.chance
-        return shown > ENOUGH and self.trained - self.score > OVERFITS * shown
+        by_chance = 2 / math.sqrt(self.n_rows)  # two errors of a score that spreads as far as it shows something
+        return shown > ENOUGH and self.trained - self.score > (OVERFITS + by_chance) * shown
 
     @property
     def rows(self) -> str:

@@ -32,11 +32,12 @@ from pindown.training.validation import Leg
 if TYPE_CHECKING:
     from pindown.estimators.base import BaseEncoder
 
-STRAIGHT_ROWS = 5_000
+STRAIGHT_ROWS = 1_000
 """Rows up to which an encoder that may bend is also tried without: of more, a bend that says nothing is not learned."""
 
-AS_WELL = 0.002
-"""Share of all that the loss has fallen by which a straight encoder may be worse on rows held out, and be kept."""
+CLEARLY = 0.01
+"""Share of all that the loss has fallen by which a straight encoder must be better on rows held out to be kept: few
+rows hardly tell two encoders apart, and where they cannot, a theorem speaks of the one that can undo a mixing."""
 
 
 class Learned(NamedTuple):
@@ -52,10 +53,10 @@ class Learned(NamedTuple):
         losses = [loss for _, loss in self.log.held_out]
         return losses[-1] if self.log.turned is None else min(losses)
 
-    def does_as_well_as(self, other: Learned) -> bool:
-        """Say whether it is as good on rows held out, or next to it."""
+    def is_clearly_better_than(self, other: Learned) -> bool:
+        """Say whether it is better on rows held out by more than these can hardly tell."""
         fallen = max(other.log.held_out[0][1] - other.loss, 0.0)
-        return self.loss <= other.loss + AS_WELL * fallen
+        return self.loss < other.loss - CLEARLY * fallen
 
 
 class Together(nn.Module):
@@ -200,7 +201,7 @@ def learn(
         tried = [learning.once(first, look, divided[0].held_out, straight=straight) for straight in kinds]
     else:
         tried = [learning.in_folds(look, straight=straight) for straight in kinds]
-    best = tried[0] if tried[0].does_as_well_as(tried[-1]) else tried[-1]
+    best = tried[0] if tried[0].is_clearly_better_than(tried[-1]) else tried[-1]
     score = learning.scored(best, look)
     if len(divided) == 1:
         return best, score
