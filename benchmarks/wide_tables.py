@@ -49,7 +49,7 @@ def write_table(path: Path, n_columns: int) -> None:
 
 
 def measured(words: list[str]) -> tuple[float, float, float]:
-    """Run a command on one thread, since several wait for each other where cores are shared; return seconds by the clock, by the processor, and megabytes at most."""
+    """Run a command on one thread; return seconds by the clock, by the processor, and megabytes at most."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *words],
