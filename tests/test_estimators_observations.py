@@ -209,6 +209,7 @@ def test_a_nuisance_may_have_several_columns_and_be_text():
 # what is seen before training
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # five steps hide little
 def test_a_look_is_what_the_fit_then_sees_and_leaves_nothing_behind():
     world = Clusters.on_sphere(3, 6, 8.0, random_state=0)
     sample = world.sample(400, random_state=1)
