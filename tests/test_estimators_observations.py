@@ -85,6 +85,8 @@ def test_images_laid_out_as_vectors_can_be_forgotten_in_and_taken_apart():
             ValueError, match=r"wants rows of numbers.*but X has shape \(400, 1, 6, 6\).*laid out as a vector"
         ):
             estimator.fit(images, y)
+    with pytest.raises(ValueError, match=r"wants rows of numbers.*but each row of X has shape \(1, 6, 6\)"):
+        Forget(2, **QUICK).fit(Arrays(images, nuisance=side))
 
 
 def test_networks_for_other_shapes_are_refused_with_the_one_to_take():

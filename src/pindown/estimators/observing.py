@@ -45,6 +45,8 @@ class Observes(BaseEstimator):
             reading = Reading(Data(array, **sides, names=names))
         else:
             source = as_source(X)
+            if self._wants_vectors and len(source.shape) > 1:
+                self._require_flat("each row of X", source.shape)
             reading = read_source(source, self.answers.side, sides, rng)
             if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
                 known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
@@ -88,12 +90,15 @@ class Observes(BaseEstimator):
 
     def _as_vectors(self, array: np.ndarray) -> np.ndarray:
         """Lay rows out as vectors, if that was asked for."""
-        if self.preprocess is preprocessing.whiten:
-            return array.reshape(len(array), -1)
-        raise ValueError(
-            f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but X has shape {array.shape}. "
-            "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
-        )
+        self._require_flat("X", array.shape)
+        return array.reshape(len(array), -1)
+
+    def _require_flat(self, what: str, shape: tuple[int, ...]) -> None:
+        if self.preprocess is not preprocessing.whiten:
+            raise ValueError(
+                f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but {what} has shape {shape}. "
+                "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
+            )
 
     def _require_shape(self, shape: tuple[int, ...]) -> None:
         if shape != self.shape_in_:
