@@ -130,9 +130,10 @@ def one_code(n_in, n_out):
 @pytest.mark.parametrize("which", [0, 1])
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # of what else is wrong with them
 def test_codes_that_collapsed_are_warned_of_with_the_rate_that_may_be_to_blame(which):
-    estimator, data = list(estimators(1.0))[which]
+    # A rate at which rounding, all that codes without a difference give as gradient, cannot drive the temperature away.
+    estimator, data = list(estimators(0.01))[which]
     estimator.set_params(encoder=one_code)
-    with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 1\)"):
+    with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 0.01\)"):
         estimator.fit(*data)
     assert estimator.transform(data[0]).std(0).max() < 1e-3
 
