@@ -30,6 +30,7 @@ from pindown.processes import (
     Pairs,
     ShapeNuisance,
     Structured,
+    Superposed,
     in_hyperplane,
 )
 from pindown.processes._density import log_densities
@@ -47,6 +48,9 @@ PROCESSES = [
     ShapeNuisance(torch.tensor([[1.0, 2.0], [2.0, 1.0], [1.0, 1.0]]), G),
     Confounded(torch.eye(3), torch.tensor([[-1.0], [1.0]]), torch.tensor([[3.0, 1.0], [1.0, 2.0], [1.0, 1.0]]), G),
     Structured.from_support(SUPPORT, random_state=0),
+    Superposed.complete(6, random_state=0),
+    Superposed.overcomplete(12, 6, n_active=2, offset=1.0, noise=0.1, random_state=0),
+    Superposed.like_language(256, 16, random_state=0),
 ]
 
 

@@ -42,6 +42,9 @@ from pindown.theory import (
     SCALED_PERMUTATION,
     SHIFTED_SIGNED_PERMUTATION,
     SIGNED_PERMUTATION,
+    SPARSE_CODES,
+    SPARSE_COMPLETE,
+    SPARSE_OVERCOMPLETE,
     TCL,
     THEOREMS,
     Assumption,
@@ -74,6 +77,9 @@ def constants(kind):
         (INTERVENTIONS_UNKNOWN, 5, None, 10),
         (FORGET, 8, 5, 4),  # 8 actions, 5 survive: dim V = 3 = rank of at least 4 centred class vectors
         (FORGET, 3, 3, 1),  # nothing to forget
+        (SPARSE_COMPLETE, 100, None, 461),  # 100 · 4.605
+        (SPARSE_COMPLETE, 1, None, 1),
+        (SPARSE_OVERCOMPLETE, 1024, 256, 34_070),  # 4,096 · 8.318
     ],
 )
 def test_a_theorem_needs_as_many_values_as_its_formula_says(theorem, d, k, needed):
@@ -81,7 +87,8 @@ def test_a_theorem_needs_as_many_values_as_its_formula_says(theorem, d, k, neede
 
 
 @pytest.mark.parametrize(
-    "theorem", [CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE]
+    "theorem",
+    [CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, SPARSE_CODES],
 )
 def test_pairs_and_dictionaries_count_nothing(theorem):
     assert theorem.diversity is None
@@ -101,6 +108,11 @@ def test_a_dimension_that_is_no_positive_integer_is_refused(d):
 def test_a_k_that_is_no_positive_integer_is_refused_with_its_meaning(k):
     with pytest.raises(ValueError, match=r"k must be a positive integer, got .* sufficient statistics per latent"):
         IVAE.diversity.needed(5, k=k)
+
+
+def test_a_dictionary_is_not_overcomplete_with_fewer_atoms_than_dimensions():
+    with pytest.raises(ValueError, match=r"k must be at most d=100, got 200. It is m, the dimensions of x"):
+        SPARSE_OVERCOMPLETE.diversity.needed(100, k=200)
 
 
 def test_a_missing_k_is_asked_for():

@@ -21,7 +21,7 @@ from pindown.theory import Theorem
 ROOT = Path(__file__).resolve().parents[2]
 DOCS, BENCHMARKS = ROOT / "docs", ROOT / "benchmarks"
 
-ESTIMATORS = ("contrast", "classify", "forget", "dictionary")
+ESTIMATORS = ("contrast", "classify", "forget", "dictionary", "sparse")
 """First parts of the names of theorems that an estimator carries."""
 
 

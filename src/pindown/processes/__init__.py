@@ -7,18 +7,24 @@ for the device; constants are copied to a device the first time they are needed 
 from pindown.processes._base import Process, Sample
 from pindown.processes.bodies import Arm, Bodies
 from pindown.processes.clusters import Clusters, Instances, in_hyperplane
+from pindown.processes.code_laws import BernoulliGaussian, CodeLaw, Exactly, Hierarchy
 from pindown.processes.expression import Expression
 from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
 from pindown.processes.sensors import Sensors
 from pindown.processes.structured import Structured
+from pindown.processes.superposed import Superposed
 
 __all__ = [
     "Arm",
+    "BernoulliGaussian",
     "Bodies",
     "Clusters",
+    "CodeLaw",
     "Confounded",
+    "Exactly",
     "Expression",
+    "Hierarchy",
     "Instances",
     "Nuisance",
     "Pairs",
@@ -27,5 +33,6 @@ __all__ = [
     "Sensors",
     "ShapeNuisance",
     "Structured",
+    "Superposed",
     "in_hyperplane",
 ]

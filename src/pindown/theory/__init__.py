@@ -15,6 +15,8 @@ features and weights, and at least d + 1 classes, then the latents are recovered
 one scale (Reizinger et al. 2024, arXiv:2410.21869, Th. 1).
 """
 
+import math
+
 from pindown.theory.statements import Assumption, Diversity, Freedom, Indeterminacy, Theorem, Weakening
 
 # Files name these classes as this module's, wherever they are written.
@@ -115,6 +117,21 @@ SUFFICIENT_NONLINEARITY = Assumption("sufficient nonlinearity", "structure",
 DIVERSE_SUPPORT = Assumption("diverse support", "structure",
     "each latent i has observed variables A with I_k ∖ ∪_{l∈A, l≠k} I_l = {i} for some k∈A, or"
     " (∩_{l∈A, l≠k} I_l) ∖ I_k = {i} for some k∈A, or ∩_{k∈A} I_k = {i} (reconstructed from the proof)")
+
+SPARSE_COMBINATION = Assumption("sparse combination", "mixing",
+    "x = Dᵀz + b exactly, D a dictionary with d atoms in m dimensions, and most of z is 0")
+INDEPENDENT_ATOMS = Assumption("independent atoms", "mixing", "the d ≤ m atoms are linearly independent")
+SCATTERED_CODES = Assumption("scattered codes", "marginal",
+    "codes fire in so many combinations that, with E|z_j| = 1, every w with E|wᵀz| ≤ 1 has ‖w‖ ≤ 1, and length 1 only"
+    " if it picks one code (overcomplete: a stronger form); normal codes that always fire do not")
+FEWER_THAN_SPARK = Assumption("fewer than half the spark", "marginal",
+    "‖z‖₀ < spark(D)/2, the spark being the least number of dependent atoms; ‖z‖₀ < (1 + 1/μ)/2 is enough, with μ the"
+    " largest cosine of two atoms")
+KNOWN_ATOMS = Assumption("known dictionary", "model", "the dictionary is the true one")
+SPARSEST_CODES = Assumption("sparsest codes", "model", "codes are the sparsest that rebuild x; one pass is no search")
+LEAST_VOLUME = Assumption("least L1 and volume", "model",
+    "the fit is the global optimum of min Σ_j log E|ẑ_j| − log|det W|, ẑ = W x (overcomplete: of the volume of D with"
+    " E|ẑ_j| ≤ 1)")
 
 MATCHING_MODEL = Assumption("matching model", "model",
     "the model's similarity has the form of the conditional: q_h(z̃|z) ∝ exp(−δ(h(z̃), h(z))),"
@@ -222,6 +239,28 @@ DICTIONARY_SINGLE = Theorem("dictionary-single", "Zheng et al., Diverse Dictiona
     promises="Every latent is recovered alone; diverse is not sparse, nearly dense structures may qualify.",
     not_promised=("linear agreement: each latent may be warped",))
 
+_ATOMS = "the dictionary is recovered, and with it the codes,"
+_ATOM_LIMITS = ("meaning: an atom is a direction, not a concept",
+                "anything of gates such as TopK, which optimise another function: of these one may say how seeds agree")
+SPARSE_COMPLETE = Theorem("sparse-complete", "Hu and Huang 2023, NeurIPS", side_information="none", subject=_ATOMS,
+    assumes=(SPARSE_COMBINATION, INDEPENDENT_ATOMS, SCATTERED_CODES, LEAST_VOLUME), indeterminacy=SCALED_PERMUTATION,
+    promises="The global optimum of L1 and volume has the true atoms, in some order and at some scale.",
+    not_promised=("that descent finds the global optimum", *_ATOM_LIMITS),
+    diversity=Diversity("d log d", "rows, times a constant, if codes are Bernoulli-Gaussian",
+                        lambda d, k: max(1, math.ceil(d * math.log(d)))))
+SPARSE_OVERCOMPLETE = Theorem("sparse-overcomplete", "Sun and Huang 2025, ICLR", side_information="none",
+    subject=_ATOMS, assumes=(SPARSE_COMBINATION, SCATTERED_CODES, LEAST_VOLUME), indeterminacy=SCALED_PERMUTATION,
+    promises="With more atoms than dimensions, too, if codes are strongly scattered.",
+    not_promised=("that descent finds the global optimum", *_ATOM_LIMITS),
+    diversity=Diversity("(d²/k) log(d²/k)", "rows, times a constant",
+                        lambda d, k: math.ceil(d * d / k * math.log(d * d / k)) if k <= d else 0,
+                        k_means="m, the dimensions of x, of which there are fewer than atoms"))
+SPARSE_CODES = Theorem("sparse-codes", "Donoho and Elad 2003, PNAS", side_information="a known dictionary",
+    assumes=(SPARSE_COMBINATION, KNOWN_ATOMS, FEWER_THAN_SPARK, SPARSEST_CODES), indeterminacy=IDENTITY,
+    subject="the codes are recovered",
+    promises="No other codes as sparse rebuild x.",
+    not_promised=("the dictionary", "that an encoder of one pass finds these codes"))
+
 AUXILIARY_ICA = Theorem("auxiliary-ica", "Hyvärinen, Sasaki, Turner 2019, AISTATS",
     side_information="u with p(z|u)", indeterminacy=ELEMENTWISE,
     assumes=(INJECTIVE_MIXING, CONDITIONAL_INDEPENDENCE, VARIABILITY, OPTIMUM_REACHED),
@@ -262,6 +301,7 @@ THEOREMS = (
     CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CONTRAST_CONTENT, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
     CLASSIFY_FREE, FORGET, FORGET_NONLINEAR,
     DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, DICTIONARY_SINGLE,
+    SPARSE_COMPLETE, SPARSE_OVERCOMPLETE, SPARSE_CODES,
     AUXILIARY_ICA, TCL, IVAE, ROEDER, INTERVENTIONS, INTERVENTIONS_UNKNOWN,
 )
 

@@ -1,0 +1,393 @@
+r"""Dictionaries: whether two sets of directions are the same, their codes fire at the same rows, and how sparsely.
+
+A dictionary has an *atom* in each row, (k, m); codes have a column for each atom, (n, k), dense or as a scipy matrix.
+
+============== ======================================================== =======================================
+metric         blind to                                                 chance is the score of
+============== ======================================================== =======================================
+`mmcs`         order and length of atoms; atoms that are there twice    directions drawn at random
+`pw_mcc`       order and length of atoms                                directions drawn at random
+`firing_f1`    how strongly a code fires                                codes that fire as often, at other rows
+`dead_share`   all but whether a code ever fires                        codes that fire by chance, as often
+`fvu`          shifts of each column                                    1, that of the mean
+============== ======================================================== =======================================
+
+The sign of an atom matters, since codes of a gate are not negative; with ``signed=False`` it does not. Chance is high,
+and grows with the number of atoms: two random dictionaries of 3,072 atoms in 384 dimensions have a `pw_mcc` of .17.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csc_array, issparse
+
+from pindown.metrics.recovery import Matrix, RandomState, _read, _require_positive
+
+ENTRIES = 1 << 22
+"""Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
+
+
+class AtomMatch(NamedTuple):
+    """The atom of a dictionary that stands for each of another's (−1: none), and the cosine between the two."""
+
+    partner: NDArray[np.int64]  # (k,)
+    cosine: NDArray[np.float64]  # (k,)
+
+
+def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> AtomMatch:
+    """Match atoms one to one, with the largest sum of cosines; an atom that is left over has partner −1 and cosine 0.
+
+    Takes a moment for a thousand atoms, a minute for sixteen thousand.
+
+    Parameters
+    ----------
+    dictionary, other : array of shape (k_hat, m), (k, m)
+        Atoms in rows, of any length. Atoms of length 0 have a cosine of 0 with all.
+    signed : bool
+        Whether an atom and its negative are two atoms.
+
+    Returns
+    -------
+    AtomMatch
+        For each atom of ``other``.
+
+    Examples
+    --------
+    >>> match_atoms([[0, 2], [3, 0], [1, 1]], [[1, 0], [0, 1]])
+    AtomMatch(partner=array([1, 0]), cosine=array([1., 1.]))
+    """
+    cosine = _cosines("match_atoms", dictionary, other, signed)
+    partner, found = np.full(cosine.shape[1], -1), np.zeros(cosine.shape[1])
+    atom, of = linear_sum_assignment(cosine, maximize=True)
+    partner[of], found[of] = atom, cosine[atom, of]
+    return AtomMatch(partner, found)
+
+
+def pw_mcc(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
+    r"""Mean cosine of atoms that are matched one to one: of two seeds (pairwise MCC), or of a dictionary and the truth.
+
+    .. math:: \frac1k \sum_j \cos(\hat d_{\pi(j)}, d_j), \qquad \pi \text{ the matching with the largest sum}
+
+    An atom of ``other`` that is left over counts as 0, a surplus of ``dictionary`` does not count. See `match_atoms`
+    for single atoms, and `by_frequency` for which of them agree. Chance: see `chance_pw_mcc`. After Song et al. (2025),
+    *Mechanistic interpretability should prioritize feature consistency in SAEs*.
+
+    Examples
+    --------
+    >>> pw_mcc([[0, 2], [3, 0]], [[1, 0], [0, 1]]), pw_mcc([[0, -2], [3, 0]], [[1, 0], [0, 1]])
+    (1.0, 0.0)
+    >>> pw_mcc([[0, -2], [3, 0]], [[1, 0], [0, 1]], signed=False)
+    1.0
+    """
+    return float(match_atoms(dictionary, other, signed=signed).cosine.mean())
+
+
+def chance_pw_mcc(
+    k: int, m: int, k_hat: int | None = None, *, signed: bool = True, random_state: RandomState = 0
+) -> float:
+    """Return the mean `pw_mcc` of dictionaries whose atoms are drawn at random, evenly in all directions.
+
+    Examples
+    --------
+    Of single atoms in the plane the cosine of an angle, which is 2/π = .64 without its sign; many find a partner that
+    is nearer:
+
+    >>> round(chance_pw_mcc(1, 2, signed=False), 1), round(chance_pw_mcc(256, 64), 2)
+    (0.6, 0.33)
+    """
+    return _by_chance("chance_pw_mcc", pw_mcc, k, m, k_hat, signed, random_state)
+
+
+def mmcs(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
+    r"""Mean over atoms of ``other`` of the largest cosine with any atom of ``dictionary`` (Sharkey et al., 2022).
+
+    .. math:: \frac1k \sum_j \max_i \cos(\hat d_i, d_j)
+
+    One atom may stand for several, so that a dictionary that merges atoms scores more than by `pw_mcc`. Chance: see
+    `chance_mmcs`.
+
+    Examples
+    --------
+    Halfway between two atoms, and for both of them:
+
+    >>> round(mmcs([[1, 1]], [[1, 0], [0, 1]]), 3), round(pw_mcc([[1, 1]], [[1, 0], [0, 1]]), 3)
+    (0.707, 0.354)
+    """
+    return float(_cosines("mmcs", dictionary, other, signed).max(axis=0).mean())
+
+
+def chance_mmcs(
+    k: int, m: int, k_hat: int | None = None, *, signed: bool = True, random_state: RandomState = 0
+) -> float:
+    """Return the mean `mmcs` of dictionaries whose atoms are drawn at random, evenly in all directions.
+
+    Examples
+    --------
+    >>> chance_mmcs(64, 8) > chance_pw_mcc(64, 8) > chance_pw_mcc(64, 64)
+    True
+    """
+    return _by_chance("chance_mmcs", mmcs, k, m, k_hat, signed, random_state)
+
+
+class Band(NamedTuple):
+    """The mean of a score over atoms whose codes fire about equally often."""
+
+    low: float  # shares of rows
+    high: float
+    n: int
+    mean: float
+
+
+def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -> tuple[Band, ...]:
+    """Average a score of atoms within bands of how often they fire, as many atoms in each; silent ones by themselves.
+
+    Rare atoms are the ones that seeds disagree about, and an average over all hides it.
+
+    Parameters
+    ----------
+    values : array of shape (k,)
+        Such as ``match_atoms(…).cosine``.
+    frequency : array of shape (k,)
+        Share of rows at which each fires: see `firing`.
+    n_bands : int
+        Number of bands of those that fire.
+
+    Examples
+    --------
+    >>> by_frequency([0.0, 0.2, 0.4, 1.0, 1.0], [0, 0.01, 0.02, 0.2, 0.4], n_bands=2)[-1]
+    Band(low=0.2, high=0.4, n=2, mean=1.0)
+    """
+    score, often = (np.asarray(part, dtype=np.float64) for part in (values, frequency))
+    if score.ndim != 1 or score.shape != often.shape:
+        raise ValueError(
+            f"by_frequency: values and frequency must have one number for each atom, got shapes {score.shape} and "
+            f"{often.shape}."
+        )
+    _require_positive("by_frequency", n_bands=n_bands)
+    order = np.argsort(often, kind="stable")
+    silent, fires = order[often[order] <= 0], order[often[order] > 0]
+    parts = [part for part in (silent, *np.array_split(fires, n_bands)) if len(part)]
+    return tuple(
+        Band(float(often[part[0]]), float(often[part[-1]]), len(part), float(score[part].mean())) for part in parts
+    )
+
+
+# ---- codes ----------------------------------------------------------------------------------------------------------
+
+
+def firing(codes: Any) -> NDArray[np.float64]:
+    """Return the share of rows at which each code is not 0; (k,).
+
+    Examples
+    --------
+    >>> firing([[0, 1.5], [0, -1], [0, 0], [2, 1]]).tolist()
+    [0.25, 0.75]
+    """
+    fires = _fires("firing", "codes", codes)
+    return np.diff(fires.indptr) / fires.shape[0]
+
+
+def l0(codes: Any) -> float:
+    """Return the mean number of codes of a row that are not 0.
+
+    Examples
+    --------
+    >>> l0([[0, 1.5], [0, -1], [0, 0], [2, 1]])
+    1.0
+    """
+    return float(firing(codes).sum())
+
+
+def firing_f1(codes_hat: Any, codes: Any, partner: ArrayLike) -> float:
+    r"""F1 of the rows at which codes fire, mean over the true codes that fire at all.
+
+    .. math:: F_1 = \frac{2\,|\hat S \cap S|}{|\hat S| + |S|}, \qquad S = \{i : z_{ij} \ne 0\}
+
+    Blind to how strongly a code fires. Chance is about the frequency itself: see `chance_firing_f1`.
+
+    Parameters
+    ----------
+    codes_hat, codes : array or sparse matrix of shape (n, k_hat), (n, k)
+        Codes of the same rows.
+    partner : array of shape (k,)
+        The column of ``codes_hat`` for each of ``codes``, −1 where there is none, which counts as 0: that of
+        `match_atoms`. Matched by atoms, and not by the codes themselves, the score does not choose its own best case.
+
+    Examples
+    --------
+    >>> firing_f1([[1, 0], [1, 0], [0, 5]], [[0, 1], [0, 2], [3, 4]], [1, 0])
+    0.9
+    """
+    hat, true = _fires("firing_f1", "codes_hat", codes_hat), _fires("firing_f1", "codes", codes)
+    if hat.shape[0] != true.shape[0]:
+        raise ValueError(
+            f"firing_f1: codes_hat has {hat.shape[0]} rows and codes has {true.shape[0]}, but row i of both must be "
+            "the same sample."
+        )
+    of = np.asarray(partner)
+    if of.shape != true.shape[1:] or of.max(initial=-1) >= hat.shape[1]:
+        raise ValueError(
+            f"firing_f1: partner must have a column of codes_hat (at most {hat.shape[1] - 1}) for each of the "
+            f"{true.shape[1]} codes, got shape {of.shape} and values up to {of.max(initial=-1)}."
+        )
+    counts = np.diff(true.indptr)
+    if not (seen := counts > 0).any():
+        raise ValueError("firing_f1: no code fires in these rows, so that there is nothing to find. Give more rows.")
+    matched = seen & (of >= 0)
+    both = np.asarray(hat[:, of[matched]].multiply(true[:, matched]).sum(axis=0)).reshape(-1)
+    total = np.diff(hat.indptr)[of[matched]] + counts[matched]
+    return float((2 * both / total).sum() / seen.sum())
+
+
+def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, partner: ArrayLike) -> float:
+    """Return about the mean `firing_f1` of codes that fire as often, at rows that have nothing to do with the truth.
+
+    Examples
+    --------
+    Two coins: both show heads in a quarter of the throws, and each in a half.
+
+    >>> chance_firing_f1([0.5], [0.5], [0])
+    0.5
+    """
+    of, true = np.asarray(partner), np.asarray(frequency, dtype=np.float64)
+    hat = np.where(of >= 0, np.asarray(frequency_hat, dtype=np.float64)[of], 0.0)
+    seen = true > 0
+    return float((2 * hat * true / np.maximum(hat + true, 1e-300))[seen].mean())
+
+
+class DeadShare(NamedTuple):
+    """The share of codes that are silent, and in how many rows (tokens) they were looked for; prints as a sentence."""
+
+    share: float
+    n_codes: int
+    n_rows: int
+    by_chance: float | None
+
+    def __str__(self) -> str:
+        chance = "" if self.by_chance is None else f" (by chance {self.by_chance:.2%})"
+        return f"{self.share:.2%} of {self.n_codes:,} codes are silent in {self.n_rows:,} tokens{chance}"
+
+
+def dead_share(codes: Any, *, frequency: ArrayLike | None = None) -> DeadShare:
+    """Return the share of codes that never fire in these rows, with the number of rows: without it a share says little.
+
+    "Dead" means silent for ten million tokens to some and for eight thousand to others. A code that fires at a share p
+    of all rows is silent in n of them with probability :math:`(1 - p)^n`.
+
+    Parameters
+    ----------
+    codes : array or sparse matrix of shape (n, k)
+        Codes of n tokens.
+    frequency : array of shape (k,), optional
+        How often each truly fires, where that is known: then the share that is silent by chance stands beside.
+
+    Examples
+    --------
+    >>> print(dead_share([[0, 1.5], [0, -1]], frequency=[0.5, 0.5]))
+    50.00% of 2 codes are silent in 2 tokens (by chance 25.00%)
+    """
+    fires = _fires("dead_share", "codes", codes)
+    n, k = fires.shape
+    expected = None
+    if frequency is not None:
+        expected = float(((1 - np.asarray(frequency, dtype=np.float64)) ** n).mean())
+    return DeadShare(float((np.diff(fires.indptr) == 0).mean()), k, n, expected)
+
+
+# ---- what is rebuilt ------------------------------------------------------------------------------------------------
+
+
+def fvu(x: ArrayLike, x_hat: ArrayLike) -> float:
+    r"""Fraction of variance that is unexplained.
+
+    .. math:: \sum_j \mathrm{var}(x_j - \hat x_j) \, / \, \sum_j \mathrm{var}\, x_j
+
+    Blind to a shift of each column. The mean of the rows scores 1, a random code about 1 or more. A low value does not
+    show that the dictionary is right: matching pursuit has the lowest of all on worlds in which it recovers least.
+
+    Examples
+    --------
+    >>> fvu([[0.0, 0.0], [2.0, 2.0]], [[0.5, 0.0], [1.5, 2.0]])
+    0.125
+    """
+    a, b = _read("fvu", "x", x), _read("fvu", "x_hat", x_hat)
+    if a.shape != b.shape:
+        raise ValueError(f"fvu: x has shape {a.shape} and x_hat {b.shape}, but both must be the same rows and columns.")
+    total = float(a.var(axis=0, dtype=np.float64).sum())
+    if total == 0:
+        raise ValueError("fvu: all rows of x are the same, so that there is no variance to explain.")
+    return float((a.astype(np.float64) - b).var(axis=0).sum() / total)
+
+
+def ce_recovered(rebuilt: float, original: float, ablated: float) -> float:
+    """Share of what a layer is worth to a model that survives when its activations are replaced by their rebuilt ones.
+
+    Of three cross-entropies, in any unit: with rebuilt activations, with the original ones, and with zeros in their
+    place. 1 if nothing is lost; 0, the level of chance, if rebuilt activations are worth as little as zeros.
+
+    Examples
+    --------
+    >>> ce_recovered(rebuilt=3.5, original=3.0, ablated=8.0)
+    0.9
+    """
+    if not ablated > original:
+        raise ValueError(
+            f"ce_recovered: without the layer the cross-entropy must be larger than with it, got {ablated} and "
+            f"{original}: the model does not need this layer, so that there is nothing to recover."
+        )
+    return (ablated - rebuilt) / (ablated - original)
+
+
+# ---- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _cosines(caller: str, dictionary: Any, other: Any, signed: bool) -> Matrix:
+    """Return all cosines, or their absolute values; (k_hat, k)."""
+    first, second = _read(caller, "dictionary", dictionary), _read(caller, "other", other)
+    if first.shape[1] != second.shape[1]:
+        raise ValueError(
+            f"{caller}: atoms of dictionary have {first.shape[1]} entries, those of other {second.shape[1]}, but both "
+            "must live in the same space. Atoms are rows: was one of them transposed?"
+        )
+    product = _unit(first) @ _unit(second).T
+    return product if signed else np.abs(product)
+
+
+def _unit(atoms: Matrix) -> Matrix:
+    length = np.linalg.norm(atoms, axis=1, keepdims=True)
+    return atoms / np.where(length > 0, length, 1)
+
+
+def _by_chance(
+    caller: str,
+    metric: Callable[..., float],
+    k: int,
+    m: int,
+    k_hat: int | None,
+    signed: bool,
+    random_state: RandomState,
+) -> float:
+    k_hat = k if k_hat is None else k_hat
+    _require_positive(caller, k=k, m=m, k_hat=k_hat)
+    rng = np.random.default_rng(random_state)
+    n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
+    drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))
+    return float(np.mean([metric(a, b, signed=signed) for a, b in drawn]))
+
+
+def _fires(caller: str, name: str, codes: Any) -> Any:
+    """Return where codes are not 0, as a sparse matrix of zeros and ones by columns."""
+    if not issparse(codes):
+        codes = _read(caller, name, codes)
+    elif not np.isfinite(codes.data).all():
+        raise ValueError(f"{caller}: {name} is not finite. Training may have diverged: look at loss_curve_.")
+    fires = csc_array(codes)
+    fires.eliminate_zeros()
+    if not fires.shape[0]:
+        raise ValueError(f"{caller}: {name} has no rows.")
+    return csc_array((np.ones(fires.nnz, dtype=np.int32), fires.indices, fires.indptr), shape=fires.shape)
