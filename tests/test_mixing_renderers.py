@@ -8,7 +8,7 @@ from pindown import theory
 from pindown.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
 from pindown.grids import Grid, LaplaceSteps, SomeChange
 from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, save_png, traversals
-from pindown.mixing.rays import FAR, capsule, cube, cylinder, sphere
+from pindown.mixing.rays import FAR, Hit, Surface, capsule, cube, cylinder, painted, sphere
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
 from pindown.sources import as_source
 from pindown.spaces import Box, Reals, Sphere
@@ -111,15 +111,30 @@ def test_a_square_covers_its_area():
 
 
 def test_rays_meet_solids_where_geometry_says():
-    o = torch.tensor([[[0.0, 0.5, 5.0]]], dtype=torch.float64)
-    d = torch.tensor([[[0.0, 0.0, -1.0], [0.0, 1.0, 0.0]]], dtype=torch.float64)
-    centre, one = torch.tensor([[[0.0, 0.5, 0.0]]], dtype=torch.float64), torch.ones(1, 1, dtype=torch.float64)
-    foot, head = centre - torch.tensor([0.0, 1.0, 0.0]), centre + torch.tensor([0.0, 1.0, 0.0])
+    o = torch.tensor([0.0, 0.5, 5.0], dtype=torch.float64)[None, :, None]  # (1, 3, 1)
+    d = torch.tensor([[0.0, 0.0, -1.0], [0.0, 1.0, 0.0]], dtype=torch.float64).T[None]  # (1, 3, 2): ahead, and up
+    up, one = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)[None, :, None], torch.ones(1, 1, dtype=torch.float64)
+    centre = 0.5 * up
     hits = [sphere(o, d, centre, one), cube(o, d, centre, one), cylinder(o, d, one, 2 * one)]
-    for hit in [*hits, capsule(o, d, foot, head, one)]:
+    for hit in [*hits, capsule(o, d, centre - up, centre + up, one)]:
         assert hit.distance[0, 0].item() == pytest.approx(4.0)
         assert hit.distance[0, 1] == FAR
-        torch.testing.assert_close(hit.normal[0, 0], torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
+        torch.testing.assert_close(hit.normal[0, :, 0], torch.tensor([0.0, 0.0, 1.0], dtype=torch.float64))
+
+
+def test_what_is_nearest_is_painted_in_its_own_light():
+    o, d = torch.zeros(1, 3, 1), torch.tensor([0.0, 0.0, -1.0])[None, :, None]
+    behind, ahead = (Hit(torch.tensor([[far]]), torch.tensor([0.0, 0.0, 1.0])[None, :, None]) for far in (4.0, 2.0))
+    red, green = (torch.tensor(colour)[None, :, None] for colour in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
+
+    def none_passes(point, toward):
+        return torch.zeros(1, 1)
+
+    near, far = Surface(ahead, green, shaded=False), Surface(behind, red)
+    for surfaces in ([near, far], [far, near]):
+        seen = painted(o, d, surfaces, torch.zeros(1, 3, 1), none_passes)
+        torch.testing.assert_close(seen, (0.42 + 0.62) * green)  # the lamp is at the eye, and no shadow falls on it
+    torch.testing.assert_close(painted(o, d, [far], torch.zeros(1, 3, 1), none_passes), 0.42 * red)
 
 
 # Worlds.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from pindown import _random, networks
-from pindown.networks import convolutional, deconvolutional, suited, temporal, unfolded
+from pindown.networks import convolutional, deconvolutional, resnet18, suited, temporal, unfolded
 from pindown.networks.images import Cosines, Synthesis
 from pindown.penalties import pushforward
 
@@ -24,8 +24,13 @@ def noise(*shape, seed=0, dtype=torch.float32):
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed), dtype=dtype)
 
 
+def small_resnet(shape, n_out):
+    return resnet18(shape, n_out, width=8)
+
+
 def encoders():
     yield from ((convolutional, shape) for shape in SHAPES)
+    yield from ((small_resnet, shape) for shape in SHAPES)
     yield from ((temporal, shape) for shape in SEQUENCES)
 
 
@@ -220,3 +225,20 @@ def test_every_tensor_is_contiguous():
         made(networks.deconvolutional, 4, (3, 9, 9)),
     ):
         assert all(tensor.is_contiguous() for tensor in module.state_dict().values())
+
+
+def test_a_resnet_has_eighteen_layers_and_sees_each_image_alone():
+    encoder = made(resnet18, (3, 16, 16), 2, width=8)
+    deep = [layer for layer in encoder.bend.modules() if isinstance(layer, nn.Conv2d | nn.Linear)]
+    assert sum(1 for layer in deep if getattr(layer, "kernel_size", None) != (1, 1)) == 18
+    with torch.no_grad():
+        for weight in encoder.parameters():
+            weight.add_(0.1 * noise(*weight.shape))  # so that it bends
+        x = noise(4, 3, 16, 16)
+        torch.testing.assert_close(encoder(x)[1:2], encoder(x[1:2]))
+        assert not torch.allclose(encoder(2 * x), 2 * encoder(x), rtol=0.1)
+    assert sum(weight.numel() for weight in resnet18((3, 64, 64), 4).parameters()) > 11_000_000
+    with pytest.raises(ValueError, match=r"width must be a multiple of 8, got 12"):
+        resnet18((3, 16, 16), 2, width=12)
+    with pytest.raises(ValueError, match=r"networks.resnet18: an image is \(c, h, w\), but rows have the shape 5"):
+        resnet18(5, 2)

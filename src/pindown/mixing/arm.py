@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import torch
 from torch import Tensor
 
@@ -50,47 +52,42 @@ class Arm(Renderer):
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         rise, lamp = torch.deg2rad(values["elevation"]), torch.deg2rad(values["light"])
         zero = torch.zeros_like(rise)
-        target = rays.vector(rise, 0.0, 0.65, 0.0).expand(len(rise), 3)
-        eye = target + 4.2 * torch.stack([zero, rise.sin(), rise.cos()], -1)
-        o, d = eye[:, None], rays.camera(x, y, eye, target, torch.full_like(rise, 0.39))
-        lamp_at = torch.stack([3.2 * lamp.sin(), zero + 3.6, 2.4 * lamp.cos()], -1)[:, None]
+        target = rays.vector(rise, 0.0, 0.65, 0.0)
+        o = target + 4.2 * torch.stack([zero, rise.sin(), rise.cos()], 1)[..., None]
+        d = rays.camera(x, y, o, target, torch.full_like(rise, 0.39))
+        lamp_at = torch.stack([3.2 * lamp.sin(), zero + 3.6, 2.4 * lamp.cos()], 1)[..., None]
         joints = self._joints(values)
         floor, wall = rays.room(o, d, 4.5)
-        ground, own = colour_of(values["ground_hue"], 0.45)[:, None], colour_of(values["arm_hue"])[:, None]
-        hand = colour_of(values["hand_hue"])[:, None] if self._is_drawn("hand_hue") else 0.45 + 0.55 * own
+        ground, own = colour_of(values["ground_hue"], 0.45)[..., None], colour_of(values["arm_hue"])[..., None]
+        hand = colour_of(values["hand_hue"])[..., None] if self._is_drawn("hand_hue") else 0.45 + 0.55 * own
         foot = joints[0] * rays.vector(rise, 1.0, 0.0, 1.0)
         rods = [(foot, joints[0], 0.2, 0.55 * own), *zip(joints, joints[1:], RADII, (own, own, hand), strict=False)]
-        hits = [(rays.capsule(o, d, a, b, torch.full_like(a[..., 0], r)), c, 0.3) for a, b, r, c in rods]
-        surfaces = [(floor, ground, 0.0), (wall, 0.8 * ground, 0.0), *hits]
-        nearest = torch.stack([hit.distance for hit, *_ in surfaces]).amin(0)
-        picture = d.new_zeros(d.shape)
-        for number, (hit, colour, gloss) in enumerate(surfaces):
-            point = o + hit.distance[..., None] * d
-            toward = rays.unit(lamp_at - point)
-            passes = self._passes(point, toward, joints) if number == 0 else torch.ones_like(hit.distance)
-            shade = rays.lit(colour, hit.normal, toward, d, passes, gloss)
-            picture = torch.where((hit.distance <= nearest)[..., None], shade, picture)
-        return picture * values["brightness"][:, None, None]
+        surfaces = [rays.Surface(floor, ground), rays.Surface(wall, 0.8 * ground, shaded=False)]
+        for a, b, radius, colour in rods:
+            hit = rays.capsule(o, d, a, b, torch.full_like(a[:, 0], radius))
+            surfaces.append(rays.Surface(hit, colour, gloss=0.3, shaded=False))
+        passes = partial(self._passes, joints=joints)
+        return rays.painted(o, d, surfaces, lamp_at, passes) * values["brightness"][:, None, None]
 
     def _joints(self, values: dict[str, Tensor]) -> list[Tensor]:
-        """Return shoulder, elbow, wrist and tip, (n, 1, 3) each: angles are from upright, each from the one before."""
+        """Return shoulder, elbow, wrist and tip, (n, 3, 1) each: angles are from upright, each from the one before."""
         yaw = torch.deg2rad(values["yaw"])
-        place = rays.vector(yaw, 0.0, BASE, 0.0).expand(len(yaw), 3)
-        joints, lean = [place[:, None]], torch.zeros_like(yaw)
+        place = rays.vector(yaw, 0.0, BASE, 0.0).expand(len(yaw), 3, 1)
+        joints, lean = [place], torch.zeros_like(yaw)
         for name, length in zip(("shoulder", "elbow", "wrist"), LENGTHS, strict=True):
             lean = lean + torch.deg2rad(values[name])
             out = lean.sin()
-            place = place + length * torch.stack([out * yaw.sin(), lean.cos(), out * yaw.cos()], -1)
-            joints.append(place[:, None])
+            place = place + length * torch.stack([out * yaw.sin(), lean.cos(), out * yaw.cos()], 1)[..., None]
+            joints.append(place)
         return joints
 
     def _passes(self, point: Tensor, toward: Tensor, joints: list[Tensor]) -> Tensor:
         """Return how much light passes the arm: three balls on each rod stand for it."""
-        passes = torch.ones_like(point[..., 0])
+        passes = torch.ones_like(point[:, 0])
         for a, b, radius in zip(joints, joints[1:], RADII, strict=False):
             for share in (1 / 6, 1 / 2, 5 / 6):
                 ball = torch.lerp(a, b, share)
-                passes = passes * rays.shadow(point, toward, ball, torch.full_like(ball[..., 0], 1.1 * radius))
+                passes = passes * rays.shadow(point, toward, ball, torch.full_like(ball[:, 0], 1.1 * radius))
         return passes
 
     def _is_drawn(self, name: str) -> bool:

@@ -114,15 +114,15 @@ class Renderer(nn.Module, ABC):
 
     @abstractmethod
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """Return colours (n, points, 3) at points of the picture, x to the right and y up, both from −1 to 1."""
+        """Return colours (n, 3, points) at points of the picture, x to the right and y up, both from −1 to 1."""
 
     def _pixels(self, z: Tensor) -> Tensor:
         fine = self.size * self.samples
         line = ((torch.arange(fine, device=z.device) + 0.5) / fine * 2 - 1).to(z.dtype)
         y, x = torch.meshgrid(-line, line, indexing="ij")
-        colours = self._draw(self.values(z), x.reshape(-1), y.reshape(-1))  # (n, fine², 3)
-        pictures = colours.clamp(0, 1).mT.unflatten(-1, (fine, fine))
-        return nn.functional.avg_pool2d(pictures, self.samples) if self.samples > 1 else pictures.contiguous()
+        colours = self._draw(self.values(z), x.reshape(-1), y.reshape(-1))  # (n, 3, fine²)
+        pictures = colours.clamp(0, 1).unflatten(-1, (fine, fine))
+        return nn.functional.avg_pool2d(pictures, self.samples) if self.samples > 1 else pictures
 
     def _share(self, z: Tensor) -> Tensor:
         match self.domain:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from functools import reduce
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -57,35 +57,24 @@ class Room(Renderer):
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         turn, rise, lamp = (torch.deg2rad(values[name]) for name in ("azimuth", "elevation", "light"))
         radius = values["size"][:, None]  # (n, 1)
-        middle = torch.stack([torch.zeros_like(radius), radius, torch.zeros_like(radius)], -1)  # (n, 1, 3)
-        around = torch.stack([turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos()], -1)
-        target = rays.vector(turn, 0.0, 0.55, 0.0).expand_as(around)
-        eye = target + DISTANCE * around
-        d = rays.camera(x, y, eye, target, 0.62 / values["zoom"])
-        o = eye[:, None]
+        middle = torch.stack([torch.zeros_like(radius), radius, torch.zeros_like(radius)], 1)  # (n, 3, 1)
+        target = rays.vector(turn, 0.0, 0.55, 0.0)
+        around = torch.stack([turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos()], 1)
+        o = target + DISTANCE * around[..., None]
+        d = rays.camera(x, y, o, target, 0.62 / values["zoom"])
+        high = torch.full_like(lamp, math.sin(ABOVE))
+        lamp_at = LAMP * torch.stack([lamp.sin() * math.cos(ABOVE), high, lamp.cos() * math.cos(ABOVE)], 1)[..., None]
+        floor, wall, own = (colour_of(values[f"{name}_hue"])[..., None] for name in ("floor", "wall", "object"))
+        on_floor, on_wall = rays.room(o, d, HALF)
         thing = self._object(o, d, middle, radius, values["shape"][:, None])
-        floor, wall = rays.room(o, d, HALF)
-        lamp_at = (
-            LAMP
-            * torch.stack(
-                [lamp.sin() * math.cos(ABOVE), torch.full_like(lamp, math.sin(ABOVE)), lamp.cos() * math.cos(ABOVE)], -1
-            )[:, None]
-        )
-        hues = (colour_of(values[f"{name}_hue"]) for name in ("floor", "wall", "object"))
-        colours = [hue[:, None] for hue in hues]
-        picture, nearest = (
-            d.new_zeros(d.shape),
-            torch.minimum(torch.minimum(floor.distance, wall.distance), thing.distance),
-        )
-        for hit, colour, gloss in zip((floor, wall, thing), colours, (0.0, 0.0, 0.35), strict=True):
-            point = o + hit.distance[..., None] * d
-            toward = rays.unit(lamp_at - point)
-            # The ball that casts the shadow is the solid's own, so nothing of it is hidden from the lamp by itself.
-            own = hit is thing
-            passes = torch.ones_like(hit.distance) if own else rays.shadow(point, toward, middle, 0.95 * radius)
-            shade = rays.lit(colour, hit.normal, toward, d, passes, gloss)
-            picture = torch.where((hit.distance <= nearest)[..., None], shade, picture)
-        return picture * values["brightness"][:, None, None]
+        # The ball that casts the shadow is the solid's own, so nothing of it is hidden from the lamp by itself.
+        surfaces = [
+            rays.Surface(on_floor, floor),
+            rays.Surface(on_wall, wall),
+            rays.Surface(thing, own, gloss=0.35, shaded=False),
+        ]
+        passes = partial(rays.shadow, centre=middle, radius=0.95 * radius)
+        return rays.painted(o, d, surfaces, lamp_at, passes) * values["brightness"][:, None, None]
 
     def _object(self, o: Tensor, d: Tensor, middle: Tensor, radius: Tensor, shape: Tensor) -> rays.Hit:
         """Meet the solid; only the shapes that can occur are met at all."""
@@ -104,7 +93,7 @@ class Room(Renderer):
         return reduce(
             lambda found, one: rays.Hit(
                 torch.where(shape == one[0], one[1].distance, found.distance),
-                torch.where((shape == one[0])[..., None], one[1].normal, found.normal),
+                torch.where((shape == one[0])[:, None], one[1].normal, found.normal),
             ),
             enumerate(hits[1:], 1),
             hits[0],

@@ -64,7 +64,7 @@ class Sprites(Renderer):
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         latent = {factor.name for factor in self.factors} | set(self.fixed)
         ground = values["ground"] if "ground" in latent else torch.full_like(values["x"], 0.04)
-        picture = ground[:, None, None].expand(-1, len(x), 3)
+        picture = ground[:, None, None].expand(-1, 3, len(x))
         edge = 2.0 / (self.size * self.samples)  # a pixel
         for number in range(self.n_sprites):
             own = {
@@ -74,7 +74,7 @@ class Sprites(Renderer):
             plain = self.n_sprites == 1 and "hue" not in latent
             hue = values[f"hue{_suffix(number)}"]
             colour = torch.full_like(hue[:, None], 0.95).expand(-1, 3) if plain else colour_of(hue)
-            picture = picture + inside[..., None] * (colour[:, None] - picture)
+            picture = picture + inside[:, None] * (colour[..., None] - picture)
         return picture
 
 

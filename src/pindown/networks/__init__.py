@@ -7,6 +7,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 from pindown.networks.building import built, pretrained
 from pindown.networks.images import convolutional, deconvolutional, suited, temporal
 from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
+from pindown.networks.resnet import resnet18
 from pindown.networks.vectors import (
     Frame,
     Residual,
@@ -40,6 +41,7 @@ __all__ = [
     "pretrained",
     "reader",
     "residual",
+    "resnet18",
     "smooth",
     "suited",
     "temporal",

@@ -50,10 +50,20 @@ def convolutional(
     >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear to begin with
     True
     """
-    n_channels, *sizes = _checked("convolutional", shape, "an image is (c, h, w)", 3)
+    n_channels, *sizes = checked("convolutional", shape, "an image is (c, h, w)", 3)
+    return Unfolded(smooth_path(n_channels, sizes, n_out), _halving(n_channels, sizes, n_out, widths, hidden))
+
+
+def smooth_path(n_channels: int, sizes: Sequence[int], n_out: int) -> nn.Sequential:
+    """Return a linear map of images that starts as a rotation of their n_out smoothest patterns.
+
+    Examples
+    --------
+    >>> smooth_path(3, [16, 16], 4)(torch.ones(2, 3, 16, 16)).shape
+    torch.Size([2, 4])
+    """
     see = Cosines(sizes, _frequencies(n_channels, sizes, n_out))
-    straight = nn.Sequential(see, _smoothest(n_channels, see.n, n_out))
-    return Unfolded(straight, _halving(n_channels, sizes, n_out, widths, hidden))
+    return nn.Sequential(see, _smoothest(n_channels, see.n, n_out))
 
 
 def temporal(
@@ -69,7 +79,7 @@ def temporal(
     >>> temporal((50, 3), 2)(torch.zeros(5, 50, 3)).shape
     torch.Size([5, 2])
     """
-    n_steps, n_channels = _checked("temporal", shape, "a sequence is (t, c)", 2)
+    n_steps, n_channels = checked("temporal", shape, "a sequence is (t, c)", 2)
     see = Cosines([n_steps], _frequencies(n_channels, [n_steps], n_out))
     slow = min(see.n[0], -(-n_out // n_channels))
     start = nn.init.orthogonal_(torch.empty(n_out, n_channels * slow))
@@ -97,7 +107,7 @@ def deconvolutional(
     >>> deconvolutional(4, (50, 3))(torch.zeros(5, 4)).shape
     torch.Size([5, 50, 3])
     """
-    _checked("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
+    checked("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
     if len(shape) == 2:
         return nn.Sequential(_doubling(n_in, shape[1], shape[:1], widths, hidden), Swap())
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
@@ -262,7 +272,8 @@ def _convolution(n_axes: int, n_in: int, n_out: int, *, stride: int = 1) -> nn.M
     return (nn.Conv1d if n_axes == 1 else nn.Conv2d)(n_in, n_out, 3, stride=stride, padding=1)
 
 
-def _checked(owner: str, shape: Any, what: str, *n_axes: int) -> tuple[int, ...]:
+def checked(owner: str, shape: Any, what: str, *n_axes: int) -> tuple[int, ...]:
+    """Return the shape of a row, or say that the network is for others."""
     if not isinstance(shape, tuple) or len(shape) not in n_axes or min(shape) < 1:
         raise ValueError(f"networks.{owner}: {what}, but rows have the shape {shape}.")
     return shape
