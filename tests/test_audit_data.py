@@ -131,6 +131,7 @@ def test_torn_rows_keep_columns_and_lose_what_they_share():
         ({"n_fits": 1}, "n_fits == 1, must be >= 2"),
     ],
 )
+@may_warn
 def test_bad_arguments_are_refused_with_name_and_cause(arguments, message):
     x, labels = RNG.normal(size=(80, 2)), np.arange(80) % 4
     est = fitted(Classify(2), x, labels)

@@ -10,7 +10,7 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.directions import Grouping, even_rows
-from pindown.estimators.forget.choosing import HeldOut
+from pindown.estimators.forget.choosing import KeptOut
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, constant, optimizers, waiting_cosine
@@ -121,7 +121,7 @@ def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
         games.append(game)
         return [3.0, 1.0, 2.0][len(games) - 1]
 
-    monkeypatch.setattr(HeldOut, "missed_and_told", score)
+    monkeypatch.setattr(KeptOut, "missed_and_told", score)
     forget = linear(n_restarts=3, max_iter=5).fit(*moved())
     assert forget.restart_scores_.tolist() == [3.0, 1.0, 2.0]
     assert forget.objective_ is games[1]

@@ -333,7 +333,7 @@ class Around:
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
-        loc = _constant(self.loc, torch.device(device), dtype)
+        loc = cached_tensor(self.loc, torch.device(device), dtype)
         return self.law.sample(loc.expand(n, -1), random_state=random_state)
 
 
@@ -406,5 +406,12 @@ def _magnitude_table(shape: float, device: torch.device) -> _Table:
 
 
 @lru_cache(maxsize=128)
-def _constant(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+def cached_tensor(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Return numbers as a tensor that is made once: a captured step must copy nothing to a device.
+
+    Examples
+    --------
+    >>> cached_tensor((1.0, 2.0), torch.device("cpu"), torch.float32)
+    tensor([1., 2.])
+    """
     return torch.tensor(values, device=device, dtype=dtype)

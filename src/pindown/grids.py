@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pindown._random import RandomState, generator
-from pindown.distributions import _constant
+from pindown.distributions import cached_tensor
 from pindown.spaces import Box
 
 
@@ -150,7 +150,7 @@ class LaplaceSteps:
         sizes = _sizes(loc, self.sizes)
         level = 2 * torch.rand(loc.shape, generator=rng, device=loc.device, dtype=torch.float64) - 1
         scale = tuple(0.0 if j in self.categories else math.log(k) / self.rate for j, k in enumerate(self.sizes))
-        step = (-torch.log1p(-level.abs().clamp_max(1 - 2**-53)) * level.sign()).to(loc.dtype) * _constant(
+        step = (-torch.log1p(-level.abs().clamp_max(1 - 2**-53)) * level.sign()).to(loc.dtype) * cached_tensor(
             scale, loc.device, loc.dtype
         )
         old = _numbers(loc, self.sizes)
@@ -177,4 +177,4 @@ def _snapped(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def _sizes(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
-    return _constant(tuple(map(float, sizes)), z.device, z.dtype)
+    return cached_tensor(tuple(map(float, sizes)), z.device, z.dtype)

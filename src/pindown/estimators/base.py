@@ -26,7 +26,7 @@ from pindown.data import Data
 from pindown.estimators.afterwards import look_back, warn
 from pindown.estimators.answers import Answers
 from pindown.estimators.dividing import Division, divided
-from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder, encode
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.learning import learn
 from pindown.estimators.observing import Observes
@@ -414,9 +414,6 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
         return {k: _stable_repr(v) for k, v in ours.items()} | {"data": reading.digest}
 
-
-ENCODED_AT_ONCE = 4_096
-"""Rows of a source that `transform` reads at once."""
 
 _NOT_SETTINGS = {"trainer", "device", "verbose"}
 

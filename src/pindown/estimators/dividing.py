@@ -81,7 +81,7 @@ def divided(
     units, strata = _units(data, paired), _strata(data, paired, labelled)
     if folds and share * n < FEWEST:
         n_folds = min(FOLDS, int(units.max()) + 1)
-        fold = _dealt(units, strata, n_folds, rng)
+        fold = spared(in_folds(units, n_folds, rng, strata=strata), strata)
         parts = [np.flatnonzero(fold == k) for k in range(n_folds)]
         others = [*parts[1:], *parts[:1]]
     else:
@@ -91,6 +91,61 @@ def divided(
     found = [Division(np.setdiff1d(np.arange(n), part), part, other) for part, other in zip(parts, others, strict=True)]
     can = all(_can_be_learned(data, rows, paired) for each in found for rows in (each.learned, each.held_out))
     return tuple(found) if can else ()
+
+
+def in_folds(units: Rows, n_folds: int, rng: np.random.Generator, *, strata: Rows | None = None) -> Rows:
+    """Return the number of each row's fold: units stay whole, and those of one stratum are dealt out evenly.
+
+    Units come in a random order, the larger first, and each goes to the fold that has the fewest rows of its stratum,
+    and of these to the smallest. With fewer units than folds some folds have none.
+
+    Parameters
+    ----------
+    units
+        The number of each row's unit: ``np.arange(n)`` if rows stand for themselves; (n,).
+    n_folds
+        Number of folds.
+    rng
+        Of the order.
+    strata
+        The number of what each row is of, if folds should have it in equal parts: a unit counts as its first row; (n,).
+
+    Examples
+    --------
+    >>> in_folds(np.arange(6), 3, np.random.default_rng(0), strata=np.array([0, 0, 0, 1, 1, 1])).tolist()
+    [2, 1, 0, 0, 1, 2]
+    >>> in_folds(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 2, np.random.default_rng(0)).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1]
+    """
+    sizes = np.bincount(units)
+    first = np.zeros(len(sizes), dtype=np.int64)
+    if strata is not None:
+        first[units[::-1]] = strata[::-1]
+    order = np.lexsort([rng.random(len(sizes)), -sizes, first])
+    fold = np.empty(len(sizes), dtype=np.int64)
+    if np.ptp(sizes):
+        rows = np.zeros((int(first.max()) + 1, n_folds))  # of each stratum, that folds have by now
+        for unit in order:
+            fold[unit] = np.lexsort([rows.sum(0), rows[first[unit]]])[0]
+            rows[first[unit], fold[unit]] += sizes[unit]
+    else:
+        fold[order] = np.arange(len(order)) % n_folds
+    return fold[units]
+
+
+def spared(fold: Rows, strata: Rows) -> Rows:
+    """Return folds without rows whose stratum would be in one of them whole: these have none, −1.
+
+    Examples
+    --------
+    >>> spared(np.array([0, 1, 0, 1, 1]), np.array([0, 0, 1, 2, 2])).tolist()
+    [0, 1, -1, -1, -1]
+    """
+    first = np.full(int(strata.max()) + 1, -1)
+    first[strata] = fold
+    whole = np.ones(len(first), dtype=bool)
+    whole[strata[fold != first[strata]]] = False
+    return np.where(whole[strata], -1, fold)
 
 
 def _can_be_learned(data: Data, rows: Rows, paired: bool) -> bool:
@@ -189,22 +244,6 @@ def _strata(data: Data, paired: bool, labelled: bool) -> Rows:
         return none
     partners = as_numbers(data.pairs.reshape(-1))
     return partners if (np.bincount(partners) > 1).sum() < MANY_GROUPS else none
-
-
-def _dealt(units: Rows, strata: Rows, n_folds: int, rng: np.random.Generator) -> Rows:
-    """Return the fold of each row: units are dealt out, those of one stratum in turns; what is alone has none."""
-    order = rng.permutation(int(units.max()) + 1)
-    first = np.zeros(len(order), dtype=np.int64)
-    first[units[::-1]] = strata[::-1]  # the stratum of a unit's first row
-    order = order[np.argsort(first[order], kind="stable")]
-    fold = np.empty(len(order), dtype=np.int64)
-    fold[order] = np.arange(len(order)) % n_folds
-    of_rows = fold[units]
-    for k in range(n_folds):  # a stratum that a fold would take whole stays with those to learn from
-        held = of_rows == k
-        whole = np.setdiff1d(strata[held], strata[~held])
-        of_rows[held & np.isin(strata, whole)] = -1
-    return of_rows
 
 
 def _drawn(units: Rows, strata: Rows, n_rows: float, rng: np.random.Generator) -> Rows:

@@ -14,6 +14,9 @@ from pindown.spaces import Space
 ENCODE_ROWS, ENCODE_BYTES = 65_536, 1 << 28
 """Rows encoded at once, and bytes of them: bounds the memory of `transform` whatever the size of X."""
 
+ENCODED_AT_ONCE = 4_096
+"""Rows of a source that are read, or of charts that are encoded, at once."""
+
 PADDED_ROWS = 256
 """Rows that a network is always shown at once where it is not run in float64."""
 

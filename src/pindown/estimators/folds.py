@@ -11,6 +11,7 @@ from sklearn.base import clone
 
 from pindown import theory
 from pindown.data import Data, as_array
+from pindown.estimators.dividing import in_folds
 from pindown.estimators.refitting import refitted
 from pindown.labels import as_numbers, combined
 from pindown.metrics import match_latents, procrustes
@@ -120,16 +121,8 @@ def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int6
         partners = as_numbers(data.pairs)
         units = partners if np.median(np.bincount(partners)) <= FEW else None
     if units is None:
-        place = np.empty(len(data), dtype=np.int64)
-        place[np.lexsort([rng.random(len(data)), _kinds(data)])] = np.arange(len(data))
-        return _checked(place % n_folds, n_folds)
-    number = as_numbers(units)
-    sizes = np.bincount(number)
-    of_unit, filled = np.zeros(len(sizes), dtype=np.int64), np.zeros(n_folds)
-    for unit in np.lexsort([rng.random(len(sizes)), -sizes]):  # the largest first, each where there are fewest rows
-        of_unit[unit] = filled.argmin()
-        filled[of_unit[unit]] += sizes[unit]
-    return _checked(of_unit[number], n_folds)
+        return _checked(in_folds(np.arange(len(data)), n_folds, rng, strata=_kinds(data)), n_folds)
+    return _checked(in_folds(as_numbers(units), n_folds, rng), n_folds)
 
 
 def _kinds(data: Data) -> NDArray[np.int64]:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from pindown.distributions import _constant
+from pindown.distributions import cached_tensor
 
 FAR = 1e4
 
@@ -51,7 +51,7 @@ def unit(v: Tensor) -> Tensor:
 
 def vector(like: Tensor, *values: float) -> Tensor:
     """Return a constant where another tensor is, copied there once: a copy at each call would wait for the device."""
-    return _constant(values, like.device, like.dtype)[:, None]  # (3, 1)
+    return cached_tensor(values, like.device, like.dtype)[:, None]  # (3, 1)
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown._names import listed, nearest
-from pindown.distributions import _constant
+from pindown.distributions import cached_tensor
 from pindown.mixing.factors import Factor
 from pindown.spaces import Box, Reals, Space, Sphere
 
@@ -147,6 +147,6 @@ class Renderer(nn.Module, ABC):
 
 def colour_of(hue: Tensor, saturation: float = 0.7, value: float = 0.95) -> Tensor:
     """Return the colour of a hue from 0 to 1, where 1 is red again, as 0 is; (n,) → (n, 3)."""
-    turns = _constant((0.0, 4.0, 2.0), hue.device, hue.dtype)
+    turns = cached_tensor((0.0, 4.0, 2.0), hue.device, hue.dtype)
     pure = ((6 * hue[:, None] + turns).remainder(6) - 3).abs().sub(1).clamp(0, 1)
     return value * (1 - saturation + saturation * pure)

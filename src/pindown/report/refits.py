@@ -20,6 +20,7 @@ from pindown.data import Data, as_array
 from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.estimators.answers import encoder_of
 from pindown.estimators.base import BaseEncoder
+from pindown.estimators.dividing import in_folds, spared
 from pindown.estimators.reading import refuse_unusable
 from pindown.estimators.refitting import refitted
 from pindown.evidence.rows import Refits, Rows
@@ -80,21 +81,11 @@ def divide(rows: Rows, rng: np.random.Generator) -> tuple[Codes, Codes]:
 
 
 def _every(n_parts: int, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw one part in so many, of the rows of each stratum, or of the units."""
-    if rows.units is None:
-        return _places(rows.strata, rng) % n_parts == n_parts - 1
-    units = as_numbers(rows.units)
-    order = _places(np.zeros(units.max() + 1, dtype=np.int64), rng)
-    return (order % n_parts == n_parts - 1)[units]
-
-
-def _places(strata: Codes, rng: np.random.Generator) -> Codes:
-    """Return the place of each row in a random order of its stratum."""
-    order = np.lexsort([rng.random(len(strata)), strata])
-    counts = np.bincount(strata)
-    places = np.empty(len(strata), dtype=np.int64)
-    places[order] = np.arange(len(strata)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return places
+    """Draw one part in so many, of the rows of each stratum, or of the units; no stratum is drawn whole."""
+    if rows.units is not None:
+        return in_folds(as_numbers(rows.units), n_parts, rng) == n_parts - 1
+    fold = in_folds(np.arange(len(rows)), n_parts, rng, strata=rows.strata)
+    return spared(fold, rows.strata) == n_parts - 1
 
 
 def refit(

@@ -206,7 +206,7 @@ def _members(path: Path) -> dict[str, Any]:
         with zipfile.ZipFile(path) as archive, np.load(path) as arrays:
             infos = {info.filename.removesuffix(".npy"): info for info in archive.infolist()}
             return {
-                name: _stored(path, archive, infos[name])
+                name: mapped_member(path, archive, infos[name])
                 if infos[name].compress_type == zipfile.ZIP_STORED
                 else arrays[name]
                 for name in arrays.files
@@ -215,7 +215,8 @@ def _members(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path.name} cannot be read as arrays ({error}): save it again by numpy.savez.") from error
 
 
-def _stored(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """Map an array that is stored in an ``.npz`` as it is, without compression."""
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
         read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pindown._files import whole
 from pindown._names import listed
-from pindown.sources.files import _stored
+from pindown.sources.files import mapped_member
 
 IN_MEMORY = 1 << 28
 """Bytes of a compressed array that are read into memory, without being asked to."""
@@ -66,7 +66,7 @@ def member(path: str | Path, name: str, unpacked: str | Path | None) -> NDArray[
                 )
             info = names[name]
             if info.compress_type == zipfile.ZIP_STORED:
-                return _stored(path, archive, info)
+                return mapped_member(path, archive, info)
             if unpacked is None and info.file_size > IN_MEMORY:
                 raise ValueError(
                     f"{path.name}: {name} is compressed, {info.file_size / 1e9:.1f} GB, so its rows cannot be taken in "

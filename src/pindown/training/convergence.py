@@ -125,6 +125,19 @@ class Length:
         """Steps that there can be."""
         return MOST_STEPS if self.max_iter is None else self.max_iter
 
+    def may_end(self, step: int) -> bool:
+        """Say whether a round can end after so many steps, whatever the curve.
+
+        Examples
+        --------
+        >>> [step for step in range(0, 9_000, 25) if Length(None).may_end(step)], Length(500).may_end(500)
+        ([2000, 4000, 8000], True)
+        """
+        if self.max_iter is not None:
+            return step == self.max_iter
+        rounds, rest = divmod(step, FIRST_ROUND)
+        return rest == 0 and rounds > 0 and rounds & (rounds - 1) == 0
+
     def rounds(self, curve: Sequence[float]) -> list[int]:
         """Return the numbers of steps of the rounds that a curve, as far as it goes, has led to.
 

@@ -240,13 +240,13 @@ class Trainer:
                 check_losses(curve, len(new), total, learning_rate)
                 if vigil is not None and looks:
                     vigil.look(len(curve), held_out, state)
+                if vigil is not None or length.may_end(len(curve)):
                     total = plan()
                 plateau = self._on_plateau(curve)
                 if save or stop or plateau or len(curve) == total:
                     check_weights(objective, curve, total, learning_rate)
                     if checkpoint is not None:
                         checkpoint.write(state, curve)
-                total = plan()
                 seen = held_out if vigil is not None and looks else None
                 tell(Report(title, len(curve), total, tuple(new), descent.course[step], seen))
                 if stop:

@@ -99,7 +99,8 @@ def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
         risen = loss > lowest + RISEN * max(seen[0][1] - lowest, 0.0)
         if not risen:
             continue
-        if step >= 2 * best + PATIENCE or step == sum(length.rounds(by_step(seen[: number + 1]))):
+        past_hope = step >= 2 * best + PATIENCE
+        if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(seen[: number + 1])))):
             return Turn(step, best)
     return None
 
@@ -164,25 +165,25 @@ class Vigil:
     length: Length
     seen: list[tuple[int, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
+    turned: Turn | None = None  # where it turned back, if it did
+    legs: list[Leg] = field(default_factory=list)  # the way of the training
 
-    @property
-    def turned(self) -> Turn | None:
-        """Where it turned back, if it did."""
-        return turn(self.seen, self.length)
-
-    @property
-    def legs(self) -> list[Leg]:
-        """The way of the training."""
-        return legs(self.seen, self.length)
+    def __post_init__(self) -> None:
+        """Begin with the first round."""
+        self.legs = legs(self.seen, self.length)
 
     def look(self, step: int, loss: float, state: State) -> None:
         """Take note of the loss after so many steps; go back to the best moment if this is where to turn."""
-        before = self.turned
         if not self.seen or loss < min(each for _, each in self.seen):
             self.best = {name: tensor.detach().clone() for name, tensor in state.live().items()}
         self.seen.append((step, loss))
-        if before is None and self.turned is not None:
+        if self.turned is not None:
+            return
+        self.turned = turn(self.seen, self.length)
+        if self.turned is not None:
             state.put_back(self.best)
+        if self.turned is not None or self.length.may_end(step):
+            self.legs = legs(self.seen, self.length)
 
     def settle(self, state: State) -> None:
         """Leave the state at the moment that is kept."""
@@ -217,3 +218,4 @@ class Vigil:
         """Put back what :meth:`tensors` gave."""
         self.seen = [(int(step), loss) for step, loss in named["seen"].tolist()]
         self.best = {k.removeprefix("best."): v.to(device) for k, v in named.items() if k.startswith("best.")}
+        self.turned, self.legs = turn(self.seen, self.length), legs(self.seen, self.length)

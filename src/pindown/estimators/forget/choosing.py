@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pindown.estimators.encoding import Encoder, encode
+from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder, encode
 from pindown.estimators.forget.charts import Charts, again
 from pindown.estimators.forget.game import MAX_LEAK, Game, coloured
 from pindown.estimators.forget.nuisance import Nuisance
@@ -26,9 +26,6 @@ MOST_READ = 4_000
 
 LEAK_COSTS = 2.0
 """What a share of the nuisance that is told counts against a share of the signal that is told."""
-
-ENCODED_AT_ONCE = 4_096
-"""Rows that charts encode at once."""
 
 N_FOLDS = 5
 """Parts of the rows, each encoded by shifts and spreads of the others."""
@@ -88,7 +85,7 @@ def best(candidates: list[Candidate], n_rows: int) -> Choice:
 
 
 @dataclass(frozen=True, eq=False)
-class HeldOut:
+class KeptOut:
     """Rows that were kept out of a game, to be probed afterwards."""
 
     x: np.ndarray
@@ -196,18 +193,6 @@ def cross_fitted(charts: Charts, x: np.ndarray, nuisance: Nuisance, fold: np.nda
         rest, rows = fold != part, fold == part
         codes[rows] = again(charts, x[rest], value[rest], strata[rest], even=even).encode(x[rows], value[rows])
     return codes
-
-
-def in_folds(nuisance: Nuisance, groups: np.ndarray | None, rng: np.random.Generator) -> np.ndarray:
-    """Divide rows into parts, those of a value and label evenly, or whole groups; (n,)."""
-    if groups is not None:
-        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
-        return (rng.permutation(number.max() + 1) % N_FOLDS)[number]
-    cell = np.unique(np.stack([nuisance.strata, nuisance.groups[:, -1]], 1), axis=0, return_inverse=True)[1].reshape(-1)
-    order = np.lexsort([rng.random(len(cell)), cell])
-    fold = np.empty(len(cell), dtype=np.int64)
-    fold[order] = np.arange(len(cell)) % N_FOLDS
-    return fold
 
 
 class Charted(nn.Module):

@@ -19,8 +19,8 @@ from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import from_torch
 from pindown.estimators.afterwards import warn
-from pindown.estimators.base import ENCODED_AT_ONCE, BaseEncoder
-from pindown.estimators.encoding import Encoder
+from pindown.estimators.base import BaseEncoder
+from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
 from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.charts import Charts
 from pindown.estimators.forget.choosing import BENT, FIXED, Charted, Choice

@@ -13,23 +13,25 @@ from torch import nn
 
 from pindown.data import Data
 from pindown.directions import Directions, Grouping, directions, even_rows
+from pindown.estimators.dividing import in_folds
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.forget.charts import Charts, again, closed_form, turned
 from pindown.estimators.forget.choosing import (
     CLOSED,
     EVEN,
+    N_FOLDS,
     Candidate,
     Choice,
-    HeldOut,
+    KeptOut,
     best,
     cross_fitted,
-    in_folds,
     label_shown,
     told_of,
 )
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
 from pindown.estimators.reading import Look, Reading
+from pindown.labels import as_numbers, combined
 from pindown.networks.preprocessing import FirstLayer
 from pindown.sources import Drawn, World
 from pindown.spaces import Reals
@@ -80,8 +82,8 @@ class NuisanceLook(Look):
     reader: NuisanceReader = field(kw_only=True)
     by_number: bool = field(kw_only=True)  # whether rows come with the numbers of their values
     initialisation: Initialisation = field(kw_only=True)
-    held_out: HeldOut = field(kw_only=True)
-    compared: HeldOut = field(kw_only=True)
+    held_out: KeptOut = field(kw_only=True)
+    compared: KeptOut = field(kw_only=True)
     charts: Charts | None = field(default=None, kw_only=True)
     choice: Choice | None = field(default=None, kw_only=True)
     fixed: Encoder | None = field(default=None, kw_only=True)
@@ -132,8 +134,8 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         reader=NuisanceReader.of(nuisance, kinds, data.given),
         by_number=isinstance(reading.source, World),
         initialisation=Initialisation(nuisance, found, found.basis[:1], matrix, tells_label),
-        held_out=HeldOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
-        compared=HeldOut(data.X[compared], nuisance.take(compared), is_given),
+        held_out=KeptOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
+        compared=KeptOut(data.X[compared], nuisance.take(compared), is_given),
     )
     if asked.charts and not asked.linear and asked.holdout > 0 and reading.source is None:
         # Cross-fitted, closed forms need no rows of their own to be judged by, and all can be learned from.
@@ -227,7 +229,11 @@ def _charted(some: Some, asked: Asked, seed: int) -> tuple[Charts, Choice]:
     """Return charts in closed form: of standardised columns, or if these tell the nuisance, with even covariances."""
     value, strata = some.nuisance.groups[:, -1], some.nuisance.strata
     charts = closed_form(some.x, value, some.nuisance.sizes[-1], strata, asked.n_components)
-    fold = in_folds(some.nuisance, some.groups, np.random.default_rng(seed % 2**63))
+    rng = np.random.default_rng(seed % 2**63)
+    if some.groups is None:
+        fold = in_folds(np.arange(len(some.x)), N_FOLDS, rng, strata=combined(strata, value))
+    else:
+        fold = in_folds(as_numbers(some.groups), N_FOLDS, rng)
 
     def candidate(name: str) -> Candidate:
         codes = cross_fitted(charts, some.x, some.nuisance, fold, even=name == EVEN)

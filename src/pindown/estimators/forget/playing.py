@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.choosing import BENT, FIXED, Choice, HeldOut, best
+from pindown.estimators.forget.choosing import BENT, FIXED, Choice, KeptOut, best
 from pindown.estimators.forget.game import Game, History, history_of
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import NuisanceLook
@@ -81,7 +81,7 @@ def at_charts(look: NuisanceLook, make: Network) -> tuple[Initialisation, Encode
     return look.initialisation.at_charts(size), Encoder(first, body, Reals())
 
 
-def _best_of(make: Make, minimise: Minimise, rows: HeldOut, n_games: int, seed: int, part: str = "") -> Played:
+def _best_of(make: Make, minimise: Minimise, rows: KeptOut, n_games: int, seed: int, part: str = "") -> Played:
     """Play a game, or several, and return the one that does best on rows."""
     games = [make(seed + k) for k in range(n_games)]
     if n_games == 1:
