@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pindown.data import Data
-from pindown.estimators.dividing import FOLDS, MOST, divided, runs, taken
+from pindown.estimators.dividing import FOLDS, MOST, divided, in_folds, runs, spared, taken
 
 RNG = np.random.default_rng(0)
 
@@ -67,3 +67,18 @@ def test_each_class_has_rows_to_learn_from():
 def test_rows_that_were_taken_have_no_next_row_that_did_not_follow():
     some = taken(Data(np.arange(9.0)[:, None]), np.array([0, 1, 5, 6, 7]), paired=True)
     assert (some.pairs - some.X == 1).all()
+
+
+def test_folds_have_equal_parts_of_each_stratum_and_as_many_rows_whatever_the_size_of_units():
+    strata = np.repeat([0, 1], [30, 60])
+    fold = in_folds(np.arange(90), 3, RNG, strata=strata)
+    assert np.bincount(3 * strata + fold).tolist() == [10] * 3 + [20] * 3
+    units = np.repeat(np.arange(9), [6, 2, 2, 2, 9, 3, 3, 3, 3])  # three of the first stratum make up for one
+    fold = in_folds(units, 2, RNG, strata=np.repeat([0, 1], [12, 21]))
+    assert all(len(set(fold[units == unit])) == 1 for unit in range(9))
+    assert np.bincount(fold[:12]).tolist() == [6, 6]
+    assert sorted(np.bincount(fold[12:])) == [9, 12]
+
+
+def test_what_a_fold_would_take_whole_stays_with_those_to_learn_from():
+    assert spared(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])).tolist() == [0, 0, -1, 1]

@@ -117,3 +117,11 @@ def test_a_loss_that_rises_is_waited_for_twice_as_long_as_it_fell():
 def test_a_rise_that_is_noise_is_none():
     flat = [(0, 1.0), *((25 * k, 0.01 * (k % 2)) for k in range(1, 81))]
     assert turn(flat, Length(2_000)) is None
+
+
+def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
+    asked = []
+    rounds = Length.rounds
+    monkeypatch.setattr(Length, "rounds", lambda self, curve: asked.append(len(curve)) or rounds(self, curve))
+    log, _ = drifted(lambda step, generator: (torch.full((4, 1), 0.5 + 0.5 * (step < 100)),), max_iter=None)
+    assert len(asked) < 10 < 40 < len(log.held_out)
