@@ -28,6 +28,7 @@ from pindown.report.audit import audit
 REPORT = 0, 100
 PAGE = Path(__file__).parents[1] / "docs" / "noise.md"
 COLUMNS, SHARES = 30, (0.1, 0.3, 0.5)
+ROWS = 2_800  # so that half of what an audit learns from is not so few that fits divide it into folds
 SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]] * (COLUMNS // 6)
 
 Made = tuple[Any, np.ndarray, np.ndarray | None, np.ndarray]
@@ -53,15 +54,15 @@ def spread_over_columns(signal: Any, share: float, seed: int) -> tuple[np.ndarra
 
 
 def pairs(seed: int, share: float, shuffled: bool) -> Made:
-    sample = Pairs.on_sphere(3, 10.0, random_state=seed).sample(1_200, random_state=seed + 1)
+    sample = Pairs.on_sphere(3, 10.0, random_state=seed).sample(ROWS, random_state=seed + 1)
     lift, noisy = spread_over_columns(sample.x, share, seed)
     x, partners = (noisy(part.numpy() @ lift) for part in (sample.x, sample.x_pos))
     partners = np.random.default_rng(seed).permutation(partners) if shuffled else partners
-    return Contrast(3, max_iter=150, batch_size=256), x, partners, sample.z.numpy()
+    return Contrast(3, max_iter=100, batch_size=256), x, partners, sample.z.numpy()
 
 
 def labels(seed: int, share: float, shuffled: bool) -> Made:
-    sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(1_600, random_state=seed + 1)
+    sample = Clusters.on_sphere(3, 12, 10.0, random_state=seed).sample(ROWS, random_state=seed + 1)
     lift, noisy = spread_over_columns(sample.x, share, seed)
     classes = np.random.default_rng(seed).permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
     return Classify(3, max_iter=150, batch_size=256), noisy(sample.x.numpy() @ lift), classes, sample.z.numpy()

@@ -51,3 +51,12 @@ def test_one_value_has_no_others_and_rare_ones_are_refused():
         recovery_across_values(z, z, np.zeros(100))
     with pytest.raises(ValueError, match=r"recovery_by_value \(e = 0\): 15 rows are too few, 20 are needed"):
         recovery_by_value(z, z, np.arange(100) % 7)
+
+
+@pytest.mark.parametrize("seed", [11, 14])
+def test_rows_beyond_those_of_the_fit_do_not_decide_alone(seed):
+    """A kernel regression that runs wild beyond its rows scored −.5 and −5.5 here."""
+    rng = np.random.default_rng(seed)
+    z = rng.normal(size=(500, 1))
+    hat = z + np.sin(2 * z) / 2 + 0.03 * rng.normal(size=z.shape)
+    assert recovery_by_value(hat, z, np.zeros(500, dtype=int))[0] > 0.9

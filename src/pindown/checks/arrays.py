@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from pindown.checks.verdict import Estimate, estimate
 from pindown.data import as_array
@@ -167,4 +167,5 @@ def smooth_classifier(n_rows: int) -> Pipeline:
 
 def _radial(n_rows: int, last: Any) -> Pipeline:
     landmarks = Nystroem(gamma=0.1, n_components=min(N_LANDMARKS, n_rows // 4), random_state=0)
-    return make_pipeline(StandardScaler(), landmarks, last)
+    within = MinMaxScaler(clip=True)  # beyond the rows it was fitted on a smooth predictor is flat, and not wild
+    return make_pipeline(within, StandardScaler(), landmarks, last)

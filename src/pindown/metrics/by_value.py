@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
 from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import StandardScaler
+from sklearn.preprocessing import MinMaxScaler, StandardScaler
 
 from pindown.metrics._nuisance import read_labels
 from pindown.metrics.recovery import Matrix, RandomState, _read_pair, _split
@@ -113,7 +113,9 @@ def _joined(parts: Any) -> Part:
 
 def _fitted(code: Matrix, latents: Matrix) -> Pipeline:
     kernel = Nystroem(gamma=0.3 / code.shape[1], n_components=min(LANDMARKS, len(code)), random_state=0)
-    return make_pipeline(StandardScaler(), kernel, RidgeCV(np.logspace(-6, 2, 9))).fit(code, latents)
+    # Beyond the rows it was fitted on such a regression runs wild, so that a single row would decide: there it is flat.
+    within = MinMaxScaler(clip=True)
+    return make_pipeline(within, StandardScaler(), kernel, RidgeCV(np.logspace(-6, 2, 9))).fit(code, latents)
 
 
 def _r2(model: Pipeline, part: Part) -> float:
