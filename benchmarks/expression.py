@@ -1,7 +1,7 @@
 """Simulated expression of genes in three laboratories: what codes tell of the laboratory, and of the type of a cell.
 
-Run ``python benchmarks/expression.py`` (about ten minutes on one core), or name the first seed and the one after the
-last. Settings were chosen on seeds from 100 on; those to quote are 0 to 3. Saved in results/.
+Run ``python benchmarks/expression.py`` (seeds 4 to 7, all cores; some three minutes a seed on one), or in parts, with
+``--seeds``, ``--to`` and ``--parts`` as in `_parts`. Settings were chosen on seeds from 100 on. Saved in results/.
 
 *balanced*: 600 cells × 200 genes and 300 × 2,000, every laboratory with the same types; `Forget` with its defaults. Of
 1,200 fresh cells: the laboratory by the worst of three families of probes, the type by a linear reader of the cells
@@ -14,16 +14,14 @@ nothing: what a linear reader finds of it.
 from __future__ import annotations
 
 import importlib.util
-import sys
 import time
 import warnings
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
-import pandas as pd
-import torch
 from _measure import save
+from _parts import asked, runs, spans
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -37,7 +35,7 @@ from pindown.estimators.erasers import Leace, MeanProjection, PerValueStandardis
 from pindown.metrics import leakage
 from pindown.processes import Expression
 
-REPORT = range(4)
+REPORT = range(4, 8)
 READERS = ["linear", "quadratic", "boosting"]
 COMPONENTS = (3, 5, 10, 20)
 """Principal components that are tried, the best of which counts; nobody would know which without the types."""
@@ -135,23 +133,37 @@ def composition(train: Cells, test: Cells, fitted: np.ndarray, codes: np.ndarray
     }
 
 
-def measured(seed: int) -> Iterator[dict[str, Any]]:
-    """Give a record for each study and method."""
-    studies: list[tuple[str, tuple[int, int, int], float, Callable[..., dict[str, float]]]] = [
-        ("600 × 200", (200, 600, 1_200), 1.0, balanced),
-        ("300 × 2,000", (2_000, 300, 1_200), 1.0, balanced),
-        ("4,000 × 200, composition differs", (200, 4_000, 4_000), SKEW, composition),
+class Study(NamedTuple):
+    """Genes, cells to fit to and fresh ones; how far types differ between laboratories; and how codes are scored."""
+
+    name: str
+    size: tuple[int, int, int]
+    skew: float
+    score: Callable[..., dict[str, float]]
+
+
+STUDIES = (
+    Study("600 × 200", (200, 600, 1_200), 1.0, balanced),
+    Study("300 × 2,000", (2_000, 300, 1_200), 1.0, balanced),
+    Study("4,000 × 200, composition differs", (200, 4_000, 4_000), SKEW, composition),
+)
+
+
+def measured(number: int, seed: int) -> list[dict[str, Any]]:
+    """Return a record for each method in a study; the last study is that of the coin toss."""
+    warnings.simplefilter("ignore", IdentifiabilityWarning)
+    if number == len(STUDIES):
+        return [coin_toss(seed)]
+    study = STUDIES[number]
+    train, test = drawn(*study.size, seed, study.skew)
+    given = train.type if study.score is composition else None
+    found, how = forgotten(train, test, given, seed)
+    plain = [(codes, {}) for codes in baselines(train, test)]
+    ours = [(codes, how) for codes in found]
+    return [
+        {"world": study.name, "seed": seed, "condition": method} | study.score(train, test, fitted, codes, seed) | about
+        for (method, fitted, codes), about in (*plain, *ours)
     ]
-    for name, (n_genes, n_cells, n_fresh), skew, score in studies:
-        train, test = drawn(n_genes, n_cells, n_fresh, seed, skew)
-        for method, fitted, codes in baselines(train, test):
-            yield {"study": name, "seed": seed, "method": method} | score(train, test, fitted, codes, seed)
-        given = train.type if score is composition else None
-        found, how = forgotten(train, test, given, seed)
-        for method, fitted, codes in found:
-            scores = score(train, test, fitted, codes, seed)
-            yield {"study": name, "seed": seed, "method": method} | scores | how
-    yield coin_toss(seed)
 
 
 def coin_toss(seed: int) -> dict[str, Any]:
@@ -163,24 +175,37 @@ def coin_toss(seed: int) -> dict[str, Any]:
     codes, half = forget.transform(train.X, train.lab), np.arange(len(coin)) % 2 == 0
     found = [read(codes[some], coin[some], codes[~some], coin[~some]) for some in (half, ~half)]
     said = any("do not show the given label" in str(w.message) for w in caught)
-    return {"study": "coin toss given", "seed": seed, "method": "Forget", "coin read": np.mean(found), "said so": said}
+    return {
+        "world": "coin toss given",
+        "seed": seed,
+        "condition": "Forget",
+        "coin read": float(np.mean(found)),
+        "said so": said,
+    }
 
 
-def main(seeds: range) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore", IdentifiabilityWarning)
-    runs = []
-    for seed in seeds:
-        for row in measured(seed):
-            runs.append(row)
-            print(row, flush=True)
-    frame = pd.DataFrame(runs)
-    scores = [name for name in frame.columns if frame[name].dtype.kind == "f"]
-    means = frame.groupby(["study", "method"], sort=False)[scores].mean().reset_index()
-    over = {"mean over seeds": f"{seeds.start}–{seeds.stop - 1}"}
-    rows = [{k: v for k, v in row.items() if v == v} for row in means.to_dict(orient="records")]
-    save("expression", [*runs, *(over | row for row in rows)])
+def means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the mean over seeds of every score, for each study and method."""
+    rows = []
+    for world, condition in dict.fromkeys((run["world"], run["condition"]) for run in runs):
+        own = [run for run in runs if (run["world"], run["condition"]) == (world, condition)]
+        scores = [name for name, value in own[0].items() if isinstance(value, float)]
+        about = {"mean over seeds": spans(run["seed"] for run in own), "world": world, "condition": condition}
+        rows.append(about | {name: float(np.mean([run[name] for run in own])) for name in scores})
+    return rows
+
+
+def main() -> None:
+    wanted = asked(__doc__)
+    seeds = range(*wanted.seeds) if wanted.seeds else REPORT
+    jobs = [(number, seed) for number in reversed(range(len(STUDIES) + 1)) for seed in seeds]
+    found = runs(measured, jobs, wanted)
+    if wanted.to is None:
+        rows = means(sorted(found, key=lambda run: run["seed"]))
+        save("expression", [*found, *rows])
+        for row in rows:
+            print(row)
 
 
 if __name__ == "__main__":
-    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)
+    main()
