@@ -39,8 +39,8 @@ def test_codes_that_have_nothing_in_common_cannot_be_carried_over():
 def test_more_pairs_help_where_codes_are_noisy():
     source = codes(600)
     noisy = turned(source) + 0.5 * codes(600, seed=1)
-    curve = align(source, noisy, n_pairs=(2, 10, 100), random_state=0)
-    missing = [1 - curve.at(n).r2 for n in (2, 10, 100)]
+    curves = [align(source, noisy, n_pairs=(2, 10, 100), random_state=seed) for seed in range(5)]
+    missing = [np.mean([1 - curve.at(n).r2 for curve in curves]) for n in (2, 10, 100)]
     assert missing[0] > missing[1] > missing[2] > 0.15  # 1 − 1 / 1.25 cannot be had
 
 

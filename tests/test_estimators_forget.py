@@ -246,9 +246,9 @@ def test_given_must_be_a_label_for_each_row():
 
 def test_a_world_can_be_forgotten_with_fresh_samples():
     world = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, weights=(5.0, 1.0, 1.0), random_state=0)
-    forget = linear(max_iter=60).fit_process(world)
+    forget = linear(max_iter=200).fit_process(world)
     assert forget.n_components_ == 4
-    assert forget.history_.probe.worst < 0.45  # by chance ⅓
+    assert forget.history_.probe.worst < 0.5  # by chance ⅓
     with pytest.raises(ValueError, match=r"Clusters has none\. Give a world of Nuisance"):
         linear().fit_process(Clusters.on_sphere(3, 4, 5.0, random_state=0))
 

@@ -113,7 +113,7 @@ def test_where_the_nuisance_goes_with_the_label_telling_one_is_no_reason_to_tell
     world = Confounded(labels, values, joint, leaky_relu_mlp(4, n_layers=1, random_state=0))
     x, z, e, label = (getattr(world.sample(3_000, random_state=1), name).numpy() for name in ("x", "z", "u", "label"))
     Z = bending(3).fit(x, e, given=label).transform(x)
-    assert told(Z, e, given=label) < told(z, e, given=label) + 0.02 < 0.9 < told(x, e, given=label)
+    assert told(Z, e, given=label) < told(z, e, given=label) + 0.02 < 0.88 < told(x, e, given=label)
     assert abs(read(Z, label) - read(z, label)) < 0.05  # the nuisance alone would tell it in eight of nine rows
     assert read(x, label) > read(z, label) + 0.1
 

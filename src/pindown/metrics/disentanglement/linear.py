@@ -45,6 +45,20 @@ def _regressed(fit: Matrix, factor: Factor, codes: Matrix) -> Matrix:
     return said
 
 
+def squared_correlations(rows: Rows) -> Matrix:
+    """Return the squared correlation of each code with each factor, on these rows; 0 of what is constant; (d_hat, d)."""
+    codes, factors = (
+        _of_unit_length(part) for part in (rows.codes, np.stack([f.values for f in rows.factors], axis=1))
+    )
+    return (codes.T @ factors) ** 2
+
+
+def _of_unit_length(columns: Matrix) -> Matrix:
+    centred = columns - columns.mean(axis=0)
+    length = np.linalg.norm(centred, axis=0)
+    return centred / np.where(length > 1e-12 * np.abs(columns).max(axis=0, initial=0.0), length, np.inf)
+
+
 def svm_accuracies(fit: Rows, test: Rows) -> Matrix:
     """Return how often a linear SVM of one code tells a factor, one value against the rest; (d_hat, d)."""
     splits = np.cumsum([factor.n_values for factor in fit.factors])[:-1]

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from pindown.metrics.disentanglement.boosting import boost
-from pindown.metrics.disentanglement.linear import concordances, svm_accuracies
+from pindown.metrics.disentanglement.linear import concordances, squared_correlations, svm_accuracies
 from pindown.metrics.disentanglement.result import DCI, Measured, MeasuredPairs, Score, mean_of, score, three_scores
 from pindown.metrics.disentanglement.rows import Rows, read
 from pindown.metrics.recovery import Matrix, RandomState
@@ -84,7 +84,7 @@ def sap(
 
     def measure(rows: Rows, rng: np.random.Generator) -> Measured:
         fit, test = rows.halves(rng)
-        squares = (fit.codes.T @ np.stack([f.values for f in fit.factors], axis=1) / len(fit)) ** 2
+        squares = squared_correlations(fit)
         told = svm_accuracies(fit, test)
         of_pairs = np.where([factor.continuous for factor in fit.factors], squares, told)
         best = -np.sort(-np.concatenate([of_pairs, np.zeros((1, of_pairs.shape[1]))]), axis=0)
