@@ -46,11 +46,9 @@ def _regressed(fit: Matrix, factor: Factor, codes: Matrix) -> Matrix:
 
 
 def squared_correlations(rows: Rows) -> Matrix:
-    """Return the squared correlation of each code with each factor, on these rows; 0 of what is constant; (d_hat, d)."""
-    codes, factors = (
-        _of_unit_length(part) for part in (rows.codes, np.stack([f.values for f in rows.factors], axis=1))
-    )
-    return (codes.T @ factors) ** 2
+    """Return the squared correlation of each code with each factor on these rows, 0 of what is constant; (d_hat, d)."""
+    factors = np.stack([factor.values for factor in rows.factors], axis=1)
+    return (_of_unit_length(rows.codes).T @ _of_unit_length(factors)) ** 2
 
 
 def _of_unit_length(columns: Matrix) -> Matrix:
