@@ -185,7 +185,7 @@ def test_behind_a_nonlinear_mixing_charts_leak_and_one_map_is_kept():
 def test_charts_that_bend_start_at_the_closed_form_and_are_kept_with_their_way_back(monkeypatch, tmp_path):
     e = np.arange(1_200) % 2
     x = normal(1_200, 3)
-    x = np.where(e[:, None], np.sinh(x), x)  # no shift and no stretch, which a linear code could not show
+    x = np.where(e[:, None], np.sinh(1.5 * x), x)  # no shift and no stretch, which a linear code could not show
     monkeypatch.setattr(playing, "best", lambda candidates, n: best([c for c in candidates if c.name == BENT], n))
     forget = quick(strength=0.0, max_iter=30, learning_rate=1e-6).fit(x, e)
     assert forget.chosen_.kept.name == BENT
