@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from pindown import Classify, Contrast, Dictionary, Forget, networks
+from pindown import Classify, Contrast, Dictionary, Forget, Sparse, networks
 from pindown.spaces import Reals
 
 ESTIMATORS = [
@@ -15,6 +15,7 @@ ESTIMATORS = [
     Dictionary(penalty=None, n_restarts=1, max_iter=10, batch_size=2, device="cpu"),
     Forget(max_iter=10),
     Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),
+    Sparse(max_iter=3),
 ]
 
 # Not parametrize_with_checks: its names hold the addresses of functions, and differ between processes.

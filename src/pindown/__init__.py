@@ -22,6 +22,7 @@ if TYPE_CHECKING:
         estimators,
         evidence,
         folding,
+        gates,
         grids,
         labels,
         losses,
@@ -43,7 +44,15 @@ if TYPE_CHECKING:
     )
     from pindown.alignment import align
     from pindown.data import Data
-    from pindown.estimators import Classify, Contrast, Dictionary, Forget, IdentifiabilityWarning, LatentAction
+    from pindown.estimators import (
+        Classify,
+        Contrast,
+        Dictionary,
+        Forget,
+        IdentifiabilityWarning,
+        LatentAction,
+        Sparse,
+    )
     from pindown.planning import plan
     from pindown.report.audit import audit
     from pindown.saving import load
@@ -57,6 +66,7 @@ _HOME = {
     "Forget": "pindown.estimators",
     "IdentifiabilityWarning": "pindown.estimators",
     "LatentAction": "pindown.estimators",
+    "Sparse": "pindown.estimators",
     "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
     "align": "pindown.alignment",
@@ -75,6 +85,7 @@ __all__ = [
     "Forget",
     "IdentifiabilityWarning",
     "LatentAction",
+    "Sparse",
     "Trainer",
     "TrainingDivergedError",
     "align",
@@ -87,6 +98,7 @@ __all__ = [
     "estimators",
     "evidence",
     "folding",
+    "gates",
     "grids",
     "labels",
     "load",

@@ -7,6 +7,7 @@ from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.folds import out_of_fold
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action import InverseDynamics, LatentAction
+from pindown.estimators.sparse import SeedAgreement, Sparse
 
 __all__ = [
     "Classify",
@@ -16,5 +17,7 @@ __all__ = [
     "IdentifiabilityWarning",
     "InverseDynamics",
     "LatentAction",
+    "SeedAgreement",
+    "Sparse",
     "out_of_fold",
 ]

@@ -254,6 +254,8 @@ class Answers:
         Those it meets by construction, or does without.
     measure : (est, Rows) -> Measure
         How its codes are compared with those of another fit.
+    compared : (est, Rows) -> array, or None
+        What of a fit is compared by that measure, if not its codes of held-out rows.
     recovery : (codes, Rows) -> scores
         How they are compared with the truth.
     ceiling : (est, Moved, Rows) -> Ceiling
@@ -298,6 +300,7 @@ class Answers:
     after: Callable[[Any, Data], Verdicts] = _after
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)
     measure: Callable[[Any, Rows], Measure] = up_to_indeterminacy
+    compared: Callable[[Any, Rows], Matrix] | None = None
     recovery: Callable[[Matrix, Rows], tuple[Score, ...]] = recovery
     ceiling: Callable[[Any, Moved, Rows], Ceiling] = ceiling
     drawn: Callable[[Any], Drawn] = lambda est: Drawn(est.loss_curve_)

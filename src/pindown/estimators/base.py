@@ -111,6 +111,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """The theorem that applies if the data meet its assumptions; None if none does."""
         return None
 
+    @property
+    def needs_injective(self) -> bool:
+        """Whether its theorem needs a mixing under which there are at most as many latents as observed variables."""
+        return self.guarantee is not None and bool(INJECTIVE & {*self.guarantee.assumes})
+
     @abstractmethod
     def _space(self) -> Space:
         """Return the space of the codes, after checking the final class's own parameters."""
@@ -253,9 +258,9 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _check_components(self, first: FirstLayer) -> None:
         """Raise if there are more latents than observed variables, where the theorem needs an injective mixing."""
         asked, n_features = self.n_components, math.prod(first.shape_out)
-        if not isinstance(asked, numbers.Integral) or asked <= n_features or self.guarantee is None:
+        if not isinstance(asked, numbers.Integral) or asked <= n_features:
             return
-        if INJECTIVE & {*self.guarantee.assumes}:
+        if self.needs_injective:
             raise ValueError(
                 f"{type(self).__name__}: n_components={asked} is more than n_features={n_features}. "
                 "No injective mixing makes fewer observed than hidden variables: ask for at most as many."

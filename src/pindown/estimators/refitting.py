@@ -41,7 +41,8 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         other["encoder"] = AnotherStart(est.encoder, seed)
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
-        fresh.set_params(n_components=min(est.n_components_, math.prod(fresh.shown(data.X).shape_out)))
+        most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
+        fresh.set_params(n_components=min(est.n_components_, most))
     return est.answers.fit(fresh, data)
 
 

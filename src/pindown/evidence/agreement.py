@@ -75,6 +75,7 @@ class Measure:
     compare: Callable[[Matrix, Matrix], float]
     chance: Callable[[Matrix], float]
     in_order: bool = False  # whether codes must come in the order in which they match
+    of_codes: bool = True  # of which one that is constant agrees with nothing
 
     def __call__(self, first: Matrix, second: Matrix) -> float:
         """Return the less of both directions; 0 if a code has a constant column, which agrees with nothing.
@@ -86,7 +87,7 @@ class Measure:
         >>> round(measure(z, 3 * z[:, ::-1]), 3), measure(z, 0 * z)
         (1.0, 0.0)
         """
-        if _is_dead(first) or _is_dead(second):
+        if self.of_codes and (_is_dead(first) or _is_dead(second)):
             return 0.0
         return min(self.compare(first, second), self.compare(second, first))
 

@@ -244,6 +244,38 @@ def firing_f1(codes_hat: Any, codes: Any, partner: ArrayLike) -> float:
     return float((2 * both / total).sum() / seen.sum())
 
 
+def code_mcc(codes_hat: ArrayLike, codes: ArrayLike) -> float:
+    """Mean correlation of codes that are matched one to one, over those of ``codes`` that fire at all.
+
+    As `pindown.metrics.mcc`, for codes of which some are silent, in these rows or in a half of them: they correlate
+    with nothing. The matching is found in every other row and scored in the others. The sign of a code matters.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(200, 2)) * [1, 0]
+    >>> round(code_mcc(3 * z[:, ::-1], z), 6)
+    1.0
+    """
+    a, b = _read("code_mcc", "codes_hat", codes_hat), _read("code_mcc", "codes", codes)
+    if len(a) != len(b) or len(a) < 6:
+        raise ValueError(f"code_mcc: codes must be of the same rows, six at least, got {len(a)} and {len(b)} rows.")
+    fires = b.std(axis=0) > 0
+    if not fires.any():
+        raise ValueError("code_mcc: no code varies in these rows, so that there is nothing to find. Give more rows.")
+    fit, score = (_correlations(a[part::2], b[part::2, fires]) for part in (0, 1))
+    return float(score[linear_sum_assignment(fit, maximize=True)].sum() / fires.sum())
+
+
+def _correlations(a: Matrix, b: Matrix) -> Matrix:
+    """Return correlations of columns; 0 where one does not vary."""
+    parts = []
+    for columns in (a, b):
+        centred = columns - columns.mean(axis=0)
+        size = np.linalg.norm(centred, axis=0)
+        parts.append(centred / np.where(size > 0, size, 1))
+    return parts[0].T @ parts[1]
+
+
 def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, partner: ArrayLike) -> float:
     """Return about the mean `firing_f1` of codes that fire as often, at rows that have nothing to do with the truth.
 

@@ -175,6 +175,29 @@ def centre(source: Source) -> Rescale:
     return Rescale(_spread_out(mean, source.shape), shape=source.shape)
 
 
+def evenly(source: Source) -> Rescale:
+    """Return a first layer that takes the mean off each column and divides all by one number: angles stay as they are.
+
+    The number is the root mean square of the columns' spreads, so that a row has, on average, as much squared length as
+    it has columns.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> x = torch.tensor([[0.0, 7.0], [2.0, 7.0], [0.0, 7.0], [2.0, 7.0]])
+    >>> evenly(Arrays(x))(x)[:2].round(decimals=3)
+    tensor([[-1.4140,  0.0000],
+            [ 1.4140,  0.0000]])
+    """
+    found = moments(source, covariance=False, channel=_channel(source.shape))
+    size = found.variance.mean().sqrt()
+    if not size > CONSTANT * found.mean.abs().max():
+        raise ValueError(
+            "evenly: all rows of x are the same, so that there is nothing to learn from. Was the right array read?"
+        )
+    return Rescale(_spread_out(found.mean, source.shape), size.float(), source.shape)
+
+
 def nothing(source: Source) -> Rescale:
     """Return a first layer that changes nothing but the precision, for networks that bring their own preprocessing.
 

@@ -175,7 +175,8 @@ def _agreement(
         measure = est.answers.measure(est, held_out)
 
         def of(fit: BaseEncoder) -> Matrix:
-            return _codes(fit, held_out, measure, codes)
+            compared = fit.answers.compared
+            return _codes(fit, held_out, measure, codes) if compared is None else compared(fit, held_out)
 
     else:
         measure, pairs = measure_for(block.theorem.indeterminacy), pairs_of(held_out)

@@ -19,6 +19,9 @@ Matrix = NDArray[np.float64]
 DRAWN, MOST_COLUMNS = 2_000, 64
 """Points in a picture of the latents, and columns of a table that can colour them."""
 
+MOST_CODES = 256
+"""Codes of which there are pictures, those that vary most: all, but of a wide dictionary."""
+
 
 @dataclass(frozen=True, eq=False)
 class Pictures:
@@ -38,6 +41,7 @@ class Pictures:
 def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
     """Gather what is drawn of a fit, whose codes of the held-out rows are given beside those of a refit."""
     rows, drawn = refits.held_out, est.answers.drawn(est)
+    codes, other = _loudest(codes), _loudest(other)
     curves = {"this fit": np.asarray(drawn.curve, dtype=np.float64)}
     if refits.null is not None:
         null = est.answers.drawn(refits.null)
@@ -53,6 +57,10 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
         n_rows=len(rows),
         starts_elsewhere=est.answers.starts_elsewhere and has_another_start(shape_of(est.encoder_.preprocess)),
     )
+
+
+def _loudest(codes: Matrix) -> Matrix:
+    return codes if codes.shape[1] <= MOST_CODES else codes[:, np.sort(np.argsort(-codes.std(0))[:MOST_CODES])]
 
 
 def _colourings(est: BaseEncoder, rows: Rows, *, grouped: bool) -> dict[str, NDArray[Any]]:

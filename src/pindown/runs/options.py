@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pindown import _random, networks, penalties, spaces
+from pindown import _random, gates, networks, penalties, spaces
 from pindown._messages import MessageError
 from pindown._names import nearest
 from pindown.estimators.base import BaseEncoder
@@ -28,9 +28,10 @@ _VALUES = (
     *(*_NETWORKS, *_PREPROCESSING, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
     *(penalties.DependencyCount, penalties.DependencySparsity, penalties.LatentSparsity, penalties.OroJAR),
     penalties.HessianPenalty,
+    *(gates.TopK, gates.BatchTopK, gates.Matryoshka, gates.JumpReLU, gates.L1),
 )
 NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}
-"""Values that have a name: networks, preprocessing, optimisers, spaces, penalties."""
+"""Values that have a name: networks, preprocessing, optimisers, spaces, penalties, gates."""
 
 _FUNCTIONS = {
     **dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS),

@@ -1,0 +1,250 @@
+"""`Sparse`: what it learns, keeps, refuses and says of itself. Recovery is in tests/test_theorems_sparse.py."""
+
+import copy
+import tracemalloc
+import warnings
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import csr_array, issparse
+from sklearn.base import clone
+from torch.utils.data import DataLoader, TensorDataset
+
+import pindown
+from pindown import Sparse, Trainer, audit, plan
+from pindown.estimators.sparse.agreement import agreement_of
+from pindown.estimators.sparse.autoencoder import REVIVED, SILENT_TURNS, Autoencoder
+from pindown.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
+from pindown.metrics import dead_share, fvu, l0
+from pindown.processes import Superposed
+from pindown.training.callbacks import Callback
+
+GATES = [TopK(3), BatchTopK(3), Matryoshka(3), JumpReLU(3), L1()]
+WORLD = Superposed.overcomplete(32, 16, n_active=2, offset=3.0, random_state=0)
+X = WORLD.sample(1_500, random_state=1).x.numpy()
+QUICK = {"gate": TopK(3), "max_iter": 40, "batch_size": 128, "verbose": False, "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return Sparse(32, n_seeds=2, **QUICK).fit(X)
+
+
+@pytest.mark.parametrize("gate", GATES, ids=lambda gate: type(gate).__name__)
+def test_every_gate_has_sparse_codes_that_rebuild_rows_and_atoms_of_unit_length(gate):
+    sparse = Sparse(32, **QUICK | {"gate": gate}).fit(X)
+    codes = sparse.transform(X)
+    assert codes.shape == (1_500, 32)
+    assert (codes >= 0).all()
+    assert l0(codes) < (16 if isinstance(gate, L1) else 6)
+    assert np.linalg.norm(sparse.components_, axis=1) == pytest.approx(np.ones(32), abs=1e-6)
+    assert sparse.score(X) == pytest.approx(1 - fvu(X, sparse.inverse_transform(codes)), abs=1e-6)
+    assert sparse.score(X) > 0.3  # of the mean: 0
+    assert sparse.held_out_.score == pytest.approx(sparse.score(X), abs=0.15)
+
+
+def test_sparse_output_is_the_same_codes(fitted):
+    codes = fitted.transform(X)
+    sparse = copy.copy(fitted).set_params(sparse_output=True).transform(X)
+    assert issparse(sparse)
+    assert sparse.format == "csr"
+    assert sparse.dtype == X.dtype
+    assert sparse.nnz == np.count_nonzero(codes) == 3 * 1_500
+    assert np.abs(sparse - codes).max() < 1e-5
+    assert np.allclose(fitted.inverse_transform(sparse), fitted.inverse_transform(codes), atol=1e-4)
+
+
+def test_wide_codes_are_never_dense():
+    wide = Sparse(6_000, **QUICK | {"max_iter": 1, "holdout": 0, "sparse_output": True})
+    rows = np.random.default_rng(0).normal(size=(6_001, 4)).astype(np.float32)
+    wide.fit(rows)
+    tracemalloc.start()
+    codes = wide.transform(rows)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert codes.shape == (6_001, 6_000)
+    assert codes.nnz <= 3 * 6_001
+    assert most < 6_001 * 6_000 * 4 / 20  # of which as a matrix, in bytes
+
+
+def test_codes_are_in_the_units_of_x_and_follow_them():
+    first = Sparse(32, **QUICK).fit(X)
+    other = Sparse(32, **QUICK).fit(1_000 * X + 50)
+    assert np.allclose(first.components_, other.components_, atol=1e-3)
+    assert np.allclose(1_000 * first.transform(X), other.transform(1_000 * X + 50), atol=2.0, rtol=1e-2)
+
+
+def test_rows_may_come_from_a_map_a_loader_and_a_world(tmp_path, fitted):
+    np.save(tmp_path / "x.npy", X)
+    mapped = Sparse(32, **QUICK).fit(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    alone = Sparse(32, **QUICK).fit(X)
+    assert np.allclose(mapped.components_, alone.components_, atol=1e-5)
+    loader = DataLoader(TensorDataset(torch.as_tensor(X)), batch_size=100)
+    assert Sparse(32, **QUICK).fit(loader).score(X) > 0.3
+    world = Sparse(32, **QUICK).fit_process(WORLD)
+    assert world.score(X) > 0.3
+    codes = copy.copy(fitted).set_params(sparse_output=True).transform(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert np.abs(codes - fitted.transform(X)).max() < 1e-5
+    with pytest.raises(ValueError, match="a world's rows never end"):
+        world.sparse_codes(WORLD)
+
+
+def test_rows_that_come_in_lots_are_learned_from():
+    sparse = Sparse(32, **QUICK)
+    scores = [sparse.partial_fit(X).score(X) for _ in range(5)]
+    assert scores[-1] > scores[0]
+    assert sparse.n_iter_ == 5 * (1_500 // 128)
+
+
+def test_saved_and_loaded_it_is_the_same(tmp_path, fitted):
+    fitted.save(tmp_path / "sparse.pindown")
+    again = pindown.load(tmp_path / "sparse.pindown")
+    assert np.array_equal(again.transform(X), fitted.transform(X))
+    assert again.agreement().values == fitted.agreement().values
+    assert clone(again).get_params() == clone(fitted).get_params()
+
+
+class Stop(Callback):
+    """Presses Ctrl-C, as it were, half way."""
+
+    def report(self, report):
+        if report.step == 25:
+            raise KeyboardInterrupt
+
+
+def test_broken_off_and_resumed_it_equals_an_unbroken_fit(tmp_path):
+    options = QUICK | {"max_iter": 50}
+    unbroken = Sparse(32, **options).fit(X)
+    trainer = Trainer(checkpoint=tmp_path / "c.safetensors", save_every=0)
+    with pytest.raises(KeyboardInterrupt):
+        Sparse(32, **options, trainer=Trainer(checkpoint=trainer.checkpoint, save_every=0, callbacks=(Stop(),))).fit(X)
+    resumed = Sparse(32, **options, trainer=trainer).fit(X)
+    assert np.array_equal(resumed.components_, unbroken.components_)
+
+
+# ---- seeds ----------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_are_trained_as_if_each_was_alone_and_start_apart(fitted):
+    alone = Sparse(32, **QUICK).fit(X)
+    assert np.allclose(alone.components_, fitted.components_, atol=2e-2)  # when to stop is decided by both
+    first, second = (each.atoms for each in fitted.objective_.all)
+    assert not torch.allclose(first, second, atol=0.1)
+
+
+def test_agreement_stands_beside_chance_and_is_told_by_frequency(fitted):
+    found = fitted.agreement(X)
+    assert 0.35 < found.chance < 0.55
+    assert found.chance < found.worst <= 1
+    assert sum(band.n for band in found.bands) == 32
+    assert "seeds agree by PW-MCC" in str(found)
+    assert found.found == (found.cosine >= 0.9).mean()
+
+
+def test_dictionaries_that_are_the_same_agree_and_random_ones_by_chance():
+    rng = np.random.default_rng(0)
+    atoms = rng.normal(size=(60, 12))
+    assert agreement_of([atoms, atoms[::-1] * 2], None).worst == pytest.approx(1)
+    found = agreement_of([rng.normal(size=(60, 12)) for _ in range(3)], None)
+    assert found.worst == pytest.approx(found.chance, abs=0.03)
+    assert found.found < 0.05
+
+
+# ---- revival --------------------------------------------------------------------------------------------------------
+
+
+def test_a_silent_code_is_revived_at_what_is_left_of_a_row():
+    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).train()
+    with torch.no_grad():
+        model.weight[3] = 0
+        model.bias[3] = -100.0
+    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    for _ in range(SILENT_TURNS * 8 // 200 + 1):
+        model.loss(rows)
+    assert model.silent[3] > SILENT_TURNS * 8
+    left = model.leftover.clone()
+    model.loss(rows)
+    assert model.bias[3] == 0
+    cosines = torch.nn.functional.cosine_similarity(left, model.weight[3].detach()[None])
+    assert cosines.max().item() == pytest.approx(1, abs=1e-5)
+    assert len(left) == min(REVIVED, 8)
+
+
+def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
+    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).eval()
+    before = copy.deepcopy(model.state_dict())
+    model.loss(torch.randn(50, 4))
+    assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
+
+
+def test_far_from_the_origin_no_code_dies():
+    far = Superposed.overcomplete(64, 16, n_active=2, offset=10.0, random_state=3).sample(3_000, random_state=0).x
+    sparse = Sparse(64, **QUICK | {"max_iter": 100, "gate": TopK(2)}).fit(far)
+    assert dead_share(sparse.transform(far)).share <= 0.02
+
+
+# ---- what it says of itself -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_an_audit_compares_atoms_beside_chance_and_claims_nothing(fitted):
+    found = audit(fitted, X, truth=WORLD.sample(1_500, random_state=1).z.numpy(), n_fits=2, random_state=0)
+    assert not found.claims
+    assert found.claim == "Nothing is claimed: no theorem covers these parameters."
+    assert {each.metric for each in found.agreement} == {"PW-MCC of atoms"}
+    assert all(each.worst > each.chance for each in found.agreement)
+    assert found.agreement[0].shuffled < found.agreement[0].worst
+    assert found.recovery[0].value > found.recovery[0].chance + 0.2
+
+
+def test_a_plan_says_how_many_atoms_and_what_is_missing():
+    found = plan(X[:400], estimator=Sparse)
+    assert found.estimator == "Sparse(n_components=40)"
+    assert found.theorem is None
+    assert plan(X, estimator=Sparse).n_components == 64
+
+
+def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_ten_rows():
+    assert Sparse(**QUICK | {"gate": TopK(), "max_iter": 1}).fit(X).n_components_ == 64
+    assert Sparse(**QUICK | {"gate": TopK(), "max_iter": 1}).fit(X[:300]).n_components_ == 30
+
+
+# ---- bad input ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "rows", "error", "message"),
+    [
+        ({"gate": TopK(40)}, X, ValueError, "TopK: k=40 codes of a row cannot fire where there are 32 in all"),
+        ({}, X[:31], ValueError, r"there are 31 rows .* for n_components=32: with an atom for each row"),
+        ({}, np.where(X > 3, np.nan, X), ValueError, "Input X contains NaN"),
+        ({}, np.ones((100, 3)), ValueError, "evenly: all rows of x are the same"),
+        ({"gate": "topk"}, X, TypeError, "gate must be one of pindown.gates, such as TopK"),
+        ({"n_seeds": 0}, X, ValueError, "n_seeds == 0, must be >= 1"),
+    ],
+)
+def test_bad_input_is_named_in_a_sentence(options, rows, error, message):
+    with pytest.raises(error, match=message):
+        Sparse(32, **QUICK | options).fit(rows)
+
+
+def test_constant_columns_are_warned_of_and_atoms_are_zero_there():
+    rows = np.column_stack([X, np.full(len(X), 7.0)])
+    with pytest.warns(pindown.IdentifiabilityWarning, match=r"column\(s\) 16 of X are constant, so that all atoms"):
+        sparse = Sparse(32, **QUICK | {"max_iter": 400, "holdout": 0}).fit(rows)
+    assert np.abs(sparse.components_[:, 16]).mean() < 0.1
+
+
+def test_codes_of_another_width_cannot_be_decoded_and_one_seed_has_no_agreement(fitted):
+    with pytest.raises(ValueError, match="Z has 5 columns, but n_components=32"):
+        fitted.inverse_transform(np.ones((2, 5)))
+    with pytest.raises(ValueError, match="Fit with n_seeds=2 or more"):
+        Sparse(32, **QUICK).fit(X).agreement()
+
+
+def test_nothing_is_warned_of_where_all_is_well():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", pindown.IdentifiabilityWarning)
+        codes = Sparse(32, **QUICK).fit(X).transform(csr_array(np.eye(16, dtype=np.float32)).toarray())
+    assert codes.shape == (16, 32)
