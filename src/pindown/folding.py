@@ -154,6 +154,28 @@ def look_for_folds(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space =
     return Folding(share, doubt, int((spread < FLAT * spread[0]).sum()), len(x))
 
 
+def look_for_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
+    """Return in how many directions codes (n, d) hardly vary, of data too wide to say what is turned over.
+
+    Pictures of thousands of pixels have no neighbours near enough to show in which directions they vary, and each
+    direction would take a pass through their network.
+
+    Examples
+    --------
+    >>> z = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
+    >>> print(look_for_flat_directions(z * torch.tensor([1, 1e-3])))
+    flat: 500 samples do not show what is turned over, 1 direction of the codes is flat
+    """
+    return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)), len(z))
+
+
+def _flat(z: Tensor, dimension: int) -> int:
+    spread = torch.linalg.eigvalsh(torch.cov(z.T, correction=0).reshape(z.shape[1], -1)).flip(0)[:dimension]
+    if spread[0] <= 1e-12 * z.square().mean():  # one code for all
+        return 0
+    return int((spread < FLAT * spread[0]).sum())
+
+
 def _share_and_doubt(u: Tensor, z: Tensor, jacobian: Tensor, dimension: int) -> tuple[float, float]:
     """Return them for coordinates u (n, m), codes z (n, d) and their derivatives (n, d, m)."""
     n_neighbours = NEIGHBOURS_PER_DIMENSION * dimension

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import copy
+import math
 import sys
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from pindown.folding import Folding, look_for_folds
+from pindown.folding import Folding, look_for_flat_directions, look_for_folds
 from pindown.sources import Indexed
 
 COLLAPSED, SEEN_ROWS = 1e-3, 2_000
@@ -19,6 +21,9 @@ COLLAPSED, SEEN_ROWS = 1e-3, 2_000
 
 FOLDED_IMAGES = 400
 """Images in which folds are looked for: each takes a pass through a network for every direction."""
+
+MOST_PIXELS = 1_024
+"""Numbers of an image up to which folds are looked for: larger ones show flat directions only."""
 
 
 class IdentifiabilityWarning(UserWarning):
@@ -44,6 +49,11 @@ def look_back(est: Any, X: np.ndarray | Indexed, *, folds: bool) -> None:
         _warn_of_folds(est, est.folding_)
 
 
+def is_large_image(shape: Sequence[int]) -> bool:
+    """Say whether rows are images too large to look for folds in."""
+    return len(shape) == 3 and math.prod(shape) > MOST_PIXELS
+
+
 def _warn_of_collapse(est: Any, x: Tensor) -> None:
     codes, curve = est._encode(x), est.loss_curve_
     alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
@@ -57,7 +67,10 @@ def _warn_of_collapse(est: Any, x: Tensor) -> None:
 
 
 def _folding(est: Any, x: Tensor) -> Folding:
-    encoder, shape = copy.deepcopy(est.encoder_).double(), x.shape[1:]
+    shape = x.shape[1:]
+    if is_large_image(shape):
+        return look_for_flat_directions(est._encode(x[:: -(-len(x) // SEEN_ROWS)]).cpu(), est.encoder_.space)
+    encoder = copy.deepcopy(est.encoder_).double()
     if len(shape) > 1:
         x = x[:: -(-len(x) // FOLDED_IMAGES)]
 

@@ -28,6 +28,7 @@ from pindown.checks import (
 from pindown.checks.arrays import held_out_r2
 from pindown.checks.verdict import above
 from pindown.data import Data
+from pindown.estimators.afterwards import is_large_image
 from pindown.evidence.agreement import Measure, measure_for
 from pindown.evidence.blocks import SharedBlock
 from pindown.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
@@ -44,7 +45,7 @@ from pindown.evidence.scores import (
     r2,
     recovery,
 )
-from pindown.folding import look_for_folds
+from pindown.folding import look_for_flat_directions, look_for_folds
 from pindown.theory import UNIT_CODES, UNIT_NORM, Assumption
 
 Matrix = NDArray[np.float64]
@@ -86,8 +87,11 @@ class Settled(NamedTuple):
 def of_codes(est: Any, data: Data) -> Verdicts:
     """Say whether codes are folded, and whether they tell the observations."""
     shape = np.shape(data.X)[1:]
-    vectors = torch.as_tensor(_flat(data.X))
-    folding = look_for_folds(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
+    if is_large_image(shape):
+        folding = look_for_flat_directions(torch.as_tensor(encoder_of(est, data)(data.X)), est.encoder_.space)
+    else:
+        vectors = torch.as_tensor(_flat(data.X))
+        folding = look_for_folds(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
     return (unfolded_codes(folding), signal_told(encoder_of(est, data), data.X))
 
 

@@ -30,6 +30,7 @@ from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder, encode
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.learning import learn
 from pindown.estimators.observing import Observes
+from pindown.estimators.pixels import encoder_for, first_round_for, is_image
 from pindown.estimators.reading import Look, Reading, is_in_memory, shown_by
 from pindown.networks import Unfolded, built, suited
 from pindown.networks.preprocessing import FirstLayer, Preprocess
@@ -52,7 +53,6 @@ from pindown.sources.drawing import (
 )
 from pindown.spaces import Space
 from pindown.training import Trainer, TrainingLog, best_device, cosine
-from pindown.training.convergence import FIRST_ROUND
 from pindown.training.optimizers import MakeOptimizer
 
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
@@ -100,6 +100,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     held_out_: HeldOut | None
 
     _default_batch_size = 512
+    _least_decay = 0.0  # of weights, by default, unless rows are pictures
     _schedule = staticmethod(cosine)  # of the learning rate
     _loss_falls = True  # as something is learned: in a game it does not
     _learns_from_shown = False  # whether its objective takes rows only as the first layer gives them out
@@ -314,7 +315,9 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     @property
     def _n_steps(self) -> int:
         """Steps of a part of a fit whose length must be known beforehand."""
-        return FIRST_ROUND if self.max_iter is None else self.max_iter
+        if self.max_iter is not None:
+            return self.max_iter
+        return first_round_for(getattr(self, "shape_in_", ()), best_device(self.device))
 
     def _rows_per_batch(self, n_rows: int, noun: str, of: int) -> int:
         """Return the batch size for so many rows, which are called so, of those that there are."""
@@ -347,6 +350,14 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._learned(objective, look)
 
+    def _with_room(self, first: FirstLayer) -> Self | None:
+        """Return the same estimator with more codes, by which folds are found; None: nobody looks for them so."""
+        return None
+
+    def _guessing(self, n_rows: float) -> float | None:
+        """Return the loss of codes that tell nothing, learned from so many rows; None if nobody can say."""
+        return None
+
     def _may_stay_straight(self, first: FirstLayer) -> bool:
         """Whether the encoder may be left linear, where that does better: nobody asked for another, of vectors."""
         return self.encoder is suited and isinstance(shape_of(first), int)
@@ -364,15 +375,23 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     ) -> nn.Module:
         """Return the objective with an encoder at its initialisation; if that is asked for, without its bend."""
         with _random.forked(seed):
-            body = built(type(self).__name__, "encoder", self.encoder, shape_of(first), look.n_components)
+            make = self._encoder_for(first, device)
+            body = built(type(self).__name__, "encoder", make, shape_of(first), look.n_components)
             body = body.straight if straight and isinstance(body, Unfolded) else body
             # From a generator of their own, so that training draws as if nobody had looked.
             peek = _random.generator(seed, device)
             encoder = Encoder(copy.deepcopy(first), body, space)
             return self._objective(encoder, look, (draw(step, peek) for step in count()))
 
+    def _encoder_for(self, first: FirstLayer, device: torch.device) -> Any:
+        """Return the function that makes the encoder behind a first layer: by default what was asked for."""
+        return encoder_for(self.encoder, shape_of(first), device)
+
     def _decay(self, n_rows: float) -> float:
-        return min(DECAY_MOST, DECAY_ROWS / n_rows) if self.weight_decay is None else self.weight_decay
+        if self.weight_decay is not None:
+            return self.weight_decay
+        by_rows = min(DECAY_MOST, DECAY_ROWS / n_rows)
+        return by_rows if is_image(self.shape_in_) else max(self._least_decay, by_rows)
 
     def _search(
         self,

@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import torch
 from scipy.optimize import minimize_scalar
+from sklearn.base import clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -24,7 +25,9 @@ from pindown.estimators.base import check_positive
 from pindown.estimators.contrast_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
+from pindown.estimators.pixels import is_image
 from pindown.estimators.reading import Look, Reading
+from pindown.estimators.unfolding import WIDER
 from pindown.labels import combined
 from pindown.losses import align_uniform, infonce
 from pindown.networks import preprocessing
@@ -93,9 +96,9 @@ class Contrast(Incremental):
         in all. A number of steps after which more would clearly help is warned of.
     learning_rate : float
         Of the optimiser, at the top of a cosine schedule.
-    weight_decay : float
-        Share of the weights taken off per step, in units of the learning rate. Lower it when samples are fresh at
-        every step.
+    weight_decay : float or None
+        Share of the weights taken off per step, in units of the learning rate. None takes 2, and of pictures 10,000 /
+        n_samples, at most 2: nothing where samples are fresh at every step.
     optimizer : callable
         ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
     holdout : float
@@ -152,6 +155,7 @@ class Contrast(Incremental):
     _learns_from_shown = True
     _y_is = "be the partner, or the group, of"
     _must_not_fold = True
+    _least_decay = 2.0
 
     def __init__(
         self,
@@ -168,7 +172,7 @@ class Contrast(Incremental):
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float = 2e-3,
-        weight_decay: float = 2.0,
+        weight_decay: float | None = None,
         optimizer: MakeOptimizer = optimizers.adam,
         holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
@@ -298,7 +302,7 @@ class Contrast(Incremental):
         p = None if self.space == Sphere() and self.p == 2 else self.p
         potential = None
         if self.any_marginal:
-            potential = nn.Sequential(nn.Flatten(), networks.flat(encoder.n_features, 1, hidden=(64, 64)))
+            potential = networks.level(encoder.preprocess.shape_out)
         return _Objective(
             encoder,
             potential,
@@ -308,6 +312,13 @@ class Contrast(Incremental):
             self_negatives=self.self_negatives,
             across_processes=_this_process()[1] > 1,
         )
+
+    def _with_room(self, first: FirstLayer) -> Self | None:
+        room = clone(self).set_params(n_components=WIDER * self.n_components)
+        return room if is_image(first.shape_out) else None
+
+    def _guessing(self, n_rows: float) -> float | None:
+        return math.log(min(self.batch_size or self._default_batch_size, n_rows)) if self.alpha is None else None
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
         if reading.source is not None and "pairs" not in reading.data.sides:

@@ -52,7 +52,7 @@ class Encoder(nn.Module):
 
 def is_cheap(encoder: Encoder) -> bool:
     """Say whether float64 costs little: a small network of vectors."""
-    vectors = len(encoder.preprocess.shape_out) == 1
+    vectors = len(encoder.preprocess.shape_out) == 1 and not any(isinstance(m, nn.Conv2d) for m in encoder.modules())
     return vectors and sum(weight.numel() for weight in encoder.parameters()) <= CHEAP_PARAMETERS
 
 

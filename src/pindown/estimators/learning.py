@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import chain
@@ -21,12 +21,14 @@ from torch import Tensor, nn
 
 from pindown.estimators.dividing import Rows, taken
 from pindown.estimators.held_out import HeldOut
+from pindown.estimators.pixels import first_round_for, is_image, precision_for
 from pindown.estimators.reading import Look, Reading
+from pindown.estimators.unfolding import Unfolding, Watch, on_terminal
 from pindown.networks.preprocessing import FirstLayer
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import beside
 from pindown.spaces import Space
-from pindown.training import TrainingLog, Validation
+from pindown.training import Trainer, TrainingLog, Validation
 from pindown.training.validation import Leg
 
 if TYPE_CHECKING:
@@ -108,8 +110,22 @@ class Learning:
         def make(seed: int) -> nn.Module:
             return self.est._made(first, look, draw, self.space, self.device, seed, straight=straight)
 
-        objective, log = self.est._search(make, minimise, draw, look, self.seed)
+        if way is None and (wide := self.est._with_room(first)) is not None:
+            objective, log = self._unfolded(wide, first, look, draw, minimise)
+        else:
+            objective, log = self.est._search(make, minimise, draw, look, self.seed)
         return Learned((objective,), log, straight)
+
+    def _unfolded(
+        self, wide: BaseEncoder, first: FirstLayer, look: Look, draw: Draw, minimise: Callable[..., TrainingLog]
+    ) -> tuple[nn.Module, TrainingLog]:
+        """Learn, with a look at what the same estimator with more codes would tell."""
+
+        def make(est: BaseEncoder, seed: int) -> nn.Module:
+            codes = look if est is self.est else replace(look, n_components=int(wide.n_components))
+            return est._made(first, codes, draw, self.space, self.device, seed).to(self.device)
+
+        return Unfolding(self.est, wide, make, minimise).fitted(self.seed)
 
     def in_folds(self, look: Look, *, straight: bool = False) -> Learned:
         """Learn from all divisions of the rows, side by side."""
@@ -144,7 +160,7 @@ class Learning:
         """Minimise an objective in a part of the fit that has a name, in so many steps if they are not the fit's."""
         est, n_rows = self.est, self.reading.n_rows if look.rows is None else len(look.rows)
         part = " ".join(filter(None, ["straight" if straight else "", part]))
-        return est.trainer.train(
+        return self._trainer(n_rows).train(
             objective,
             draw,
             max_iter=max_iter[0] if max_iter else est.max_iter,
@@ -162,7 +178,17 @@ class Learning:
             falls=est._loss_falls,
             validation=validation,
             way=way,
+            first_round=first_round_for(est.shape_in_, self.device),
         )
+
+    def _trainer(self, n_rows: float) -> Trainer:
+        """Return how to train: as was asked for, in what suits pictures, and with someone who watches them."""
+        trainer, shape = self.est.trainer, self.est.shape_in_
+        guessing = self.est._guessing(n_rows)
+        told = is_image(shape) and self.est.verbose and guessing is not None
+        watch = (Watch(guessing, on_terminal),) if told and guessing is not None else ()
+        precision = precision_for(shape, self.device, trainer.precision)
+        return replace(trainer, precision=precision, callbacks=(*trainer.callbacks, *watch))
 
     def scored(self, learned: Learned, look: Look) -> HeldOut:
         """Return the score of what was learned, on rows held out and on as many that were learned from."""

@@ -29,6 +29,7 @@ class Observes(BaseEstimator):
 
     _y_is = "belong to"  # how a row of y is related to the row of X
     _wants_vectors = False  # whether rows must be vectors
+    _takes_pictures = False  # or, beside these, pictures
 
     def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
         """Read observations and side variables, or say what is wrong with them."""
@@ -91,9 +92,11 @@ class Observes(BaseEstimator):
     def _as_vectors(self, array: np.ndarray) -> np.ndarray:
         """Lay rows out as vectors, if that was asked for."""
         self._require_flat("X", array.shape)
-        return array.reshape(len(array), -1)
+        return array.reshape(len(array), -1) if self.preprocess is preprocessing.whiten else array
 
     def _require_flat(self, what: str, shape: tuple[int, ...]) -> None:
+        if self._takes_pictures and len(shape) == 4 - (what != "X") and self.preprocess is preprocessing.suited:
+            return
         if self.preprocess is not preprocessing.whiten:
             raise ValueError(
                 f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but {what} has shape {shape}. "
@@ -123,7 +126,11 @@ class Observes(BaseEstimator):
         """Return the first layer that suits these rows; None: all."""
         source = X if isinstance(X, Indexed) else Arrays(X)
         chosen = source if rows is None else Chosen(source, rows)
-        return preprocessing.fitted(type(self).__name__, self.preprocess, chosen)
+        return preprocessing.fitted(type(self).__name__, self._preprocess_for(source.shape), chosen)
+
+    def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
+        """Return what is done first to rows of this shape: by default what was asked for."""
+        return self.preprocess
 
 
 def _shape(values: Any) -> tuple[int, ...]:

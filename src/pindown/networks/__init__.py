@@ -5,7 +5,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 """
 
 from pindown.networks.building import built, pretrained
-from pindown.networks.images import convolutional, deconvolutional, suited, temporal
+from pindown.networks.images import convolutional, deconvolutional, level, pictured, suited, temporal
 from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.resnet import resnet18
 from pindown.networks.vectors import (
@@ -35,9 +35,11 @@ __all__ = [
     "convolutional",
     "deconvolutional",
     "flat",
+    "level",
     "linear",
     "mlp",
     "nearest_frame",
+    "pictured",
     "pretrained",
     "reader",
     "residual",

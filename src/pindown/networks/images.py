@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pindown.networks.vectors import Unfolded, flat, mlp, unfolded
+from pindown.networks.vectors import Unfolded, flat, linear, mlp, unfolded
 
 FREQUENCIES = 8
 """Cosines that the linear path sees along each axis of an image, or along time; more if the codes need more."""
@@ -124,6 +124,68 @@ def suited(n_in: int | tuple[int, ...], n_out: int) -> nn.Module:
     if isinstance(n_in, int) or len(n_in) == 1:
         return unfolded(n_in if isinstance(n_in, int) else n_in[0], n_out)
     return temporal(n_in, n_out) if len(n_in) == 2 else convolutional(n_in, n_out)
+
+
+class Painted(nn.Module):
+    """Fixed layer: images from coefficients of patterns (k, c · h · w), as those of leading directions of pictures.
+
+    Examples
+    --------
+    >>> Painted(torch.eye(3, 4), (1, 2, 2))(torch.tensor([[1.0, 2.0, 3.0]]))
+    tensor([[[[1., 2.],
+              [3., 0.]]]])
+    """
+
+    patterns: Tensor
+
+    def __init__(self, patterns: Tensor, shape: tuple[int, ...]) -> None:
+        super().__init__()
+        self.shape = tuple(shape)
+        self.register_buffer("patterns", patterns.contiguous())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return images; (n, k) → (n, c, h, w)."""
+        return (x @ self.patterns).unflatten(1, self.shape)
+
+
+def pictured(
+    n_in: int, n_out: int, *, patterns: Tensor, shape: tuple[int, ...], widths: Sequence[int] | None = None
+) -> nn.Module:
+    """Return an encoder of pictures given by their coefficients: a linear path beside convolutions of the pictures.
+
+    Parameters
+    ----------
+    n_in, n_out
+        Numbers of coefficients and of codes.
+    patterns
+        Which picture each coefficient stands for; (n_in, c · h · w).
+    shape
+        Of a picture, (c, h, w).
+    widths
+        See :func:`convolutional`.
+
+    Examples
+    --------
+    >>> pictured(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
+    torch.Size([5, 2])
+    """
+    n_channels, *sizes = checked("pictured", shape, "an image is (c, h, w)", 3)
+    bend = _halving(n_channels, sizes, n_out, widths, (256,))
+    return Unfolded(linear(n_in, n_out), nn.Sequential(Painted(patterns, shape), *bend.children()))
+
+
+def level(shape: tuple[int, ...]) -> nn.Module:
+    """Return a network to one number, which starts at zero: of an image, from what is smooth in it.
+
+    Examples
+    --------
+    >>> level((3, 16, 16))(torch.ones(2, 3, 16, 16)).tolist(), level((5,))(torch.ones(1, 5)).tolist()
+    ([[0.0], [0.0]], [[0.0]])
+    """
+    if len(shape) != 3:
+        return nn.Sequential(nn.Flatten(), flat(math.prod(shape), 1, hidden=(64, 64)))
+    see = Cosines(shape[1:], _frequencies(shape[0], shape[1:], 1))
+    return nn.Sequential(see, flat(shape[0] * math.prod(see.n), 1, hidden=(64, 64)))
 
 
 class Swap(nn.Module):
@@ -266,6 +328,17 @@ def _steps(sizes: Sequence[int], widths: Sequence[int] | None) -> tuple[Sequence
     if widths is None:
         widths = [WIDTHS[min(i, len(WIDTHS) - 1)] for i in range(len(steps) - 1)]
     return widths, steps
+
+
+def default_widths(sizes: Sequence[int]) -> tuple[int, ...]:
+    """Return the channels of the convolutions that images of this size have by default.
+
+    Examples
+    --------
+    >>> default_widths((64, 64))
+    (32, 64, 128, 128)
+    """
+    return tuple(_steps(sizes, None)[0])
 
 
 def _convolution(n_axes: int, n_in: int, n_out: int, *, stride: int = 1) -> nn.Module:

@@ -57,11 +57,11 @@ class Fall:
         return self.share - CLEARLY * self.error > self.least
 
 
-def fall(curve: Sequence[float], last: int | None = None) -> Fall:
+def fall(curve: Sequence[float], last: int | None = None, first: int = 0) -> Fall:
     """Return how much the loss fell in the middle of the schedule of the last so many steps; by default, of all.
 
-    If as many came before, in a round or several, it is how far the later part lies below that of the round before, in
-    which the rate was the same.
+    If as many came before, in a round or several of which the first had so many steps, it is how far the later part
+    lies below that of the round before, in which the rate was the same.
 
     Examples
     --------
@@ -80,7 +80,7 @@ def fall(curve: Sequence[float], last: int | None = None) -> Fall:
     if n < LEAST_STEPS:
         return Fall(0.0, 0.0)
     if len(before):
-        before = before[-max(FIRST_ROUND, len(before) // 2) :]
+        before = before[-max(first or FIRST_ROUND, len(before) // 2) :]
         (a, var_a), (b, var_b) = (_mean(_part(round, LATER)) for round in (before, lately))
     else:
         (a, var_a), (b, var_b) = (_mean(_part(lately, part)) for part in (EARLIER, LATER))
@@ -114,11 +114,14 @@ class Length:
         Steps after which the same rows come again; infinity if none does.
     falls
         Whether there is a loss that falls as something is learned: in a game there is none.
+    first
+        Steps of the first round of a length that chooses itself; 0 takes 2,000.
     """
 
     max_iter: int | None
     epoch: float = math.inf
     falls: bool = True
+    first: int = 0
 
     @property
     def most(self) -> int:
@@ -135,7 +138,7 @@ class Length:
         """
         if self.max_iter is not None:
             return step == self.max_iter
-        rounds, rest = divmod(step, FIRST_ROUND)
+        rounds, rest = divmod(step, self.first or FIRST_ROUND)
         return rest == 0 and rounds > 0 and rounds & (rounds - 1) == 0
 
     def rounds(self, curve: Sequence[float]) -> list[int]:
@@ -151,7 +154,7 @@ class Length:
         """
         if self.max_iter is not None:
             return [self.max_iter]
-        rounds = [FIRST_ROUND]
+        rounds = [self.first or FIRST_ROUND]
         while (total := sum(rounds)) <= len(curve) and total < self.most and self._helps(curve[:total], rounds[-1]):
             rounds.append(total)
         return rounds
@@ -167,8 +170,8 @@ class Length:
             if last == len(curve)
             else f"in the last {last:,} of {len(curve):,} steps the loss still fell, at the same rate as before,"
         )
-        return f"{where} by {fall(curve, last).share:.0%} of all that it has fallen. Take {remedy}."
+        return f"{where} by {fall(curve, last, self.first).share:.0%} of all that it has fallen. Take {remedy}."
 
     def _helps(self, curve: Sequence[float], last: int) -> bool:
         may_tell = self.falls and len(curve) <= MOST_PASSES * self.epoch
-        return may_tell and fall(curve, last).is_clear
+        return may_tell and fall(curve, last, self.first).is_clear

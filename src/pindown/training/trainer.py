@@ -133,6 +133,7 @@ class Trainer:
         falls: bool = True,
         validation: Validation | None = None,
         way: Sequence[Leg] | None = None,
+        first_round: int = 0,
     ) -> TrainingLog:
         """Minimise an objective; in place.
 
@@ -178,6 +179,8 @@ class Trainer:
             rate comes down; and they say, in place of the loss curve, whether more steps would help.
         way
             The steps to take, if they are known beforehand: ``TrainingLog.way`` of another training.
+        first_round
+            Steps of the first round, if ``max_iter`` is None; 0 takes 2,000.
 
         Raises
         ------
@@ -189,7 +192,7 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls)
+        length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls, first_round)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.

@@ -29,6 +29,7 @@ from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
 from pindown.estimators.forget.nuisance import as_table
 from pindown.estimators.forget.playing import at_charts, history, played
+from pindown.estimators.pixels import encoder_behind, is_image, whitened
 from pindown.estimators.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
@@ -86,8 +87,9 @@ class Forget(BaseEncoder):
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
         can bend; an `nn.Linear`, as of ``networks.linear``, stays linear, with orthonormal rows: see ``components_``.
     preprocess : callable
-        What is done to observations first: see `Contrast`. Images must be laid out as vectors, by
-        ``preprocess=preprocessing.whiten``.
+        What is done to observations first: see `Contrast`. Of images, 128 leading directions are whitened: closed forms
+        are taken of them, the decoder rebuilds them, and the encoder convolves the picture that they show. With
+        ``preprocess=preprocessing.whiten`` they are laid out as vectors.
     classifier, decoder : callable
         Called as ``(n_in, n_out)``, return modules. A linear encoder has a linear decoder.
     n_restarts : int
@@ -173,6 +175,7 @@ class Forget(BaseEncoder):
     _schedule = staticmethod(waiting_cosine)
     _loss_falls = False
     _wants_vectors = True
+    _takes_pictures = True
 
     def __init__(
         self,
@@ -292,7 +295,7 @@ class Forget(BaseEncoder):
                 rebuilt = self.charts_.inverse(z, torch.as_tensor(value, device=device), seen)
             elif self.decoder_ is not None:
                 rebuilt = self.decoder_(z, seen)
-        return self._like(Z, codes, rebuilt)
+        return self._like(Z, codes, rebuilt.unflatten(1, self.shape_in_))
 
     def __sklearn_tags__(self):
         """Say what scikit-learn may expect."""
@@ -323,8 +326,22 @@ class Forget(BaseEncoder):
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> NuisanceLook:
         n_components = None if self.n_components is None else self._asked_components()
-        asked = Asked(n_components, self.n_bins, self.holdout, charts=self.charts, linear=self._is_linear)
+        pictures = is_image(first.shape_in)
+        if pictures and n_components is None:
+            raise ValueError(
+                "Forget: n_components must be given for pictures: their directions are no count of what varies in "
+                "them. Say how many latents there are beside the nuisance, such as Forget(4)."
+            )
+        charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
+        asked = Asked(n_components, self.n_bins, self.holdout, charts=charts, linear=self._is_linear)
         return look_at(reading, first, seed, asked)
+
+    def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
+        return whitened if is_image(shape) and self.preprocess is preprocessing.suited else self.preprocess
+
+    def _encoder_for(self, first: FirstLayer, device: torch.device) -> Any:
+        default = self.encoder is networks.unfolded
+        return encoder_behind(first, device) if default and is_image(first.shape_in) else self.encoder
 
     def _fields(self, look: NuisanceLook, sides: dict[str, Any]) -> tuple[Any, ...]:
         read = look.reader.read_numbers if look.by_number else look.reader.read

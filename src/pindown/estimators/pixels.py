@@ -1,0 +1,91 @@
+"""What suits pictures, by their size and by the device: precision, the encoder, and the length of the first round."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
+
+from pindown.networks import convolutional, pictured, preprocessing, suited
+from pindown.networks.images import default_widths
+from pindown.networks.preprocessing import FirstLayer, Whiten
+from pindown.sources import Source
+from pindown.training import convergence
+
+DIRECTIONS = 128
+"""Leading directions of pictures that are looked at where closed forms are wanted of them."""
+
+ON_CPU = 2
+"""On a CPU the default encoder of pictures has so many times fewer channels, and its first round fewer steps."""
+
+
+def is_image(shape: Sequence[int]) -> bool:
+    """Say whether rows of this shape are images (c, h, w)."""
+    return len(shape) == 3
+
+
+def precision_for(shape: Sequence[int], device: torch.device, asked: torch.dtype | None) -> torch.dtype | None:
+    """Return the precision of products in training: that which was asked for, or half of it for pictures on a GPU.
+
+    Examples
+    --------
+    >>> precision_for((3, 64, 64), torch.device("cuda"), None), precision_for((5,), torch.device("cuda"), None)
+    (torch.bfloat16, None)
+    """
+    return torch.bfloat16 if asked is None and is_image(shape) and device.type == "cuda" else asked
+
+
+def encoder_for(make: Any, shape: Any, device: torch.device) -> Any:
+    """Return the encoder that was asked for; of pictures on a CPU the default has half its channels.
+
+    Examples
+    --------
+    >>> encoder_for(suited, (3, 32, 32), torch.device("cpu")).keywords
+    {'widths': (16, 32, 64)}
+    """
+    if make is not suited or not isinstance(shape, tuple) or not is_image(shape) or device.type != "cpu":
+        return make
+    return partial(convolutional, widths=tuple(width // ON_CPU for width in default_widths(shape[1:])))
+
+
+def whitened(source: Source) -> Whiten:
+    """Return a first layer that gives the leading directions of pictures unit variance.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> whitened(Arrays(torch.randn(50, 1, 4, 4))).shape_out
+    (16,)
+    """
+    return preprocessing.whiten(source, n_components=min(DIRECTIONS, math.prod(source.shape)))
+
+
+def encoder_behind(first: FirstLayer, device: torch.device) -> Any:
+    """Return what makes an encoder of pictures of which leading directions are seen: convolutions of what these show.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> first = whitened(Arrays(torch.randn(50, 1, 8, 8)))
+    >>> encoder_behind(first, torch.device("cpu"))(*first.shape_out, 2)(torch.zeros(3, 64)).shape
+    torch.Size([3, 2])
+    """
+    back = torch.linalg.pinv(first.turned)  # (k, pixels)
+    patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels vary by about one
+    fewer = ON_CPU if device.type == "cpu" else 1
+    widths = tuple(width // fewer for width in default_widths(first.shape_in[1:]))
+    return partial(pictured, patterns=patterns, shape=first.shape_in, widths=widths)
+
+
+def first_round_for(shape: Sequence[int], device: torch.device) -> int:
+    """Return the steps of the first round of a training that chooses its own length.
+
+    Examples
+    --------
+    >>> [first_round_for(shape, torch.device("cpu")) for shape in ((3, 32, 32), (5,))]
+    [1000, 2000]
+    """
+    return convergence.FIRST_ROUND // (ON_CPU if is_image(shape) and device.type == "cpu" else 1)
