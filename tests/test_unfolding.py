@@ -25,7 +25,7 @@ class Objective(torch.nn.Module):
         self.encoder = Encoder(Rescale(torch.zeros(1, 1, 1), shape=(1, 8, 8)), network, Reals())
 
 
-def unfolding(losses, network=networks.convolutional, shape=(1, 8, 8)):
+def unfolding(losses, network=networks.convolutional, shape=(1, 8, 8), n_steps=200, shortfall=""):
     """Return one whose trainings end at these losses, one after the other, and the names of the parts they had."""
     narrow, wide, parts, left = Contrast(1, max_iter=50), Contrast(3, max_iter=50), [], list(losses)
 
@@ -34,7 +34,7 @@ def unfolding(losses, network=networks.convolutional, shape=(1, 8, 8)):
 
     def minimise(objective, seed, part="", *max_iter):
         parts.append((part, *max_iter))
-        return TrainingLog(np.full(200, left.pop(0)), 0.0, stopped_on_plateau=False)
+        return TrainingLog(np.full(n_steps, left.pop(0)), 0.0, stopped_on_plateau=False, shortfall=shortfall)
 
     return Unfolding(narrow, wide, make, minimise), parts
 
@@ -61,10 +61,14 @@ def flat_linear(shape, n_out):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), n_out))
 
 
-def test_a_network_of_another_kind_is_trained_once():
+def test_a_network_of_another_kind_is_trained_once_and_so_is_one_that_more_steps_would_help():
     fit, parts = unfolding([3.0], network=flat_linear)
     fit.fitted(0)
     assert parts == [("",)]
+    for n_steps, shortfall in ((199, ""), (200, "more steps would help")):
+        fit, parts = unfolding([3.0], n_steps=n_steps, shortfall=shortfall)
+        fit.fitted(0)
+        assert parts == [("",)]
 
 
 def test_a_grown_encoder_tells_what_it_told():

@@ -24,8 +24,9 @@ from pindown.sources.arrays import is_mapped
 AT_ONCE = 1 << 24
 """Numbers that go through a first layer at once."""
 
-LOOKED_AT = 20_000
-"""Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms."""
+LOOKED_AT, FEWEST_LOOKED_AT, NUMBERS_LOOKED_AT = 20_000, 2_000, 1 << 25
+"""Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms; and
+of pictures at least the second, or as many as have so many numbers."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,7 +110,8 @@ def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.G
             f"{listed([*sides])} came as an array beside a source whose rows cannot be taken in any order, so that "
             "nobody knows which row belongs to which. Let the source give both, as (x, y) or by role."
         )
-    first = source.draw(LOOKED_AT, rng) if isinstance(source, Drawn) else first_rows(source, LOOKED_AT)
+    n_rows = min(LOOKED_AT, max(FEWEST_LOOKED_AT, NUMBERS_LOOKED_AT // math.prod(source.shape)))
+    first = source.draw(n_rows, rng) if isinstance(source, Drawn) else first_rows(source, n_rows)
     arrays = {name: as_array(part) for name, part in first.items()}
     return Reading(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
 

@@ -32,6 +32,9 @@ WIDER = 3
 SHARE = 5
 """Of so many steps of the fit, one more is taken with more codes."""
 
+LEAST_STEPS = 200
+"""Steps below which a fit has not come far enough to be looked at."""
+
 STARTS = 3
 """Starts at most."""
 
@@ -153,8 +156,10 @@ class Unfolding:
         """Return the objective of the best start, and how it went."""
         objective = self.make(self.est, seed)
         found = [(objective, self.minimise(objective, seed))]
-        for number in range(2, STARTS + 1 if can_be_grown(_body(objective)) else 2):
+        for number in range(2, STARTS + 1):
             objective, log = found[-1]
+            if not can_be_grown(_body(objective)) or log.n_iter < LEAST_STEPS or log.shortfall:
+                break  # where more steps would help, more codes would seem to
             wide = self.make(self.wide, seed + number)
             grown(objective, wide)
             told = self.minimise(wide, seed, f"look {number}", max(1, self.est._n_steps // SHARE))
