@@ -4,11 +4,13 @@ import numpy as np
 import pytest
 import torch
 from classifying import KAPPA, codes, data, quick, thorough, trained, world
+from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import DataConversionWarning
 
-from pindown import theory
+from pindown import Data, plan, theory
 from pindown.distributions import VonMisesFisher
 from pindown.estimators import Classify, IdentifiabilityWarning, classify
+from pindown.estimators.refitting import refitted
 from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Clusters, Instances, Nuisance, Pairs
@@ -40,6 +42,26 @@ def test_a_missing_scale_estimates_the_concentration_and_a_given_one_stays():
     learned = thorough(max_iter=600, batch_size=512).fit(more.x, more.u)
     assert learned.scale_ == pytest.approx(KAPPA, rel=0.1)  # errors of the codes make it smaller: .95 of it here
     assert quick(scale=3.0).fit(data().x, data().u).scale_ == 3.0
+
+
+def test_latents_are_counted_by_the_directions_in_which_classes_differ_in_any_units():
+    sets = {2: load_wine, 1: load_breast_cancer}
+    for n, load in sets.items():
+        x, y = load(return_X_y=True)
+        for units in (1.0, np.logspace(-3, 3, x.shape[1])):
+            assert Classify(random_state=0).look(Data(x * units, signal=y)).n_components == n
+    assert Classify().look(Data(data().x, signal=data().u)).n_components == 3
+    assert plan(x, signal=y).n_components == 1
+
+
+def test_a_single_latent_lives_on_the_line():
+    x, y = data().x, data().u % 2
+    fitted = quick(None, holdout=0).fit(x, y)
+    again = refitted(fitted, Data(x, signal=y), seed=1)
+    for each in (fitted, again):
+        assert codes(each).shape == (400, 1)
+        assert np.ptp(np.abs(codes(each))) > 0.1
+        assert each.guarantee is theory.CLASSIFY_FREE
 
 
 def test_codes_and_class_vectors_lie_in_their_spaces():

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from classifying import data, trained
 
-from pindown.estimators import IdentifiabilityWarning
+from pindown.estimators import Classify, IdentifiabilityWarning
 from pindown.networks import preprocessing
 from pindown.spaces import Box
 
@@ -32,9 +32,11 @@ def test_a_class_of_one_row_is_warned_of_by_name():
         quick().fit(data(60).x, y)
 
 
-def test_one_component_on_the_sphere_is_warned_of():
-    with pytest.warns(IdentifiabilityWarning, match="n_components=1 on the sphere leaves only the two points"):
-        quick(1).fit(data().x, data().u)
+@pytest.mark.parametrize("fraction", [0.5, np.nan])
+def test_labels_that_cannot_be_learned_from_are_refused_before_anything_is_computed_of_x(fraction, monkeypatch):
+    monkeypatch.setattr(Classify, "_first_layer", lambda *_: pytest.fail("the rank of X was computed"))
+    with pytest.raises(ValueError, match="y"):
+        quick().fit(data().x, np.where(np.arange(400) == 7, fraction, data().u))
 
 
 def test_a_warning_points_to_the_line_that_fits():

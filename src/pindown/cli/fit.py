@@ -129,7 +129,7 @@ def _begun(
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
     import numpy as np
 
-    from pindown.estimators.base import INJECTIVE
+    from pindown.estimators.parameters import INJECTIVE
     from pindown.estimators.registry import find
     from pindown.runs import planned
     from pindown.runs.folder import fingerprint

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import copy
-import math
 import numbers
-import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -30,6 +28,7 @@ from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder, encode
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.learning import learn
 from pindown.estimators.observing import Observes
+from pindown.estimators.parameters import INJECTIVE, check_common, check_components
 from pindown.estimators.pixels import encoder_for, first_round_for, is_image
 from pindown.estimators.reading import Look, Reading, is_in_memory, shown_by
 from pindown.networks import Unfolded, built, suited
@@ -57,17 +56,6 @@ from pindown.training.optimizers import MakeOptimizer
 
 DECAY_ROWS, DECAY_MOST = 10_000, 2.0
 """A weight decay of None is DECAY_ROWS / n_rows, as with a prior on the weights whose share falls as data come in."""
-
-
-INJECTIVE = frozenset(
-    {
-        theory.INJECTIVE_MIXING,
-        theory.DIFFEOMORPHIC_MIXING,
-        theory.BIJECTIVE_OBSERVABLE,
-        theory.INJECTIVE_GIVEN_NUISANCE,
-    }
-)
-"""Assumptions under which there cannot be more latents than observed variables."""
 
 
 class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Observes, ABC):
@@ -119,7 +107,10 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
 
     @abstractmethod
     def _space(self) -> Space:
-        """Return the space of the codes, after checking the final class's own parameters."""
+        """Return the space of the codes, after checking the final class's own parameters.
+
+        It may depend on ``n_components_``, and is asked again when these are counted.
+        """
 
     @abstractmethod
     def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
@@ -128,6 +119,9 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
         """Return what is to be known of the data before training, or say what is wrong with them; nothing is stored."""
         return Look(self._asked_components())
+
+    def _refuse(self, reading: Reading) -> None:
+        """Raise if side variables cannot be learned from: before anything is computed of X."""
 
     def _fields(self, look: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
         """Return what the objective takes beside observations, from the side variables of some rows or of all."""
@@ -151,15 +145,15 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
 
     def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
         """Train the encoder with side variables by the part they play, None for those that are not there."""
-        space, device = self._checked_space(), best_device(self.device)
-        seed = _random.draw_seed(self.random_state)
+        self._check_parameters()
+        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
             del self.encoder_
         reading, first, look = self._looked(X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0)
         for message in look.warnings:
             warn(f"{type(self).__name__}: {message}")
         self.n_components_ = look.n_components
-        return self._learn(reading, first, look, space, device, seed)
+        return self._learn(reading, first, look, self._space(), device, seed)
 
     def look(self, data: Data) -> Look:
         """Return what a fit to these data would see before its first step, or say what is wrong with them.
@@ -169,7 +163,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         data : Data
             The observations and their side variables.
         """
-        self._checked_space()
+        self._check_parameters()
         seed, share = _random.draw_seed(self.random_state), self.holdout if self._loss_falls else 0.0
         return self._looked(data, {}, seed, torch.device("cpu"), share=share)[-1]
 
@@ -177,10 +171,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         self, X: Any, sides: dict[str, Any], seed: int, device: torch.device, *, share: float = 0.0
     ) -> tuple[Reading, FirstLayer, Look]:
         reading = self._read(X, sides, _random.generator(seed, device))
+        self._refuse(reading)
         reading = replace(reading, divided=self._divided(reading, share, seed))
         rows = reading.divided[0].learned if len(reading.divided) == 1 else None
         first = self._first_layer(reading.data.X, rows)
-        self._check_components(first)
+        check_components(self, first)
         look = self._look(reading, first, seed)
         return reading, first, look if rows is None or look.rows is not None else replace(look, rows=rows)
 
@@ -255,18 +250,6 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _asked_components(self) -> int:
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
         return int(self.n_components)
-
-    def _check_components(self, first: FirstLayer) -> None:
-        """Raise if there are more latents than observed variables, where the theorem needs an injective mixing."""
-        asked, n_features = self.n_components, math.prod(first.shape_out)
-        if not isinstance(asked, numbers.Integral) or asked <= n_features:
-            return
-        if self.needs_injective:
-            raise ValueError(
-                f"{type(self).__name__}: n_components={asked} is more than n_features={n_features}. "
-                "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
-                + (f" Of what was observed {first.note}" if n_features < self.n_features_in_ else "")
-            )
 
     # ---- batches ----------------------------------------------------------------------------------------------------
 
@@ -408,52 +391,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         objective = make(seed)
         return objective, minimise(objective, seed)
 
-    def _checked_space(self) -> Space:
-        if self.max_iter is not None:
-            check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
-        check_positive(self.learning_rate, "learning_rate")
-        if self.weight_decay is not None:
-            check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
-        if not callable(self.optimizer):
-            raise TypeError(
-                f"{type(self).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
-                f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {self.optimizer!r}."
-            )
-        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
-        if self.batch_size is not None:
-            check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
-        if not isinstance(self.trainer, Trainer):
-            raise TypeError(f"{type(self).__name__}: trainer must be a Trainer(…), got {self.trainer!r}.")
-        return self._space()
-
-    def _settings(self, reading: Reading) -> dict[str, Any]:
-        """Return what a checkpoint must agree with."""
-        if self.trainer.checkpoint is None:
-            return {}
-        if not isinstance(self.random_state, numbers.Integral):
-            raise ValueError(
-                f"{type(self).__name__}: checkpoint is given but random_state={self.random_state!r}. A fit can only "
-                "be resumed if it draws the same numbers again: set random_state to an integer."
-            )
-        ours = {k: v for k, v in self.get_params(deep=False).items() if k not in _NOT_SETTINGS}
-        return {k: _stable_repr(v) for k, v in ours.items()} | {"data": reading.digest}
-
-
-_NOT_SETTINGS = {"trainer", "device", "verbose"}
+    def _check_parameters(self) -> None:
+        check_common(self)
+        self._space()
 
 
 def shape_of(first: FirstLayer) -> int | tuple[int, ...]:
     """Return what a network sees of a row: the number of its columns, or its shape."""
     return first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out
-
-
-def check_positive(value: Any, name: str) -> None:
-    """Raise unless the value is a positive, finite number."""
-    check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}.")
-
-
-def _stable_repr(value: Any) -> str:
-    """Return a repr without memory addresses, the same in the next process."""
-    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
-from sklearn.utils import assert_all_finite, column_or_1d
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
@@ -20,12 +19,12 @@ from pindown._names import counted
 from pindown._random import RandomState
 from pindown.data import as_array, from_torch
 from pindown.estimators.afterwards import warn
-from pindown.estimators.base import check_positive
+from pindown.estimators.classes import ClassLook, read_classes, spanned, too_few
 from pindown.estimators.classify_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
-from pindown.estimators.reading import Look, Reading
-from pindown.labels import Numbered, numbered
+from pindown.estimators.parameters import check_positive
+from pindown.estimators.reading import Reading
 from pindown.losses import cross_entropy
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
@@ -39,32 +38,15 @@ from pindown.training.optimizers import MakeOptimizer
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
 
+COUNTED_NUMBERS = 1 << 25
+"""Numbers of rows by which latents are counted, at most: of wider rows fewer are looked at."""
+
 FLAT = 0.15
 """Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
 
 Where the true vectors lie in a hyperplane, learned ones of unit norm came out with .02 to .11, free ones with up to
 .4, so that these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less.
 """
-
-
-@dataclass(frozen=True, eq=False)
-class ClassLook(Look):
-    """What `Classify` sees before training: the classes, sorted, and how often each comes."""
-
-    classes: NDArray[Any] = field(kw_only=True)
-    prior: NDArray[np.float64] = field(kw_only=True)
-    by_number: bool = field(default=False, kw_only=True)  # whether rows come with the numbers of their classes
-
-    def numbers(self, labels: Any) -> Any:
-        """Return the number of each row's class."""
-        labels = np.asarray(labels).reshape(-1)
-        number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
-        if (unknown := self.classes[number] != labels).any():
-            raise ValueError(
-                f"Classify: class {labels[unknown].tolist()[0]!r} was not there in the rows looked at before "
-                "training. Let the first rows of the source have all classes."
-            )
-        return number
 
 
 class Classify(ClassifierMixin, Incremental):
@@ -89,12 +71,14 @@ class Classify(ClassifierMixin, Incremental):
 
     Parameters
     ----------
-    n_components : int
-        Number of latents.
+    n_components : int or None
+        Number of latents. None counts the directions in which the means of classes differ, which are fewer than the
+        classes: no more latents can be pinned down by them.
     space : Space
-        Where the codes live: ``Sphere()`` or ``Reals()``.
+        Where the codes live: ``Sphere()`` or ``Reals()``. A single latent lives on the line, for the sphere of one
+        dimension is two points.
     vector_space : Space
-        Where the class vectors live: ``Sphere()`` or ``Reals()``.
+        Where the class vectors live: ``Sphere()`` or ``Reals()``; those of a single latent on the line, too.
     scale : float or None
         The factor β. None learns it; with codes and class vectors on the sphere it then estimates the concentration
         κ, and no other value lets them fit.
@@ -106,7 +90,8 @@ class Classify(ClassifierMixin, Incremental):
         images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
         starts unfolded: see `pindown.networks`.
     preprocess : callable
-        What is done to observations first: see `Contrast`.
+        What is done to observations first: see `Contrast`. By default, as there, but of few rows faint directions are
+        not blown up: see `preprocessing.tempered`.
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int or None
@@ -180,14 +165,14 @@ class Classify(ClassifierMixin, Incremental):
 
     def __init__(
         self,
-        n_components: int = 2,
+        n_components: int | None = None,
         *,
         space: Space = Sphere(),  # noqa: B008 (a frozen value)
         vector_space: Space = Sphere(),  # noqa: B008
         scale: float | None = None,
         augment: Augment | None = None,
         encoder: Make = networks.suited,
-        preprocess: Preprocess = preprocessing.suited,
+        preprocess: Preprocess = preprocessing.tempered,
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float = 1e-2,
@@ -220,9 +205,15 @@ class Classify(ClassifierMixin, Incremental):
     @property
     def guarantee(self) -> theory.Theorem:
         """The theorem that applies if the data meet its assumptions."""
-        if self.space != Sphere():
+        if self._spaces[0] != Sphere():
             return theory.CLASSIFY_FREE
-        return theory.CLASSIFY_NORMALISED if self.vector_space == Sphere() else theory.CLASSIFY_UNIT_CODES
+        return theory.CLASSIFY_NORMALISED if self._spaces[1] == Sphere() else theory.CLASSIFY_UNIT_CODES
+
+    @property
+    def _spaces(self) -> tuple[Space, Space]:
+        """Where codes and class vectors live: those of a single latent on the line."""
+        d = getattr(self, "n_components_", None) if self.n_components is None else self.n_components
+        return (Reals(), Reals()) if d == 1 else (self.space, self.vector_space)
 
     def partial_fit(self, X, y=None, classes=None) -> Self:
         """Learn from more rows: go through them once, at the full learning rate.
@@ -292,27 +283,38 @@ class Classify(ClassifierMixin, Incremental):
             raise TypeError(
                 f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
             )
-        if self.space == Sphere() and self.n_components == 1:
-            warn(
-                "Classify: n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle."
-            )
-        return self.space
+        return self._spaces[0]
 
-    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> ClassLook:
-        d, data = self._asked_components(), reading.data
-        if reading.source is not None and data.signal is None:
+    def _refuse(self, reading: Reading) -> None:
+        if reading.source is not None and reading.data.signal is None:
             raise ValueError(
                 f"Classify learns from labels that are signal, but those of {reading.source_name} are not, or there "
                 "are none. Give a world of Clusters or Instances, or a source of (x, label)."
             )
+        if isinstance(reading.source, World) and reading.source.process.prior is not None:
+            return  # it knows its classes
+        read_classes(reading.data.signal, len(reading.data), augmented=self.augment is not None)
+
+    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> ClassLook:
+        data, d = reading.data, self._counted(reading, first) if self.n_components is None else self._asked_components()
         if isinstance(reading.source, World) and (prior := reading.source.process.prior) is not None:
             # A world knows its classes, of which a sample may lack some.
-            doubts = self._too_few(len(prior), d)
+            doubts = too_few(len(prior), d)
             return ClassLook(d, warnings=doubts, classes=np.arange(len(prior)), prior=prior, by_number=True)
-        (classes, _, counts), doubts = self._labels(data.signal, len(data))
-        doubts = (*doubts, *self._too_few(len(classes), d))
+        (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
+        doubts = (*doubts, *too_few(len(classes), d))
         return ClassLook(d, warnings=doubts, classes=classes, prior=counts / counts.sum())
+
+    @staticmethod
+    def _counted(reading: Reading, first: FirstLayer) -> int:
+        """Return how many latents labels can pin down: without labels, as many as there are directions."""
+        data, n_shown = reading.data, math.prod(first.shape_out)
+        if data.signal is None:
+            return n_shown
+        rows = reading.divided[0].learned if len(reading.divided) == 1 else np.arange(len(data))
+        rows = rows[:: -(-len(rows) * math.prod(first.shape_in) // COUNTED_NUMBERS)]
+        found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
+        return min(max(1, found), n_shown)
 
     def _fields(self, look: ClassLook, sides: dict[str, Any]) -> tuple[Any, ...]:
         signal = sides.get("signal")
@@ -320,59 +322,11 @@ class Classify(ClassifierMixin, Incremental):
             return (np.arange(len(look.classes)),)
         return (signal if look.by_number else look.numbers(signal),)
 
-    def _labels(self, y: Any, n_rows: int) -> tuple[Numbered, tuple[str, ...]]:
-        """Give each class a number, after checking that classes can be told apart by more than memory; and doubts."""
-        if y is None:
-            if self.augment is None:
-                raise ValueError(
-                    "Classify: this estimator requires y to be passed, but the target y is None. Without labels each "
-                    "row is a class of its own, seen in a single view, which an encoder can learn by heart: give "
-                    "labels, or augment=… to make other views of a row."
-                )
-            return Numbered(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, dtype=np.int64)), ()
-        y = column_or_1d(y, warn=True)
-        labels = numbered(y, "y", "label")
-        assert_all_finite(y, input_name="y (the labels)")
-        if y.dtype.kind == "f" and (y != y.round()).any():
-            raise ValueError(
-                "Unknown label type: continuous. y (the labels) has fractions, so these are no classes: "
-                "group the values into bins, or turn them into text if they are names."
-            )
-        if len(labels.values) == 1:
-            raise ValueError(
-                f"Classify: y puts all {n_rows} rows into a single class, so there is nothing to tell apart. "
-                "Give y at least two classes."
-            )
-        if self.augment is None and labels.counts.max() == 1:
-            raise ValueError(
-                f"Classify: no class of y has two rows: there are as many classes as samples, {n_rows}, and each is "
-                "seen in a single view, which an encoder can learn by heart. Give related rows one class, or augment=… "
-                "to make other views of a row."
-            )
-        doubts: tuple[str, ...] = ()
-        if self.augment is None and labels.counts.min() == 1:
-            alone = labels.values[labels.counts == 1]
-            doubts = (
-                f"{len(alone)} of {len(labels.values)} classes have a single row, which an encoder can learn by heart: "
-                f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little; "
-                "give more rows, or leave these out.",
-            )
-        return labels, doubts
-
-    @staticmethod
-    def _too_few(n_classes: int, d: int) -> tuple[str, ...]:
-        if n_classes > d:
-            return ()
-        return (
-            f"{n_classes} classes cannot pin down {d} latents, whatever the data: it takes at least {d + 1}, in "
-            "general position. Give more classes, or ask for fewer components.",
-        )
-
     def _objective(self, encoder: Encoder, look: ClassLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(look.prior) <= 1e-9 * look.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(look.prior), dtype=torch.float32)
-        return _Objective(encoder, self.vector_space, self.scale, offsets, (len(look.classes), look.n_components))
+        return _Objective(encoder, self._spaces[1], self.scale, offsets, (len(look.classes), look.n_components))
 
     def _learned(self, objective: nn.Module, look: ClassLook) -> None:
         assert isinstance(objective, _Objective)
@@ -383,10 +337,10 @@ class Classify(ClassifierMixin, Incremental):
         sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
         rank = int((sizes > FLAT * sizes[0]).sum())
         least = sizes[-1] / (sizes[0] or 1)
-        if rank < self.n_components < len(self.classes_):
+        if rank < self.n_components_ < len(self.classes_):
             warn(
                 f"Classify: the {len(self.classes_)} learned class vectors lie near an affine subspace of "
-                f"{counted(rank, 'dimension')}, not {self.n_components} (numerical rank {rank}: beyond, singular "
+                f"{counted(rank, 'dimension')}, not {self.n_components_} (numerical rank {rank}: beyond, singular "
                 f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
                 "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
                 "general position, or ask for fewer components."

@@ -20,14 +20,14 @@ from pindown.checks import (
     diverse_values,
     enough_rows,
     enough_values,
-    spanned_dimensions,
     vmf_clusters,
     vmf_conditional,
 )
-from pindown.checks.arrays import Matrix, read_labels, seen
+from pindown.checks.arrays import Matrix, read_labels
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
+from pindown.estimators.classes import spanned
 from pindown.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
 from pindown.evidence.rows import Refits, Rows, exchange
 from pindown.evidence.scores import (
@@ -124,7 +124,7 @@ def _after(est: Classify, data: Data) -> Verdicts:
         enough_values(labels, est.guarantee, est.n_components_),
         diverse_values(codes, labels, est.guarantee),
     ]
-    if est.space == Sphere():
+    if est.encoder_.space == Sphere():
         verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
     return (*verdicts, *of_codes(est, data))
 
@@ -155,18 +155,17 @@ def _score(est: Classify, data: Data) -> FitScore:
 
 
 def _plan(est: Classify, data: Data, n_components: int | None) -> Plan:
-    rows, signal = seen(data.X)[0], data.signal
-    spanned = spanned_dimensions(rows, signal, encoded=False)
-    d = max(1, spanned) if n_components is None else n_components
+    signal, n_spanned = data.signal, spanned(data.X, data.signal)
+    d = max(1, n_spanned) if n_components is None else n_components
     line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
     theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
     verdicts = before(data.X, d, signal=signal)
-    n_values = int(read_labels("signal", signal, len(rows)).max()) + 1
+    n_values = int(read_labels("signal", signal, len(data)).max()) + 1
     counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
-    more = max(counts[0].missing, d - spanned if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
+    more = max(counts[0].missing, d - n_spanned if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
     needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
-    span = f"the means of {counted(n_values, 'class')} span {counted(spanned, 'dimension')}"
-    notes = () if n_components else (f"{span}: {'so many latents' if spanned else 'a single latent is looked for'}.",)
+    span = f"the means of {counted(n_values, 'class')} span {counted(n_spanned, 'dimension')}"
+    notes = () if n_components else (f"{span}: {'so many latents' if n_spanned else 'a single latent is looked for'}.",)
     estimator = f"Classify(n_components={d}{where})"
     return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), counts, notes)
 

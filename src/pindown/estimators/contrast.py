@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from scipy.optimize import minimize_scalar
 from sklearn.base import clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
@@ -21,15 +20,15 @@ from pindown import networks, theory
 from pindown._random import RandomState
 from pindown.data import Data, as_array
 from pindown.estimators.afterwards import warn
-from pindown.estimators.base import check_positive
 from pindown.estimators.contrast_answers import ANSWERS
+from pindown.estimators.contrast_objective import PairObjective, best_temperature
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
+from pindown.estimators.parameters import check_positive
 from pindown.estimators.pixels import is_image
 from pindown.estimators.reading import Look, Reading
 from pindown.estimators.unfolding import WIDER
 from pindown.labels import combined
-from pindown.losses import align_uniform, infonce
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
 from pindown.networks.preprocessing import FirstLayer, Preprocess
@@ -38,10 +37,6 @@ from pindown.sources.pairing import Pairing, pair_up
 from pindown.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, optimizers, processes
 from pindown.training.optimizers import MakeOptimizer
-
-SATURATED = 0.02
-"""Loss, in nats, below which the learned temperature rises again: partners are then nearer than all negatives, and a
-loss near zero teaches the encoder nothing. On the sphere alone: elsewhere the scale of the codes is free."""
 
 SCORE_ROWS = 4_096
 """Pairs compared with each other in `score`."""
@@ -252,7 +247,7 @@ class Contrast(Incremental):
         x, x_pos = pairing.take(shuffled, generator)
         n_chunks = math.ceil(len(x) / SCORE_ROWS)
         objective = copy.deepcopy(self.objective_)
-        assert isinstance(objective, _Objective)
+        assert isinstance(objective, PairObjective)
         objective.double()
         device = self.encoder_.device
 
@@ -262,7 +257,7 @@ class Contrast(Incremental):
         with torch.inference_mode():
             temperature = objective.temperature()
             if self.alpha is not None:
-                temperature = _best_temperature(objective, put(x[:TEMPERATURE_ROWS]), put(x_pos[:TEMPERATURE_ROWS]))
+                temperature = best_temperature(objective, put(x[:TEMPERATURE_ROWS]), put(x_pos[:TEMPERATURE_ROWS]))
             information = [
                 len(a) * (math.log(len(a)) - float(objective.infonce(put(a), put(b), temperature=temperature)))
                 for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True)
@@ -291,11 +286,6 @@ class Contrast(Incremental):
                 f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. Codes of latents in a box live "
                 "in Reals(): where the box lies is not identified."
             )
-        if self.space == Sphere() and self.n_components == 1:
-            warn(
-                "Contrast: n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle."
-            )
         return self.space
 
     def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
@@ -303,7 +293,7 @@ class Contrast(Incremental):
         potential = None
         if self.any_marginal:
             potential = networks.level(encoder.preprocess.shape_out)
-        return _Objective(
+        return PairObjective(
             encoder,
             potential,
             p=p,
@@ -328,7 +318,14 @@ class Contrast(Incremental):
                 "Contrast: with a nuisance negatives are taken from rows of the same value, so that rows must be taken "
                 "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
             )
-        return Look(self._asked_components())
+        d = self._asked_components()
+        doubts: tuple[str, ...] = ()
+        if self.space == Sphere() and d == 1:
+            doubts = (
+                "n_components=1 on the sphere leaves only the two points −1 and 1. "
+                "Use space=Reals(), or n_components=2 for an angle.",
+            )
+        return Look(d, warnings=doubts)
 
     def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
@@ -353,7 +350,7 @@ class Contrast(Incremental):
         return EpochsWithin(rows, batch_size, values[rows.anchors.cpu().numpy()])
 
     def _learned(self, objective: nn.Module, look: Look) -> None:
-        assert isinstance(objective, _Objective)
+        assert isinstance(objective, PairObjective)
         with torch.no_grad():
             self.temperature_ = float(objective.temperature())
         self._warn_if_nothing_held_the_scale()
@@ -371,92 +368,6 @@ class Contrast(Incremental):
                 f"distances can settle among {n} samples: partners are nearer than all negatives, and temperature or "
                 "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen."
             )
-
-
-def _turn_back(number: Tensor, *, where: Tensor) -> None:
-    """Let a number climb the loss instead of descending it, where this is so."""
-    number.register_hook(lambda grad: torch.where(where, -grad, grad))
-
-
-class _Objective(nn.Module):
-    """The loss of a batch of pairs, with a temperature that is given or learned."""
-
-    def __init__(
-        self,
-        encoder: Encoder,
-        potential: nn.Module | None,
-        *,
-        p: float | None,
-        temperature: float | None,
-        alpha: float | None,
-        self_negatives: bool,
-        across_processes: bool,
-    ) -> None:
-        super().__init__()
-        self.encoder, self.potential, self.p, self.alpha = encoder, potential, p, alpha
-        self.self_negatives, self.across_processes = self_negatives, across_processes
-        self.given = temperature
-        if temperature is None:
-            self.log_temperature = nn.Parameter(torch.zeros(()))
-
-    def temperature(self) -> float | Tensor:
-        # One number must travel as far as ten thousand weights do together: give it ten times their speed.
-        return torch.exp(10 * self.log_temperature) if self.given is None else self.given
-
-    def forward(self, x: Tensor, x_pos: Tensor) -> Tensor:
-        """Return what is minimised: under several processes, this one's part of it."""
-        if self.alpha is None:
-            temperature = self.temperature()
-            loss = self.infonce(x, x_pos, temperature=temperature, across_processes=self.across_processes)
-            if self.p is None and isinstance(temperature, Tensor) and temperature.requires_grad:
-                _turn_back(temperature, where=loss.detach() < SATURATED)
-            return loss
-        # On the sphere ‖a − b‖² = 2 − 2aᵀb: twice the temperature, and its inverse is a concentration here, too.
-        p, temperature = (2, 2 * self.temperature()) if self.p is None else (self.p, self.temperature())
-        potentials = None
-        if self.potential is not None:
-            of_samples, of_partners = self._potentials(torch.cat([x, x_pos])).chunk(2)
-            potentials = of_samples, of_partners
-        return align_uniform(
-            *self._codes(x, x_pos),
-            alpha=self.alpha,
-            temperature=temperature,
-            p=p,
-            potentials=potentials,
-            across_processes=self.across_processes,
-        )
-
-    def infonce(
-        self, x: Tensor, x_pos: Tensor, *, temperature: float | Tensor, across_processes: bool = False
-    ) -> Tensor:
-        """Return InfoNCE, which says what the codes show whatever is minimised."""
-        return infonce(
-            *self._codes(x, x_pos),
-            temperature=temperature,
-            p=self.p,
-            potential=None if self.potential is None else self._potentials(x_pos),
-            self_negatives=self.self_negatives,
-            across_processes=across_processes,
-        )
-
-    def _codes(self, x: Tensor, x_pos: Tensor) -> tuple[Tensor, Tensor]:
-        # One pass over both halves is faster than two passes over one.
-        z, z_pos = self.encoder(torch.cat([x, x_pos])).chunk(2)
-        return z, z_pos
-
-    def _potentials(self, x: Tensor) -> Tensor:
-        assert self.potential is not None
-        return self.potential(self.encoder.preprocess(x))[:, 0]
-
-
-def _best_temperature(objective: _Objective, x: Tensor, x_pos: Tensor) -> float:
-    """Return the temperature at which InfoNCE is least: in its inverse the loss is convex."""
-
-    def loss(log_temperature: float) -> float:
-        return float(objective.infonce(x, x_pos, temperature=math.exp(log_temperature)))
-
-    learned = math.log(float(objective.temperature()))
-    return math.exp(minimize_scalar(loss, bounds=(learned - 30, learned + 30), options={"xatol": 0.01}).x)
 
 
 def _this_process() -> tuple[int, int]:

@@ -30,7 +30,8 @@ class Incremental(BaseEncoder):
 
         Of a source that does not say how many rows it has, as many as it is looked at.
         """
-        space, device = self._checked_space(), best_device(self.device)
+        self._check_parameters()
+        device = best_device(self.device)
         seed = _random.draw_seed(self.random_state)
         begun = hasattr(self, "_kept") and self._kept[0] is getattr(self, "objective_", None)  # no fit came in between
         if not begun:
@@ -41,7 +42,7 @@ class Incremental(BaseEncoder):
             reading, look = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
         draw = self._draw(reading, look, device)
         if not begun:
-            objective = self._made(first, look, draw, space, device, seed).to(device)
+            objective = self._made(first, look, draw, self._space(), device, seed).to(device)
             optimizer = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
             self._kept = objective, optimizer, look
         objective, optimizer, _ = self._kept

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from pindown.estimators.dividing import Rows, taken
 from pindown.estimators.held_out import HeldOut
+from pindown.estimators.parameters import settings
 from pindown.estimators.pixels import first_round_for, is_image, precision_for
 from pindown.estimators.reading import Look, Reading
 from pindown.estimators.unfolding import Unfolding, Watch, on_terminal
@@ -172,7 +173,7 @@ class Learning:
             device=self.device,
             verbose=est.verbose,
             title=f"{type(est).__name__} {part}".strip(),
-            settings=est._settings(self.reading),
+            settings=settings(est, self.reading.digest) if est.trainer.checkpoint is not None else {},
             part=part,
             epoch=n_rows / (est.batch_size or est._default_batch_size),
             falls=est._loss_falls,

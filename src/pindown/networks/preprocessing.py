@@ -12,11 +12,22 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import _random
+from pindown._counts import log_counts
 from pindown._names import counted
-from pindown.metrics.spectrum import EXACT, MOST, Spectrum, of_correlation, of_directions, spectrum, usable_scale
+from pindown.metrics.spectrum import (
+    EXACT,
+    MOST,
+    ROWS_PER_COLUMN,
+    Spectrum,
+    of_correlation,
+    of_directions,
+    spectrum,
+    usable_scale,
+)
 from pindown.networks.first_layers import Decorrelate, FirstLayer, Rescale, Whiten, scaled, whitening
 from pindown.networks.principal import leading_directions
 from pindown.sources import Indexed, Source, as_tensor, moments
@@ -30,6 +41,10 @@ DUAL_NUMBERS = 1 << 26
 CONSTANT = 1e-12
 """Spread, relative to the mean, up to which numbers are one number and its rounding."""
 
+
+PRIOR_ROWS = 10.0
+"""Rows of independent columns for each direction, beside which labels are learned from few rows. On other splits of
+breast cancer than those reported 0, 1, 4 and 13 of them led to .942, .952, .959 and .963 of rows recognised."""
 
 Preprocess = Callable[[Source], FirstLayer]
 """What estimators take as ``preprocess``."""
@@ -73,7 +88,7 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
 
 
 def beyond_noise(
-    source: Source, *, n_components: int | None = None, random_state: _random.RandomState = 0
+    source: Source, *, n_components: int | None = None, prior_rows: float = 0.0, random_state: _random.RandomState = 0
 ) -> Decorrelate:
     """Return a first layer that standardises columns and gives the directions beyond noise unit variance.
 
@@ -87,6 +102,9 @@ def beyond_noise(
         The rows.
     n_components : int or None
         Number of leading directions to keep, in place of those beyond noise.
+    prior_rows : float
+        Rows, for each direction that is kept, of independent columns that are thought of beside those of the source:
+        the fewer rows there are, the less are faint directions blown up. Of a hundred rows per column none are.
     random_state : int, numpy.random.RandomState, torch.Generator or None
         Where the search for leading directions begins.
 
@@ -114,7 +132,9 @@ def beyond_noise(
         kept = min(n_components, len(found.variances))
         note = f"{counted(kept, 'leading direction')} of the standardised columns kept, as asked."
     varies = np.isfinite(found.scale)
-    matrix = scaled(torch.as_tensor(found.variances[:kept]), torch.as_tensor(found.directions[:, :kept].copy()))
+    plenty = found.n_rows >= ROWS_PER_COLUMN * int(varies.sum())
+    variances = found.variances[:kept] + (0.0 if plenty else prior_rows * kept / found.n_rows)
+    matrix = scaled(torch.as_tensor(variances), torch.as_tensor(found.directions[:, :kept].copy()))
     matrix[torch.as_tensor(~varies)] = 0
     scale = torch.as_tensor(np.where(varies, found.scale, 1.0))
     return Decorrelate(torch.as_tensor(found.mean), scale, matrix, source.shape, note)
@@ -224,6 +244,41 @@ def suited(source: Source) -> FirstLayer:
     ['Decorrelate', 'Rescale', 'Rescale']
     """
     return beyond_noise(source) if len(source.shape) == 1 else standardise(source)
+
+
+def tempered(source: Source) -> FirstLayer:
+    """Return what suits rows that labels are learned from: as `suited`, but of few rows faint directions stay faint.
+
+    A direction that hardly varies tells classes apart as well as any other, once it is blown up; in few rows it does so
+    by chance. So ten rows of independent columns are thought of beside those that there are, for each direction.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> x = np.random.default_rng(0).normal(size=(400, 4)) * [1, 1, 1, 1e-3] + [[0], [1]] * 200
+    >>> few, many = x[:60], np.tile(x, (4, 1))
+    >>> [bool(np.allclose(suited(Arrays(a)).turned, tempered(Arrays(a)).turned)) for a in (few, many)]
+    [False, True]
+    """
+    return beyond_noise(source, prior_rows=PRIOR_ROWS) if len(source.shape) == 1 else standardise(source)
+
+
+def counts(X: Any) -> NDArray[Any]:
+    """Return counts as numbers that means and covariances suit: each row at ten thousand counts, then log(1 + x).
+
+    To be called on rows before they are fitted, and on new ones; the shell's ``--counts`` does the same.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Whole numbers, none below zero.
+
+    Examples
+    --------
+    >>> counts([[1, 0], [3, 1]]).round(2).tolist()
+    [[9.21, 0.0], [8.92, 7.82]]
+    """
+    return log_counts(X)
 
 
 def fitted(owner: str, preprocess: Any, source: Source) -> FirstLayer:

@@ -20,7 +20,13 @@ _NETWORKS = (
     networks.residual,
 )
 _PREPROCESSING = (
-    *(preprocessing.beyond_noise, preprocessing.whiten, preprocessing.standardise, preprocessing.centre),
+    *(
+        preprocessing.beyond_noise,
+        preprocessing.tempered,
+        preprocessing.whiten,
+        preprocessing.standardise,
+        preprocessing.centre,
+    ),
     preprocessing.nothing,
 )
 _OPTIMIZERS = (optimizers.adam, optimizers.muon, optimizers.rivals)

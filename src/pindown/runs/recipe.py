@@ -59,7 +59,7 @@ class Recipe:
         known = kind._get_param_names()
         estimator = kind(**parameters, **{name: value for name, value in where.items() if name in known})
         try:
-            estimator._checked_space()
+            estimator._check_parameters()
         except TypeError as error:  # text for a number, or a network where there must be an optimiser
             raise MessageError("{option}: {error}", error=error) from error
         return estimator

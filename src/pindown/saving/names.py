@@ -17,6 +17,7 @@ from torch import nn
 from pindown.saving.layers import LAYERS
 
 MOVED: dict[str, str] = {
+    "pindown.estimators.contrast:_Objective": "pindown.estimators.contrast_objective:PairObjective",
     "pindown.networks.preprocessing:Rescale": "pindown.networks.first_layers:Rescale",
     "pindown.networks.preprocessing:Whiten": "pindown.networks.first_layers:Whiten",
 }

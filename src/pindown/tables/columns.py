@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown._counts import log_counts
 from pindown._messages import Message, MessageError
 from pindown._names import counted, listed
 from pindown.data import NEXT, Data
 from pindown.labels import is_quantity
-from pindown.tables.mending import MEDIAN, filled, log_counts, names_rows, refuse_huge, row_names
+from pindown.tables.mending import MEDIAN, filled, names_rows, refuse_huge, row_names
 from pindown.tables.source import Matrix, Source
 
 FEW_VALUES = 20

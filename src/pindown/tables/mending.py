@@ -13,9 +13,6 @@ from pindown._messages import Message, MessageError
 from pindown._names import counted
 from pindown.tables.source import Matrix, Source
 
-LIBRARY = 1e4
-"""Counts that every row is brought to before logarithms are taken."""
-
 MEDIAN, DROP_ROWS = "median", "drop-rows"
 
 LARGEST = 1e150
@@ -68,35 +65,6 @@ def filled(
     n, d = int(missing.sum()), int(missing.any(0).sum())
     said = Message(f"{counted(n, 'cell')} of {counted(d, 'column')} filled by the median of the column.")
     return np.where(missing, middle, X), keep, (said,)
-
-
-def log_counts(X: Matrix, names: Sequence[str]) -> Matrix:
-    """Bring each row to ten thousand counts, and take log(1 + x), as is usual for counts of molecules.
-
-    Examples
-    --------
-    >>> log_counts(np.array([[1.0, 0.0], [3.0, 1.0]]), ["a", "b"]).round(2).tolist()
-    [[9.21, 0.0], [8.92, 7.82]]
-    >>> log_counts(np.array([[1.0, 0.5]]), ["a", "b"])
-    Traceback (most recent call last):
-    pindown._messages.MessageError: counts: column 'b' has 0.5 in row 1, which is no count. Leave counts out if ...
-    """
-    bad = (X < 0) | (np.rint(X) != X)
-    if bad.any():
-        i, j = (int(k) for k in np.argwhere(bad)[0])
-        raise MessageError(
-            "{counts}: column {name!r} has {value:g} in row {row}, which is no count. Leave {counts} out if these are "
-            "other numbers, or the column: {drop:{name}}.",
-            name=names[j],
-            value=X[i, j],
-            row=i + 1,
-        )
-    total = X.sum(1, keepdims=True)
-    if not total.all():
-        raise MessageError(
-            "{counts}: row {row} has no counts at all. Leave such rows out.", row=int((total[:, 0] == 0).argmax()) + 1
-        )
-    return np.log1p(LIBRARY * X / total)
 
 
 def refuse_huge(source: Source, X: Matrix, names: Sequence[str]) -> None:

@@ -17,11 +17,11 @@ from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import Data, from_torch
 from pindown.estimators.afterwards import warn
-from pindown.estimators.base import check_positive
 from pindown.estimators.dividing import Division, divided
 from pindown.estimators.forget import Forget
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
+from pindown.estimators.parameters import check_positive
 from pindown.networks.building import Make
 from pindown.saving import Saves
 from pindown.sources.drawing import Epochs, Rows

@@ -1,0 +1,112 @@
+"""Classes as `Classify` sees them before it trains: read or refused, numbered, and counted against latents."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.utils import assert_all_finite, column_or_1d
+
+from pindown.checks import spanned_dimensions
+from pindown.checks.arrays import seen
+from pindown.estimators.reading import Look
+from pindown.labels import Numbered, numbered
+
+
+@dataclass(frozen=True, eq=False)
+class ClassLook(Look):
+    """What `Classify` sees before training: the classes, sorted, and how often each comes."""
+
+    classes: NDArray[Any] = field(kw_only=True)
+    prior: NDArray[np.float64] = field(kw_only=True)
+    by_number: bool = field(default=False, kw_only=True)  # whether rows come with the numbers of their classes
+
+    def numbers(self, labels: Any) -> Any:
+        """Return the number of each row's class."""
+        labels = np.asarray(labels).reshape(-1)
+        number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
+        if (unknown := self.classes[number] != labels).any():
+            raise ValueError(
+                f"Classify: class {labels[unknown].tolist()[0]!r} was not there in the rows looked at before "
+                "training. Let the first rows of the source have all classes."
+            )
+        return number
+
+
+def read_classes(y: Any, n_rows: int, *, augmented: bool) -> tuple[Numbered, tuple[str, ...]]:
+    """Give each class a number, after checking that classes can be told apart by more than memory; and doubts.
+
+    Examples
+    --------
+    >>> (values, numbers, counts), doubts = read_classes(["b", "a", "b"], 3, augmented=False)
+    >>> values.tolist(), numbers.tolist(), doubts[0][:33]
+    (['a', 'b'], [1, 0, 1], '1 of 2 classes have a single row,')
+    """
+    if y is None:
+        if not augmented:
+            raise ValueError(
+                "Classify: this estimator requires y to be passed, but the target y is None. Without labels each "
+                "row is a class of its own, seen in a single view, which an encoder can learn by heart: give "
+                "labels, or augment=… to make other views of a row."
+            )
+        return Numbered(np.arange(n_rows), np.arange(n_rows), np.ones(n_rows, dtype=np.int64)), ()
+    y = column_or_1d(y, warn=True)
+    labels = numbered(y, "y", "label")
+    assert_all_finite(y, input_name="y (the labels)")
+    if y.dtype.kind == "f" and (y != y.round()).any():
+        raise ValueError(
+            "Unknown label type: continuous. y (the labels) has fractions, so these are no classes: "
+            "group the values into bins, or turn them into text if they are names."
+        )
+    if len(labels.values) == 1:
+        raise ValueError(
+            f"Classify: y puts all {n_rows} rows into a single class, so there is nothing to tell apart. "
+            "Give y at least two classes."
+        )
+    if not augmented and labels.counts.max() == 1:
+        raise ValueError(
+            f"Classify: no class of y has two rows: there are as many classes as samples, {n_rows}, and each is "
+            "seen in a single view, which an encoder can learn by heart. Give related rows one class, or augment=… "
+            "to make other views of a row."
+        )
+    doubts: tuple[str, ...] = ()
+    if not augmented and labels.counts.min() == 1:
+        alone = labels.values[labels.counts == 1]
+        doubts = (
+            f"{len(alone)} of {len(labels.values)} classes have a single row, which an encoder can learn by heart: "
+            f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little; "
+            "give more rows, or leave these out.",
+        )
+    return labels, doubts
+
+
+def too_few(n_classes: int, d: int) -> tuple[str, ...]:
+    """Say so if there are too few classes for so many latents.
+
+    Examples
+    --------
+    >>> too_few(3, 2), len(too_few(2, 2))
+    ((), 1)
+    """
+    if n_classes > d:
+        return ()
+    return (
+        f"{n_classes} classes cannot pin down {d} latents, whatever the data: it takes at least {d + 1}, in "
+        "general position. Give more classes, or ask for fewer components.",
+    )
+
+
+def spanned(X: Any, labels: Any) -> int:
+    """Return in how many directions of standardised columns classes differ: as many latents can be pinned down.
+
+    Examples
+    --------
+    Three classes differ in two directions, one of them in other units:
+
+    >>> labels = np.repeat([0, 1, 2], 100)
+    >>> spanned((np.eye(3)[labels] + 0.1 * np.random.default_rng(0).normal(size=(300, 3))) * [1, 1, 1000], labels)
+    2
+    """
+    return spanned_dimensions(seen(X)[0], labels, encoded=False)

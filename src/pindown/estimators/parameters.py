@@ -1,0 +1,86 @@
+"""Parameters that all estimators have: what they may be, and which of them a resumed fit must agree with."""
+
+from __future__ import annotations
+
+import math
+import numbers
+import re
+from typing import TYPE_CHECKING, Any
+
+from sklearn.utils import check_scalar
+
+from pindown import theory
+from pindown.networks.preprocessing import FirstLayer
+from pindown.training import Trainer
+
+if TYPE_CHECKING:
+    from pindown.estimators.base import BaseEncoder
+
+NOT_SETTINGS = {"trainer", "device", "verbose"}
+"""Parameters that a fit does not depend on, beside those of its trainer."""
+
+
+INJECTIVE = frozenset(
+    {
+        theory.INJECTIVE_MIXING,
+        theory.DIFFEOMORPHIC_MIXING,
+        theory.BIJECTIVE_OBSERVABLE,
+        theory.INJECTIVE_GIVEN_NUISANCE,
+    }
+)
+"""Assumptions under which there cannot be more latents than observed variables."""
+
+
+def check_common(est: BaseEncoder) -> None:
+    """Raise if a parameter that all estimators have is not what it must be."""
+    if est.max_iter is not None:
+        check_scalar(est.max_iter, "max_iter", numbers.Integral, min_val=1)
+    check_positive(est.learning_rate, "learning_rate")
+    if est.weight_decay is not None:
+        check_scalar(est.weight_decay, "weight_decay", numbers.Real, min_val=0)
+    if not callable(est.optimizer):
+        raise TypeError(
+            f"{type(est).__name__}: optimizer must be a function (objective, learning_rate, weight_decay) -> "
+            f"torch.optim.Optimizer, such as pindown.optimizers.muon, got {est.optimizer!r}."
+        )
+    check_scalar(est.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
+    if est.batch_size is not None:
+        check_scalar(est.batch_size, "batch_size", numbers.Integral, min_val=2)
+    if not isinstance(est.trainer, Trainer):
+        raise TypeError(f"{type(est).__name__}: trainer must be a Trainer(…), got {est.trainer!r}.")
+
+
+def check_components(est: BaseEncoder, first: FirstLayer) -> None:
+    """Raise if there are more latents than observed variables, where the theorem needs an injective mixing."""
+    asked, n_features = est.n_components, math.prod(first.shape_out)
+    if not isinstance(asked, numbers.Integral) or asked <= n_features:
+        return
+    if est.needs_injective:
+        raise ValueError(
+            f"{type(est).__name__}: n_components={asked} is more than n_features={n_features}. "
+            "No injective mixing makes fewer observed than hidden variables: ask for at most as many."
+            + (f" Of what was observed {first.note}" if n_features < est.n_features_in_ else "")
+        )
+
+
+def check_positive(value: Any, name: str) -> None:
+    """Raise unless the value is a positive, finite number."""
+    check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}.")
+
+
+def settings(est: BaseEncoder, digest: str) -> dict[str, Any]:
+    """Return what a checkpoint must agree with: the parameters that a fit depends on, and the data."""
+    if not isinstance(est.random_state, numbers.Integral):
+        raise ValueError(
+            f"{type(est).__name__}: checkpoint is given but random_state={est.random_state!r}. A fit can only "
+            "be resumed if it draws the same numbers again: set random_state to an integer."
+        )
+    ours = {name: value for name, value in est.get_params(deep=False).items() if name not in NOT_SETTINGS}
+    return {name: _stable_repr(value) for name, value in ours.items()} | {"data": digest}
+
+
+def _stable_repr(value: Any) -> str:
+    """Return a repr without memory addresses, the same in the next process."""
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))
