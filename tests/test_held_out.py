@@ -58,13 +58,14 @@ def test_worlds_and_a_holdout_of_nothing_hold_nothing_out():
 
 def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
     rng = np.random.default_rng(0)
-    y = rng.integers(0, 3, 600)
-    X = rng.normal(size=(600, 5)) + 2 * np.eye(5)[y]
+    y = rng.integers(0, 3, 200)
+    X = rng.normal(size=(200, 10)) + 2 * np.eye(10)[y]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
-        assert Classify(2, max_iter=300, **QUIET).fit(X, y).held_out_.straight
-        ring = np.linalg.norm(X[:, :2], axis=1) > 2
-        assert not Classify(2, max_iter=300, **QUIET).fit(X, ring.astype(int)).held_out_.straight
+        assert Classify(2, max_iter=200, **QUIET).fit(X, y).held_out_.straight  # by 14 % of the loss and more
+        X = rng.normal(size=(600, 3))
+        ring = np.linalg.norm(X[:, :2], axis=1) > 1.2
+        assert not Classify(2, max_iter=200, **QUIET).fit(X, ring.astype(int)).held_out_.straight
 
 
 def test_restarts_of_a_dictionary_are_compared_by_the_rows_held_out():
