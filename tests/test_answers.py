@@ -13,7 +13,7 @@ from pindown.estimators.answers import Answers
 from pindown.estimators.registry import BUILT_IN, suited
 
 ROOT = Path(pindown.__file__).parent
-NAMES = {"Contrast", "Classify", "Forget", "Dictionary", "LatentAction", "InverseDynamics", "Sparse"}
+NAMES = {"Contrast", "Classify", "Forget", "Dictionary", "LatentAction", "InverseDynamics", "Sparse", "SparseBasis"}
 ASK = [
     *(ROOT / "planning.py",),
     *(p for part in ("checks", "report", "runs", "cli") for p in (ROOT / part).rglob("*.py")),

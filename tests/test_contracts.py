@@ -3,7 +3,7 @@
 import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
-from pindown import Classify, Contrast, Dictionary, Forget, Sparse, networks
+from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
 from pindown.spaces import Reals
 
 ESTIMATORS = [
@@ -16,6 +16,7 @@ ESTIMATORS = [
     Forget(max_iter=10),
     Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),
     Sparse(max_iter=3),
+    SparseBasis(max_iter=3),
 ]
 
 # Not parametrize_with_checks: its names hold the addresses of functions, and differ between processes.

@@ -52,6 +52,7 @@ if TYPE_CHECKING:
         IdentifiabilityWarning,
         LatentAction,
         Sparse,
+        SparseBasis,
     )
     from pindown.planning import plan
     from pindown.report.audit import audit
@@ -67,6 +68,7 @@ _HOME = {
     "IdentifiabilityWarning": "pindown.estimators",
     "LatentAction": "pindown.estimators",
     "Sparse": "pindown.estimators",
+    "SparseBasis": "pindown.estimators",
     "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
     "align": "pindown.alignment",
@@ -86,6 +88,7 @@ __all__ = [
     "IdentifiabilityWarning",
     "LatentAction",
     "Sparse",
+    "SparseBasis",
     "Trainer",
     "TrainingDivergedError",
     "align",

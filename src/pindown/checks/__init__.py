@@ -15,6 +15,14 @@ from pindown.checks.conditionals import (
     vmf_clusters,
     vmf_conditional,
 )
+from pindown.checks.dictionaries import (
+    conditioned_atoms,
+    distinct_atoms,
+    rows_for_atoms,
+    scattered_codes,
+    sparse_combination,
+    sparsest_codes,
+)
 from pindown.checks.encoders import (
     enough_directions,
     live_codes,
@@ -48,7 +56,9 @@ __all__ = [
     "after",
     "before",
     "common_values",
+    "conditioned_atoms",
     "conditions",
+    "distinct_atoms",
     "diverse_support",
     "diverse_values",
     "divisible_rows",
@@ -63,9 +73,13 @@ __all__ = [
     "matching_model",
     "overlapping_values",
     "related_partners",
+    "rows_for_atoms",
     "same_spread",
+    "scattered_codes",
     "signal_told",
     "spanned_dimensions",
+    "sparse_combination",
+    "sparsest_codes",
     "sufficient_nonlinearity",
     "surviving_dimensions",
     "tail_index",

@@ -15,3 +15,5 @@ UNFOLDED_CODES = Assumption("unfolded codes", "model",
 SIGNAL_TOLD = Assumption("signal told by the codes", "model",
     "codes tell what is signal in X: h = f∘g is injective, and no latent was left out")  # fmt: skip
 INVARIANT_CODES = Assumption("invariant codes", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")
+DISTINCT_ATOMS = Assumption("distinct atoms", "model", "no atom of a dictionary lies beside another")
+CONDITIONED_ATOMS = Assumption("independent active atoms", "model", "atoms that fire together are far from dependent")

@@ -108,8 +108,8 @@ ESTIMATOR = Annotated[
     str | None,
     typer.Option(
         "--estimator",
-        help="Method: Contrast, Classify, Forget, Dictionary, Sparse, one that a package registered, or "
-        "package.module:Class. By default what uses the side variables there are.",
+        help="Method: Contrast, Classify, Forget, Dictionary, Sparse, SparseBasis, one that a package registered, "
+        "or package.module:Class. By default what uses the side variables there are.",
         show_default=False,
     ),
 ]

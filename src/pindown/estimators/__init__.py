@@ -7,7 +7,7 @@ from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.folds import out_of_fold
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action import InverseDynamics, LatentAction
-from pindown.estimators.sparse import SeedAgreement, Sparse
+from pindown.estimators.sparse import SeedAgreement, Sparse, SparseBasis
 
 __all__ = [
     "Classify",
@@ -19,5 +19,6 @@ __all__ = [
     "LatentAction",
     "SeedAgreement",
     "Sparse",
+    "SparseBasis",
     "out_of_fold",
 ]

@@ -19,10 +19,10 @@ from pindown.estimators.classify import Classify
 from pindown.estimators.contrast import Contrast
 from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.forget import Forget
-from pindown.estimators.sparse import Sparse
+from pindown.estimators.sparse import Sparse, SparseBasis
 from pindown.saving.names import GROUP
 
-BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse)
+BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
 """In the order in which they are chosen, where data would suit several."""
 
 SIDES = ("signal", "nuisance", "pairs", "given")

@@ -21,8 +21,10 @@ from pindown.metrics.dictionaries import (
     match_atoms,
     mmcs,
     pw_mcc,
+    sparsity,
 )
 from pindown.metrics.invariance import PROBES, Leakage, Probe, ProbeScore, inject_leak, leakage
+from pindown.metrics.pursuit import matching_pursuit
 from pindown.metrics.recovery import (
     Orthogonality,
     ProcrustesFit,
@@ -89,6 +91,7 @@ __all__ = [
     "match_atoms",
     "match_latents",
     "match_supports",
+    "matching_pursuit",
     "mcc",
     "mcc_above_chance",
     "mmcs",
@@ -99,5 +102,6 @@ __all__ = [
     "recovery_by_value",
     "set_scores",
     "shd",
+    "sparsity",
     "support_f1",
 ]

@@ -292,6 +292,25 @@ def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, partner: Ar
     return float((2 * hat * true / np.maximum(hat + true, 1e-300))[seen].mean())
 
 
+def sparsity(codes: ArrayLike) -> float:
+    r"""Return how sparse codes with signs are: :math:`1 - \frac\pi2 (\mathrm E|z|)^2 / \mathrm E z^2`, mean over codes.
+
+    1 at most; 0, the level of chance, for normal ones; below 0 for codes that are spread evenly. Blind to the scale of
+    each.
+
+    Examples
+    --------
+    A code that is a standard normal number one time in ten, and 0 otherwise, has .9:
+
+    >>> rng = np.random.default_rng(0)
+    >>> round(sparsity(rng.normal(size=(9_000, 5)) * (rng.random((9_000, 5)) < 0.1)), 1)
+    0.9
+    """
+    rows = _read("sparsity", "codes", codes).astype(np.float64)
+    power = (rows**2).mean(axis=0)
+    return float((1 - np.pi / 2 * np.abs(rows).mean(axis=0) ** 2 / np.where(power > 0, power, np.inf)).mean())
+
+
 class DeadShare(NamedTuple):
     """The share of codes that are silent, and in how many rows (tokens) they were looked for; prints as a sentence."""
 

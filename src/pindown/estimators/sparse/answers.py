@@ -7,7 +7,15 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.checks import enough_rows
+from pindown.checks import (
+    conditioned_atoms,
+    distinct_atoms,
+    rows_for_atoms,
+    scattered_codes,
+    sparse_combination,
+    sparsest_codes,
+)
+from pindown.checks.arrays import read
 from pindown.data import Data
 from pindown.estimators.answers import Answers, FitScore, Settled, Verdicts
 from pindown.evidence.agreement import Measure
@@ -15,7 +23,7 @@ from pindown.evidence.noise import Ceiling, Moved, matched_ceiling
 from pindown.evidence.plans import Plan, generally_missing
 from pindown.evidence.rows import Rows
 from pindown.evidence.scores import Score
-from pindown.metrics.dictionaries import chance_pw_mcc, code_mcc, pw_mcc
+from pindown.metrics.dictionaries import chance_pw_mcc, code_mcc, l0, pw_mcc
 
 if TYPE_CHECKING:
     from pindown.estimators.sparse.estimator import Sparse
@@ -36,7 +44,19 @@ def _codes(est: Sparse, data: Data) -> NDArray[Any]:
 
 
 def _before(est: Sparse, data: Data, d: int, whole: Data) -> Verdicts:
-    return (enough_rows(len(whole), d),)
+    return (rows_for_atoms(len(whole), d, data.X.shape[1]),)
+
+
+def _after(est: Sparse, data: Data) -> Verdicts:
+    rows = read("X", data.X)
+    codes, atoms, centred = est.sparse_codes(rows), est.components_.astype(np.float64), rows - est.mean_
+    return (
+        sparse_combination(centred, atoms, max(1, round(l0(codes)))),
+        distinct_atoms(atoms),
+        conditioned_atoms(codes, atoms),
+        scattered_codes(codes),
+        sparsest_codes(centred, codes, atoms),
+    )
 
 
 def _recovery(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
@@ -59,7 +79,12 @@ def _score(est: Sparse, data: Data) -> FitScore:
 def _plan(est: Sparse, data: Data, n_components: int | None) -> Plan:
     d = n_components if n_components is not None else est.look(data).n_components
     verdicts = _before(est, data, d, data)
-    notes = ("what agrees between seeds shows after training: see agreement(), and the audit.",)
+    rows = read("X", data.X)
+    far = np.linalg.norm(rows.mean(0)) / max(float(np.sqrt(rows.var(0).sum())), 1e-300)
+    notes = (
+        f"rows lie {far:.2g} spreads from the origin, and are centred: where that is much, codes die.",
+        "what agrees between seeds shows after training: see agreement(), and the audit.",
+    )
     return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, generally_missing(verdicts), notes=notes)
 
 
@@ -75,7 +100,7 @@ ANSWERS = Answers(
     starts_elsewhere=False,
     codes=_codes,
     before=_before,
-    after=lambda est, data: (),
+    after=_after,
     measure=lambda est, rows: BY_ATOMS,
     compared=lambda est, rows: est.components_.astype(np.float64),
     recovery=_recovery,

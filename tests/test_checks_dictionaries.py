@@ -1,0 +1,87 @@
+"""Checks of dictionaries: what each sees, and what it refuses. What they say of fits is in test_theorems_sparse."""
+
+import numpy as np
+import pytest
+from scipy.sparse import csr_array
+
+from pindown import SparseBasis, checks, plan
+from pindown.metrics import l0, matching_pursuit, sparsity
+from pindown.processes import Superposed
+
+RNG = np.random.default_rng(0)
+WORLD = Superposed.overcomplete(40, 20, n_active=2, random_state=0)
+SAMPLE = WORLD.sample(400, random_state=1)
+X, Z, ATOMS = SAMPLE.x.numpy().astype(np.float64), SAMPLE.z.numpy(), WORLD.truth
+
+
+def test_a_search_on_the_true_atoms_finds_the_codes():
+    found = matching_pursuit(X, ATOMS, 2).toarray()
+    exact = (found > 0.01) == (Z > 0)
+    assert exact.all(1).mean() > 0.8
+    assert np.abs(found - Z)[exact.all(1)].max() < 0.05
+    assert matching_pursuit(X, ATOMS, 1).nnz <= 400
+
+
+def test_a_row_that_is_rebuilt_takes_no_more_atoms():
+    found = matching_pursuit(np.array([[2.0, 0.0, 0.0], [0.0, 0.0, 0.0]]), np.eye(3), 3)
+    assert found.nnz == 1
+    assert found[0, 0] == pytest.approx(2)
+
+
+def test_the_true_dictionary_and_its_codes_pass_all_checks():
+    verdicts = [
+        checks.sparse_combination(X, ATOMS, 2),
+        checks.distinct_atoms(ATOMS),
+        checks.conditioned_atoms(csr_array(Z), ATOMS),
+        checks.scattered_codes(Z),
+        checks.sparsest_codes(X, Z, ATOMS),
+    ]
+    assert [verdict.outcome for verdict in verdicts] == ["holds"] * 5
+
+
+def test_noise_is_no_sparse_combination_and_codes_elsewhere_are_not_the_sparsest():
+    assert checks.sparse_combination(RNG.normal(size=X.shape), ATOMS, 2).outcome == "fails"
+    assert checks.sparsest_codes(X, Z[::-1], ATOMS).outcome == "fails"
+
+
+def test_more_active_atoms_than_dimensions_are_dependent():
+    assert checks.conditioned_atoms(np.ones((5, 40)), ATOMS).outcome == "fails"
+
+
+def test_codes_that_fire_too_rarely_to_be_counted_decide_nothing():
+    assert checks.scattered_codes(np.eye(30)).outcome == "undecided"
+
+
+def test_rows_are_counted_by_the_theorem_on_as_many_atoms():
+    few, many = checks.rows_for_atoms(1_000, 20, 30), checks.rows_for_atoms(1_000, 200, 30)
+    assert (few.outcome, many.outcome) == ("holds", "fails")
+    assert few.name.startswith("at least d log d rows")
+    assert many.threshold == pytest.approx(200**2 / 30 * np.log(200**2 / 30), abs=1)
+
+
+def test_sparsity_is_zero_for_normal_codes_and_negative_for_even_ones():
+    z = RNG.normal(size=(20_000, 3))
+    assert sparsity(z) == pytest.approx(0, abs=0.02)
+    assert sparsity(np.sign(z)) == pytest.approx(1 - np.pi / 2, abs=0.02)
+    assert sparsity(z * (RNG.random(z.shape) < 0.2)) == pytest.approx(0.8, abs=0.02)
+    assert l0(z) == 3
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: matching_pursuit(X, ATOMS[:, :5], 2), "both must live in the same space"),
+        (lambda: matching_pursuit(X, ATOMS, 41), "k must be 1 to 40, the number of atoms, got 41"),
+        (lambda: SparseBasis(21).fit(X), "n_components=21 is more than the 20 directions in which the 20 columns"),
+        (lambda: SparseBasis(20).fit(X[:, :1] @ X[:1]), "more than the 1 directions"),
+    ],
+)
+def test_bad_input_is_named_in_a_sentence(call, message):
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
+def test_a_basis_is_planned_with_as_many_atoms_as_data_vary_in():
+    found = plan(X[:, :3] @ RNG.normal(size=(3, 6)), estimator=SparseBasis)
+    assert found.estimator == "SparseBasis(n_components=3)"
+    assert found.outcome == "holds"
