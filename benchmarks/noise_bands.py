@@ -77,18 +77,25 @@ def nuisance(seed: int, share: float, shuffled: bool) -> Made:
     return forget, noisy(sample.x.numpy() @ lift), values, sample.z.numpy()
 
 
-def structure(seed: int, share: float, shuffled: bool) -> Made:
+def structure(seed: int, share: float, shuffled: bool, n_restarts: int = 1) -> Made:
     sample = Structured.from_support(SUPPORT, n_candidates=5, random_state=seed).sample(2_000, random_state=seed + 1)
     rng, x = np.random.default_rng([seed, 1]), sample.x.numpy()
     x = x + rng.normal(size=x.shape) * x.std(0) * np.sqrt(share / (1 - share))
     x = rng.permuted(x, axis=0) if shuffled else x
-    return Dictionary(3, n_restarts=1, max_iter=200, batch_size=256), x, None, sample.z.numpy()
+    return Dictionary(3, n_restarts=n_restarts, max_iter=200, batch_size=256), x, None, sample.z.numpy()
 
 
-CASES = tuple(
-    Case(make.__name__ + (", shuffled" if shuffled else ""), make, share, shuffled)
-    for make in (pairs, labels, nuisance, structure)
-    for share, shuffled in (*((share, False) for share in SHARES), (0.3, True))
+def two_restarts(seed: int, share: float, shuffled: bool) -> Made:
+    return structure(seed, share, shuffled, n_restarts=2)
+
+
+CASES = (
+    *(
+        Case(make.__name__ + (", shuffled" if shuffled else ""), make, share, shuffled)
+        for make in (pairs, labels, nuisance, structure)
+        for share, shuffled in (*((share, False) for share in SHARES), (0.3, True))
+    ),
+    Case("structure, two restarts", two_restarts, 0.1),
 )
 N_SHUFFLED = 25
 """Seeds of worlds whose side information belongs to other rows, or whose columns were permuted."""

@@ -10,9 +10,11 @@ import pytest
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, plan
 from pindown._numbers import printed
 from pindown.checks import conditions
+from pindown.data import Data
 from pindown.processes import Clusters, Nuisance, Pairs, Structured
 from pindown.report._audit_page import render
 from pindown.report.page import shown
+from pindown.runs.scoring import scores
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 QUIET = {"batch_size": 128, "verbose": False, "random_state": 0}
@@ -30,7 +32,7 @@ def of_labels():
 
 
 def of_a_nuisance():
-    sample = Nuisance.on_sphere(5, 2, 10.0, n_layers=1, random_state=0).sample(800, random_state=1)
+    sample = Nuisance.on_sphere(5, 2, 10.0, n_layers=1, random_state=0).sample(2_000, random_state=1)
     est = Forget(encoder=networks.linear, max_iter=20, **QUIET)
     return est, sample.x.numpy(), sample.u.numpy(), sample.z.numpy()
 
@@ -66,6 +68,19 @@ def test_every_score_is_the_same_in_text_page_and_json(audited):
         assert f"{agreed.between}: {agreed.metric} {printed(agreed.worst)} at least" in text
         assert page[agreed.between][0] == shown(agreed.worst, 3)
         assert min(plain["values"]) == agreed.worst
+
+
+def test_what_the_fit_scored_itself_is_the_same_in_the_shell_and_the_audit(audited):
+    est, found, x, y = audited
+    side = {} if est.answers.side is None else {est.answers.side: y}
+    printed_by_fit = scores(est, Data(x, **side))["score"]
+    own = found.to_dict()["held_out"]
+    assert (own["name"], own["score"], own["chance"]) == tuple(
+        printed_by_fit[key] for key in ("name", "value", "chance")
+    )
+    assert str(est.held_out_) in str(found)
+    assert str(est.held_out_) in html.unescape(render(found))
+    assert printed_by_fit["rows"].startswith("held out")
 
 
 def test_every_verdict_is_the_same_in_text_page_and_json(audited):

@@ -14,6 +14,7 @@ from test_page import ATTACK, Reader
 from pindown import theory
 from pindown.checks.verdict import Verdict
 from pindown.data import Data
+from pindown.estimators.held_out import HeldOut
 from pindown.evidence.agreement import Agreement
 from pindown.evidence.blocks import SharedBlock
 from pindown.evidence.noise import Band
@@ -52,6 +53,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         theorem=theory.CLASSIFY_FREE,
         verdicts=verdicts,
         scores=(Score(text, 0.8, 0.1, 0.001), Score(text, 1.9, 0.0, unit="nats"), Score(text, 0.1, 0.2)),
+        held_out=HeldOut(text, 0.5, None, 0.1, 40, 1, 10),
         agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
         controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
         leakage=leakage(codes[:100, :3], np.arange(100) % 2, n_seeds=1, n_permutations=19, random_state=0),

@@ -88,5 +88,5 @@ def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
     assert whole.warning == ""
     half = HeldOut("R²", 0.5, 1.0, 0.0, n_rows=100, n_folds=1, n_steps=10)
     assert half.overfits
-    assert "0.5 on 100 rows held out, 1 on rows learned from" in half.warning
+    assert "0.500 on 100 rows held out, 1.000 on rows learned from" in half.warning
     assert not HeldOut("R²", 0.0, 0.04, 0.0, n_rows=100, n_folds=1, n_steps=10).overfits

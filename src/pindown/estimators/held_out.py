@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from pindown._numbers import printed
+
 OVERFITS = 0.25
 """Share of what a fit shows on its own rows, beyond chance, that it may lack on others before it is said."""
 
@@ -22,8 +24,8 @@ class HeldOut:
         What is measured.
     score : float
         On rows held out: what to expect of new ones.
-    trained : float
-        On as many rows that were learned from.
+    trained : float or None
+        On as many rows that were learned from; None where that was not measured.
     chance : float or None
         What it would be if nothing was learned, if that is known.
     n_rows : int
@@ -39,12 +41,12 @@ class HeldOut:
     Examples
     --------
     >>> print(HeldOut("share of rows whose class is recognised", 0.6, 1.0, 0.1, n_rows=180, n_folds=1, n_steps=125))
-    share of rows whose class is recognised: 0.6 on 180 rows held out, 1 on rows learned from (chance 0.1)
+    share of rows whose class is recognised: 0.600 on 180 rows held out, 1.000 on rows learned from (chance 0.100)
     """
 
     name: str
     score: float
-    trained: float
+    trained: float | None
     chance: float | None
     n_rows: int
     n_folds: int
@@ -54,7 +56,7 @@ class HeldOut:
     @property
     def overfits(self) -> bool:
         """Whether much of what the fit shows on its own rows is not there on others."""
-        if self.n_rows < ENOUGH_ROWS or self.chance is None:
+        if self.n_rows < ENOUGH_ROWS or self.chance is None or self.trained is None:
             return False
         shown = self.trained - self.chance
         by_chance = 2 / math.sqrt(self.n_rows)  # two errors of a score that spreads as far as it shows something
@@ -79,7 +81,6 @@ class HeldOut:
 
     def __str__(self) -> str:
         where = "rows held out" if self.n_folds == 1 else f"rows held out in {self.n_folds} folds"
-        chance = "" if self.chance is None else f" (chance {self.chance:.3g})"
-        return (
-            f"{self.name}: {self.score:.3g} on {self.n_rows} {where}, {self.trained:.3g} on rows learned from{chance}"
-        )
+        chance = "" if self.chance is None else f" (chance {printed(self.chance)})"
+        own = "" if self.trained is None else f", {printed(self.trained)} on rows learned from"
+        return f"{self.name}: {printed(self.score)} on {self.n_rows} {where}{own}{chance}"

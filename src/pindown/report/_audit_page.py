@@ -127,6 +127,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
             "Measured on rows that were held out, with refits that have not seen them: the least of these counts. The "
             "tick is what chance scores.",
             rulers=tuple(map(_score_ruler, audit.scores)),
+            points=(f"The fit itself, on rows that it kept back: {audit.held_out}.",) if audit.held_out else (),
         ),
         Part(
             "Do independent fits agree?",

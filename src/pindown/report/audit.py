@@ -135,6 +135,7 @@ def _audited(
         theorem=theorem,
         verdicts=verdicts,
         scores=found.scores,
+        held_out=getattr(est, "held_out_", None),
         agreement=agreement,
         controls=found.controls,
         block=block,

@@ -16,6 +16,7 @@ import numpy as np
 from pindown import theory
 from pindown.checks.nuisances import what_leaks
 from pindown.checks.verdict import Verdict
+from pindown.estimators.held_out import HeldOut
 from pindown.evidence.agreement import Agreement
 from pindown.evidence.blocks import SharedBlock
 from pindown.evidence.noise import Band
@@ -39,6 +40,8 @@ class Audit:
         What data say of each assumption, before training and after.
     scores : tuple of Score
         On held-out rows, each with its level of chance.
+    held_out : HeldOut or None
+        What the fit itself scored on rows that it kept back, as `pindown fit` prints it; None if it kept none.
     agreement : tuple of Agreement
         Between independent fits, up to what the theorem leaves open.
     controls : tuple of Control
@@ -71,6 +74,7 @@ class Audit:
     theorem: theory.Theorem | None
     verdicts: tuple[Verdict, ...]
     scores: tuple[Score, ...]
+    held_out: HeldOut | None
     agreement: tuple[Agreement, ...]
     controls: tuple[Control, ...]
     block: SharedBlock | None
@@ -97,6 +101,7 @@ class Audit:
     def __str__(self) -> str:
         parts: list[tuple[str, list[str]]] = [
             ("scores on held-out rows", [str(score) for score in self.scores]),
+            ("the fit itself, on rows that it kept back", [str(self.held_out)] if self.held_out else []),
             ("agreement of independent fits", [str(found) for found in self.agreement]),
             ("controls", [str(control) for control in self.controls]),
             ("assumptions", [str(verdict) for verdict in self.verdicts]),

@@ -19,6 +19,9 @@ def summary(audit: Audit) -> str:
         (s.name, printed(s.value), printed(s.chance), "" if s.p_value is None else f"{s.p_value:.2g}")
         for s in (*audit.scores, *audit.recovery)
     ]
+    if (own := audit.held_out) is not None:
+        chance = "" if own.chance is None else printed(own.chance)
+        scores.append((f"the fit itself, rows {own.rows}: {own.name}", printed(own.score), chance, ""))
     scores += [(f"{a.between}: {a.metric}", printed(a.worst), printed(a.chance), "") for a in audit.agreement]
     verdicts: list[tuple[str, str, str]] = [(verdict.outcome, verdict.name, verdict.why) for verdict in audit.verdicts]
     verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in audit.controls]

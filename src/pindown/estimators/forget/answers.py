@@ -174,10 +174,10 @@ def _drawn(est: Forget) -> Drawn:
 
 
 def _score(est: Forget, data: Data) -> FitScore:
-    probe = est.history_.probe
-    if probe is None:
+    found = est.held_out_
+    if found is None:
         return FitScore("best reader of the nuisance", rows="held out")
-    return FitScore(f"{probe.measure} of the best reader of the nuisance", probe.worst, probe.chance, "held out")
+    return FitScore(found.name, found.score, found.chance, found.rows)
 
 
 def _divisible(est: Forget, data: Data) -> Verdict:

@@ -23,12 +23,12 @@ from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
 from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.charts import Charts
-from pindown.estimators.forget.choosing import BENT, FIXED, Charted, Choice
+from pindown.estimators.forget.choosing import BENT, FIXED, N_FOLDS, Charted, Choice
 from pindown.estimators.forget.game import Game, Rebuild, straightened
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
 from pindown.estimators.forget.nuisance import as_table
-from pindown.estimators.forget.playing import at_charts, history, played
+from pindown.estimators.forget.playing import at_charts, history, played, read_afterwards
 from pindown.estimators.pixels import encoder_behind, is_image, whitened
 from pindown.estimators.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
@@ -124,6 +124,8 @@ class Forget(BaseEncoder):
     components_ : ndarray of shape (n_components_, n_features)
         Of a linear encoder: rows M, orthonormal where columns are in units of their spread; the code of x is
         M (x − mean).
+    held_out_ : HeldOut or None
+        What the best reader tells of the nuisance in codes of rows held out. None if there were too few.
     history_ : History
         ``classifier_loss``, ``classifier_accuracy``, ``reconstruction`` of each step, ``chance_loss``, and ``probe``,
         a `pindown.metrics.Leakage`.
@@ -400,6 +402,7 @@ class Forget(BaseEncoder):
             doubts, note = (), f"{self.n_components_} codes, {kept}."
         seed, steps = _random.draw_seed(self.random_state), (self.n_iter_, self.trainer.accumulate)
         self.history_ = history(objective, look, self.chosen_, seed, steps)
+        self.held_out_ = read_afterwards(self.history_.probe, N_FOLDS if look.is_settled else 1, self.n_iter_)
         note = note if self.chosen_ is None else f"{note} {self.chosen_}".strip()
         if note and self.verbose and sys.stderr.isatty():
             print(f"Forget: {note}", file=sys.stderr)
