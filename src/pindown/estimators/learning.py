@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown.estimators.dividing import Rows, taken
+from pindown.estimators.encoding import Encoder
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.parameters import settings
 from pindown.estimators.pixels import first_round_for, is_image, precision_for
@@ -161,7 +162,7 @@ class Learning:
         """Minimise an objective in a part of the fit that has a name, in so many steps if they are not the fit's."""
         est, n_rows = self.est, self.reading.n_rows if look.rows is None else len(look.rows)
         part = " ".join(filter(None, ["straight" if straight else "", part]))
-        return self._trainer(n_rows).train(
+        return self._trainer(objective, n_rows).train(
             objective,
             draw,
             max_iter=max_iter[0] if max_iter else est.max_iter,
@@ -182,9 +183,11 @@ class Learning:
             first_round=first_round_for(est.shape_in_, self.device),
         )
 
-    def _trainer(self, n_rows: float) -> Trainer:
+    def _trainer(self, objective: nn.Module, n_rows: float) -> Trainer:
         """Return how to train: as was asked for, in what suits pictures, and with someone who watches them."""
-        trainer, shape = self.est.trainer, self.est.shape_in_
+        encoder = getattr(objective, "encoder", None)
+        # A first layer that whitens pictures takes differences of large numbers, which half the digits would not show.
+        trainer, shape = self.est.trainer, encoder.preprocess.shape_out if isinstance(encoder, Encoder) else ()
         guessing = self.est._guessing(n_rows)
         told = is_image(shape) and self.est.verbose and guessing is not None
         watch = (Watch(guessing, on_terminal),) if told and guessing is not None else ()

@@ -1,0 +1,256 @@
+"""What is recovered from pixels, of rooms rendered in every step and sprites in arrays; and what must not be claimed.
+
+Run ``python benchmarks/pictures.py`` on a GPU (about ten minutes), or some rows by the beginning of their names,
+``python benchmarks/pictures.py "Laplace" "Forget" --seeds 0 1``. With ``--small`` pictures are small and steps are few:
+some minutes on a CPU, which shows that all of it runs. Estimators are called with what a row names, and everything else
+is their default. These worlds are ours; scores of other data sets are not comparable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from _measure import save
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from torch import Tensor
+
+from pindown import Classify, Contrast, Forget, __version__, audit
+from pindown._random import RandomState, generator
+from pindown.distributions import Conditional, Truncated, Uniform, VonMisesFisher, laplace, normal
+from pindown.metrics import chance_mcc, leakage, linear_r2, mcc
+from pindown.mixing import Room, Sprites
+from pindown.processes import Clusters, Pairs
+from pindown.spaces import Box, Reals, Sphere
+
+FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
+N_TEST = 5_000
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a row is: pixels, steps (None: as many as help), rows of arrays, rows to score on."""
+
+    size: int = 64
+    max_iter: int | None = None
+    n_rows: int = 20_000
+    n_test: int = N_TEST
+
+    def options(self, seed: int) -> dict[str, Any]:
+        """Return what an estimator is told beside what its row names."""
+        return {"random_state": seed, "verbose": False} | ({} if self.max_iter is None else {"max_iter": self.max_iter})
+
+
+SMALL = Scale(size=16, max_iter=20, n_rows=600, n_test=400)
+
+
+@dataclass(frozen=True)
+class Partly:
+    """A law of partners under which some factors stay as they are, and some are drawn anew."""
+
+    law: Conditional
+    stay: tuple[int, ...] = ()
+    anew: tuple[int, ...] = ()
+    space: ClassVar[Box] = Box()
+
+    def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
+        """Draw one point around each row of loc; (n, d) → (n, d)."""
+        rng = generator(random_state, loc.device)
+        columns = list(self.law.sample(loc, random_state=rng).unbind(1))
+        new = torch.rand(loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
+        for j in range(loc.shape[1]):
+            columns[j] = loc[:, j] if j in self.stay else new[:, j] if j in self.anew else columns[j]
+        return torch.stack(columns, 1)
+
+
+def cubes(scale: Scale, **more: Any) -> Room:
+    return Room(scale.size, factors=FIVE, fixed={"shape": 0}, samples=1, **more)
+
+
+def sampled(world: Any, n: int, seed: int) -> tuple[np.ndarray, ...]:
+    """Draw pictures, partners and latents in parts, on the fastest device, and bring them to memory."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    parts = [world.sample(min(1_000, n), random_state=1_000 * seed + k, device=device) for k in range(-(-n // 1_000))]
+    fields = zip(*((part.x, part.x_pos, part.z, part.u) for part in parts), strict=True)
+    return tuple(None if field[0] is None else torch.cat(field).cpu().numpy() for field in fields)
+
+
+def by_factor(z_hat: Any, z: np.ndarray) -> list[float]:
+    return [round(float(linear_r2(z_hat, z[:, [j]])), 4) for j in range(z.shape[1])]
+
+
+def contrast(scale: Scale, seed: int, law: Conditional, *, p: float) -> dict[str, Any]:
+    """Recover five factors: with Laplace partners and p = 1 each by itself, with normal ones up to a rotation."""
+    world = Pairs(Uniform(5, Box()), law, cubes(scale))
+    est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit_process(world)
+    x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
+    z_hat = est.transform(x)
+    found = {"mcc": float(mcc(z_hat, z)), "r2": float(linear_r2(z_hat, z)), "chance_mcc": float(chance_mcc(5))}
+    return {**found, "r2_of_each": by_factor(z_hat, z), "steps": est.n_iter_}
+
+
+def six_factors(scale: Scale, seed: int) -> dict[str, Any]:
+    """Recover the same with the shape of the object, a category that partners share, and six codes."""
+    room = Room(scale.size, factors=(*FIVE, "shape"), samples=1)
+    world = Pairs(Uniform(6, Box()), Partly(Truncated(laplace(0.1)), stay=(5,)), room)
+    est = Contrast(6, space=Reals(), p=1, **scale.options(seed)).fit_process(world)
+    x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
+    z_hat, shape = est.transform(x), (4 * z[:, 5]).astype(int)
+    correlation = np.abs(np.corrcoef(z_hat.T, z[:, :5].T)[:6, 6:])
+    half = len(x) // 2
+    told = KNeighborsClassifier(10).fit(z_hat[:half], shape[:half]).score(z_hat[half:], shape[half:])
+    of_each = correlation.max(0).round(4).tolist()
+    return {"mcc": float(np.mean(of_each)), "of_each": of_each, "shape_told": float(told), "steps": est.n_iter_}
+
+
+def audited(scale: Scale, seed: int, law: Conditional, *, p: float = 1) -> dict[str, Any]:
+    """Audit arrays at half the size: what may be claimed where partners share all, some, or nothing."""
+    world = Pairs(Uniform(5, Box()), law, cubes(Scale(size=max(16, scale.size // 2))))
+    x, x_pos, z, _ = sampled(world, scale.n_rows // 2, seed)
+    est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit(x, x_pos)
+    found = audit(est, x, x_pos, truth=z, n_fits=2, verbose=False, random_state=seed)
+    shared = None if found.block is None else found.block.n_shared
+    return {
+        "claims": found.claims,
+        "shared": shared,
+        "claim": found.claim,
+        "r2_of_each": by_factor(est.transform(x), z),
+    }
+
+
+def classify(scale: Scale, seed: int, spanned: int) -> dict[str, Any]:
+    """Classify by twenty vectors that span five latents, or three of them: the theorem covers what they span."""
+    rng = torch.Generator().manual_seed(seed)
+    vectors = torch.zeros(20, 5)
+    vectors[:, :spanned] = torch.randn(20, spanned, generator=rng)
+    world = Clusters(Sphere()(vectors), VonMisesFisher(10.0), cubes(scale, domain=Sphere()))
+    est = Classify(5, **scale.options(seed)).fit_process(world)
+    x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
+    r = {name: round(max(0.0, r2) ** 0.5, 4) for name, r2 in zip(FIVE, by_factor(est.transform(x), z), strict=True)}
+    return {"pearson_r": r, "covered": list(FIVE[:spanned]), "not_covered": list(FIVE[spanned:]), "steps": est.n_iter_}
+
+
+def forget(scale: Scale, seed: int) -> dict[str, Any]:
+    """Forget which of four places it is, by light, wall and floor, while size, azimuth and hue of the object stay."""
+    kept = ("object_hue", "size", "azimuth")
+    room = Room(scale.size, factors=(*kept, "light", "wall_hue", "floor_hue"), fixed={"shape": 0}, samples=1)
+    looks = torch.tensor([[0.1, 0.1, 0.6], [0.4, 0.6, 0.1], [0.6, 0.35, 0.9], [0.9, 0.85, 0.35]])
+
+    def pictures(n: int, seed: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        rng, device = torch.Generator().manual_seed(seed), "cuda" if torch.cuda.is_available() else "cpu"
+        z, place = torch.rand(n, 3, generator=rng), torch.randint(4, (n,), generator=rng)
+        seen = torch.cat([z, looks[place]], 1).to(device)
+        return torch.cat([room(part).cpu() for part in seen.split(1_000)]).numpy(), place.numpy(), z.numpy()
+
+    x, place, _ = pictures(scale.n_rows, seed)
+    est = Forget(6, **scale.options(seed)).fit(x, place)
+    x, place, z = pictures(scale.n_test, 10_000 + seed)
+    codes, half = est.transform(x), scale.n_test // 2
+    told = leakage(codes, place, random_state=seed)
+    before = leakage(x.reshape(len(x), -1)[:, :: max(1, x[0].size // 256)], place, probes=["linear"], random_state=seed)
+    read = KNeighborsRegressor(10, weights="distance").fit(codes[:half], z[:half]).predict(codes[half:])
+    left = ((read - z[half:]) ** 2).mean(0) / z[half:].var(0)
+    return {
+        "worst_probe": told.worst,
+        "probe": told.worst_probe,
+        "floor": told.chance_of_worst,
+        "of_pixels": before.worst,
+        "linear_r2": dict(zip(kept, by_factor(codes, z), strict=True)),
+        "smooth_r2": dict(zip(kept, (1 - left).round(4).tolist(), strict=True)),
+        "steps": est.n_iter_,
+    }
+
+
+def sprites(scale: Scale, seed: int) -> dict[str, Any]:
+    """Recover squares in an array of 32 × 32 pixels: place, size and rotation below 90°."""
+    drawn = Sprites(min(32, scale.size), factors=("x", "y", "size", "rotation"), fixed={"shape": 0})
+    world = Pairs(Uniform(4, Box()), Truncated(laplace(0.1)), drawn)
+    x, x_pos, _, _ = sampled(world, scale.n_rows, seed)
+    est = Contrast(4, space=Reals(), p=1, **scale.options(seed)).fit(x, x_pos)
+    x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
+    z_hat = est.transform(x)
+    return {"mcc": float(mcc(z_hat, z)), "r2_of_each": by_factor(z_hat, z), "steps": est.n_iter_}
+
+
+def rendering(scale: Scale, seed: int) -> dict[str, Any]:
+    """Return pictures per second, and the seconds of a whole step: latents, rendering, encoder, loss, captured."""
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    room, n = cubes(scale), 4_096 if device.type == "cuda" else 64
+    z = torch.rand(n, 5, generator=torch.Generator(device).manual_seed(seed), device=device)
+    rates = {}
+    with torch.no_grad():
+        for name, draw in (
+            ("eager", room),
+            ("compiled", torch.compile(room._pixels) if device.type == "cuda" else room),
+        ):
+            draw(z)
+            start = _now(device)
+            for _ in range(5):
+                draw(z)
+            rates[f"pictures_per_second_{name}"] = 5 * n / (_now(device) - start)
+    world, times = Pairs(Uniform(5, Box()), Truncated(laplace(0.1)), room), []
+    for steps in (50, 250) if scale.max_iter is None else (5, 15):
+        start = _now(device)
+        Contrast(5, space=Reals(), p=1, max_iter=steps, verbose=False, random_state=seed).fit_process(world)
+        times.append((_now(device) - start, steps))
+    (short, few), (long, many) = times
+    return {**rates, "seconds_of_a_step": (long - short) / (many - few), "captured": device.type == "cuda"}
+
+
+def _now(device: torch.device) -> float:
+    if device.type == "cuda":
+        torch.cuda.synchronize()
+    return time.perf_counter()
+
+
+LAPLACE, NORMAL = Truncated(laplace(0.1)), Truncated(normal(0.1))
+Row = Callable[[Scale, int], dict[str, Any]]
+ROWS: dict[str, tuple[Row, int]] = {
+    "Rendering": (rendering, 1),
+    "Laplace, p = 1": (lambda scale, seed: contrast(scale, seed, LAPLACE, p=1), 5),
+    "Six factors, shape as category": (six_factors, 2),
+    "Normal, p = 2": (lambda scale, seed: contrast(scale, seed, NORMAL, p=2), 1),
+    "Classify, classes span all": (lambda scale, seed: classify(scale, seed, 5), 1),
+    "Classify, classes span three": (lambda scale, seed: classify(scale, seed, 3), 1),
+    "Forget light and background": (forget, 1),
+    "Sprites in an array": (sprites, 3),
+    "Audit, Laplace": (lambda scale, seed: audited(scale, seed, LAPLACE), 1),
+    "Audit, normal, p = 2": (lambda scale, seed: audited(scale, seed, NORMAL, p=2), 1),
+    "Audit, partners shuffled": (lambda scale, seed: audited(scale, seed, Partly(LAPLACE, anew=(0, 1, 2, 3, 4))), 1),
+    "Audit, two of five drawn anew": (lambda scale, seed: audited(scale, seed, Partly(LAPLACE, anew=(0, 3))), 1),
+}
+"""By name: what is done, and with how many seeds."""
+
+
+def measured(name: str, scale: Scale, seed: int) -> dict[str, Any]:
+    """Return a row, with its seed and its seconds, and what was warned of; an error is a row, too."""
+    start = time.perf_counter()
+    with warnings.catch_warnings(record=True) as warned:
+        warnings.simplefilter("always")
+        found = ROWS[name][0](scale, seed)
+    said = sorted({str(warning.message)[:200] for warning in warned if "pindown" in str(warning.category)})
+    row = {"name": name, "seed": seed, "pixels": scale.size, "seconds": round(time.perf_counter() - start, 1), **found}
+    return row | ({"warned": said} if said else {}) | {"pindown": __version__}
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of names of rows")
+    parser.add_argument("--seeds", nargs="*", type=int, help="by default as many as a row has")
+    parser.add_argument("--small", action="store_true")
+    parser.add_argument("--out", default="pictures", help="name of the record in results/")
+    asked = parser.parse_args()
+    rows = []
+    for name, (_, n_seeds) in ROWS.items():
+        if asked.names and not any(name.startswith(start) for start in asked.names):
+            continue
+        for seed in asked.seeds or range(n_seeds):
+            rows.append(measured(name, SMALL if asked.small else Scale(), seed))
+            print(rows[-1], flush=True)
+    save(f"{asked.out}_small" if asked.small else asked.out, rows)
