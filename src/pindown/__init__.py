@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         networks,
         papers,
         penalties,
+        probing,
         processes,
         report,
         runs,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         SparseBasis,
     )
     from pindown.planning import plan
+    from pindown.probing import probe
     from pindown.report.audit import audit
     from pindown.saving import load
     from pindown.training import Trainer, TrainingDivergedError, optimizers
@@ -76,6 +78,7 @@ _HOME = {
     "load": "pindown.saving",
     "optimizers": "pindown.training",
     "plan": "pindown.planning",
+    "probe": "pindown.probing",
 }
 """Where the names live that are no module of this package."""
 
@@ -113,6 +116,8 @@ __all__ = [
     "papers",
     "penalties",
     "plan",
+    "probe",
+    "probing",
     "processes",
     "report",
     "runs",

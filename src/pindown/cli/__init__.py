@@ -12,6 +12,7 @@ from pindown.cli.audit import audit_run
 from pindown.cli.check import check_data, plan_fit
 from pindown.cli.demo import run_demo
 from pindown.cli.fit import fit_data
+from pindown.cli.probe import probe_features
 from pindown.cli.reproduce import list_experiments, reproduce_experiment
 from pindown.cli.theory import show_theory
 from pindown.cli.transform import transform_data
@@ -32,6 +33,7 @@ for name, command, example in (
     ("fit", fit_data, "pindown fit data.csv --nuisance batch -o run/"),
     ("transform", transform_data, "pindown transform run/ new.csv -o latents.csv"),
     ("audit", audit_run, "pindown audit run/"),
+    ("probe", probe_features, "pindown probe features.npz --factors factors.csv --group object -o probes.html"),
     ("demo", run_demo, "pindown demo --output demo.html"),
     ("list", list_experiments, "pindown list"),
     ("reproduce", reproduce_experiment, "pindown reproduce zimmermann2021/table1 --rows 1-3"),
