@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from commandline import call, write_table
@@ -249,12 +250,22 @@ def test_the_page_about_the_command_line_types_every_command_for_data():
     assert typed == {"check", "plan", "fit", "transform", "audit"}
 
 
+def write_features(folder):
+    """Write features of 80 inputs, of twenty objects, and their factors."""
+    rng = np.random.default_rng(0)
+    np.savez(folder / "features.npz", trained=rng.normal(size=(80, 6)), untrained=rng.normal(size=(80, 6)))
+    np.save(folder / "pixels.npy", rng.normal(size=(80, 9)))
+    lines = [f"{k % 2},{k // 4}" for k in range(80)]
+    (folder / "factors.csv").write_text("\n".join(["size,object", *lines]) + "\n")
+
+
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # five steps pin down nothing
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("data.csv", "new.csv"):
         write_table(tmp_path / name)
+    write_features(tmp_path)
     for line in TYPED[page]:
         command, *words = shlex.split(line, comments=True)[1:]
         if command not in LONG:
