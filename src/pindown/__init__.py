@@ -21,6 +21,7 @@ if TYPE_CHECKING:
         distributions,
         estimators,
         evidence,
+        extracting,
         folding,
         gates,
         grids,
@@ -55,6 +56,7 @@ if TYPE_CHECKING:
         Sparse,
         SparseBasis,
     )
+    from pindown.extracting import activations
     from pindown.planning import plan
     from pindown.probing import probe
     from pindown.report.audit import audit
@@ -73,6 +75,7 @@ _HOME = {
     "SparseBasis": "pindown.estimators",
     "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
+    "activations": "pindown.extracting",
     "align": "pindown.alignment",
     "audit": "pindown.report.audit",
     "load": "pindown.saving",
@@ -94,6 +97,7 @@ __all__ = [
     "SparseBasis",
     "Trainer",
     "TrainingDivergedError",
+    "activations",
     "align",
     "alignment",
     "audit",
@@ -103,6 +107,7 @@ __all__ = [
     "distributions",
     "estimators",
     "evidence",
+    "extracting",
     "folding",
     "gates",
     "grids",

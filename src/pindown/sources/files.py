@@ -17,6 +17,7 @@ from pindown.data import ROLES
 from pindown.sources.arrays import Arrays
 from pindown.sources.joined import Joined
 from pindown.sources.pictures import IMAGES, Pictures
+from pindown.sources.shards import RECORD, open_shards
 from pindown.sources.source import Batch, Indexed, Source
 from pindown.sources.streaming import rebatched
 
@@ -139,7 +140,7 @@ class Parquet(Source):
 
 
 def open_path(path: str | Path) -> Source:
-    """Return what gives the rows of a file, or of a folder of files, parquet or numpy.
+    """Return what gives the rows of a file, or of a folder of files: parquet, numpy, pictures, or activations.
 
     An ``.npz``, or a folder of ``.npy`` files, may have an ``x`` and other arrays that are named by role. Of a folder
     without an ``x.npy`` all ``.npy`` files together are x, in the order of their names.
@@ -173,6 +174,8 @@ def open_path(path: str | Path) -> Source:
 
 
 def _open_folder(path: Path) -> Source:
+    if (path / RECORD).exists():
+        return open_shards(path)
     maps = {file.stem: file for file in sorted(path.glob("*.npy"))}
     if not maps:
         if any(path.rglob("*.parquet")):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +39,11 @@ class Joined(Indexed):
                 )
         self._ends = np.cumsum([source.n_rows for source in sources])
         self.n_rows = int(self._ends[-1])
+
+    def sides(self) -> dict[str, NDArray[Any]]:
+        """Return what belongs to all rows, part by part."""
+        parts = [source.sides() for source in self.sources]
+        return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return these rows, in this order."""
