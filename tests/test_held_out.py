@@ -9,7 +9,9 @@ from sklearn.datasets import load_wine
 from pindown import Classify, Contrast, Data, Dictionary
 from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.held_out import HeldOut
+from pindown.estimators.learning import Learned, Learning
 from pindown.processes import Pairs
+from pindown.training import TrainingLog
 
 QUIET = {"verbose": False, "random_state": 0, "device": "cpu"}
 
@@ -90,3 +92,18 @@ def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
     assert half.overfits
     assert "0.500 on 100 rows held out, 1.000 on rows learned from" in half.warning
     assert not HeldOut("R²", 0.0, 0.04, 0.0, n_rows=100, n_folds=1, n_steps=10).overfits
+
+
+def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_started_anew(monkeypatch):
+    def learned(end):
+        return Learned((), TrainingLog(np.repeat([1.0, end], 20), 0.0, False))
+
+    def tried(*ends):
+        starts = []
+        monkeypatch.setattr(Learning, "once", lambda *_, start, **__: starts.append(start) or learned(ends[start]))
+        found = Learning(None, None, None, None, 0).whole(None, None, learned(0.05))
+        return starts, found.end
+
+    assert tried(0.1) == ([0], pytest.approx(0.1))
+    assert tried(0.5, 0.4, 0.01, 0.0) == ([0, 1, 2], pytest.approx(0.01))
+    assert tried(0.5, 0.4, 0.6, 0.7) == ([0, 1, 2, 3], pytest.approx(0.4))

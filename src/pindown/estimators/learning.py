@@ -44,6 +44,14 @@ CLEARLY = 0.01
 rows hardly tell two encoders apart, and where they cannot, a theorem speaks of the one that can undo a mixing."""
 
 
+STARTS, STUCK, LAST = 4, 0.15, 10
+"""Starts of the fit to all rows after fits in folds, while it ends further above these than a share of all that they
+have fallen; and steps whose loss is that of the end. Class vectors on a circle may get past each other, or not."""
+
+STRIDE = 7_919
+"""From the seed of one start to that of the next."""
+
+
 class Learned(NamedTuple):
     """What was learned from each division of the rows, how training went, and whether encoders were held straight."""
 
@@ -56,6 +64,16 @@ class Learned(NamedTuple):
         """On rows held out, at the moment that was kept."""
         losses = [loss for _, loss in self.log.held_out]
         return losses[-1] if self.log.turned is None else min(losses)
+
+    @property
+    def end(self) -> float:
+        """The loss of the last steps that led to what was kept, on the rows that were learned from."""
+        return float(np.mean(self.log.loss_curve[-LAST:]))
+
+    def is_stuck_beside(self, other: Learned) -> bool:
+        """Say whether it ends far above another, on rows of the same kind and on the same way."""
+        fallen = float(np.mean(other.log.loss_curve[:1])) - other.end
+        return self.end > other.end + STUCK * max(fallen, 0.0)
 
     def is_clearly_better_than(self, other: Learned) -> bool:
         """Say whether it is better on rows held out by more than these can hardly tell."""
@@ -102,12 +120,14 @@ class Learning:
         *,
         straight: bool = False,
         way: Sequence[Leg] | None = None,
+        start: int = 0,
     ) -> Learned:
-        """Learn from the rows of a look: as long as rows held out say, or on a way that is known."""
+        """Learn from the rows of a look: as long as rows held out say, or on a way that is known; from some start."""
         reading = self.est._as_shown(self.reading, first)
         draw = self.est._draw(reading, look, self.device)
         validation = None if held_out is None else Validation(self._batches(reading, look, held_out))
-        minimise = partial(self._minimise, draw, look, validation, straight, way)
+        name = " ".join(filter(None, ["straight" if straight else "", f"start {start + 1}" if start else ""]))
+        minimise = partial(self._minimise, draw, look, validation, name, way)
 
         def make(seed: int) -> nn.Module:
             return self.est._made(first, look, draw, self.space, self.device, seed, straight=straight)
@@ -115,7 +135,7 @@ class Learning:
         if way is None and (wide := self.est._with_room(first)) is not None:
             objective, log = self._unfolded(wide, first, look, draw, minimise)
         else:
-            objective, log = self.est._search(make, minimise, draw, look, self.seed)
+            objective, log = self.est._search(make, minimise, draw, look, (self.seed + STRIDE * start) % 2**63)
         return Learned((objective,), log, straight)
 
     def _unfolded(
@@ -140,9 +160,16 @@ class Learning:
             parts.append(est._made(first, some, draws[-1], *made, straight=straight))
             folds.append(self._batches(reading, some, division.held_out))
         validation = Validation(tuple(tuple(chain(*each)) for each in zip(*folds, strict=False)))
-        name = f"{len(parts)} folds"
-        log = self._minimise(beside(draws), some, validation, straight, None, Together(parts), self.seed, name)
+        name = " ".join(filter(None, ["straight" if straight else "", f"{len(parts)} folds"]))
+        log = self._minimise(beside(draws), some, validation, name, None, Together(parts), self.seed)
         return Learned(tuple(parts), log, straight)
+
+    def whole(self, first: FirstLayer, look: Look, like: Learned) -> Learned:
+        """Learn from all rows as fits in folds did; from another start if it gets stuck where these did not."""
+        tried: list[Learned] = []
+        while len(tried) < STARTS and all(each.is_stuck_beside(like) for each in tried):
+            tried.append(self.once(first, look, straight=like.straight, way=like.log.way, start=len(tried)))
+        return min(tried, key=lambda each: each.end)
 
     def _batches(self, reading: Reading, look: Look, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
         return tuple(self.est._batches(reading, replace(look, rows=rows), self.device))
@@ -152,16 +179,16 @@ class Learning:
         draw: Draw,
         look: Look,
         validation: Validation | None,
-        straight: bool,
+        name: str,
         way: Sequence[Leg] | None,
         objective: nn.Module,
         seed: int,
         part: str = "",
         *max_iter: int | None,
     ) -> TrainingLog:
-        """Minimise an objective in a part of the fit that has a name, in so many steps if they are not the fit's."""
+        """Minimise an objective in parts of the fit that have names, in so many steps if they are not the fit's."""
         est, n_rows = self.est, self.reading.n_rows if look.rows is None else len(look.rows)
-        part = " ".join(filter(None, ["straight" if straight else "", part]))
+        part = " ".join(filter(None, [name, part]))
         return self._trainer(objective, n_rows).train(
             objective,
             draw,
@@ -235,5 +262,5 @@ def learn(
     score = learning.scored(best, look)
     if len(divided) == 1:
         return best, score
-    whole = learning.once(first, look, straight=best.straight, way=best.log.way)
+    whole = learning.whole(first, look, best)
     return whole, replace(score, n_steps=whole.log.n_iter)
