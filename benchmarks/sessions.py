@@ -7,9 +7,10 @@ does, with gains that differ between sessions. `Contrast(2, space=Reals())` is f
 the next one of a session being its partner. Ten other sessions are scored: the nats that partners show, and R² of the
 place by a linear reader. *muscles*, seeds 0 to 4: electromyograms of four sessions (geomstats' wheel has them), windows
 of .1 s, the next window of a movement being its partner; a third of the repetitions is held out, and what is read off
-three codes is the gesture (balanced accuracy). Beside stand principal components, as many as codes and as many as
-read best, and all columns. *Best stopping time* is the best of fits that hold nothing out and take 50 to 3,200
-steps, chosen on the very rows that are scored: nobody could know it. *Printed* is what a fit says of new rows.
+three codes is the gesture (balanced accuracy). *Within sessions* negatives are of the same session. Beside stand
+principal components, as many as codes and as many as read best, and all columns. *Best stopping time* is the best of
+fits that hold nothing out and take 50 to 3,200 steps, chosen on the very rows that are scored: nobody could know it.
+*Printed* is what a fit says of new rows.
 """
 
 from __future__ import annotations
@@ -38,10 +39,11 @@ COMPONENTS = (2, 3, 5, 8, 10, 20)
 
 
 class Sessions(NamedTuple):
-    """Rows in order, the stretch that each belongs to, and what is to be read off codes."""
+    """Rows in order, the stretch that each belongs to, its session, and what is to be read off codes."""
 
     X: np.ndarray
     stretch: np.ndarray
+    session: np.ndarray
     truth: np.ndarray
 
     @property
@@ -61,7 +63,7 @@ def walks(seed: int) -> tuple[Sessions, Sessions]:
         gain = np.exp(0.2 * rng.normal(size=(N_SESSIONS, 1, N_CELLS)))
         rate = 0.2 + gain * peak * np.exp(-((place[:, :, None] - centre) ** 2).sum(-1) / (2 * width**2))
         session = np.repeat(np.arange(N_SESSIONS), N_MOMENTS)
-        return Sessions(np.sqrt(rng.poisson(rate)).reshape(-1, N_CELLS), session, place.reshape(-1, 2))
+        return Sessions(np.sqrt(rng.poisson(rate)).reshape(-1, N_CELLS), session, session, place.reshape(-1, 2))
 
     return some(), some()
 
@@ -85,8 +87,8 @@ def muscles(seed: int) -> tuple[Sessions, Sessions]:
     windows = read_windows()
     stretch = combined(windows.session, windows.repetition, windows.gesture)
     test = held_out(windows, "repetitions", seed)
-    train, others = (Sessions(windows.X[rows], stretch[rows], windows.gesture[rows]) for rows in (~test, test))
-    return train, others
+    parts = (windows.X, stretch, windows.session, windows.gesture)
+    return Sessions(*(part[~test] for part in parts)), Sessions(*(part[test] for part in parts))
 
 
 def place_read(fitted: np.ndarray, place: np.ndarray, codes: np.ndarray, true: np.ndarray) -> float:
@@ -120,8 +122,8 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
     train, test = world.draw(seed)
     others = test.data
 
-    def fitted(**options: Any) -> Contrast:
-        return Contrast(world.n_codes, space=Reals(), verbose=False, random_state=seed, **options).fit(train.data)
+    def fitted(data: Data = train.data, **options: Any) -> Contrast:
+        return Contrast(world.n_codes, space=Reals(), verbose=False, random_state=seed, **options).fit(data)
 
     def read(encode: Callable[[np.ndarray], np.ndarray]) -> float:
         return world.read(encode(train.X), train.truth, encode(test.X), test.truth)
@@ -132,6 +134,7 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
     stopped = [fitted(holdout=0, max_iter=n) for n in STEPS]
     nats = [each.score(others.X, others.pairs) for each in stopped]
     best = int(np.argmax(nats))
+    within = fitted(Data(train.X, pairs="next", groups=train.stretch, nuisance=train.session).paired())
     scaled = StandardScaler().fit(train.X)
     of_components = {}
     for k in COMPONENTS:
@@ -148,6 +151,7 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
             "last_nats": nats[-1],
             "printed": fit.held_out_.score,
             "read": read(fit.transform),
+            "read_within": read(within.transform),
             "read_best_stopping": read(stopped[best].transform),
             "read_pca": of_components[world.n_codes],
             "read_best_pca": max(of_components.values()),

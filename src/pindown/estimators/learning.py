@@ -11,9 +11,9 @@ import copy
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
@@ -127,7 +127,14 @@ class Learning:
         draw = self.est._draw(reading, look, self.device)
         validation = None if held_out is None else Validation(self._batches(reading, look, held_out))
         name = " ".join(filter(None, ["straight" if straight else "", f"start {start + 1}" if start else ""]))
-        minimise = partial(self._minimise, draw, look, validation, name, way)
+
+        @cache
+        def whole() -> Draw:
+            return draw if reading is self.reading else self.est._draw(self.reading, look, self.device)
+
+        def minimise(objective: nn.Module, *how: Any) -> TrainingLog:
+            rows = whole() if getattr(objective, "takes_columns", False) else draw
+            return self._minimise(rows, look, validation, name, way, objective, *how)
 
         def make(seed: int) -> nn.Module:
             return self.est._made(first, look, draw, self.space, self.device, seed, straight=straight)
@@ -135,7 +142,8 @@ class Learning:
         if way is None and (wide := self.est._with_room(first)) is not None:
             objective, log = self._unfolded(wide, first, look, draw, minimise)
         else:
-            objective, log = self.est._search(make, minimise, draw, look, (self.seed + STRIDE * start) % 2**63)
+            seed = (self.seed + STRIDE * start) % 2**63
+            objective, log = self.est._search(make, minimise, lambda *when: whole()(*when), look, seed)
         return Learned((objective,), log, straight)
 
     def _unfolded(

@@ -175,6 +175,7 @@ class Forget(BaseEncoder):
     chosen_: Choice | None = None
     decoder_: Rebuild | None
     _schedule = staticmethod(waiting_cosine)
+    _learns_from_shown = True
     _loss_falls = False
     _wants_vectors = True
     _takes_pictures = True

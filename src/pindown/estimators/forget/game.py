@@ -135,6 +135,11 @@ class Game(nn.Module):
         self.register_buffer("trace", torch.zeros(max_iter, 3))
 
     @property
+    def takes_columns(self) -> bool:
+        """Whether it must be shown whole rows: charts are of columns, and not of what a first layer gives out."""
+        return self.charts is not None
+
+    @property
     def is_linear(self) -> bool:
         """Whether the encoder is a frame of orthonormal rows."""
         return isinstance(self.encoder.body, Frame)
