@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Self
 
 import numpy as np
@@ -20,6 +21,7 @@ from pindown.estimators.base import ENCODED_AT_ONCE
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
 from pindown.estimators.reading import LOOKED_AT, Look, Reading, is_in_memory
+from pindown.estimators.sparse import saelens
 from pindown.estimators.sparse.agreement import SeedAgreement, agreement_of
 from pindown.estimators.sparse.answers import ANSWERS
 from pindown.estimators.sparse.autoencoder import Autoencoder, Seeds, turning
@@ -223,6 +225,32 @@ class Sparse(Incremental):
         assert isinstance(self.objective_, Seeds)
         dictionaries = [each.atoms.detach().cpu().numpy() for each in self.objective_.all]
         return agreement_of(dictionaries, None if X is None else firing(self.sparse_codes(X)))
+
+    def to_saelens(self, folder) -> Path:
+        """Write ``cfg.json`` and ``sae_weights.safetensors`` to a folder, as SAELens reads them; return the folder.
+
+        There, ``SAE.load_from_disk(folder)`` encodes to the same codes. Of several seeds the first is written.
+
+        Parameters
+        ----------
+        folder : str or Path
+            Where to; it is made if need be.
+        """
+        check_is_fitted(self)
+        return saelens.write(self, folder)
+
+    @classmethod
+    def from_saelens(cls, folder) -> Self:
+        """Return a fitted estimator from a folder that SAELens wrote: top-k, JumpReLU and standard dictionaries.
+
+        Its atoms have the lengths that they have there.
+
+        Parameters
+        ----------
+        folder : str or Path
+            With ``cfg.json`` and ``sae_weights.safetensors``.
+        """
+        return saelens.read(cls(), folder)
 
     @property
     def components_(self) -> NDArray[np.float32]:
