@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,7 +92,17 @@ class Data:
     @property
     def n_rows(self) -> int | None:
         """Number of rows; None if a source does not know."""
-        return self.X.n_rows if hasattr(self.X, "n_rows") else len(self.X)
+        return self.X.n_rows if self.is_source else len(self.X)
+
+    @property
+    def is_source(self) -> bool:
+        """Whether X gives its rows when they are asked for."""
+        return hasattr(self.X, "n_rows")
+
+    @property
+    def n_features(self) -> int:
+        """Number of observed variables: of images, pixels times channels."""
+        return math.prod(self.X.shape if self.is_source else np.shape(self.X)[1:])
 
     @property
     def sides(self) -> dict[str, Any]:

@@ -87,7 +87,8 @@ def signal_told(
 
     the squared correlation of their signals. The statistic is its mean, weighted by the share of signal in each
     direction. Without noise it is the share of the variance of whitened X that codes tell. One latent of many is not
-    missed.
+    missed. Of pictures directions count by their variance, and that little is told leaves the question open: moving
+    edges are no smooth function of anything.
 
     Parameters
     ----------
@@ -112,11 +113,17 @@ def signal_told(
     most = max(1, len(rows) // ROWS_PER_DIRECTION)
     kept = np.flatnonzero(spreads[: noise.seen.n_signal] > FAINT * spreads[0])[:most]
     white = noise.seen.coordinates(rows.reshape(len(rows), -1), noise.seen.n_signal)[:, kept] / spreads[kept]
-    told = _signal_r2(_terms(encode, codes, rows, white, noise, kept, rng), rng)
+    pictures = rows.ndim == 4
+    counts = noise.seen.variances[kept] if pictures else np.ones(len(kept))
+    told = _signal_r2(_terms(encode, codes, rows, white, noise, kept, rng), counts, rng)
     outcome = above(told, REBUILT, unless_below=NOT_REBUILT)
     n_codes, n_directions = codes.shape[1], len(kept)
-    why = f"codes tell {told} of the signal in {counted(n_directions, 'direction')} of X, each counted alike."
-    if outcome != "holds" and n_codes < n_directions:
+    alike = "each counted by its variance" if pictures else "each counted alike"
+    why = f"codes tell {told} of the signal in {counted(n_directions, 'direction')} of X, {alike}."
+    if pictures and outcome == "fails":
+        outcome = "undecided"  # as edges move, pixels are no smooth function of what is seen
+        why += " A smooth map of codes draws no edges, so that of pictures this alone decides nothing."
+    elif outcome != "holds" and n_codes < n_directions:
         why += (
             f" X holds more than {counted(n_codes, 'code')} can tell: try more components, where the side variable "
             "supports them, or leave out columns that it is not about."
@@ -155,7 +162,7 @@ def _like(predicted: Any, observed: Matrix) -> Matrix:
     return np.asarray(predicted).reshape(observed.shape)
 
 
-def _signal_r2(terms: Matrix, rng: Generator) -> Estimate:
+def _signal_r2(terms: Matrix, counts: NDArray[np.float64], rng: Generator) -> Estimate:
     """Return the squared correlation of signals, mean over directions by their share of signal; resampled by rows."""
     n = terms.shape[1]
     resampled = []
@@ -166,7 +173,7 @@ def _signal_r2(terms: Matrix, rng: Generator) -> Estimate:
         stretch = np.minimum(shared / told, STRETCH)  # what noise has shrunk; far more would be noise itself
         missed = signal - 2 * stretch * shared + stretch**2 * told
         share = signal / np.maximum(observed, 1e-300)
-        resampled.append(np.average(1 - missed / np.maximum(signal, 1e-300), weights=share))
+        resampled.append(np.average(1 - missed / np.maximum(signal, 1e-300), weights=share * counts))
     return estimate(np.minimum(resampled, 1.0))
 
 

@@ -106,6 +106,10 @@ _IN_OUR_WORDS = {
     r"\brandom_state\b": "--seed",
     r"(?<!--option )\b(space=\w+\(|encoder=…|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
     r"^--option: (?=-)": "",
+    r"\bsize=\((\d+), (\d+)\)": r"--size \1x\2",
+    r"\b(channels|background)=([\d.]+)": r"--\1 \2",
+    r"\bskip_(corrupt|unlabelled)=True": r"--skip-\1",
+    r"\blabels='([^']+)'": r"--labels \1",
 }
 
 

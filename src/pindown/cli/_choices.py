@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 if TYPE_CHECKING:
+    from pindown.runs.pictures import Folder, PictureOptions
     from pindown.tables import Columns, Source
 
 
@@ -25,7 +26,28 @@ def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
     return [name for name in (*source.names, *source.blocks) if name.startswith(incomplete)]
 
 
-DATA = Annotated[Path, typer.Argument(help="The data: .csv, .tsv, .npz, .npy, .parquet or .h5ad.", show_default=False)]
+DATA = Annotated[
+    Path,
+    typer.Argument(
+        help="The data: .csv, .tsv, .npz, .npy, .parquet, .h5ad, or a folder of pictures.", show_default=False
+    ),
+]
+LABELS = Annotated[
+    Path | None,
+    typer.Option("--labels", help="Of a folder of pictures: a .csv with a row per file.", show_default=False),
+]
+SIZE = Annotated[
+    str | None, typer.Option("--size", help="Resize pictures: 64, or 48x64 for height and width.", show_default=False)
+]
+CHANNELS = Annotated[
+    int | None, typer.Option("--channels", help="Turn pictures to grey (1) or colour (3).", show_default=False)
+]
+BACKGROUND = Annotated[
+    float | None,
+    typer.Option("--background", help="What shows through transparent pixels, 0 (black) to 1.", show_default=False),
+]
+SKIP_CORRUPT = Annotated[bool, typer.Option("--skip-corrupt", help="Leave out pictures that cannot be read.")]
+SKIP_UNLABELLED = Annotated[bool, typer.Option("--skip-unlabelled", help="Leave out pictures that --labels misses.")]
 SIGNAL = Annotated[
     list[str] | None,
     typer.Option(
@@ -158,10 +180,40 @@ def parameters(option: list[str] | None, pca: int | None) -> list[str]:
     return [*(option or ()), *directions]
 
 
-def named(data: Path, chosen: Columns) -> Source:
-    """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
-    from pindown.tables import open_table
+def pictures(
+    *,
+    labels: Path | None,
+    size: str | None,
+    channels: int | None,
+    background: float | None,
+    skip_corrupt: bool,
+    skip_unlabelled: bool,
+) -> PictureOptions:
+    """Return the options of a folder of pictures as one value, or say what is wrong with the size."""
+    from pindown._messages import MessageError
+    from pindown.runs.pictures import PictureOptions
 
-    source = open_table(data)
-    chosen.check(source)
-    return source
+    sides = [] if size is None else size.lower().split("x")
+    if not all(side.isdigit() and int(side) > 0 for side in sides) or len(sides) > 2:
+        raise MessageError("{size} must be a number of pixels such as 64, or 48x64, got {given!r}.", given=size)
+    return PictureOptions(
+        None if labels is None else str(labels.resolve()),
+        (int(sides[0]), int(sides[-1])) if sides else None,
+        channels,
+        background,
+        skip_corrupt,
+        skip_unlabelled,
+    )
+
+
+def named(data: Path, chosen: Columns, options: dict[str, Any]) -> Source | Folder:
+    """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
+    if not data.is_dir() and not any(value not in (None, False) for value in options.values()):
+        from pindown.tables import open_table
+
+        source = open_table(data)
+        chosen.check(source)
+        return source
+    from pindown.runs.pictures import opened
+
+    return opened(data, pictures(**options))

@@ -34,7 +34,7 @@ def audit_run(
     """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
     from pindown.estimators.registry import find
     from pindown.runs import Run
-    from pindown.tables import open_table, read_data
+    from pindown.runs.pictures import in_memory, read_study
 
     with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
         fitted = Run.open(run)
@@ -42,7 +42,10 @@ def audit_run(
             complain(note)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
         measured = not find(fitted.recipe.estimator).answers.labels
-        study = read_data(open_table(fitted.find_data(data)), columns, measured=measured)
+        whole = read_study(fitted.find_data(data), columns, measured=measured)
+        study = in_memory(whole)
+        for note in study.notes[len(whole.notes) :]:
+            complain(note)
         found = _audited(fitted, study, fits, seed, device)
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
         fitted.log(f"audited: {found.claim}")
@@ -63,7 +66,8 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) ->
     estimator = run.load(device=device)
     if device is not None:
         estimator.set_params(device=device)  # of the refits
-    estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
+    if study.names:
+        estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order
         return audit(estimator, study, n_fits=fits, random_state=seed)

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 from pindown._names import counted, listed
 from pindown.cli._answers import complain, console, grid, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
+    BACKGROUND,
+    CHANNELS,
     COMPONENTS,
     COUNTS,
     DATA,
@@ -21,15 +23,20 @@ from pindown.cli._choices import (
     ID,
     IMPUTE,
     JSON,
+    LABELS,
     NUISANCE,
     OPTION,
     PAIRS,
     PCA,
     SIGNAL,
+    SIZE,
+    SKIP_CORRUPT,
+    SKIP_UNLABELLED,
     columns,
     named,
     parameters,
 )
+from pindown.cli.fit import NO_COUNT
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,6 +68,12 @@ def _of_data(answer: Answer) -> Callable[..., None]:
         impute: IMPUTE = None,
         counts: COUNTS = False,
         pca: PCA = None,
+        labels: LABELS = None,
+        size: SIZE = None,
+        channels: CHANNELS = None,
+        background: BACKGROUND = None,
+        skip_corrupt: SKIP_CORRUPT = False,
+        skip_unlabelled: SKIP_UNLABELLED = False,
         components: COMPONENTS = None,
         estimator: ESTIMATOR = None,
         option: OPTION = None,
@@ -78,7 +91,15 @@ def _of_data(answer: Answer) -> Callable[..., None]:
             impute=impute,
             counts=counts,
         )
-        answer(_look(data, chosen, estimator, parameters(option, pca)), components, as_json)
+        options = {
+            "labels": labels,
+            "size": size,
+            "channels": channels,
+            "background": background,
+            "skip_corrupt": skip_corrupt,
+            "skip_unlabelled": skip_unlabelled,
+        }
+        answer(_look(data, chosen, options, estimator, parameters(option, pca), components), components, as_json)
 
     command.__doc__ = answer.__doc__
     return command
@@ -131,6 +152,7 @@ class _Seen:
     estimator: BaseEncoder
     study: Data
     some: Data
+    pictures: dict[str, Any]
 
     def plan(self, n_components: int | None) -> Plan:
         from pindown.runs.recipe import look
@@ -138,10 +160,13 @@ class _Seen:
         return look(self.study, self.estimator, n_components)
 
     def summary(self) -> dict[str, Any]:
-        return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.X.shape[1]}
+        return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.n_features}
 
     def introduce(self) -> None:
-        say(f"{self.data}: {counted(len(self.some), 'row')} looked at, observed variables {listed(self.study.names)}")
+        pictures = self.study.is_source
+        what = f"pictures of {' × '.join(map(str, self.study.X.shape))}" if pictures else listed(self.study.names)
+        of = what if pictures else f"observed variables {what}"
+        say(f"{self.data}: {counted(len(self.some), 'row')} looked at, {of}")
 
     def command(self, n_components: int) -> str | None:
         """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
@@ -156,24 +181,39 @@ class _Seen:
         for name, value in self.columns.as_dict().items():
             for part in value if isinstance(value, list) else [value]:
                 words += [f"--{name}"] if part is True else [f"--{name}", part]
+        for name, value in self.pictures.items():
+            shown = "x".join(map(str, value)) if isinstance(value, list) else str(value)
+            words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [shown])
         for name, text in self.recipe.options.items():
             words += ["--option", f"{name}={text}"]
         return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
-def _look(data: Path, chosen: Columns, asked: str | None, option: list[str] | None) -> _Seen:
-    with stopping("nothing was written."), refusing(ValueError, OSError):
-        source = named(data, chosen)
+def _look(
+    data: Path,
+    chosen: Columns,
+    options: dict[str, Any],
+    asked: str | None,
+    option: list[str] | None,
+    components: int | None,
+) -> _Seen:
+    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
+        source = named(data, chosen, options)
         from pindown.estimators.registry import find
         from pindown.runs import Recipe, estimator_for, read_options
-        from pindown.runs.recipe import LOOKED_AT, readable
-        from pindown.tables import read_data
+        from pindown.runs.pictures import Folder, read_study
+        from pindown.runs.recipe import looked_at, readable
 
         name = estimator_for(chosen, asked, fitted=False)
         kind = find(name)
         recipe = Recipe(name, options=read_options(option or (), kind))
-        study = read_data(source, chosen, measured=not kind.answers.labels)
+        study = read_study(source, chosen, measured=not kind.answers.labels)
+        if isinstance(source, Folder) and components is None:
+            raise ValueError(NO_COUNT)
         for note in study.notes:
             complain(note)
         estimator = readable(recipe, study)[0].build()
-        return _Seen(data, asked, chosen, recipe, estimator, study, study.sample(LOOKED_AT))
+        some = study.sample(looked_at(study))
+        some = some.take(range(len(some))) if some.is_source else some
+        asked_of = source.options.as_dict() if isinstance(source, Folder) else {}
+        return _Seen(data, asked, chosen, recipe, estimator, study, some, asked_of)

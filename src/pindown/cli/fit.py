@@ -15,6 +15,8 @@ import typer
 from pindown._names import counted, listed
 from pindown.cli._answers import complain, in_our_words, in_shell, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
+    BACKGROUND,
+    CHANNELS,
     COMPONENTS,
     COUNTS,
     DATA,
@@ -27,11 +29,15 @@ from pindown.cli._choices import (
     ID,
     IMPUTE,
     JSON,
+    LABELS,
     NUISANCE,
     OPTION,
     PAIRS,
     PCA,
     SIGNAL,
+    SIZE,
+    SKIP_CORRUPT,
+    SKIP_UNLABELLED,
     columns,
     named,
     parameters,
@@ -40,7 +46,14 @@ from pindown.cli._choices import (
 if TYPE_CHECKING:
     from pindown.data import Data
     from pindown.runs import Place, Recipe, Run
+    from pindown.runs.pictures import Folder
     from pindown.tables import Columns, Source
+
+NO_COUNT = (
+    "n_components: say how many latents to look for, such as n_components=5: directions of pictures are no count of "
+    "them."
+)
+"""Said of pictures where nobody said how many latents there are."""
 
 
 def fit_data(
@@ -57,6 +70,12 @@ def fit_data(
     impute: IMPUTE = None,
     counts: COUNTS = False,
     pca: PCA = None,
+    labels: LABELS = None,
+    size: SIZE = None,
+    channels: CHANNELS = None,
+    background: BACKGROUND = None,
+    skip_corrupt: SKIP_CORRUPT = False,
+    skip_unlabelled: SKIP_UNLABELLED = False,
     folds: Annotated[
         int,
         typer.Option(
@@ -95,9 +114,17 @@ def fit_data(
         impute=impute,
         counts=counts,
     )
+    options = {
+        "labels": labels,
+        "size": size,
+        "channels": channels,
+        "background": background,
+        "skip_corrupt": skip_corrupt,
+        "skip_unlabelled": skip_unlabelled,
+    }
     hold = ExitStack()
-    with stopping("nothing was written."), refusing(ValueError, OSError):
-        source = named(data, chosen)
+    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
+        source = named(data, chosen, options)
         from pindown.estimators.registry import find
         from pindown.runs import Place, Recipe, estimator_for, read_options
 
@@ -106,18 +133,19 @@ def fit_data(
         place = Place(output)
         study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
     with hold:
-        scores = _fitted(place, study, run, device, folds)
+        scores = _fitted(place, study, run, device, 0 if study.is_source else folds)
     if as_json:
         say_json({"run": str(output), **scores})
         return
-    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {listed(study.names)}")
+    of = f"pictures of {' × '.join(map(str, study.X.shape))}" if study.is_source else listed(study.names)
+    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {of}")
     say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
 def _begun(
-    source: Source,
+    source: Source | Folder,
     chosen: Columns,
     asked: Recipe,
     place: Place,
@@ -132,8 +160,7 @@ def _begun(
     from pindown.estimators.parameters import INJECTIVE
     from pindown.estimators.registry import find
     from pindown.runs import planned
-    from pindown.runs.folder import fingerprint
-    from pindown.tables import read_data
+    from pindown.runs.pictures import Folder, fingerprint_of, read_study
     from pindown.training import best_device
 
     place.check(force=force)
@@ -141,17 +168,20 @@ def _begun(
         theorem = asked.build().guarantee
     if device is not None:
         best_device(device)
-    study = read_data(source, chosen, measured=not find(asked.estimator).answers.labels)
+    study = read_study(source, chosen, measured=not find(asked.estimator).answers.labels)
     injective = theorem is not None and INJECTIVE & {*theorem.assumes}
-    if injective and asked.n_components is not None and asked.n_components > study.X.shape[1]:
+    if isinstance(source, Folder) and asked.n_components is None:
+        raise ValueError(NO_COUNT)
+    if injective and asked.n_components is not None and asked.n_components > study.n_features:
         raise ValueError(
-            f"-d {asked.n_components}: there are {counted(study.X.shape[1], 'observed variable')}, and no injective "
+            f"-d {asked.n_components}: there are {counted(study.n_features, 'observed variable')}, and no injective "
             "mixing makes fewer of these than hidden ones: ask for at most as many."
         )
     for note in study.notes:
         complain(note)
-    digest = fingerprint(source.path)
+    digest, options = fingerprint_of(source), source.options.as_dict() if isinstance(source, Folder) else {}
     wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
+    wishes |= {"pictures": options} if options else {}
     run = place.begun(wishes, force=force)
     if run is not None:
         hold.enter_context(place.held())
@@ -169,6 +199,7 @@ def _begun(
         "data": {"path": str(source.path.resolve()), "sha256": digest, "n_rows": len(study)},
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
+        **({"pictures": options} if isinstance(source, Folder) else {}),
         **({"medians": medians} if medians else {}),
         "asked": wishes,
         "notes": [in_shell(note) for note in (*study.notes, *notes)],

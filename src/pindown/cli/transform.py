@@ -51,8 +51,15 @@ def transform_data(
 
 def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any], dict[str, NDArray[Any]]]:
     from pindown._names import listed, nearest
+    from pindown.runs.pictures import Folder, PictureOptions
     from pindown.tables import Columns, open_table, read_data
 
+    if data.is_dir():
+        options = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
+        pictures = Folder(data, PictureOptions.from_dict(options)).study(Columns(), encoded=True)
+        fitted = run.load()
+        names = [str(name) for name in fitted.get_feature_names_out()]
+        return names, fitted.answers.codes(fitted, pictures), {pictures.id_name: pictures.ids}
     source = open_table(data)
     features = run.columns.features
     missing = [name for name in features if name not in source.names]

@@ -74,5 +74,6 @@ def encode(encoder: Encoder, x: Tensor) -> Tensor:
 def _padded(encoder: Encoder, x: Tensor, n_rows: int) -> Tensor:
     """Encode rows beside copies of the first, so that there are always so many."""
     missing = n_rows - len(x)
-    filled = torch.cat([x, x[:1].expand(missing, *x.shape[1:])]) if missing else x
+    first = x[:1] if len(x) else x.new_zeros(1, *x.shape[1:])
+    filled = torch.cat([x, first.expand(missing, *x.shape[1:])]) if missing else x
     return encoder(filled.to(encoder.device))[: len(x)]

@@ -29,7 +29,6 @@ class Observes(BaseEstimator):
 
     _y_is = "belong to"  # how a row of y is related to the row of X
     _wants_vectors = False  # whether rows must be vectors
-    _takes_pictures = False  # or, beside these, pictures
 
     def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
         """Read observations and side variables, or say what is wrong with them."""
@@ -93,6 +92,11 @@ class Observes(BaseEstimator):
         """Lay rows out as vectors, if that was asked for."""
         self._require_flat("X", array.shape)
         return array.reshape(len(array), -1) if self.preprocess is preprocessing.whiten else array
+
+    @property
+    def _takes_pictures(self) -> bool:
+        """Whether rows may be pictures where others must be vectors."""
+        return False
 
     def _require_flat(self, what: str, shape: tuple[int, ...]) -> None:
         if self._takes_pictures and len(shape) == 4 - (what != "X") and self.preprocess is preprocessing.suited:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import numpy as np
 import torch
 
 from pindown.networks import convolutional, pictured, preprocessing, suited
@@ -61,6 +62,20 @@ def whitened(source: Source) -> Whiten:
     (16,)
     """
     return preprocessing.whiten(source, n_components=min(DIRECTIONS, math.prod(source.shape)))
+
+
+def spreads(first: FirstLayer) -> np.ndarray:
+    """Return how much pictures vary along the directions that a first layer whitens, their mean square being one.
+
+    Examples
+    --------
+    >>> from pindown.sources import Arrays
+    >>> x = torch.randn(500, 1, 1, 2) * torch.tensor([3.0, 1.0])
+    >>> spreads(whitened(Arrays(x))).round(1).tolist()
+    [1.3, 0.4]
+    """
+    spread = 1 / np.linalg.norm(first.turned.cpu().numpy(), axis=0)
+    return spread / np.sqrt((spread**2).mean())
 
 
 def encoder_behind(first: FirstLayer, device: torch.device) -> Any:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import copy
 import errno
-import hashlib
 import json
 import os
 import platform
@@ -38,9 +37,10 @@ from pindown._files import whole
 from pindown._messages import Message, MessageError
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.registry import find
+from pindown.runs.pictures import Folder, PictureOptions, fingerprint_of, opened
 from pindown.runs.recipe import Recipe
 from pindown.saving import load
-from pindown.tables import Columns
+from pindown.tables import Columns, Source
 
 FORMAT = 2
 RECORD, ESTIMATOR, LATENTS, SCORES, LOG = "run.json", "estimator.pindown", "latents.csv", "scores.json", "log.txt"
@@ -130,8 +130,8 @@ class Run:
             text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
             beside.write_text(text + "\n", encoding="utf-8")
 
-    def find_data(self, path: Path | None = None) -> Path:
-        """Return the data file, after seeing that it has not changed since the fit.
+    def find_data(self, path: Path | None = None) -> Source | Folder:
+        """Open the data file, or the folder of pictures, after seeing that it has not changed since the fit.
 
         Parameters
         ----------
@@ -144,11 +144,12 @@ class Run:
             raise MessageError(
                 "there is no file {file}, which this run was fitted to: say where it is now by {data}.", file=found
             )
-        if fingerprint(found) != self.record["data"]["sha256"]:
+        source = opened(found, PictureOptions.from_dict(self.record.get("pictures", {})))
+        if fingerprint_of(source) != self.record["data"]["sha256"]:
             raise MessageError(
                 "{file} has changed since the fit: fit again, or say by {data} where the old file is.", file=found
             )
-        return found
+        return source
 
 
 @dataclass(frozen=True)
@@ -372,12 +373,6 @@ def _is_ours(folder: Path) -> bool:
     """Say whether a folder holds a run, or one of which a kill left next to nothing."""
     inside = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
     return RECORD in inside or all(name.startswith(f".{RECORD}.") for name in inside)
-
-
-def fingerprint(path: Path) -> str:
-    """Return the SHA-256 of a file."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def versions() -> dict[str, str]:

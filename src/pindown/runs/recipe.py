@@ -22,6 +22,21 @@ LOOKED_AT = 20_000
 """Rows that a plan looks at: more would take minutes, and change little."""
 
 
+NUMBERS_LOOKED_AT = 1 << 25
+"""Numbers that these rows have at most, if they are pictures."""
+
+
+def looked_at(data: Data) -> int:
+    """Return how many rows a plan looks at.
+
+    Examples
+    --------
+    >>> looked_at(Data([[0.0, 1.0]]))
+    20000
+    """
+    return min(LOOKED_AT, max(1_000, NUMBERS_LOOKED_AT // max(1, data.n_features)))
+
+
 @dataclass(frozen=True)
 class Recipe:
     """An estimator and its parameters, as text and numbers.
@@ -147,7 +162,8 @@ def _quietly_built(recipe: Recipe) -> BaseEncoder:
 
 def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
     """Return the plan for data, from a sample of their rows if there are many; an audit divides all of them."""
-    some = data.sample(LOOKED_AT)
+    some = data.sample(looked_at(data))
+    some = some.take(range(len(some))) if some.is_source else some
     found, audited = plan(some, estimator=est, n_components=n_components), est.answers.divisible(est, data)
     needs = [need for need in found.needs if need != est.answers.divisible(est, some).why]
     return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))

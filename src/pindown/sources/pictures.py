@@ -41,8 +41,8 @@ class Pictures(Indexed):
     labels : str or Path, optional
         A csv file with a row per picture: the first column, or one called ``file``, has paths within the folder, the
         others may play a part.
-    signal, nuisance, given, groups : str or sequence of str, optional
-        Columns of ``labels``, by the part they play.
+    signal, nuisance, given, groups, pairs, truth : str or sequence of str, optional
+        Columns of ``labels``, by the part they play; equal values of ``pairs`` are partners.
     size : (int, int), optional
         Height and width that pictures are resized to.
     channels : 1 or 3, optional
@@ -81,6 +81,8 @@ class Pictures(Indexed):
         nuisance: str | Sequence[str] | None = None,
         given: str | Sequence[str] | None = None,
         groups: str | Sequence[str] | None = None,
+        pairs: str | None = None,
+        truth: str | Sequence[str] | None = None,
         size: tuple[int, int] | None = None,
         channels: int | None = None,
         background: float | None = None,
@@ -91,9 +93,16 @@ class Pictures(Indexed):
         if channels not in (None, 1, 3):
             raise ValueError(f"Pictures: channels must be 1 (grey) or 3 (colours), got {channels}.")
         notes: list[str] = []
-        names = _pictures_in(self.folder)
+        names = pictures_in(self.folder)
         table: dict[str, dict[str, str]] = {}
-        roles = {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups}
+        roles = {
+            "signal": signal,
+            "nuisance": nuisance,
+            "given": given,
+            "groups": groups,
+            "pairs": pairs,
+            "truth": truth,
+        }
         asked = {role: columns for role, columns in roles.items() if columns is not None}
         if labels is not None:
             table = _labels(Path(labels))
@@ -224,7 +233,8 @@ class Pictures(Indexed):
         return [name for name in names if name not in set(broken)]
 
 
-def _pictures_in(folder: Path) -> list[str]:
+def pictures_in(folder: Path) -> list[str]:
+    """Return the paths of all pictures within a folder, in order."""
     if not folder.is_dir():
         raise FileNotFoundError(f"there is no folder {folder}.")
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())

@@ -182,7 +182,7 @@ def read_data(
     for option in ("signal", "nuisance", "pairs", "group", "given"):
         for name in columns._named(option):
             if name in values and not encoded:
-                _check_label(option, name, values[name], measured=measured)
+                check_label(option, name, values[name], measured=measured)
     return Data(
         X,
         signal=_side_by_side([values[name] for name in columns.signal]),
@@ -327,7 +327,8 @@ def _require_finite(source: Source, numbers: Matrix, names: Sequence[str], *, or
     )
 
 
-def _check_label(option: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
+def check_label(option: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
+    """Raise if a column cannot play its part: one value only, another in every row, fractions in a label."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1 and option != "group":
         raise MessageError(

@@ -190,7 +190,8 @@ def _divisible(est: Forget, data: Data) -> Verdict:
 def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
     nuisance, signal, given = _label(est, data), data.signal, data.given
     rows = seen(data.X)[0]
-    linear = same_spread(rows, nuisance).outcome != "fails"
+    pictures = len(np.shape(data.X)) > 2  # which no linear code of pixels would do for
+    linear = not pictures and same_spread(rows, nuisance).outcome != "fails"
     n_directions, touched = touched_dimensions(rows, nuisance)
     confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
     told, d = (touched, 0), n_components
@@ -218,7 +219,7 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
         notes = (_left(n_directions, *told, d),)
     if linear:
         notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
-    else:
+    elif not pictures:
         notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
     return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
 

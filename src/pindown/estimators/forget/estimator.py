@@ -29,7 +29,7 @@ from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
 from pindown.estimators.forget.nuisance import as_table
 from pindown.estimators.forget.playing import at_charts, history, played, read_afterwards
-from pindown.estimators.pixels import encoder_behind, is_image, whitened
+from pindown.estimators.pixels import encoder_behind, is_image, spreads, whitened
 from pindown.estimators.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
@@ -178,7 +178,6 @@ class Forget(BaseEncoder):
     _learns_from_shown = True
     _loss_falls = False
     _wants_vectors = True
-    _takes_pictures = True
 
     def __init__(
         self,
@@ -307,6 +306,10 @@ class Forget(BaseEncoder):
         return tags
 
     @property
+    def _takes_pictures(self) -> bool:
+        return not self._is_linear
+
+    @property
     def _is_linear(self) -> bool:
         """Whether the encoder makes a linear layer, of one code of as many features as are known."""
         if isinstance(self.encoder, nn.Module):
@@ -336,7 +339,8 @@ class Forget(BaseEncoder):
                 "them. Say how many latents there are beside the nuisance, such as Forget(4)."
             )
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
-        asked = Asked(n_components, self.n_bins, self.holdout, charts=charts, linear=self._is_linear)
+        counts = spreads(first) if pictures else None  # pixels count alike, not directions of them
+        asked = Asked(n_components, self.n_bins, self.holdout, charts=charts, linear=self._is_linear, counts=counts)
         return look_at(reading, first, seed, asked)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:

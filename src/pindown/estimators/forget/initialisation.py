@@ -55,7 +55,7 @@ class Initialisation(NamedTuple):
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
         n_shown = n_components + nuisance.shown.shape[1]
-        worth = self._initialise(encoder, linear) * self.counts
+        worth = np.diag(np.broadcast_to(self.counts, len(self.found.basis))) @ self._initialise(encoder, linear)
         return Game(
             encoder,
             built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),

@@ -67,6 +67,7 @@ class Asked:
     holdout: float
     charts: bool
     linear: bool  # whether the encoder is
+    counts: np.ndarray | None = None  # what each direction of whitened data counts; None: all the same
 
 
 @dataclass(frozen=True, eq=False)
@@ -133,7 +134,9 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         note="",
         reader=NuisanceReader.of(nuisance, kinds, data.given),
         by_number=isinstance(reading.source, World),
-        initialisation=Initialisation(nuisance, found, found.basis[:1], matrix, tells_label),
+        initialisation=Initialisation(
+            nuisance, found, found.basis[:1], matrix, tells_label, 1.0 if asked.counts is None else asked.counts
+        ),
         held_out=KeptOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
         compared=KeptOut(data.X[compared], nuisance.take(compared), is_given),
     )

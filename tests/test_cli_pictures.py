@@ -1,0 +1,143 @@
+"""A folder of pictures on the command line: fitted, looked at, audited, encoded; and what is wrong with one."""
+
+import csv
+import json
+
+import numpy as np
+import pytest
+from commandline import call
+
+from pindown import load
+from pindown.mixing import save_png
+
+N = 120
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Return a folder of discs, which a scanner makes brighter, beside its labels."""
+    there = tmp_path_factory.mktemp("study")
+    rng, axis = np.random.default_rng(0), np.linspace(-1, 1, 8)
+    (there / "pictures").mkdir()
+    rows = []
+    for number in range(N):
+        x, y, scanner, kind = *rng.uniform(-0.6, 0.6, size=2), number % 2, int(rng.integers(3))
+        disc = np.exp(-((axis - x) ** 2 + (axis[:, None] - y) ** 2) / 0.1) * (0.6 + 0.3 * scanner)
+        save_png(there / "pictures" / f"{number:03}.png", np.repeat((255 * disc)[..., None], 3, 2).astype(np.uint8))
+        rows.append([f"{number:03}.png", "north" if scanner else "south", f"kind {kind}", x])
+    with (there / "labels.csv").open("w", newline="") as file:
+        csv.writer(file).writerows([["file", "scanner", "kind", "x"], *rows])
+    return there
+
+
+def labelled(folder, *more):
+    return (folder / "pictures", "--labels", folder / "labels.csv", *more)
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    options = ("-d", 2, "--steps", 20, "--device", "cpu", "-o", folder / "run")
+    done = call("fit", *labelled(folder, "--nuisance", "scanner", *options))
+    assert done.exit_code == 0, done.output
+    return folder / "run", done.output
+
+
+def test_a_folder_is_fitted_and_its_latents_have_the_names_of_files(folder, run):
+    path, output = run
+    assert "Forget: 2 latents of pictures of 3 × 8 × 8" in output
+    with (path / "latents.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert [row["file"] for row in rows] == [f"{number:03}.png" for number in range(N)]
+    record = json.loads((path / "run.json").read_text())
+    assert record["pictures"] == {"labels": str(folder / "labels.csv")}
+    assert load(path / "estimator.pindown").shape_in_ == (3, 8, 8)
+
+
+def test_new_pictures_are_encoded_without_labels(folder, run, tmp_path):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
+    done = call("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    assert done.exit_code == 0, done.output
+    with (tmp_path / "codes.csv").open() as file, (run[0] / "latents.csv").open() as known:
+        (new,), old = list(csv.DictReader(file)), list(csv.DictReader(known))[7]
+    assert new["file"] == "a.png"
+    assert float(new["forget0"]) == pytest.approx(float(old["forget0"]), abs=1e-4)
+
+
+def test_check_and_plan_say_what_they_can(folder):
+    seen = call("check", *labelled(folder, "--nuisance", "scanner", "-d", 2))
+    assert seen.exit_code == 0, seen.output
+    assert f"{N} rows looked at, pictures of 3 × 8 × 8" in seen.output
+    planned = call("plan", *labelled(folder, "--signal", "kind", "--size", "4x6", "-d", 2))
+    assert planned.exit_code == 0, planned.output
+    assert "pictures of 3 × 4 × 6" in planned.output
+    assert "--size 4x6 -d 2" in planned.output.replace("\n", " ")
+
+
+@pytest.mark.slow
+def test_a_run_is_audited_and_a_folder_that_has_changed_is_not(folder, run):
+    done = call("audit", run[0], "--fits", 2, "--device", "cpu")
+    assert done.exit_code == 0, done.output
+    assert (run[0] / "audit.html").exists()
+    there = folder / "pictures" / "extra.png"
+    save_png(there, np.zeros((8, 8, 3), np.uint8))
+    changed = call("audit", run[0])
+    there.unlink()
+    assert changed.exit_code == 2
+    assert "pictures has changed since the fit" in changed.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--nuisance", "scanner"), "-d: say how many latents to look for, such as -d 5"),
+        (("--nuisance", "scaner", "-d", 2), "no column is called 'scaner': did you mean 'scanner'?"),
+        (("--nuisance", "scanner", "-d", 2, "--size", "big"), "--size must be a number of pixels such as 64, or 48x64"),
+        (("--nuisance", "scanner", "-d", 2, "--impute", "median"), "--impute is about columns of a table"),
+        (("--nuisance", "scanner", "-d", 2, "--channels", 2), "channels must be 1 (grey) or 3 (colours), got 2"),
+        (("--signal", "x", "-d", 2), "column 'x' has fractions such as"),
+    ],
+)
+def test_what_is_wrong_is_said_and_nothing_written(folder, tmp_path, options, said):
+    refused = call("fit", *labelled(folder, *options, "-o", tmp_path / "run"))
+    assert refused.exit_code == 2, refused.output
+    assert said in refused.output.replace("\n", " ")
+    assert not (tmp_path / "run").exists()
+
+
+def test_options_of_pictures_are_refused_beside_a_file(folder):
+    refused = call("check", folder / "labels.csv", "--size", 8)
+    assert refused.exit_code == 2
+    assert "--size is for a folder of pictures" in refused.output
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "mend", "said"),
+    [
+        ("zz.png", b"half a pict", "--skip-corrupt", "zz.png cannot be read as a picture"),
+        ("zz.npy", np.zeros((9, 8, 3), np.uint8), "--size=8", "pictures have different sizes: 000.png is 8 × 8"),
+        ("zz.npy", np.zeros((8, 8), np.uint8), "--channels=3", "pictures have different channels"),
+        ("sub/zz.png", None, "--skip-unlabelled", "labels.csv misses 1 picture, such as sub/zz.png"),
+    ],
+)
+def test_a_picture_unlike_the_others_is_named_with_the_option_that_mends_it(
+    folder, tmp_path, name, content, mend, said
+):
+    there = tmp_path / "pictures"
+    there.mkdir()
+    for number in range(40):
+        (there / f"{number:03}.png").write_bytes((folder / "pictures" / f"{number:03}.png").read_bytes())
+    (there / name).parent.mkdir(exist_ok=True)
+    if isinstance(content, np.ndarray):
+        np.save(there / name, content)
+    else:
+        (there / name).write_bytes(content or (there / "000.png").read_bytes())
+    labels = (folder / "labels.csv").read_text()
+    (tmp_path / "labels.csv").write_text(labels if content is None else f"{labels}{name},north,kind 1,0.5\n")
+    words = ("check", there, "--labels", tmp_path / "labels.csv", "--nuisance", "scanner", "-d", 2)
+    refused = call(*words)
+    assert refused.exit_code == 2, refused.output
+    assert said in refused.output
+    assert mend.partition("=")[0] in refused.output
+    mended = call(*words, mend)
+    assert mended.exit_code == 0, mended.output
