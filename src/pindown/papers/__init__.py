@@ -1,7 +1,7 @@
 """The papers' tables as values, one file per paper, with the paper's numbers beside what we measure.
 
 >>> [experiment.name for experiment in EXPERIMENTS][:3]
-['zimmermann2021/table1', 'zimmermann2021/identification', 'reizinger2024/table2']
+['zimmermann2021/table1', 'zimmermann2021/identification', 'zimmermann2021/sprites']
 >>> print(zimmermann2021.TABLE_1.rows[0].unsupervised)
 99.42±0.05
 """
@@ -14,9 +14,11 @@ from pindown.papers import (
     antidiversity_worlds,
     reizinger2024,
     reizinger2024_figures,
+    reizinger2024_images,
     zheng2025,
     zimmermann2021,
     zimmermann2021_identification,
+    zimmermann2021_images,
 )
 from pindown.papers._experiment import (
     Axes,
@@ -36,8 +38,10 @@ from pindown.papers._table import Line, Table, compare
 EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *zimmermann2021.EXPERIMENTS,
     *zimmermann2021_identification.EXPERIMENTS,
+    *zimmermann2021_images.EXPERIMENTS,
     *reizinger2024.EXPERIMENTS,
     *reizinger2024_figures.EXPERIMENTS,
+    *reizinger2024_images.EXPERIMENTS,
     *antidiversity.EXPERIMENTS,
     *antidiversity_bodies.EXPERIMENTS,
     *antidiversity_worlds.EXPERIMENTS,
@@ -63,9 +67,11 @@ __all__ = [
     "pending",
     "reizinger2024",
     "reizinger2024_figures",
+    "reizinger2024_images",
     "reproduce",
     "shared",
     "zheng2025",
     "zimmermann2021",
     "zimmermann2021_identification",
+    "zimmermann2021_images",
 ]

@@ -1,0 +1,48 @@
+"""Papers on pictures: every row runs, on the worlds that it says, and theirs are the paper's."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pindown.papers import reizinger2024_images, zimmermann2021_images
+from pindown.papers.reizinger2024_images import PICTURES
+from pindown.papers.zimmermann2021_images import ROOMS, SIZES, SPRITES
+
+EXPERIMENTS = (*zimmermann2021_images.EXPERIMENTS, *reizinger2024_images.EXPERIMENTS)
+
+
+def test_theirs_are_the_papers_and_the_notes_say_that_the_data_differ():
+    assert [str(score) for score in SPRITES.rows[5].published] == ["100.00", "94.50", "17.40", "54.00", "94.70", "7.00"]
+    assert str(SPRITES.rows[8].published[0]) == "–"
+    assert "not comparable" in SPRITES.notes[0]
+    assert all("cannot be had" in experiment.notes[0] for experiment in (ROOMS, PICTURES))
+
+
+def test_partners_are_by_uni_and_lap_on_the_grid():
+    for row in (SPRITES.rows[0], SPRITES.rows[5]):
+        sample = row.world(8).sample(200, random_state=0)
+        changed = (sample.z != sample.z_pos).float().mean(0)
+        assert sample.z.shape == (200, len(SIZES))
+        assert (changed[0] == 0) == (row.partners == "LAP")  # the shape is a category
+        assert (changed[1:] > 0.2).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize(
+    ("experiment", "number"),
+    [(SPRITES, 2), (SPRITES, 9), (ROOMS, 9), (PICTURES, 3)],
+    ids=lambda e: getattr(e, "name", e),
+)
+def test_rows_run_small(experiment, number):
+    tiny = replace(experiment.quick, name="tiny", pixels=8, batch_size=32, max_iter=2, n_eval=400)
+    scores = experiment.rows[number - 1].measure(tiny, 0, "cpu")
+    assert [*experiment.scores, *experiment.beside] == [*scores]
+    assert np.isfinite([*scores.values()]).all()
+
+
+def test_settings_tell_rows_apart():
+    for experiment in EXPERIMENTS:
+        assert len({row.setting for row in experiment.rows}) == len(experiment.rows)
+        assert [row.number for row in experiment.rows] == list(range(1, len(experiment.rows) + 1))
+        assert all(len(row.setting) == len(experiment.headings) for row in experiment.rows)
