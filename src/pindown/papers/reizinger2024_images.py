@@ -71,7 +71,7 @@ class Row:
 
 PICTURES = Experiment(
     name="reizinger2024/pictures",
-    title="rooms: factors read linearly off codes that tell a category, Pearson's r in %",
+    title="rooms: factors read off categories, r in %",
     source="After Reizinger et al. 2024, image experiments",
     headings=("classes", "spanned by class vectors"),
     scores=(),
