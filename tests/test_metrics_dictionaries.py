@@ -51,6 +51,15 @@ def test_merged_atoms_are_found_once_by_a_matching_and_twice_by_the_largest_cosi
     assert match_atoms(pair[:1], pair).partner.tolist() == [0, -1]
 
 
+def test_many_atoms_are_matched_nearly_as_well_and_those_that_are_the_same_exactly(monkeypatch):
+    noisy = ATOMS[RNG.permutation(20)] + 0.5 * RNG.normal(size=ATOMS.shape)
+    exact = pw_mcc(noisy, ATOMS)
+    monkeypatch.setattr(metrics.dictionaries, "EXACT", 7)
+    assert exact - 0.02 < pw_mcc(noisy, ATOMS) <= exact + 1e-9
+    order = RNG.permutation(20)
+    assert np.array_equal(order[match_atoms(ATOMS[order], ATOMS).partner], np.arange(20))
+
+
 def test_an_atom_without_a_direction_agrees_with_nothing():
     assert match_atoms(np.zeros((1, 3)), np.eye(3)[:1]).cosine.tolist() == [0.0]
 

@@ -32,6 +32,10 @@ ENTRIES = 1 << 22
 """Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
 
 
+EXACT, NEAR = 4_096, 0.5
+"""Atoms up to which all are matched at once; and the cosine from which on those nearest to each other are, of more."""
+
+
 class AtomMatch(NamedTuple):
     """The atom of a dictionary that stands for each of another's (−1: none), and the cosine between the two."""
 
@@ -42,7 +46,8 @@ class AtomMatch(NamedTuple):
 def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> AtomMatch:
     """Match atoms one to one, with the largest sum of cosines; an atom that is left over has partner −1 and cosine 0.
 
-    Takes a moment for a thousand atoms, a minute for sixteen thousand.
+    Takes a moment for a thousand atoms. Of more than 4,096, those that are each other's nearest, within a cosine of .5,
+    are matched first, and the others among themselves: the sum is then hardly below the largest.
 
     Parameters
     ----------
@@ -61,11 +66,33 @@ def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True)
     >>> match_atoms([[0, 2], [3, 0], [1, 1]], [[1, 0], [0, 1]])
     AtomMatch(partner=array([1, 0]), cosine=array([1., 1.]))
     """
-    cosine = _cosines("match_atoms", dictionary, other, signed)
-    partner, found = np.full(cosine.shape[1], -1), np.zeros(cosine.shape[1])
-    atom, of = linear_sum_assignment(cosine, maximize=True)
-    partner[of], found[of] = atom, cosine[atom, of]
+    first, second = _units("match_atoms", dictionary, other)
+    partner, found = np.full(len(second), -1), np.zeros(len(second))
+    left, open_ = np.arange(len(first)), np.arange(len(second))
+    if max(len(first), len(second)) > EXACT:
+        atom, of, cosine = _mutual(first, second, signed)
+        partner[of], found[of] = atom, cosine
+        left, open_ = np.setdiff1d(left, atom), np.setdiff1d(open_, of)
+    products = _signed(first[left] @ second[open_].T, signed)
+    atom, of = linear_sum_assignment(products, maximize=True)
+    partner[open_[of]], found[open_[of]] = left[atom], products[atom, of]
     return AtomMatch(partner, found)
+
+
+def _mutual(first: Matrix, second: Matrix, signed: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]:
+    """Return atoms that are each other's nearest, and their cosines, some rows at a time."""
+    nearest, cosine = np.zeros(len(first), dtype=np.int64), np.zeros(len(first))
+    best, whose = np.full(len(second), -np.inf), np.zeros(len(second), dtype=np.int64)
+    for start in range(0, len(first), EXACT):
+        products = _signed(first[start : start + EXACT] @ second.T, signed)
+        rows = slice(start, start + len(products))
+        nearest[rows] = products.argmax(1)
+        cosine[rows] = products.max(1)
+        better = products.max(0) > best
+        whose[better] = start + products.argmax(0)[better]
+        best = np.maximum(best, products.max(0))
+    both = np.flatnonzero((whose[nearest] == np.arange(len(first))) & (cosine > NEAR))
+    return both, nearest[both], cosine[both]
 
 
 def pw_mcc(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
@@ -399,14 +426,23 @@ def ce_recovered(rebuilt: float, original: float, ablated: float) -> float:
 
 def _cosines(caller: str, dictionary: Any, other: Any, signed: bool) -> Matrix:
     """Return all cosines, or their absolute values; (k_hat, k)."""
+    first, second = _units(caller, dictionary, other)
+    return _signed(first @ second.T, signed)
+
+
+def _signed(cosines: Matrix, signed: bool) -> Matrix:
+    return cosines if signed else np.abs(cosines)
+
+
+def _units(caller: str, dictionary: Any, other: Any) -> tuple[Matrix, Matrix]:
+    """Return the atoms of both, of unit length."""
     first, second = _read(caller, "dictionary", dictionary), _read(caller, "other", other)
     if first.shape[1] != second.shape[1]:
         raise ValueError(
             f"{caller}: atoms of dictionary have {first.shape[1]} entries, those of other {second.shape[1]}, but both "
             "must live in the same space. Atoms are rows: was one of them transposed?"
         )
-    product = _unit(first) @ _unit(second).T
-    return product if signed else np.abs(product)
+    return _unit(first), _unit(second)
 
 
 def _unit(atoms: Matrix) -> Matrix:
