@@ -1,9 +1,10 @@
 """A world like language, 16,384 features in 768 dimensions: how much of it each gate recovers.
 
 Run ``python benchmarks/sparse_language.py`` on a GPU (minutes; ``--steps 4000`` is the default), or with ``--small`` on
-a CPU: 1,024 features in 128 dimensions. Frequencies follow Zipf's law, some features fire only with others, and rows are
-not centred: `processes.Superposed.like_language`, after the recipe of SynthSAEBench, in whose own world, with siblings
-that exclude each other, Matryoshka has a cosine of .793 and an F1 of .879, and BatchTopK .757 and .732. k is L0.
+a CPU: 1,024 features in 128 dimensions. Frequencies follow Zipf's law, some features fire only with others, and rows
+are not centred: `processes.Superposed.like_language`, after the recipe of SynthSAEBench. In its own world, where
+siblings exclude each other, Matryoshka is published with a cosine of .793 and an F1 of .879, BatchTopK with .757 and
+.732. k is L0.
 """
 
 from __future__ import annotations
