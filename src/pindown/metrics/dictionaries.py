@@ -32,8 +32,8 @@ ENTRIES = 1 << 22
 """Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
 
 
-EXACT, NEAR = 4_096, 0.5
-"""Atoms up to which all are matched at once; and the cosine from which on those nearest to each other are, of more."""
+EXACT = 4_096
+"""Atoms up to which all are matched at once."""
 
 
 class AtomMatch(NamedTuple):
@@ -46,8 +46,8 @@ class AtomMatch(NamedTuple):
 def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> AtomMatch:
     """Match atoms one to one, with the largest sum of cosines; an atom that is left over has partner −1 and cosine 0.
 
-    Takes a moment for a thousand atoms. Of more than 4,096, those that are each other's nearest, within a cosine of .5,
-    are matched first, and the others among themselves: the sum is then hardly below the largest.
+    Takes a moment for a thousand atoms. Of more than 4,096, those that are each other's nearest are matched first,
+    round by round, until so many are left: the sum is then hardly below the largest.
 
     Parameters
     ----------
@@ -69,10 +69,10 @@ def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True)
     first, second = _units("match_atoms", dictionary, other)
     partner, found = np.full(len(second), -1), np.zeros(len(second))
     left, open_ = np.arange(len(first)), np.arange(len(second))
-    if max(len(first), len(second)) > EXACT:
-        atom, of, cosine = _mutual(first, second, signed)
-        partner[of], found[of] = atom, cosine
-        left, open_ = np.setdiff1d(left, atom), np.setdiff1d(open_, of)
+    while min(len(left), len(open_)) and max(len(left), len(open_)) > EXACT:
+        atom, of, cosine = _mutual(first[left], second[open_], signed)
+        partner[open_[of]], found[open_[of]] = left[atom], cosine
+        left, open_ = np.delete(left, atom), np.delete(open_, of)
     products = _signed(first[left] @ second[open_].T, signed)
     atom, of = linear_sum_assignment(products, maximize=True)
     partner[open_[of]], found[open_[of]] = left[atom], products[atom, of]
@@ -91,7 +91,7 @@ def _mutual(first: Matrix, second: Matrix, signed: bool) -> tuple[NDArray[np.int
         better = products.max(0) > best
         whose[better] = start + products.argmax(0)[better]
         best = np.maximum(best, products.max(0))
-    both = np.flatnonzero((whose[nearest] == np.arange(len(first))) & (cosine > NEAR))
+    both = np.flatnonzero(whose[nearest] == np.arange(len(first)))
     return both, nearest[both], cosine[both]
 
 
