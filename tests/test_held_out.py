@@ -64,7 +64,8 @@ def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
     X = rng.normal(size=(200, 10)) + 2 * np.eye(10)[y]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
-        assert Classify(2, max_iter=200, **QUIET).fit(X, y).held_out_.straight  # by 14 % of the loss and more
+        # At this rate a bend soon knows its rows by heart: it is worse by 14 % of the loss and more.
+        assert Classify(2, max_iter=200, learning_rate=1e-2, **QUIET).fit(X, y).held_out_.straight
         X = rng.normal(size=(600, 3))
         ring = np.linalg.norm(X[:, :2], axis=1) > 1.2
         assert not Classify(2, max_iter=200, **QUIET).fit(X, ring.astype(int)).held_out_.straight

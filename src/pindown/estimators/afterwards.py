@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from pindown.estimators.parameters import rate
 from pindown.folding import Folding, look_for_flat_directions, look_for_folds
 from pindown.sources import Indexed
 
@@ -62,7 +63,7 @@ def _warn_of_collapse(est: Any, x: Tensor) -> None:
     warn(
         f"{type(est).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
         f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
-        f"{est.learning_rate:g}), and see whether X varies with what it is trained against."
+        f"{rate(est, len(x)):g}), and see whether X varies with what it is trained against."
     )
 
 

@@ -76,7 +76,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     preprocess: Preprocess
     batch_size: int | None
     max_iter: int | None
-    learning_rate: float
+    learning_rate: float | None
     weight_decay: float | None
     optimizer: MakeOptimizer
     trainer: Trainer

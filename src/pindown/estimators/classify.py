@@ -97,8 +97,9 @@ class Classify(ClassifierMixin, Incremental):
     max_iter : int or None
         Steps. None takes 2,000, and goes on in rounds twice as long while the loss still clearly falls, up to 32,000
         in all. A number of steps after which more would clearly help is warned of.
-    learning_rate : float
-        Of the optimiser, at the top of a cosine schedule.
+    learning_rate : float or None
+        Of the optimiser, at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
+        rows per column.
     weight_decay : float or None
         Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
         2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
@@ -175,7 +176,7 @@ class Classify(ClassifierMixin, Incremental):
         preprocess: Preprocess = preprocessing.tempered,
         batch_size: int | None = None,
         max_iter: int | None = None,
-        learning_rate: float = 1e-2,
+        learning_rate: float | None = None,
         weight_decay: float | None = None,
         optimizer: MakeOptimizer = optimizers.adam,
         holdout: float = 0.1,

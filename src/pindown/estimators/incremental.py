@@ -11,6 +11,7 @@ from torch import nn
 from pindown import _random
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.parameters import rate
 from pindown.estimators.reading import Look
 from pindown.training import best_device, constant
 
@@ -43,7 +44,7 @@ class Incremental(BaseEncoder):
         draw = self._draw(reading, look, device)
         if not begun:
             objective = self._made(first, look, draw, self._space(), device, seed).to(device)
-            optimizer = self.optimizer(objective, self.learning_rate, self._decay(reading.n_rows))
+            optimizer = self.optimizer(objective, rate(self, reading.n_rows), self._decay(reading.n_rows))
             self._kept = objective, optimizer, look
         objective, optimizer, _ = self._kept
         n_rows = reading.n_rows if math.isfinite(reading.n_rows) else len(reading.data)
@@ -51,7 +52,7 @@ class Incremental(BaseEncoder):
             objective,
             draw,
             max_iter=max(1, int(n_rows) // (self.batch_size or self._default_batch_size)),
-            learning_rate=self.learning_rate,
+            learning_rate=rate(self, reading.n_rows),
             optimizer=lambda *_: optimizer,
             schedule=constant,
             weight_decay=self._decay(reading.n_rows),

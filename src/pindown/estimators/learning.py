@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from pindown.estimators.dividing import Rows, taken
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.held_out import HeldOut
-from pindown.estimators.parameters import settings
+from pindown.estimators.parameters import rate, settings
 from pindown.estimators.pixels import first_round_for, is_image, precision_for
 from pindown.estimators.reading import Look, Reading
 from pindown.estimators.unfolding import Unfolding, Watch, on_terminal
@@ -201,7 +201,7 @@ class Learning:
             objective,
             draw,
             max_iter=max_iter[0] if max_iter else est.max_iter,
-            learning_rate=est.learning_rate,
+            learning_rate=rate(est, n_rows),
             optimizer=est.optimizer,
             schedule=est._schedule,
             weight_decay=est._decay(n_rows),

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils import check_scalar
 
 from pindown import theory
+from pindown.metrics.spectrum import ROWS_PER_COLUMN
 from pindown.networks.preprocessing import FirstLayer
 from pindown.training import Trainer
 
@@ -31,11 +32,26 @@ INJECTIVE = frozenset(
 """Assumptions under which there cannot be more latents than observed variables."""
 
 
+RATE, RATE_OF_FEW = 1e-2, 3e-3
+"""A learning rate of None: where vectors have a hundred rows for each column, and where they have fewer. These go with
+the largest weight decay, and codes on a sphere, whose length says nothing, then turn by the root of both in a step:
+on other splits of digits than those reported .955 and .969 of rows were recognised."""
+
+
+def rate(est: BaseEncoder, n_rows: float) -> float:
+    """Return the learning rate that suits so many rows, if none was given."""
+    if est.learning_rate is not None:
+        return est.learning_rate
+    few = len(est.shape_in_) == 1 and n_rows < ROWS_PER_COLUMN * est.n_features_in_
+    return RATE_OF_FEW if few else RATE
+
+
 def check_common(est: BaseEncoder) -> None:
     """Raise if a parameter that all estimators have is not what it must be."""
     if est.max_iter is not None:
         check_scalar(est.max_iter, "max_iter", numbers.Integral, min_val=1)
-    check_positive(est.learning_rate, "learning_rate")
+    if est.learning_rate is not None:
+        check_positive(est.learning_rate, "learning_rate")
     if est.weight_decay is not None:
         check_scalar(est.weight_decay, "weight_decay", numbers.Real, min_val=0)
     if not callable(est.optimizer):
