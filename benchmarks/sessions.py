@@ -6,8 +6,8 @@ Run ``python benchmarks/sessions.py`` (all cores; some three minutes a seed on o
 does, with gains that differ between sessions. `Contrast(2, space=Reals())` is fitted to ten sessions of 300 moments,
 the next one of a session being its partner. Ten other sessions are scored: the nats that partners show, and R² of the
 place by a linear reader. *muscles*, seeds 0 to 2: electromyograms of four sessions (geomstats' wheel has them), windows
-of 125 samples, the next one of a movement being its partner; a third of the repetitions is held out, and what is read off
-three codes is the gesture (balanced accuracy). *Within sessions* negatives are of the same session. Beside stand
+of 125 samples, the next one of a movement being its partner; a third of the repetitions is held out, and what is read
+off three codes is the gesture (balanced accuracy). *Within sessions* negatives are of the same session. Beside stand
 principal components, as many as codes and as many as read best, and all columns. *Best stopping time* is the best of
 fits that hold nothing out and take 50 to 3,200 steps, chosen on the very rows that are scored: nobody could know it.
 *Printed* is what a fit says of new rows.
