@@ -7,7 +7,7 @@ import torch
 from pindown import theory
 from pindown.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
 from pindown.grids import Grid, LaplaceSteps, SomeChange
-from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, save_png, traversals
+from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, nearest_traversals, save_png, traversals
 from pindown.mixing.rays import FAR, Hit, Surface, capsule, cube, cylinder, painted, sphere
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
 from pindown.sources import as_source
@@ -135,6 +135,25 @@ def test_what_is_nearest_is_painted_in_its_own_light():
         seen = painted(o, d, surfaces, torch.zeros(1, 3, 1), none_passes)
         torch.testing.assert_close(seen, (0.42 + 0.62) * green)  # the lamp is at the eye, and no shadow falls on it
     torch.testing.assert_close(painted(o, d, [far], torch.zeros(1, 3, 1), none_passes), 0.42 * red)
+
+
+def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
+    z = points(Sprites(16, factors=("x", "ground")), 400)
+    pictures = Sprites(16, factors=("x", "ground"))(z)
+    sheet = nearest_traversals(z.numpy(), pictures, steps=6).astype(float)  # (2 × 16 + 2, 6 × 16 + 5 × 2, 3)
+    tiles = [[sheet[18 * i : 18 * i + 16, 18 * k : 18 * k + 16, 0] for k in range(6)] for i in range(2)]
+    grounds = [[tile[0, 0] for tile in row] for row in tiles]
+    assert np.ptp(grounds[0]) < 40 < 100 < np.ptp(grounds[1])  # of 255: the second code is the ground
+    centres = [
+        (tile - tile[0, 0]).clip(0).sum(0) @ np.arange(16) / (tile - tile[0, 0]).clip(0).sum() for tile in tiles[0]
+    ]
+    assert (np.diff(centres) > 0).all()
+    grey = nearest_traversals(z.numpy(), 5 * pictures[:, :1] - 1, steps=6)
+    assert (grey[..., 0] == grey[..., 2]).all()
+    with pytest.raises(ValueError, match=r"codes must be \(n, d\) and pictures \(n, c, h, w\)"):
+        nearest_traversals(z[:5], pictures)
+    with pytest.raises(ValueError, match="steps must be at least 2"):
+        nearest_traversals(z, pictures, steps=1)
 
 
 # Worlds.

@@ -72,6 +72,49 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
     return contact_sheet(renderer(points.flatten(0, 1)), columns=steps)
 
 
+def nearest_traversals(codes: Any, pictures: Any, *, steps: int = 8, most: int = 16) -> Bytes:
+    """Draw one row for each code, which goes from low to high while the others stay: the nearest of given pictures.
+
+    A row in which one thing changes is a code that stands for it. Pictures are as near as they come: of few, others
+    change a little, too. What lies outside of 0 and 1 is brought there; one channel is grey, of other than three the
+    first is shown.
+
+    Parameters
+    ----------
+    codes : array (n, d)
+        Of the pictures.
+    pictures : array (n, c, h, w)
+        Those to choose from.
+    steps : int
+        Pictures of a row.
+    most : int
+        Codes that are drawn at most: those that vary most.
+
+    Examples
+    --------
+    >>> codes = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> nearest_traversals(codes, codes[:, :1, None, None].expand(-1, 3, 8, 8), steps=5).shape
+    (18, 48, 3)
+    """
+    z, x = np.asarray(codes, dtype=np.float64), torch.as_tensor(np.asarray(pictures, dtype=np.float32))
+    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x):
+        raise ValueError(
+            f"nearest_traversals: codes must be (n, d) and pictures (n, c, h, w), got {z.shape} and {tuple(x.shape)}."
+        )
+    if steps < 2:
+        raise ValueError(f"nearest_traversals: steps must be at least 2, got {steps}.")
+    spread = z.std(0)
+    standard = (z - np.median(z, axis=0)) / np.where(spread > 0, spread, 1.0)
+    chosen = []
+    for j in np.sort(np.argsort(-spread, kind="stable")[:most]):
+        for level in np.quantile(standard[:, j], np.linspace(0.05, 0.95, steps)):
+            target = np.where(np.arange(z.shape[1]) == j, level, 0.0)
+            chosen.append(int(((standard - target) ** 2).sum(1).argmin()))
+    shown = x[chosen] if x.shape[1] == 3 else x[chosen][:, :1].expand(-1, 3, -1, -1)
+    low, high = min(0.0, float(shown.min())), max(1.0, float(shown.max()))
+    return contact_sheet((shown - low) / (high - low), columns=steps)
+
+
 def save_png(path: str | Path, picture: Any) -> None:
     """Write bytes (height, width, 3) as a PNG file, whole or not at all.
 
@@ -81,6 +124,19 @@ def save_png(path: str | Path, picture: Any) -> None:
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_png(f"{folder}/a.png", np.zeros((4, 5, 3), dtype=np.uint8))
     ...     Path(f"{folder}/a.png").read_bytes()[1:4]
+    b'PNG'
+    """
+    content = png(picture)
+    with whole(Path(path)) as beside:
+        beside.write_bytes(content)
+
+
+def png(picture: Any) -> bytes:
+    """Return bytes (height, width, 3) as the content of a PNG file.
+
+    Examples
+    --------
+    >>> png(np.zeros((4, 5, 3), dtype=np.uint8))[1:4]
     b'PNG'
     """
     array = np.asarray(picture)
@@ -93,6 +149,4 @@ def save_png(path: str | Path, picture: Any) -> None:
     chunks = (
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )
-    content = b"\x89PNG\r\n\x1a\n" + b"".join(chunks)
-    with whole(Path(path)) as beside:
-        beside.write_bytes(content)
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunks)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -156,6 +157,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
             "The codes of the fit. Choose which of them to see, and what colours them.",
             figures=(_latents(pictures), _curves(pictures)),
         ),
+        _sheet_part(pictures),
         _support_part(pictures),
         Part(
             "Against the truth",
@@ -295,6 +297,30 @@ def _curves(pictures: Pictures) -> Curves:
         description=f"Loss over {max(len(curve.values) for curve in curves):,} steps: {ends}.",
         curves=curves,
         guessing=pictures.guessing,
+    )
+
+
+def _sheet_part(pictures: Pictures) -> Part | None:
+    """Show, of rows that are pictures, what changes along each latent."""
+    if pictures.sheet is None:
+        return None
+    from markupsafe import Markup
+
+    from pindown.mixing.sheets import png
+
+    height, width = pictures.sheet.shape[:2]
+    wide = max(width, min(960, 3 * width))
+    source = base64.b64encode(png(pictures.sheet)).decode()
+    image = (
+        f'<img alt="Held-out pictures along each latent" src="data:image/png;base64,{source}" width="{wide}" '
+        f'height="{wide * height // width}" style="image-rendering:pixelated">'
+    )
+    caption = (
+        "Each row goes along one latent, from low to high, and shows the held-out pictures whose other latents are "
+        "nearest to the middle. Where one thing changes in a row, the latent stands for it."
+    )
+    return Part(
+        "The latents, in pictures", "What changes as a latent does.", drawings=(Drawing(Markup(image), caption),)
     )
 
 

@@ -13,6 +13,7 @@ from pindown.estimators.base import BaseEncoder, shape_of
 from pindown.estimators.refitting import has_another_start
 from pindown.evidence.agreement import matching, principal_angles
 from pindown.evidence.rows import Refits, Rows
+from pindown.mixing import nearest_traversals
 
 Matrix = NDArray[np.float64]
 
@@ -36,6 +37,7 @@ class Pictures:
     support: NDArray[np.int64] | None
     n_rows: int  # of which those drawn are a sample
     starts_elsewhere: bool = False  # whether refits start at another map of the data
+    sheet: NDArray[np.uint8] | None = None  # of rows that are pictures: along each code, the nearest of them
 
 
 def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
@@ -55,6 +57,7 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
         angles=principal_angles(codes, other),
         support=drawn.support,
         n_rows=len(rows),
+        sheet=nearest_traversals(codes, rows.X) if rows.X.ndim == 4 else None,
         starts_elsewhere=est.answers.starts_elsewhere and has_another_start(shape_of(est.encoder_.preprocess)),
     )
 
