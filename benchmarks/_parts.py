@@ -71,8 +71,8 @@ def spans(seeds: Iterable[int]) -> str:
     return ", ".join(parts)
 
 
-def put_into(page: Path, text: str) -> None:
+def put_into(page: Path, text: str, what: str = "table") -> None:
     """Replace what stands between the two marks of a page."""
-    begin, end = "<!-- begin table -->", "<!-- end table -->"
+    begin, end = f"<!-- begin {what} -->", f"<!-- end {what} -->"
     head, rest = page.read_text(encoding="utf-8").split(begin)
     page.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")

@@ -1,7 +1,8 @@
 """Simulated expression of genes in three laboratories: what codes tell of the laboratory, and of the type of a cell.
 
 Run ``python benchmarks/expression.py`` (seeds 4 to 7, all cores; some three minutes a seed on one), or in parts, with
-``--seeds``, ``--to`` and ``--parts`` as in `_parts`. Settings were chosen on seeds from 100 on. Saved in results/.
+``--seeds``, ``--to`` and ``--parts`` as in `_parts`. Settings were chosen on seeds from 100 on. Saved in results/, and
+put into docs/forget.md.
 
 *balanced*: 600 cells × 200 genes and 300 × 2,000, every laboratory with the same types; `Forget` with its defaults. Of
 1,200 fresh cells: the laboratory by the worst of three families of probes, the type by a linear reader of the cells
@@ -17,11 +18,12 @@ import importlib.util
 import time
 import warnings
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 from _measure import save
-from _parts import asked, runs, spans
+from _parts import asked, put_into, runs, spans
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -36,6 +38,7 @@ from pindown.metrics import leakage
 from pindown.processes import Expression
 
 REPORT = range(4, 8)
+PAGE = Path(__file__).parents[1] / "docs" / "forget.md"
 READERS = ["linear", "quadratic", "boosting"]
 COMPONENTS = (3, 5, 10, 20)
 """Principal components that are tried, the best of which counts; nobody would know which without the types."""
@@ -195,6 +198,47 @@ def means(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+BALANCED = ("expression", "z-score per lab", *(f"z-score per lab, PCA-{k}" for k in COMPONENTS[:2]))
+BALANCED += ("PCA-5, z-score per lab", "PCA-5, means projected off", "Forget", "Forget, laboratory unknown")
+COMPOSED = (
+    "expression",
+    "z-score per lab, PCA-5",
+    "PCA-5, means projected off",
+    "Forget",
+    "Forget, laboratory unknown",
+)
+"""Methods in the tables of the page; the others are in results/."""
+
+
+def report(rows: list[dict[str, Any]]) -> None:
+    """Put both tables into their page."""
+    of = {(row["world"], row["condition"]): row for row in rows}
+    one, two, three = (study.name for study in STUDIES)
+    read = ("lab", "type", "clusters")
+    within = ("lab within types", "type", "type carried to another lab")
+    lines = [
+        f"Means over seeds {rows[0]['mean over seeds']}.",
+        "",
+        f"| codes | {one}: laboratory | type | clusters | {two}: laboratory | type | clusters |",
+        "|---|---|---|---|---|---|---|",
+        *(_line(name, [of[study, name][score] for study in (one, two) for score in read]) for name in BALANCED),
+        "",
+        "And where every laboratory has six times as many cells of one type as of any other "
+        f"({three.split(', ')[0]}, given the type):",
+        "",
+        "| codes | laboratory within types | type | type, carried to another laboratory |",
+        "|---|---|---|---|",
+        *(_line(name, [of[three, name][score] for score in within]) for name in COMPOSED),
+        "",
+        f"A coin toss that was given is read with {of['coin toss given', 'Forget']['coin read']:.2f} (chance .5).",
+    ]
+    put_into(PAGE, "\n".join(lines))
+
+
+def _line(name: str, scores: list[float]) -> str:
+    return f"| {name} | {' | '.join(f'{score:.2f}' for score in scores)} |"
+
+
 def main() -> None:
     wanted = asked(__doc__)
     seeds = range(*wanted.seeds) if wanted.seeds else REPORT
@@ -203,8 +247,7 @@ def main() -> None:
     if wanted.to is None:
         rows = means(sorted(found, key=lambda run: run["seed"]))
         save("expression", [*found, *rows])
-        for row in rows:
-            print(row)
+        report(rows)
 
 
 if __name__ == "__main__":

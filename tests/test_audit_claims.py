@@ -5,11 +5,13 @@ import dataclasses
 import numpy as np
 import pytest
 
-from pindown import Contrast, theory
+from pindown import Classify, Contrast, audit, theory
+from pindown.checks import conditions
 from pindown.checks.verdict import Verdict
 from pindown.data import Data
 from pindown.evidence.agreement import Agreement, measure_for, principal_angles
 from pindown.evidence.scores import Control, Score
+from pindown.processes import Clusters
 from pindown.report.claims import needed, not_shown, refusals
 from pindown.structure import identified_blocks
 
@@ -127,3 +129,29 @@ def test_a_score_is_good_above_chance_and_a_leak_at_chance():
     assert not Score("", 0.9, 0.5, 0.2).good
     assert not Score("", 0.9, 0.5, 0.001, leak=True).good
     assert Score("", 0.52, 0.5, 0.2, leak=True).good
+
+
+def classes_beside_other_latents(seed, n=1_000, *, shuffled=False):
+    """Return a fit to classes that speak of three latents, where X holds three more; and its audit."""
+    rng = np.random.default_rng(seed)
+    sample = Clusters.on_sphere(3, 8, 20.0, random_state=seed).sample(n, random_state=seed + 1)
+    x = np.hstack([sample.x.numpy(), rng.normal(size=(n, 3))]) @ rng.normal(size=(6, 6))
+    labels = rng.permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
+    est = Classify(3, max_iter=120, batch_size=256, holdout=0.0, verbose=False, random_state=seed).fit(x, labels)
+    return audit(est, x, labels, n_fits=2, verbose=False, random_state=seed)
+
+
+def test_where_x_holds_more_than_a_label_speaks_of_fits_agree_and_no_latent_is_claimed():
+    found = classes_beside_other_latents(0, n=6_000)
+    assert found.theorem == theory.ROEDER
+    assert found.claims
+    assert "the latents behind X are not claimed" in found.claim
+    assert "latents are recovered" not in found.claim
+    told = next(verdict for verdict in found.verdicts if verdict.assumption == conditions.SIGNAL_TOLD)
+    assert told.outcome == "fails"
+    assert "R² after a linear map" in found.claim
+
+
+@pytest.mark.slow
+def test_nothing_is_claimed_of_classes_of_other_rows():
+    assert not any(classes_beside_other_latents(seed, shuffled=True).claims for seed in range(1, 41))

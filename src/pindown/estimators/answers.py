@@ -30,7 +30,7 @@ from pindown.checks.verdict import above
 from pindown.data import Data
 from pindown.estimators.afterwards import is_large_image
 from pindown.evidence.agreement import Measure, measure_for
-from pindown.evidence.blocks import SharedBlock
+from pindown.evidence.blocks import Features, SharedBlock
 from pindown.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.evidence.plans import Plan, generally_missing, in_words, or_directions
 from pindown.evidence.rows import Refits, Rows
@@ -250,6 +250,8 @@ class Answers:
         Scores beside chance, and controls.
     block : (Refits, Generator) -> SharedBlock or None
         The part of the codes that the side variable speaks of, where that is not all of them.
+    features : (est, Data) -> Features or None
+        What may be said of codes that leave part of X untold: that fits agree in them.
     before : (est not fitted, Data, n_components, Data) -> verdicts
         What data say before training; counts are taken from the second, which has all rows.
     after : (est, Data) -> verdicts
@@ -300,6 +302,7 @@ class Answers:
     )
     evidence: Callable[[Refits, np.random.Generator], Evidence] = _evidence
     block: Callable[[Refits, np.random.Generator], SharedBlock | None] = lambda refits, rng: None
+    features: Callable[[Any, Data], Features | None] = lambda est, data: None
     before: Callable[[Any, Data, int, Data], Verdicts] = _before
     after: Callable[[Any, Data], Verdicts] = _after
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)

@@ -28,6 +28,7 @@ from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
 from pindown.estimators.classes import spanned
+from pindown.evidence.blocks import Features
 from pindown.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
 from pindown.evidence.rows import Refits, Rows, exchange
 from pindown.evidence.scores import (
@@ -142,6 +143,15 @@ def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Class
     return min(around_vectors, around_means, key=lambda v: math.inf if math.isnan(v.statistic) else v.statistic)
 
 
+def _features(est: Classify, data: Data) -> Features | None:
+    """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
+    if data.signal is None:
+        return None
+    labels = np.asarray(data.signal).reshape(-1)
+    enough = enough_values(labels, theory.ROEDER, est.n_components_)
+    return Features(theory.ROEDER, (enough, diverse_values(est.transform(data.X), labels, theory.ROEDER)))
+
+
 def _drawn(est: Classify) -> Drawn:
     prior = np.asarray(est.class_prior_)
     return Drawn(est.loss_curve_, float(-(prior * np.log(prior)).sum()))
@@ -195,6 +205,7 @@ ANSWERS = Answers(
     null=_null,
     evidence=_evidence,
     before=_before,
+    features=_features,
     after=_after,
     drawn=_drawn,
     score=_score,

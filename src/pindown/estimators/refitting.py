@@ -13,7 +13,7 @@ from sklearn.base import clone
 from torch import nn
 
 from pindown.data import Data
-from pindown.networks import built
+from pindown.networks import built, linear
 from pindown.networks.building import Make
 
 STRETCH, BEND = 1.5, 0.3
@@ -38,7 +38,9 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
     if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:
-        other["encoder"] = AnotherStart(est.encoder, seed)
+        # A fit that was left straight is made again straight: behind a bend no linear map could undo it.
+        straight = getattr(getattr(est, "held_out_", None), "straight", False)
+        other["encoder"] = AnotherStart(linear, seed, bend=1.0) if straight else AnotherStart(est.encoder, seed)
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
         most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
@@ -75,6 +77,7 @@ class AnotherStart:
 
     encoder: Make
     seed: int
+    bend: float = BEND  # the slope of negative values; 1 for a map without bend
 
     def __call__(self, n_in: Any, n_out: int) -> nn.Module:
         """Return the module."""
@@ -84,7 +87,7 @@ class AnotherStart:
         rng = np.random.default_rng(self.seed)
         first, second, third = (np.linalg.qr(rng.normal(size=(n_in, n_in)))[0] for _ in range(3))
         stretch = STRETCH ** rng.uniform(-1, 1, size=n_in)
-        start = (_fixed(first * stretch @ second), nn.LeakyReLU(BEND), _fixed(third))
+        start = (_fixed(first * stretch @ second), nn.LeakyReLU(self.bend), _fixed(third))
         return nn.Sequential(*start, body)
 
 

@@ -1,4 +1,4 @@
-"""Where partners share some latents and not others: how many directions of codes they share, on held-out rows."""
+"""What is claimed of a part: directions of codes that partners share, or features that leave some of X untold."""
 
 from __future__ import annotations
 
@@ -67,13 +67,30 @@ class SharedBlock:
         return f"the other {counted(left, 'direction')} of the codes {'is' if left == 1 else 'are'} not recovered"
 
     @property
-    def verdict(self) -> Verdict:
+    def verdicts(self) -> tuple[Verdict, ...]:
         """That there is such a block, as far as correlations show."""
-        return Verdict(theory.SHARED_CONTENT, self.least, self.strangers, "holds", f"{self}.")
+        return (Verdict(theory.SHARED_CONTENT, self.least, self.strangers, "holds", f"{self}."),)
 
     def part(self, codes: Matrix, anchors: Matrix, partners: Matrix) -> Matrix:
         """Return the block of a fit's codes, whose directions show in codes of partners; (n, n_shared)."""
         return (codes - anchors.mean(0)) @ canonical(anchors, partners)[0][:, : self.n_shared]
+
+
+@dataclass(frozen=True, eq=False)
+class Features:
+    """What is spoken of where codes leave part of X untold: features, of which fits agree, and no latents behind X.
+
+    Parameters
+    ----------
+    theorem : Theorem
+        What speaks of them.
+    verdicts : tuple of Verdict
+        On what it assumes, and others do not.
+    """
+
+    theorem: Theorem
+    verdicts: tuple[Verdict, ...]
+    rest = "the latents behind X are not claimed, for X holds more than the codes tell"
 
 
 def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generator) -> SharedBlock | None:

@@ -21,7 +21,7 @@ from pindown.data import Data
 from pindown.estimators.answers import encoder_of
 from pindown.estimators.base import BaseEncoder
 from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of, measure_for
-from pindown.evidence.blocks import SharedBlock, encoded_pairs
+from pindown.evidence.blocks import Features, SharedBlock, encoded_pairs
 from pindown.evidence.noise import Band, band, moved_by_noise
 from pindown.evidence.rows import Refits, Rows
 from pindown.evidence.scores import pairs_of
@@ -117,17 +117,19 @@ def _audited(
     begin("what agrees, and what is told")
     answers, held_out = est.answers, refits.held_out
     codes, block = _codes(est, held_out), answers.block(refits, rng)
-    theorem: theory.Theorem | None = est.guarantee if block is None else block.theorem
-    agreement, other = _agreement(est, refits, codes, block)
     found = answers.evidence(refits, rng)
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = answers.before(est, some, est.n_components_, rows.data)
     after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
-    verdicts = (*_together(before, after), *([] if block is None else [block.verdict]))
-    without = (*answers.waived(est, rows.data), *(() if block is None else OF_ALL_CODES))
+    untold = any(v.assumption == conditions.SIGNAL_TOLD and v.outcome == "fails" for v in after)
+    part = answers.features(refits.others[0], held_out.data) if untold and block is None else block
+    theorem: theory.Theorem | None = est.guarantee if part is None else part.theorem
+    verdicts = (*_together(before, after), *(() if part is None else part.verdicts))
+    without = (*answers.waived(est, rows.data), *(() if part is None else OF_ALL_CODES))
+    agreement, other = _agreement(est, refits, codes, part)
     noise = refits.noise
-    lies = None if noise.is_nil or block is not None else _band(refits, agreement, rng)
+    lies = None if noise.is_nil or part is not None else _band(refits, agreement, rng)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
     within = "the given label" if rows.data.given is not None else ""
     return Audit(
@@ -155,7 +157,7 @@ def _audited(
             without=without,
             within=within,
             band=lies,
-            rest="" if block is None else block.rest,
+            rest="" if part is None else part.rest,
         ),
         not_shown=not_shown(theorem, verdicts, without, noise),
         warned=refits.warned,
@@ -168,22 +170,22 @@ def _audited(
 
 
 def _agreement(
-    est: BaseEncoder, refits: Refits, codes: Matrix, block: SharedBlock | None
+    est: BaseEncoder, refits: Refits, codes: Matrix, part: SharedBlock | Features | None
 ) -> tuple[tuple[Agreement, ...], Matrix]:
     """Compare a fit with its refits, or the block of each that partners share; and return the codes of one refit."""
     held_out = refits.held_out
-    if block is None:
-        measure = est.answers.measure(est, held_out)
+    if not isinstance(part, SharedBlock):
+        measure = est.answers.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
 
         def of(fit: BaseEncoder) -> Matrix:
             compared = fit.answers.compared
             return _codes(fit, held_out, measure, codes) if compared is None else compared(fit, held_out)
 
     else:
-        measure, pairs = measure_for(block.theorem.indeterminacy), pairs_of(held_out)
+        measure, pairs = measure_for(part.theorem.indeterminacy), pairs_of(held_out)
 
         def of(fit: BaseEncoder) -> Matrix:
-            return block.part(_codes(fit, held_out), *encoded_pairs(fit, *pairs))
+            return part.part(_codes(fit, held_out), *encoded_pairs(fit, *pairs))
 
     others, halves = ([of(fit) for fit in fits] for fits in (refits.others, refits.halves))
     null = None if refits.null is None else of(refits.null)
