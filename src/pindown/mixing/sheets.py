@@ -107,7 +107,7 @@ def nearest_traversals(codes: Any, pictures: Any, *, steps: int = 8, most: int =
     standard = (z - np.median(z, axis=0)) / np.where(spread > 0, spread, 1.0)
     chosen = []
     for j in np.sort(np.argsort(-spread, kind="stable")[:most]):
-        for level in np.quantile(standard[:, j], np.linspace(0.05, 0.95, steps)):
+        for level in np.quantile(standard[:, j], np.linspace(0.1, 0.9, steps)):
             target = np.where(np.arange(z.shape[1]) == j, level, 0.0)
             chosen.append(int(((standard - target) ** 2).sum(1).argmin()))
     shown = x[chosen] if x.shape[1] == 3 else x[chosen][:, :1].expand(-1, 3, -1, -1)
