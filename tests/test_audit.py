@@ -8,7 +8,8 @@ import pytest
 import torch
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks
-from pindown.metrics import linear_r2, mcc
+from pindown.estimators.forget import answers
+from pindown.metrics import leakage, linear_r2, mcc
 from pindown.processes import Clusters, Nuisance, Pairs, Structured
 
 RNG = np.random.default_rng(0)
@@ -103,7 +104,11 @@ def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, 
 
 
 @pytest.mark.parametrize("told", [True, False])
-def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to_forget(told):
+def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to_forget(told, monkeypatch):
+    n_starts = []
+    monkeypatch.setattr(
+        answers, "leakage", lambda *codes, **how: n_starts.append(how["n_seeds"]) or leakage(*codes, **how)
+    )
     sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0).sample(1_500, random_state=1)
     nuisance = sample.u.numpy() if told else np.random.default_rng(2).permutation(sample.u.numpy())
     est = Forget(4, encoder=networks.linear, max_iter=40, batch_size=256, verbose=False, random_state=0).fit(
@@ -111,6 +116,7 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     )
     found = audit(est, sample.x.numpy(), nuisance, n_fits=2, random_state=0)
     assert found.claims == told
+    assert n_starts.count(answers.STARTS) == 1  # all readers of the codes, since a network may start badly
     codes, raw, rebuilt = found.scores
     assert (raw.value > 0.6) == told
     assert codes.value < 0.55
