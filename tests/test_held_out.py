@@ -10,7 +10,9 @@ from pindown import Classify, Contrast, Data, Dictionary
 from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.learning import Learned, Learning
+from pindown.estimators.refitting import refitted
 from pindown.processes import Pairs
+from pindown.spaces import Reals
 from pindown.training import TrainingLog
 
 QUIET = {"verbose": False, "random_state": 0, "device": "cpu"}
@@ -65,7 +67,17 @@ def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         # At this rate a bend soon knows its rows by heart: it is worse by 14 % of the loss and more.
-        assert Classify(2, max_iter=200, learning_rate=1e-2, **QUIET).fit(X, y).held_out_.straight
+        fitted = Classify(2, max_iter=200, learning_rate=1e-2, **QUIET).fit(X, y)
+        assert fitted.held_out_.straight
+        for elsewhere in (False, True):  # made again, it is straight, too: twice a code is the code of twice a row
+            again = refitted(
+                fitted.set_params(max_iter=2, space=Reals()), Data(X, signal=y), seed=1, elsewhere=elsewhere
+            )
+            rows = X[:3] - X.mean(0)
+            away = again.transform(X.mean(0) + 2 * rows) - again.transform(X.mean(0) + rows)
+            np.testing.assert_allclose(
+                away, again.transform(X.mean(0) + rows) - again.transform(X.mean(0)[None]), atol=1e-5
+            )
         X = rng.normal(size=(600, 3))
         ring = np.linalg.norm(X[:, :2], axis=1) > 1.2
         assert not Classify(2, max_iter=200, **QUIET).fit(X, ring.astype(int)).held_out_.straight

@@ -26,7 +26,8 @@ WIDEST = 2_000
 def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any:
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
 
-    It has as many codes, where the estimator counted them and its rows support so many. Nothing is shown, and no
+    It has as many codes, where the estimator counted them and its rows support so many, and a linear encoder if that of
+    the estimator was left straight. Nothing is shown, and no
     checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
     """
     parameters = est.get_params(deep=False)
@@ -37,9 +38,11 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         "trainer": replace(est.trainer, checkpoint=None) if "trainer" in parameters else None,
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
+    straight = getattr(getattr(est, "held_out_", None), "straight", False)
+    if straight:
+        other["encoder"] = linear
     if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:
-        # A fit that was left straight is made again straight: behind a bend no linear map could undo it.
-        straight = getattr(getattr(est, "held_out_", None), "straight", False)
+        # Behind a bend no linear map could be made again.
         other["encoder"] = AnotherStart(linear, seed, bend=1.0) if straight else AnotherStart(est.encoder, seed)
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
