@@ -1,9 +1,9 @@
 """Known worlds of sparse codes: atoms and codes come back where the world is as assumed, and not where it is not.
 
 No theorem speaks of the gates, so that what is tested is what is measured, and that a check says what is broken. Steps
-and bounds were chosen on seeds 10 to 15, where six fits gave a mean cosine of .978 ± .007 and an F1 of .942 ± .011 in
-the first world, .603 ± .030 and .158 ± .012 with coherent atoms, .435 ± .004 and .087 ± .001 with dense codes, and
-.873 ± .012 and .709 ± .015 with half of the rows that are needed. Chance is .36. Of `SparseBasis` a theorem speaks.
+and bounds were chosen on seeds 10 to 15, where six fits gave a mean cosine of .972 ± .007 and an F1 of .933 ± .013 in
+the first world, .628 ± .019 and .136 ± .010 with coherent atoms, .435 ± .004 and .087 ± .001 with dense codes, and
+.901 ± .011 and .765 ± .018 with half of the rows that are needed. Chance is .33. Of `SparseBasis` a theorem speaks.
 """
 
 import numpy as np
@@ -63,8 +63,8 @@ def test_codes_that_are_dense_do_not_and_are_seen():
 def test_with_half_of_the_rows_less_comes_back_and_it_is_said():
     world = Superposed.overcomplete(D, M, n_active=K, random_state=0)
     cosine, f1, outcomes = fitted(world, seed=0, n=ENOUGH // 2, batch_size=ENOUGH // 4)
-    assert cosine < 0.92
-    assert f1 < 0.78
+    assert cosine < 0.94
+    assert f1 < 0.83
     assert "rows" in broken(outcomes)
 
 

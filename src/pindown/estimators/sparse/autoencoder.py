@@ -17,7 +17,7 @@ from pindown.training import optimizers
 REVIVED = 64
 """Codes that are revived in a step, at most."""
 
-SILENT_TURNS, SILENT_SHARE = 64, 0.02
+SILENT_TURNS, SILENT_SHARE = 64, 0.1
 """A code is dead if it was silent for so many times the rows in which codes that share evenly fire once, and for this
 share of all rows seen so far: the longer a training, the rarer what it may wait for."""
 

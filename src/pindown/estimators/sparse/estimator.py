@@ -111,15 +111,15 @@ class Sparse(Incremental):
 
     Examples
     --------
-    Sixty-four features in sixteen dimensions, three at a time:
+    Sixty-four features in thirty-two dimensions, three at a time:
 
     >>> from pindown.gates import TopK
     >>> from pindown.metrics import chance_pw_mcc, pw_mcc
     >>> from pindown.processes import Superposed
     >>> world = Superposed.overcomplete(64, 32, n_active=3, random_state=0)
     >>> x = world.sample(10_000, random_state=1).x
-    >>> sparse = Sparse(64, gate=TopK(3), max_iter=300, random_state=0).fit(x)
-    >>> pw_mcc(sparse.components_, world.truth) > 0.95 > 0.5 > chance_pw_mcc(64, 32)
+    >>> sparse = Sparse(64, gate=TopK(3), batch_size=256, max_iter=300, random_state=0).fit(x)
+    >>> pw_mcc(sparse.components_, world.truth) > 0.9 > 0.5 > chance_pw_mcc(64, 32)
     True
     """
 
