@@ -10,7 +10,7 @@ from commandline import call
 from pindown import load
 from pindown.mixing import save_png
 
-N = 120
+N = 240
 
 
 @pytest.fixture(scope="module")

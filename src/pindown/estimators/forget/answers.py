@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from pindown import networks, theory
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 
 LEAK_SHARE = 0.1
 """Variance of one direction of the codes that a leak is given which the probes must find."""
+
+AT_ONCE = 1_024
+"""Pictures that are looked at at once."""
 
 QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
 """Probes for what is told loudly, such as a nuisance in X."""
@@ -106,7 +110,8 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
 
     quick: dict[str, Any] = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
     starts = STARTS if len(rows) <= FEW else 1
-    of_x, of_codes = read(rows.X, rows.strata, **quick), read(codes, rows.strata, n_seeds=starts)
+    of_x = read(_as_columns(fit, rows.X), rows.strata, **quick)
+    of_codes = read(codes, rows.strata, n_seeds=starts)
     silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
     loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
     scores: tuple[Score, ...] = (
@@ -127,7 +132,8 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     )
     why = []
     others = refits.learned_from
-    again = read(others.X, others.strata, others, max_rows=MOST_ROWS, **quick)  # chance seldom strikes twice
+    # Chance seldom strikes twice.
+    again = read(_as_columns(fit, others.X), others.strata, others, max_rows=MOST_ROWS, **quick)
     if max(of_x.p_value, again.p_value) > LEVEL:
         why.append("X does not tell the nuisance, so that there was nothing to forget")
     elif of_codes.excess >= of_x.excess:
@@ -140,6 +146,15 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         if not scores[-1].good:
             why.append(f"the codes tell nothing of the given label ({scores[-1]})")
     return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
+
+
+def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of numbers as they are, and pictures along the directions that the fit sees of them."""
+    if X.ndim == 2:
+        return X
+    first = fit.encoder_.preprocess
+    parts = (torch.as_tensor(X[k : k + AT_ONCE]).to(first.mean.device) for k in range(0, len(X), AT_ONCE))
+    return torch.cat([first(part) for part in parts]).cpu().numpy()
 
 
 def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
