@@ -44,13 +44,16 @@ def test_a_missing_scale_estimates_the_concentration_and_a_given_one_stays():
     assert quick(scale=3.0).fit(data().x, data().u).scale_ == 3.0
 
 
-def test_latents_are_counted_by_the_directions_in_which_classes_differ_in_any_units():
+def test_latents_are_counted_by_what_labels_can_pin_down_in_any_units():
     sets = {2: load_wine, 1: load_breast_cancer}
     for n, load in sets.items():
         x, y = load(return_X_y=True)
         for units in (1.0, np.logspace(-3, 3, x.shape[1])):
             assert Classify(random_state=0).look(Data(x * units, signal=y)).n_components == n
     assert Classify().look(Data(data().x, signal=data().u)).n_components == 3
+    deep = Clusters.on_sphere(10, 20, KAPPA, n_layers=4, random_state=0).sample(2_000, random_state=1)
+    assert plan(deep.x, signal=deep.u).n_components < 10  # the means of classes have been bent together
+    assert Classify().look(Data(deep.x.numpy(), signal=deep.u.numpy())).n_components == 10
     assert plan(x, signal=y).n_components == 1
 
 

@@ -103,3 +103,8 @@ def test_other_data_than_those_fitted_are_refused():
         trained().score(X, Y[:9])
     with pytest.raises(ValueError, match=r"'y_true' parameter .* must be an array-like.* Got None instead"):
         trained().score(X)
+
+
+def test_without_labels_latents_are_not_counted():
+    with pytest.raises(ValueError, match="n_components=None counts latents by labels, and there are none"):
+        Classify(augment=classifying.jitter).fit(data().x)

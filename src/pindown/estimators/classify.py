@@ -26,6 +26,7 @@ from pindown.estimators.incremental import Incremental
 from pindown.estimators.parameters import check_positive
 from pindown.estimators.reading import Reading
 from pindown.losses import cross_entropy
+from pindown.metrics.spectrum import ROWS_PER_COLUMN
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
 from pindown.networks.preprocessing import FirstLayer, Preprocess
@@ -72,8 +73,9 @@ class Classify(ClassifierMixin, Incremental):
     Parameters
     ----------
     n_components : int or None
-        Number of latents. None counts the directions in which the means of classes differ, which are fewer than the
-        classes: no more latents can be pinned down by them.
+        Number of latents. None takes as many as labels can pin down: one less than classes, and no more than there are
+        directions beyond noise; where there are fewer than a hundred rows per column, those in which the means of
+        classes are seen to differ. Behind a mixing that bends, means differ in fewer directions than latents do.
     space : Space
         Where the codes live: ``Sphere()`` or ``Reals()``. A single latent lives on the line, for the sphere of one
         dimension is two points.
@@ -297,25 +299,33 @@ class Classify(ClassifierMixin, Incremental):
         read_classes(reading.data.signal, len(reading.data), augmented=self.augment is not None)
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> ClassLook:
-        data, d = reading.data, self._counted(reading, first) if self.n_components is None else self._asked_components()
-        if isinstance(reading.source, World) and (prior := reading.source.process.prior) is not None:
-            # A world knows its classes, of which a sample may lack some.
-            doubts = too_few(len(prior), d)
-            return ClassLook(d, warnings=doubts, classes=np.arange(len(prior)), prior=prior, by_number=True)
-        (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
+        source, data = reading.source, reading.data
+        known = source.process.prior if isinstance(source, World) else None
+        doubts: tuple[str, ...] = ()
+        if known is not None:  # a world knows its classes, of which a sample may lack some
+            classes, prior = np.arange(len(known)), known
+        else:
+            (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
+            prior = counts / counts.sum()
+        d = self._counted(reading, first, len(classes)) if self.n_components is None else self._asked_components()
         doubts = (*doubts, *too_few(len(classes), d))
-        return ClassLook(d, warnings=doubts, classes=classes, prior=counts / counts.sum())
+        return ClassLook(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None)
 
     @staticmethod
-    def _counted(reading: Reading, first: FirstLayer) -> int:
-        """Return how many latents labels can pin down: without labels, as many as there are directions."""
-        data, n_shown = reading.data, math.prod(first.shape_out)
+    def _counted(reading: Reading, first: FirstLayer, n_classes: int) -> int:
+        """Return how many latents labels can pin down."""
+        data, n_columns = reading.data, math.prod(first.shape_in)
         if data.signal is None:
-            return n_shown
+            raise ValueError(
+                "Classify: n_components=None counts latents by labels, and there are none. Give their number."
+            )
+        most = max(1, min(math.prod(first.shape_out), n_classes - 1))
+        if reading.n_rows >= ROWS_PER_COLUMN * n_columns:
+            return most
         rows = reading.divided[0].learned if len(reading.divided) == 1 else np.arange(len(data))
-        rows = rows[:: -(-len(rows) * math.prod(first.shape_in) // COUNTED_NUMBERS)]
+        rows = rows[:: -(-len(rows) * n_columns // COUNTED_NUMBERS)]
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
-        return min(max(1, found), n_shown)
+        return min(max(1, found), most)
 
     def _fields(self, look: ClassLook, sides: dict[str, Any]) -> tuple[Any, ...]:
         signal = sides.get("signal")
