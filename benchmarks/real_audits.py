@@ -120,7 +120,7 @@ def line(run: dict[str, Any], others: list[dict[str, Any]]) -> str:
         why,
         f"{name} {value:.3f} ({chance:.3f})" if name else "–",
         f"{run['agreement']:.2f} ({run['chance']:.2f})" if name else "–",
-        f"{sum(other['claims'] for other in others)} of {len(others)}",
+        f"{sum(other['claims'] for other in others)} of {len(others)}" if others else "not run",
     )
     return f"| {' | '.join(cells)} |"
 
