@@ -6,22 +6,12 @@ from pindown.metrics.dependence import Confounding, confounding, distance_correl
 from pindown.metrics.dictionaries import (
     AtomMatch,
     Band,
-    DeadShare,
     by_frequency,
-    ce_recovered,
-    chance_firing_f1,
     chance_mmcs,
     chance_pw_mcc,
-    code_mcc,
-    dead_share,
-    firing,
-    firing_f1,
-    fvu,
-    l0,
     match_atoms,
     mmcs,
     pw_mcc,
-    sparsity,
 )
 from pindown.metrics.invariance import PROBES, Leakage, Probe, ProbeScore, inject_leak, leakage
 from pindown.metrics.pursuit import matching_pursuit
@@ -48,6 +38,18 @@ from pindown.metrics.sets import (
     set_scores,
     shd,
     support_f1,
+)
+from pindown.metrics.sparse_codes import (
+    DeadShare,
+    ce_recovered,
+    chance_firing_f1,
+    code_mcc,
+    dead_share,
+    firing,
+    firing_f1,
+    fvu,
+    l0,
+    sparsity,
 )
 
 __all__ = [

@@ -23,7 +23,8 @@ from pindown.evidence.noise import Ceiling, Moved, matched_ceiling
 from pindown.evidence.plans import Plan, generally_missing
 from pindown.evidence.rows import Rows
 from pindown.evidence.scores import Score
-from pindown.metrics.dictionaries import chance_pw_mcc, code_mcc, l0, pw_mcc
+from pindown.metrics.dictionaries import chance_pw_mcc, pw_mcc
+from pindown.metrics.sparse_codes import code_mcc, l0
 
 if TYPE_CHECKING:
     from pindown.estimators.sparse.estimator import Sparse

@@ -20,7 +20,7 @@ from pindown.estimators.reading import LOOKED_AT, Look, Reading
 from pindown.estimators.sparse.autoencoder import turning
 from pindown.estimators.sparse.basis_answers import ANSWERS
 from pindown.estimators.sparse.codes import rebuilt
-from pindown.metrics.dictionaries import sparsity
+from pindown.metrics.sparse_codes import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.first_layers import Whiten
 from pindown.networks.preprocessing import FirstLayer

@@ -27,7 +27,7 @@ from pindown.estimators.sparse.answers import ANSWERS
 from pindown.estimators.sparse.autoencoder import Autoencoder, Seeds, turning
 from pindown.estimators.sparse.codes import rebuilt, sparse_codes
 from pindown.gates import Gate, TopK
-from pindown.metrics.dictionaries import firing, fvu
+from pindown.metrics.sparse_codes import firing, fvu
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import FirstLayer
 from pindown.sources import Drawn, Indexed, as_source
