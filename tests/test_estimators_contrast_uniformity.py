@@ -8,7 +8,8 @@ import torch
 from contrasting import pairs, quick, thorough, trained
 
 from pindown.distributions import Around, VonMisesFisher
-from pindown.estimators import IdentifiabilityWarning, contrast
+from pindown.estimators import IdentifiabilityWarning
+from pindown.estimators.contrast_objective import best_temperature
 from pindown.metrics import linear_r2
 from pindown.mixing import leaky_relu_mlp
 from pindown.processes import Pairs
@@ -37,7 +38,7 @@ def test_a_score_in_nats_does_not_depend_on_the_weight_of_uniformity():
 def test_a_score_chooses_the_temperature_at_which_infonce_is_least():
     x, x_pos = (torch.tensor(a) for a in (pairs(2_000, seed=2).x, pairs(2_000, seed=2).x_pos))
     with torch.no_grad():
-        best = contrast._best_temperature(aligned(0.3).objective_, x, x_pos)
+        best = best_temperature(aligned(0.3).objective_, x, x_pos)
         losses = [aligned(0.3).objective_.infonce(x, x_pos, temperature=best * factor) for factor in (0.9, 1, 1.1)]
     assert min(losses) == losses[1]
     assert 1 / best == pytest.approx(10, rel=0.1)  # not the 4.283 of the fit
