@@ -70,9 +70,10 @@ def spreads(first: FirstLayer) -> np.ndarray:
     Examples
     --------
     >>> from pindown.sources import Arrays
-    >>> x = torch.randn(500, 1, 1, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.0])
-    >>> spreads(whitened(Arrays(x))).round(1).tolist()
-    [1.3, 0.6]
+    >>> x = torch.randn(5_000, 1, 1, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.0])
+    >>> far, near = spreads(whitened(Arrays(x)))
+    >>> bool(abs(far / near - 2) < 0.2)
+    True
     """
     spread = 1 / np.linalg.norm(first.turned.cpu().numpy(), axis=0)
     return spread / np.sqrt((spread**2).mean())
