@@ -116,7 +116,7 @@ def test_where_every_column_is_shifted_and_stretched_charts_are_blind_and_keep_t
     codes = forget.transform(x_new, lab_new)
     assert told(codes, lab_new) < 0.5 < 0.9 < told(x_new, lab_new)
     each, each_new = (standardised(part, of) for part, of in ((x, lab), (x_new, lab_new)))
-    assert read(forget.transform(x, lab), kind, codes, kind_new) > read(each, kind, each_new, kind_new) - 0.1
+    assert read(forget.transform(x, lab), kind, codes, kind_new) > read(each, kind, each_new, kind_new) - 0.03
     rebuilt = forget.inverse_transform(codes, lab_new)
     assert np.abs(forget.transform(rebuilt, lab_new) - codes).max() < 1e-8
 
@@ -144,7 +144,7 @@ def test_with_a_label_given_what_mixtures_make_is_not_taken_off():
         return read(codes[one], kind_new[one], codes[others], kind_new[others])
 
     assert given.charts_ is not None
-    assert carried(codes) > carried(alone.encode(x_new, lab_new)) + 0.05
+    assert carried(codes) > max(0.75, carried(alone.encode(x_new, lab_new)) + 0.05)
     assert told(codes, lab_new, given=kind_new) < 0.45
 
 

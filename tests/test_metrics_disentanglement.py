@@ -76,8 +76,9 @@ def test_the_references_bins_give_the_references_modularity(codes, factors, code
 @pytest.mark.parametrize(
     ("code", "expected"), [("perfect", 1.0), ("noise columns", 1.0), ("duplicated", 1.0), ("noise", 0.180)]
 )
-def test_factor_vae_scores_known_codes_as_the_reference_does(codes, factors, code, expected):
-    assert abs(scores_of.factor_vae(codes[code], factors).value - expected) < 0.12
+def test_factor_vae_scores_known_codes_as_the_reference_does(factors, code, expected):
+    draws = [scores_of.factor_vae(known_codes(factors, seed)[code], factors).value for seed in range(8)]
+    assert abs(np.mean(draws) - expected) < 0.06
 
 
 @pytest.mark.parametrize(
@@ -98,10 +99,12 @@ def test_a_rotation_is_seen_by_mig_and_dci_and_hardly_by_factor_vae(codes, facto
 
 
 @pytest.mark.parametrize("metric", BY_FACTORS)
-def test_noise_scores_what_noise_scores(metric, codes, factors):
-    for found in metric(codes["noise"], factors):
-        spread = 0.5 if "modularity" in found.name or "compactness" in found.name else 0.12
-        assert abs(found.value - found.noise) < spread
+def test_noise_scores_what_noise_scores(metric):
+    factors, n_draws = labels(600), 1 if metric is scores_of.dci else 4  # trees take long, and hardly vary
+    draws = [metric(known_codes(factors, seed)["noise"], factors) for seed in range(n_draws)]
+    for found in zip(*draws, strict=True):
+        spread = 0.35 if "modularity" in found[0].name or "compactness" in found[0].name else 0.08
+        assert abs(np.mean([score.value - score.noise for score in found])) < spread
 
 
 @pytest.mark.parametrize("metric", BY_FACTORS)
@@ -120,7 +123,7 @@ def test_quantities_need_no_bins():
         for good, bad in zip(metric(perfect, factors), metric(turned, factors), strict=True):
             assert good.value > 0.75, good
             assert good.value >= bad.value - 0.02, (good, bad)
-    assert scores_of.mig(perfect, factors).value > 0.93
+    assert scores_of.mig(perfect, factors).value > 0.94
     assert scores_of.sap(perfect, factors).value > 0.9
 
 

@@ -147,11 +147,10 @@ def look_for_folds(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space =
     enough = len(x) >= max(MIN_ROWS, 2 * NEIGHBOURS_PER_DIMENSION * dimension)
     if not (enough and 0 < dimension <= len(slopes) and all(slope.isfinite().all() for slope in slopes)):
         return Folding(math.nan, math.nan, 0, len(x))
-    spread = torch.linalg.eigvalsh(torch.cov(z.T, correction=0).reshape(z.shape[1], -1)).flip(0)[:dimension]
-    if spread[0] <= 1e-12 * z.square().mean():  # one code for all
+    if (flat := _flat(z, dimension)) is None:
         return Folding(math.nan, math.nan, 0, len(x))
     share, doubt = _share_and_doubt(u, z, torch.stack(slopes, 2), dimension)
-    return Folding(share, doubt, int((spread < FLAT * spread[0]).sum()), len(x))
+    return Folding(share, doubt, flat, len(x))
 
 
 def look_for_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
@@ -166,13 +165,14 @@ def look_for_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # n
     >>> print(look_for_flat_directions(z * torch.tensor([1, 1e-3])))
     flat: 500 samples do not show what is turned over, 1 direction of the codes is flat
     """
-    return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)), len(z))
+    return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)) or 0, len(z))
 
 
-def _flat(z: Tensor, dimension: int) -> int:
+def _flat(z: Tensor, dimension: int) -> int | None:
+    """Return in how many directions codes hardly vary; None if all are one."""
     spread = torch.linalg.eigvalsh(torch.cov(z.T, correction=0).reshape(z.shape[1], -1)).flip(0)[:dimension]
-    if spread[0] <= 1e-12 * z.square().mean():  # one code for all
-        return 0
+    if spread[0] <= 1e-12 * z.square().mean():
+        return None
     return int((spread < FLAT * spread[0]).sum())
 
 

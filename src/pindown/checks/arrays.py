@@ -6,14 +6,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
-from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import LogisticRegression, Ridge, RidgeCV
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.pipeline import Pipeline
 
 from pindown.checks.verdict import Estimate, estimate
 from pindown.data import as_array
 from pindown.labels import as_numbers, is_quantity, missing
+from pindown.metrics.smooth import radial, smooth_regression
 from pindown.metrics.spectrum import Spectrum, spectrum
 
 Matrix = NDArray[np.float64]
@@ -25,8 +24,8 @@ N_SPLITS = 40
 N_RESAMPLES = 50
 """Draws with replacement for the same purpose, where nothing is fitted."""
 
-N_LANDMARKS = 200
-"""Points whose neighbourhoods a smooth predictor is made of."""
+GAMMA, N_LANDMARKS = 0.1, 200
+"""How near the points are whose neighbourhoods a smooth predictor is made of, and how many there are at most."""
 
 
 def read(name: str, values: Any) -> Matrix:
@@ -132,7 +131,7 @@ def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -
     order = rng.permutation(len(inputs))
     halved = order[: len(order) // 2], order[len(order) // 2 :]
     for seen, held_out in (halved, halved[::-1]):
-        fit = _radial(len(seen), Ridge(1.0)).fit(inputs[seen], targets[seen])
+        fit = radial(Ridge(1.0), GAMMA, _landmarks(len(seen))).fit(inputs[seen], targets[seen])
         smooth[held_out] = fit.predict(inputs[held_out]).reshape(len(held_out), -1)
         flat[held_out] = targets[seen].mean(0)
     return smooth, flat
@@ -148,11 +147,8 @@ def smooth_fits(
     order = rng.permutation(len(inputs))
     halved = order[: len(order) // 2], order[len(order) // 2 :]
     for seen, held_out in (halved, halved[::-1]):
-        bent = _radial(len(seen), RidgeCV(np.logspace(-6, 2, 9)))
-        straight = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-6, 2, 9)))
-        fits = [kind.fit(inputs[seen], targets[seen]) for kind in (straight, bent)]
-        # By what they tell of each row, left out: few rows make a few landmarks, which do not even tell a line.
-        yield max(fits, key=lambda fit: fit[-1].best_score_), held_out, targets[seen].mean(0)
+        fit = smooth_regression(inputs[seen], targets[seen], GAMMA, _landmarks(len(seen)))
+        yield fit, held_out, targets[seen].mean(0)
 
 
 def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Estimate:
@@ -165,10 +161,8 @@ def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Es
 
 def smooth_classifier(n_rows: int) -> Pipeline:
     """Return an unfitted logistic regression on radial features of standardised columns."""
-    return _radial(n_rows, LogisticRegression(C=10.0, max_iter=300))
+    return radial(LogisticRegression(C=10.0, max_iter=300), GAMMA, _landmarks(n_rows))
 
 
-def _radial(n_rows: int, last: Any) -> Pipeline:
-    landmarks = Nystroem(gamma=0.1, n_components=min(N_LANDMARKS, n_rows // 4), random_state=0)
-    within = MinMaxScaler(clip=True)  # beyond the rows it was fitted on a smooth predictor is flat, and not wild
-    return make_pipeline(within, StandardScaler(), landmarks, last)
+def _landmarks(n_rows: int) -> int:
+    return min(N_LANDMARKS, n_rows // 4)

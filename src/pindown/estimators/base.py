@@ -91,9 +91,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     _least_decay = 0.0  # of weights, by default, unless rows are pictures
     _schedule = staticmethod(cosine)  # of the learning rate
     _loss_falls = True  # as something is learned: in a game it does not
-    _learns_from_shown = (
-        False  # whether objectives take rows as the first layer gives them out, or say that they `takes_columns`
-    )
+    _learns_from_shown = False  # whether objectives take rows as the first layer gives them out
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
     _chance: Chance | None = None  # random numbers that the objective wants beside every batch
 

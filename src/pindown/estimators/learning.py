@@ -224,7 +224,7 @@ class Learning:
         # A first layer that whitens pictures takes differences of large numbers, which half the digits would not show.
         trainer, shape = self.est.trainer, encoder.preprocess.shape_out if isinstance(encoder, Encoder) else ()
         guessing = self.est._guessing(n_rows)
-        told = is_image(shape) and self.est.verbose and guessing is not None
+        told = is_image(shape) and self.est.verbose
         watch = (Watch(guessing, on_terminal),) if told and guessing is not None else ()
         precision = precision_for(shape, self.device, trainer.precision)
         return replace(trainer, precision=precision, callbacks=(*trainer.callbacks, *watch))

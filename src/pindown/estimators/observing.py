@@ -46,7 +46,7 @@ class Observes(BaseEstimator):
         else:
             source = as_source(X)
             if self._wants_vectors and len(source.shape) > 1:
-                self._require_flat("each row of X", source.shape)
+                self._require_flat("each row of X", source.shape, source.shape)
             reading = read_source(source, self.answers.side, sides, rng)
             if isinstance(reading.source, Drawn):  # a world tells more than a method asks for
                 known = (self.answers.side,) if isinstance(X, Process) else (self.answers.side, *self.answers.also)
@@ -90,7 +90,7 @@ class Observes(BaseEstimator):
 
     def _as_vectors(self, array: np.ndarray) -> np.ndarray:
         """Lay rows out as vectors, if that was asked for."""
-        self._require_flat("X", array.shape)
+        self._require_flat("X", array.shape, array.shape[1:])
         return array.reshape(len(array), -1) if self.preprocess is preprocessing.whiten else array
 
     @property
@@ -98,8 +98,8 @@ class Observes(BaseEstimator):
         """Whether rows may be pictures where others must be vectors."""
         return False
 
-    def _require_flat(self, what: str, shape: tuple[int, ...]) -> None:
-        if self._takes_pictures and len(shape) == 4 - (what != "X") and self.preprocess is preprocessing.suited:
+    def _require_flat(self, what: str, shape: tuple[int, ...], of_row: tuple[int, ...]) -> None:
+        if self._takes_pictures and len(of_row) == 3 and self.preprocess is preprocessing.suited:
             return
         if self.preprocess is not preprocessing.whiten:
             raise ValueError(

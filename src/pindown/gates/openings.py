@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ KEPT = 0.99
 """Share of the old value in the running mean of a threshold."""
 
 
-class Opening(nn.Module):
-    """Turns scores into codes that are not negative; abstract.
+class Opening(nn.Module, ABC):
+    """Turns scores into codes that are not negative.
 
     With ``n_candidates`` it is shown the largest scores of a row, (n, n_candidates), and opens for some of them; with
     None it is shown all, (n, n_codes).
@@ -30,9 +31,9 @@ class Opening(nn.Module):
         """Return what is added to the share of variance that is not rebuilt, in units of that; None: nothing."""
         return None
 
+    @abstractmethod
     def forward(self, scores: Tensor) -> Tensor:
         """Return codes, in the shape of the scores."""
-        raise NotImplementedError
 
 
 class Largest(Opening):

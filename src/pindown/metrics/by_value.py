@@ -9,13 +9,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
-from sklearn.kernel_approximation import Nystroem
-from sklearn.linear_model import RidgeCV
-from sklearn.pipeline import Pipeline, make_pipeline
-from sklearn.preprocessing import MinMaxScaler, StandardScaler
+from sklearn.pipeline import Pipeline
 
 from pindown.metrics._nuisance import read_labels
 from pindown.metrics.recovery import Matrix, RandomState, _read_pair, _split
+from pindown.metrics.smooth import smooth_regression
 
 LANDMARKS = 300
 MIN_ROWS = 20
@@ -112,13 +110,7 @@ def _joined(parts: Any) -> Part:
 
 
 def _fitted(code: Matrix, latents: Matrix) -> Pipeline:
-    kernel = Nystroem(gamma=0.3 / code.shape[1], n_components=min(LANDMARKS, len(code)), random_state=0)
-    # Beyond the rows it was fitted on such a regression runs wild, so that a single row would decide: there it is flat.
-    within = MinMaxScaler(clip=True)
-    bent = make_pipeline(within, StandardScaler(), kernel, RidgeCV(np.logspace(-6, 2, 9))).fit(code, latents)
-    # Of few rows with many columns a map that is linear can be learned, and no other.
-    straight = make_pipeline(StandardScaler(), RidgeCV(np.logspace(-6, 2, 9))).fit(code, latents)
-    return max(straight, bent, key=lambda fit: fit[-1].best_score_)  # on each row, left out
+    return smooth_regression(code, latents, 0.3 / code.shape[1], min(LANDMARKS, len(code)))
 
 
 def _r2(model: Pipeline, part: Part) -> float:

@@ -15,7 +15,7 @@ from pindown.estimators.forget.choosing import BENT, FIXED, Choice, KeptOut, bes
 from pindown.estimators.forget.game import Game, History, history_of
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import NuisanceLook
-from pindown.estimators.held_out import HeldOut as HeldOutScore
+from pindown.estimators.held_out import HeldOut
 from pindown.metrics import Leakage
 from pindown.networks import built
 from pindown.networks.building import Make as Network
@@ -109,9 +109,9 @@ def history(
     return history_of(objective, *steps, chance_loss=chance, probe=probe, held_out_loss=look.held_out.heard(objective))
 
 
-def read_afterwards(probe: Leakage | None, n_folds: int, n_steps: int) -> HeldOutScore | None:
+def read_afterwards(probe: Leakage | None, n_folds: int, n_steps: int) -> HeldOut | None:
     """Return what the best reader tells of the nuisance of rows held out; None if too few could be compared."""
     if probe is None:
         return None
     name = f"{probe.measure} of the best reader of the nuisance"
-    return HeldOutScore(name, probe.worst, None, probe.chance, probe.n_rows, n_folds, n_steps)
+    return HeldOut(name, probe.worst, None, probe.chance, probe.n_rows, n_folds, n_steps)

@@ -58,18 +58,17 @@ class SeedAgreement:
             f"atoms are found by all {self.n_seeds}"
         ]
         for band in self.bands:
-            often = "silent" if band.high == 0 else f"fire at {band.low:.2%} to {band.high:.2%} of rows"
-            lines.append(
-                f"  {band.n} that {often}: {band.mean:.3f}" if band.high else f"  {band.n} silent: {band.mean:.3f}"
-            )
+            often = f"that fire at {band.low:.2%} to {band.high:.2%} of rows" if band.high else "silent"
+            lines.append(f"  {band.n} {often}: {band.mean:.3f}")
         return "\n".join(lines)
 
 
 def agreement_of(dictionaries: Sequence[NDArray[np.floating]], frequency: NDArray[np.float64] | None) -> SeedAgreement:
     """Compare all dictionaries with each other, and the atoms of the first with all others."""
     first, *others = dictionaries
-    least = np.min([match_atoms(other, first).cosine for other in others], axis=0)
-    pairs = combinations(dictionaries, 2)
-    values = tuple(float(match_atoms(a, b).cosine.mean()) for a, b in pairs)
+    of_first = [match_atoms(other, first).cosine for other in others]
+    of_others = [match_atoms(b, a).cosine for a, b in combinations(others, 2)]
+    values = tuple(float(cosine.mean()) for cosine in of_first + of_others)
+    least = np.min(of_first, axis=0)
     bands = () if frequency is None else by_frequency(least, frequency)
     return SeedAgreement(values, chance_pw_mcc(*first.shape), least, bands, len(dictionaries))

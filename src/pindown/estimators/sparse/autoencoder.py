@@ -120,7 +120,7 @@ class Autoencoder(nn.Module):
     @torch.no_grad()
     def _ready(self) -> None:
         """Give atoms unit length, and revive dead codes by what the last batch left unexplained."""
-        self.atoms.div_(torch.linalg.vector_norm(self.atoms, dim=1, keepdim=True).clamp(min=1e-12))
+        self.settle()
         assert self.gate is not None
         turns = int(SILENT_TURNS * self.n_codes / self.gate.n_expected)
         longest, which = self.silent.topk(len(self.leftover))
@@ -148,7 +148,7 @@ class Autoencoder(nn.Module):
 
     @torch.no_grad()
     def settle(self) -> None:
-        """Give atoms unit length, after the last step."""
+        """Give atoms unit length."""
         self.atoms.div_(torch.linalg.vector_norm(self.atoms, dim=1, keepdim=True).clamp(min=1e-12))
 
 

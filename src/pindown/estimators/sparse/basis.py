@@ -6,20 +6,17 @@ from collections.abc import Iterator
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name it goes by)
 
 from pindown import theory
 from pindown._random import RandomState
-from pindown.data import from_torch
-from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
 from pindown.estimators.sparse.autoencoder import turning
 from pindown.estimators.sparse.basis_answers import ANSWERS
-from pindown.estimators.sparse.codes import rebuilt
+from pindown.estimators.sparse.codes import OfAtoms
 from pindown.metrics.sparse_codes import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.first_layers import Whiten
@@ -65,7 +62,7 @@ class Volume(nn.Module):
         return size - torch.linalg.slogdet(body.weight.float()).logabsdet / len(body.weight)
 
 
-class SparseBasis(BaseEncoder):
+class SparseBasis(OfAtoms):
     r"""Sparse codes in as many directions as data vary in, by L1 and volume: the one dictionary with a theorem.
 
     With whitened rows y and codes :math:`\hat z = W y`,
@@ -172,24 +169,10 @@ class SparseBasis(BaseEncoder):
         """The theorem that applies if the data meet its assumptions."""
         return theory.SPARSE_COMPLETE
 
-    def inverse_transform(self, Z):
-        """Rebuild rows from codes; numpy in, numpy out; torch in, torch out."""
-        check_is_fitted(self)
-        array = check_array(from_torch(Z), dtype=[np.float64, np.float32], input_name="Z")
-        if array.shape[1] != self.n_components_:
-            raise ValueError(f"SparseBasis: Z has {array.shape[1]} columns, but n_components={self.n_components_}.")
-        x = rebuilt(array, self.components_.astype(array.dtype), self.mean_.astype(array.dtype))
-        return self._like(Z, array, torch.as_tensor(x))
-
     def score(self, X, y=None) -> float:
         """Return how sparse codes are, mean over codes: 0 if they are normal, 1 at most; see `metrics.sparsity`."""
         check_is_fitted(self)
         return sparsity(self.transform(self._validated(X, reset=False)))
-
-    @property
-    def mean_(self) -> NDArray[np.float64]:
-        """What is taken off rows; (n_features,)."""
-        return self.encoder_.preprocess.mean.cpu().numpy()
 
     def _space(self) -> Space:
         return Reals()
@@ -216,7 +199,7 @@ class SparseBasis(BaseEncoder):
         assert isinstance(first, Whiten)
         with torch.no_grad():  # codes get the unit in which atoms have length 1
             back = torch.linalg.pinv(first.matrix.double()[:, : look.n_components])  # (d, m)
-            atoms = torch.linalg.solve(body.weight.double().T, torch.eye(look.n_components).double()) @ back
+            atoms = torch.linalg.solve(body.weight.double().T, back)
             length = atoms.norm(dim=1)
             body.weight.mul_(length[:, None])
         self.components_ = (atoms / length[:, None]).cpu().numpy()

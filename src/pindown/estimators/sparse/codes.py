@@ -1,4 +1,4 @@
-"""Codes as a sparse matrix, a bounded number of rows at a time; and what is rebuilt from them."""
+"""Codes as a sparse matrix, a bounded number of rows at a time; and what atoms rebuild from them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor
 
+from pindown.data import from_torch
+from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder, is_cheap
 from pindown.estimators.sparse.autoencoder import Autoencoder
 
@@ -42,6 +45,28 @@ def _encoded(encoder: Encoder, x: Tensor) -> csr_array:
     found = csr_array((flat[fires], (row[fires], at[fires])), shape=(len(x), body.n_codes))
     found.sort_indices()
     return found
+
+
+class OfAtoms(BaseEncoder):
+    """An estimator whose codes are strengths of atoms that add up to rows."""
+
+    components_: NDArray[Any]
+
+    def inverse_transform(self, Z):
+        """Rebuild rows from codes, dense or sparse; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        kinds = [np.float64, np.float32]
+        array = check_array(from_torch(Z), accept_sparse="csr", dtype=kinds, input_name="Z")
+        if array.shape[1] != self.n_components_:
+            name = type(self).__name__
+            raise ValueError(f"{name}: Z has {array.shape[1]} columns, but n_components={self.n_components_}.")
+        x = rebuilt(array, self.components_.astype(array.dtype), self.mean_.astype(array.dtype))
+        return x if issparse(Z) else self._like(Z, array, torch.as_tensor(x))
+
+    @property
+    def mean_(self) -> NDArray[np.float64]:
+        """What is taken off rows; (n_features,)."""
+        return self.encoder_.preprocess.mean.cpu().numpy()
 
 
 def rebuilt(codes: Any, components: NDArray[Any], mean: NDArray[Any]) -> NDArray[Any]:

@@ -10,22 +10,20 @@ from typing import Self
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, issparse, vstack
+from scipy.sparse import csr_array, vstack
 from sklearn.utils import check_scalar
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown._random import RandomState
-from pindown.data import from_torch
-from pindown.estimators.base import ENCODED_AT_ONCE
-from pindown.estimators.encoding import Encoder
+from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
 from pindown.estimators.incremental import Incremental
 from pindown.estimators.reading import LOOKED_AT, Look, Reading, is_in_memory
 from pindown.estimators.sparse import saelens
 from pindown.estimators.sparse.agreement import SeedAgreement, agreement_of
 from pindown.estimators.sparse.answers import ANSWERS
 from pindown.estimators.sparse.autoencoder import Autoencoder, Seeds, turning
-from pindown.estimators.sparse.codes import rebuilt, sparse_codes
+from pindown.estimators.sparse.codes import OfAtoms, rebuilt, sparse_codes
 from pindown.gates import Gate, TopK
 from pindown.metrics.sparse_codes import firing, fvu
 from pindown.networks import preprocessing
@@ -39,7 +37,7 @@ MOST_NAMED = 5
 """Constant columns that a warning names."""
 
 
-class Sparse(Incremental):
+class Sparse(OfAtoms, Incremental):
     r"""Sparse dictionary: directions (atoms) of which few, at some strength, add up to each row.
 
     .. math:: x \approx \mu + \sum_j z_j d_j, \qquad z = \mathrm{gate}(W (x - \mu) + b) \ge 0, \qquad
@@ -192,16 +190,6 @@ class Sparse(Incremental):
         parts = [sparse_codes(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in blocks]
         return csr_array(vstack(parts, format="csr"))
 
-    def inverse_transform(self, Z):
-        """Rebuild rows from codes, dense or sparse; numpy in, numpy out; torch in, torch out."""
-        check_is_fitted(self)
-        kinds = [np.float64, np.float32]
-        array = check_array(from_torch(Z), accept_sparse="csr", dtype=kinds, input_name="Z")
-        if array.shape[1] != self.n_components_:
-            raise ValueError(f"Sparse: Z has {array.shape[1]} columns, but n_components={self.n_components_}.")
-        x = rebuilt(array, self.components_.astype(array.dtype), self.mean_.astype(array.dtype))
-        return x if issparse(Z) else self._like(Z, array, torch.as_tensor(x))
-
     def score(self, X, y=None) -> float:
         """Return the share of the variance of rows that is rebuilt, 1 − FVU: 0 for their mean."""
         check_is_fitted(self)
@@ -253,14 +241,9 @@ class Sparse(Incremental):
         return saelens.read(cls(), folder)
 
     @property
-    def components_(self) -> NDArray[np.float32]:
+    def components_(self) -> NDArray[np.float32]:  # type: ignore[override]
         """The atoms, of unit length; (n_components, n_features)."""
         return self._body.atoms.detach().cpu().numpy()
-
-    @property
-    def mean_(self) -> NDArray[np.float64]:
-        """What is taken off rows; (n_features,)."""
-        return self.encoder_.preprocess.mean.cpu().numpy()
 
     @property
     def _body(self) -> Autoencoder:
