@@ -7,6 +7,7 @@ ray misses, its distance is `FAR`. y is up.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple
 
 import torch
@@ -18,10 +19,13 @@ FAR = 1e4
 
 
 class Hit(NamedTuple):
-    """How far along each ray a solid is, (n, p), and which way its surface faces there, (n, 3, p)."""
+    """How far along each ray a solid is, (n, p), and how its surface faces there: (n, 3, p) → parts along its normal.
+
+    A map, and not the normal itself: of planes it is a coordinate, and numbers are chosen between faster than vectors.
+    """
 
     distance: Tensor
-    normal: Tensor
+    facing: Callable[[Tensor], Tensor]
 
 
 class Surface(NamedTuple):
@@ -41,7 +45,11 @@ def camera(x: Tensor, y: Tensor, eye: Tensor, target: Tensor, spread: Tensor) ->
     forward = unit(target - eye)  # (n, 3, 1)
     right = unit(torch.linalg.cross(forward, _up(forward), dim=1))
     over = torch.linalg.cross(right, forward, dim=1)
-    return unit(forward + spread[:, None, None] * (right * x + over * y))
+    wide = spread[:, None]
+    # All three are of unit length and at right angles, so that the length of the sum is known.
+    length = (1 + wide**2 * (x**2 + y**2)).rsqrt()
+    ray = torch.addcmul(torch.addcmul(forward, wide[:, None] * right, x), wide[:, None] * over, y)
+    return ray * length[:, None]
 
 
 def unit(v: Tensor) -> Tensor:
@@ -55,15 +63,17 @@ def vector(like: Tensor, *values: float) -> Tensor:
 
 
 def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return inner products; (n, 3, p) → (n, p)."""
-    return (a * b).sum(1)
+    """Return inner products; (n, 3, p) → (n, p). Three passes over numbers: products of vectors are never written."""
+    (ax, ay, az), (bx, by, bz) = a.unbind(1), b.unbind(1)
+    return torch.addcmul(torch.addcmul(ax * bx, ay, by), az, bz)
 
 
 def sphere(o: Tensor, d: Tensor, centre: Tensor, radius: Tensor) -> Hit:
     """Meet a sphere; centre (n, 3, 1), radius (n, 1)."""
     away = o - centre
     distance = _ball(away, d, radius)
-    return Hit(distance, (away + distance[:, None] * d) / radius[:, None])
+    out = torch.addcmul(away, distance[:, None], d)
+    return Hit(distance, lambda v: dot(out, v) / radius)
 
 
 def _ball(away: Tensor, d: Tensor, radius: Tensor) -> Tensor:
@@ -85,9 +95,10 @@ def capsule(o: Tensor, d: Tensor, a: Tensor, b: Tensor, radius: Tensor) -> Hit:
     body = (inside >= 0) & (height > 0) & (height < length) & (distance > 0)
     end = torch.where((height <= 0)[:, None], a, b)  # a ray that misses the body can still meet the nearer end
     distance = torch.where(body, distance, _ball(o - end, d, radius))
-    from_a = away + distance[:, None] * d
+    from_a = torch.addcmul(away, distance[:, None], d)
     share = (dot(from_a, axis) / length.clamp_min(1e-9)).clamp(0, 1)
-    return Hit(distance, (from_a - share[:, None] * axis) / radius[:, None])
+    out = torch.addcmul(from_a, share[:, None], axis, value=-1)
+    return Hit(distance, lambda v: dot(out, v) / radius)
 
 
 def cylinder(o: Tensor, d: Tensor, radius: Tensor, height: Tensor) -> Hit:
@@ -104,19 +115,19 @@ def cylinder(o: Tensor, d: Tensor, radius: Tensor, height: Tensor) -> Hit:
     across = (ox + top * dx) ** 2 + (oz + top * dz) ** 2
     top = top.masked_fill((across > radius**2) | (top < 0), FAR)
     distance = torch.minimum(side, top)
-    round_normal = torch.stack([ox + distance * dx, torch.zeros_like(at), oz + distance * dz], 1) / radius[:, None]
-    return Hit(distance, torch.where((top < side)[:, None], _up(d), round_normal))
+    on_top, x, z = top < side, ox + distance * dx, oz + distance * dz
+    return Hit(distance, lambda v: torch.where(on_top, v[:, 1], (x * v[:, 0] + z * v[:, 2]) / radius))
 
 
 def cube(o: Tensor, d: Tensor, centre: Tensor, half: Tensor) -> Hit:
     """Meet a cube along the axes; centre (n, 3, 1), half an edge (n, 1)."""
-    slope = 1 / torch.where(d.abs() < 1e-6, 1e-6, d)
-    middle = (centre - o) * slope
-    reach = half[:, None] * slope.abs()
-    near = middle - reach
-    enter, leave = near.amax(1), (middle + reach).amin(1)
+    slope = d.reciprocal().clamp(-1e6, 1e6)
+    middle, steep = (centre - o) * slope, slope.abs()
+    near, far = (torch.addcmul(middle, half[:, None], steep, value=sign) for sign in (-1, 1))
+    enter, leave = near.amax(1), far.amin(1)
     distance = enter.masked_fill((enter > leave) | (enter < 0), FAR)
-    return Hit(distance, -d.sign() * (near >= enter[:, None]))
+    normal = torch.where(near >= enter[:, None], -d.sign(), 0.0)
+    return Hit(distance, partial(dot, normal))
 
 
 def room(o: Tensor, d: Tensor, half: float) -> tuple[Hit, Hit]:
@@ -127,10 +138,9 @@ def room(o: Tensor, d: Tensor, half: float) -> tuple[Hit, Hit]:
     toward = torch.where(flat.abs() < 1e-6, 1e-6, flat)
     out = ((half * toward.sign() - o[:, ::2]) / toward).clamp_min(0)
     sideways = out[:, 0] <= out[:, 1]
-    facing = -toward.sign()
-    zero = torch.zeros_like(floor)
-    normal = torch.stack([torch.where(sideways, facing[:, 0], zero), zero, facing[:, 1].masked_fill(sideways, 0)], 1)
-    return Hit(floor, _up(d)), Hit(torch.minimum(out[:, 0], out[:, 1]), normal)
+    inward = -torch.where(sideways, toward[:, 0], toward[:, 1]).sign()
+    walls = torch.minimum(out[:, 0], out[:, 1])
+    return Hit(floor, lambda v: v[:, 1]), Hit(walls, lambda v: inward * torch.where(sideways, v[:, 0], v[:, 2]))
 
 
 def shadow(point: Tensor, toward: Tensor, centre: Tensor, radius: Tensor) -> Tensor:
@@ -156,26 +166,36 @@ def painted(
     The nearest surface is found first, so that each ray is lit once. ``passes`` maps points, and directions to the
     lamp, to the share of its light that gets there.
     """
-    hit, colour, gloss, shaded = surfaces[0]
-    distance, normal = hit
-    glossy, dark = torch.full_like(distance, gloss), torch.full_like(distance, float(shaded))
-    for hit, own, gloss, shaded in surfaces[1:]:
-        closer = hit.distance < distance
-        distance = torch.minimum(hit.distance, distance)
-        normal, colour = (torch.where(closer[:, None], *pair) for pair in ((hit.normal, normal), (own, colour)))
-        glossy, dark = glossy.masked_fill(closer, gloss), dark.masked_fill(closer, float(shaded))
-    point = o + distance[:, None] * d
+    distance, in_front = surfaces[0].hit.distance, []
+    for surface in surfaces[1:]:
+        in_front.append(surface.hit.distance < distance)
+        distance = torch.minimum(surface.hit.distance, distance)
+    point = torch.addcmul(o, distance[:, None], d)
     toward = unit(lamp - point)
-    return lit(colour, normal, toward, d, 1 - dark * (1 - passes(point, toward)), glossy)
+    passing, straight = passes(point, toward), dot(toward, d)
+    colour = surfaces[0].colour
+    light, shine = lit(surfaces[0], toward, d, passing, straight)
+    for closer, surface in zip(in_front, surfaces[1:], strict=True):
+        of_it = lit(surface, toward, d, passing, straight)
+        light, shine = (torch.where(closer, *pair) for pair in zip(of_it, (light, shine), strict=True))
+        colour = torch.where(closer[:, None], surface.colour, colour)
+    return torch.addcmul(shine[:, None], colour, light[:, None])
 
 
-def lit(colour: Tensor, normal: Tensor, toward: Tensor, view: Tensor, passes: Tensor, gloss: Tensor) -> Tensor:
-    """Return a colour in the light: some from everywhere, the rest by the angle, and a highlight; (n, 3, p)."""
-    angle = dot(normal, toward)
+def lit(surface: Surface, toward: Tensor, view: Tensor, passing: Tensor, straight: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the light on a surface, some from everywhere and the rest by the angle, and its highlight; (n, p) each.
+
+    ``straight`` is the part of ``toward``, to the lamp, along ``view``.
+    """
+    angle = surface.hit.facing(toward)
+    direct = angle.clamp_min(0)
+    light = 0.42 + 0.62 * (direct * passing if surface.shaded else direct)
+    if not surface.gloss:
+        return light, torch.zeros_like(straight)
     # The mirrored ray is 2 (normal · toward) normal − toward, and what of it goes to the eye is its part against view.
-    mirrored = dot(toward, view) - 2 * angle * dot(normal, view)
-    highlight = gloss * mirrored.clamp_min(0) ** 24 * (angle > 0)
-    return colour * (0.42 + 0.62 * angle.clamp_min(0) * passes)[:, None] + (highlight * passes)[:, None]
+    mirrored = torch.addcmul(straight, angle, surface.hit.facing(view), value=-2)
+    shine = surface.gloss * mirrored.clamp_min(0) ** 24 * (angle > 0)
+    return light, shine * passing if surface.shaded else shine
 
 
 def _up(d: Tensor) -> Tensor:

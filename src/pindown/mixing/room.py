@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial, reduce
 
 import torch
@@ -90,11 +91,9 @@ class Room(Renderer):
         if number is not None:
             return solids[number]()
         hits = [solid() for solid in solids]
-        return reduce(
-            lambda found, one: rays.Hit(
-                torch.where(shape == one[0], one[1].distance, found.distance),
-                torch.where((shape == one[0])[:, None], one[1].normal, found.normal),
-            ),
-            enumerate(hits[1:], 1),
-            hits[0],
-        )
+
+        def chosen(of_each: Sequence[Tensor]) -> Tensor:
+            each = enumerate(of_each)
+            return reduce(lambda found, one: torch.where(shape == one[0], one[1], found), each, of_each[0])
+
+        return rays.Hit(chosen([hit.distance for hit in hits]), lambda v: chosen([hit.facing(v) for hit in hits]))
