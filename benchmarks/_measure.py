@@ -123,10 +123,25 @@ def _status(name: str) -> int:
 
 def save(name: str, rows: list[dict[str, Any]]) -> None:
     """Print the rows and write them to ``results/``, with the machine they belong to."""
-    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
     for row in rows:
         print("  ".join(f"{k}={v:.4g}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()))
-    where = {"device": device, "torch": torch.__version__, "python": platform.python_version()}
-    RESULTS.mkdir(exist_ok=True)
-    suffix = "gpu" if torch.cuda.is_available() else "cpu"
-    (RESULTS / f"{name}_{suffix}.json").write_text(json.dumps({"where": where, "rows": rows}, indent=1) + "\n")
+    write(record(name), rows)
+
+
+def record(name: str) -> Path:
+    """Return where a record is kept: that of a GPU beside that of a CPU."""
+    return RESULTS / f"{name}_{'gpu' if torch.cuda.is_available() else 'cpu'}.json"
+
+
+def where() -> dict[str, str]:
+    """Return the machine that figures belong to."""
+    device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
+    return {"device": device, "torch": torch.__version__, "python": platform.python_version()}
+
+
+def write(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Write rows, whole or not at all: what was there stays if the command is stopped."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_suffix(".part")
+    beside.write_text(json.dumps({"where": where(), "rows": rows}, indent=1) + "\n")
+    beside.replace(path)

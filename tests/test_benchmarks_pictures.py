@@ -5,12 +5,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
-
-from pindown.distributions import Truncated, laplace
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
-from pictures import ROWS, Partly, Scale, measured
+from _measure import write
+from pictures import ROWS, Scale, in_order, measured, on_record
 
 TINY = Scale(size=8, max_iter=3, n_rows=240, n_test=120)
 AUDITS = [name for name in ROWS if name.startswith("Audit")]
@@ -37,9 +35,12 @@ def test_every_audit_runs_small_and_nothing_is_claimed_of_unrelated_partners(nam
         assert not row["claims"]
 
 
-def test_partners_stay_and_are_drawn_anew_where_that_was_said():
-    z = torch.full((2_000, 3), 0.5)
-    moved = Partly(Truncated(laplace(0.05)), stay=(0,), anew=(2,)).sample(z, random_state=0)
-    assert (moved[:, 0] == 0.5).all()
-    assert 0.04 < moved[:, 1].std() < 0.1
-    assert abs(moved[:, 2].std().item() - 12**-0.5) < 0.02  # uniform
+def test_a_row_takes_the_place_of_the_one_of_its_name_and_seed(tmp_path):
+    def row(name, seed, mcc):
+        return {"name": name, "seed": seed, "mcc": mcc}
+
+    path, (first, second, *_) = tmp_path / "record.json", ROWS
+    write(path, [row(first, 0, 0.1), row(second, 0, 0.2), row("a row of old", 0, 0.3)])
+    write(path, in_order(on_record(path) | {(second, 1): row(second, 1, 0.4)} | {(first, 0): row(first, 0, 0.5)}))
+    assert [found["mcc"] for found in on_record(path).values()] == [0.5, 0.2, 0.4]
+    assert on_record(tmp_path / "none.json") == {}

@@ -6,7 +6,7 @@ import torch
 
 from pindown import theory
 from pindown.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
-from pindown.grids import Grid, LaplaceSteps, SomeChange
+from pindown.grids import Grid, LaplaceSteps, Redrawn, SomeChange
 from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, nearest_traversals, save_png, traversals
 from pindown.mixing.rays import FAR, Hit, Surface, capsule, cube, cylinder, painted, sphere
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
@@ -237,6 +237,16 @@ def test_uni_partners_change_some_factors(sizes):
     assert (changed.float().mean(0) > 0.3).all()
 
 
+def test_factors_stay_are_drawn_anew_or_do_so_sometimes():
+    z, law = torch.full((4_000, 3), 0.5), Truncated(laplace(0.05))
+    for probability in (0.0, 0.3, 1.0):
+        moved = Redrawn(law, (0, 2), probability).sample(z, random_state=0)
+        assert 0.04 < moved[:, 1].std() < 0.1
+        for column in moved[:, 0], moved[:, 2]:
+            assert (column != 0.5).float().mean().item() == pytest.approx(probability, abs=0.03)
+            assert column.std().item() == pytest.approx((probability / 12) ** 0.5, abs=0.02)  # uniform
+
+
 def test_laplace_steps_always_reach_another_value():
     sizes = (2, 3)
     z = Grid(sizes).sample(500, random_state=0)
@@ -288,6 +298,9 @@ def test_traversals_have_a_row_for_each_latent():
         (lambda: Grid((0,)), "Grid: sizes must be numbers of values"),
         (lambda: LaplaceSteps((3, 1), categories=(0,)), "at least one factor must have two values"),
         (lambda: SomeChange(0), "n_changed must be at least 1"),
+        (lambda: Redrawn(SomeChange(), (0,), 1.5), "between 0 and 1"),
+        (lambda: Redrawn(SomeChange(), (), 0.5), "counted from 0"),
+        (lambda: Redrawn(SomeChange(), (3,), 0.5).sample(torch.rand(2, 3)), "must be below 3"),
     ],
 )
 def test_mistakes_are_told(make, message):

@@ -1,4 +1,4 @@
-"""Laws of latents on a grid, as the image sets of the field have them: a marginal, and partners by UNI and LAP.
+"""Laws of latents on a grid, as the image sets of the field have them: a marginal, partners by UNI and LAP, categories.
 
 A factor of K values is the latent (i + ½) / K between 0 and 1, i = 0, …, K − 1, so that a renderer draws it as it draws
 continuous ones.
@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from pindown._random import RandomState, generator
-from pindown.distributions import cached_tensor
+from pindown.distributions import Conditional, cached_tensor
 from pindown.spaces import Box
 
 
@@ -160,6 +160,55 @@ class LaplaceSteps:
         back = torch.where(old + step.sign() < 0, 1.0, torch.where(old + step.sign() > sizes - 1, -1.0, step.sign()))
         new = torch.where(stuck & furthest, old + back, new)
         return (new + 0.5) / sizes
+
+
+@dataclass(frozen=True)
+class Redrawn:
+    r"""Partners of which some factors follow no law of steps: each stays as it is, or is drawn anew with a probability.
+
+    So categories have partners: a value s becomes :math:`\tilde s` with :math:`p(\tilde s | s) \propto
+    e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a law as before.
+
+    Parameters
+    ----------
+    law : Conditional
+        Of the others.
+    factors : tuple of int
+        Which of the latents.
+    probability : float
+        With which each is drawn anew, uniformly; 0: they always stay, 1: partners share nothing of them.
+
+    Examples
+    --------
+    >>> from pindown.distributions import Truncated, laplace
+    >>> z = torch.full((1_000, 3), 0.5)
+    >>> partners = Redrawn(Truncated(laplace(0.1)), factors=(2,), probability=0.3)
+    >>> moved = (partners.sample(z, random_state=0) != z).float().mean(0)
+    >>> [round(share, 1) for share in moved.tolist()]
+    [1.0, 1.0, 0.3]
+    """
+
+    law: Conditional
+    factors: tuple[int, ...]
+    probability: float
+    space: ClassVar[Box] = Box()
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.probability <= 1:
+            raise ValueError(f"Redrawn: probability must lie between 0 and 1, got {self.probability}.")
+        if not self.factors or min(self.factors) < 0:
+            raise ValueError(f"Redrawn: factors must be numbers of latents, counted from 0, got {self.factors}.")
+
+    def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
+        """Draw one point around each row of loc; (n, d) → (n, d)."""
+        d = loc.shape[1]
+        if max(self.factors) >= d:
+            raise ValueError(f"Redrawn: factors must be below {d}, the number of latents, got {self.factors}.")
+        rng = generator(random_state, loc.device)
+        moved = self.law.sample(loc, random_state=rng)
+        again, new = torch.rand(2, *loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
+        chosen = cached_tensor(tuple(float(j in self.factors) for j in range(d)), loc.device, loc.dtype) > 0
+        return torch.where(chosen, torch.where(again < self.probability, new, loc), moved)
 
 
 def _check_sizes(owner: str, sizes: tuple[int, ...]) -> None:
