@@ -5,7 +5,7 @@ from pindown.metrics.by_value import AcrossValues, recovery_across_values, recov
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.dictionaries import (
     AtomMatch,
-    Band,
+    FiringBand,
     by_frequency,
     chance_mmcs,
     chance_pw_mcc,
@@ -56,9 +56,9 @@ __all__ = [
     "PROBES",
     "AcrossValues",
     "AtomMatch",
-    "Band",
     "Confounding",
     "DeadShare",
+    "FiringBand",
     "Leakage",
     "Orthogonality",
     "Probe",

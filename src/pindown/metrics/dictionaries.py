@@ -160,7 +160,7 @@ def chance_mmcs(
     return _by_chance("chance_mmcs", mmcs, k, m, k_hat, signed, random_state)
 
 
-class Band(NamedTuple):
+class FiringBand(NamedTuple):
     """The mean of a score over atoms whose codes fire about equally often."""
 
     low: float  # shares of rows
@@ -169,7 +169,7 @@ class Band(NamedTuple):
     mean: float
 
 
-def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -> tuple[Band, ...]:
+def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -> tuple[FiringBand, ...]:
     """Average a score of atoms within bands of how often they fire, as many atoms in each; silent ones by themselves.
 
     Rare atoms are the ones that seeds disagree about, and an average over all hides it.
@@ -186,7 +186,7 @@ def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -
     Examples
     --------
     >>> by_frequency([0.0, 0.2, 0.4, 1.0, 1.0], [0, 0.01, 0.02, 0.2, 0.4], n_bands=2)[-1]
-    Band(low=0.2, high=0.4, n=2, mean=1.0)
+    FiringBand(low=0.2, high=0.4, n=2, mean=1.0)
     """
     score, often = (np.asarray(part, dtype=np.float64) for part in (values, frequency))
     if score.ndim != 1 or score.shape != often.shape:
@@ -199,7 +199,8 @@ def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -
     silent, fires = order[often[order] <= 0], order[often[order] > 0]
     parts = [part for part in (silent, *np.array_split(fires, n_bands)) if len(part)]
     return tuple(
-        Band(float(often[part[0]]), float(often[part[-1]]), len(part), float(score[part].mean())) for part in parts
+        FiringBand(float(often[part[0]]), float(often[part[-1]]), len(part), float(score[part].mean()))
+        for part in parts
     )
 
 

@@ -9,7 +9,7 @@ from itertools import combinations
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.metrics.dictionaries import Band, by_frequency, chance_pw_mcc, match_atoms
+from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, match_atoms
 
 FOUND = 0.9
 """Cosine from which on two atoms are called the same."""
@@ -27,7 +27,7 @@ class SeedAgreement:
         That of random directions, as many.
     cosine : array of shape (n_components,)
         For each atom of the fit, the least cosine with its match in another seed.
-    bands : tuple of Band
+    bands : tuple of FiringBand
         The mean of these, by how often codes fire; empty if no rows were given.
 
     Examples
@@ -39,7 +39,7 @@ class SeedAgreement:
     values: tuple[float, ...]
     chance: float
     cosine: NDArray[np.float64]
-    bands: tuple[Band, ...]
+    bands: tuple[FiringBand, ...]
     n_seeds: int
 
     @property
