@@ -4,9 +4,9 @@ import torch
 from torch import nn
 
 from pindown import Dictionary, networks, theory
-from pindown.estimators.dictionary import widest_gap
+from pindown.disentangling.rotation import sparsest_rotation
+from pindown.disentangling.supports import widest_gap
 from pindown.estimators.dictionary.autoencoder import Autoencoder
-from pindown.estimators.dictionary.rotation import sparsest_rotation
 from pindown.estimators.dictionary.unrolling import start_unrolled, unrolled
 from pindown.estimators.encoding import Encoder
 from pindown.metrics import linear_r2, mcc

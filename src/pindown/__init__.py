@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         checks,
         data,
         directions,
+        disentangling,
         distributions,
         estimators,
         evidence,
@@ -46,6 +47,7 @@ if TYPE_CHECKING:
     )
     from pindown.alignment import align
     from pindown.data import Data
+    from pindown.disentangling import disentangle
     from pindown.estimators import (
         Classify,
         Contrast,
@@ -78,6 +80,7 @@ _HOME = {
     "activations": "pindown.extracting",
     "align": "pindown.alignment",
     "audit": "pindown.report.audit",
+    "disentangle": "pindown.disentangling",
     "load": "pindown.saving",
     "optimizers": "pindown.training",
     "plan": "pindown.planning",
@@ -104,6 +107,8 @@ __all__ = [
     "checks",
     "data",
     "directions",
+    "disentangle",
+    "disentangling",
     "distributions",
     "estimators",
     "evidence",

@@ -128,7 +128,7 @@ def _tangents(t: Tangents, x: Tensor) -> Tensor:
 
 
 def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    _refuse_mixed_rows(layer)
+    refuse_mixed_rows(layer)
     with torch.enable_grad():
         if not _carries_gradient(layer, x):
             raise ValueError(
@@ -201,7 +201,8 @@ def _carries_gradient(layer: Decoder, x: Tensor) -> bool:
     return gradient is not None
 
 
-def _refuse_mixed_rows(layer: Decoder) -> None:
+def refuse_mixed_rows(layer: Decoder) -> None:
+    """Raise if a decoder makes of a row what depends on other rows."""
     for part in layer.modules() if isinstance(layer, nn.Module) else ():
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
             raise ValueError(

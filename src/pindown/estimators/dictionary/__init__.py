@@ -1,5 +1,5 @@
-"""`Dictionary` and its rooms: the autoencoder, the rotation of its latents, and a start at unrolled data."""
+"""`Dictionary` and its rooms: the autoencoder, and a start at unrolled data."""
 
-from pindown.estimators.dictionary.estimator import Dictionary, widest_gap
+from pindown.estimators.dictionary.estimator import Dictionary
 
-__all__ = ["Dictionary", "widest_gap"]
+__all__ = ["Dictionary"]

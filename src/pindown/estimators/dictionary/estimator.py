@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from pindown import _random, networks, structure, theory
 from pindown._random import RandomState
 from pindown.data import from_torch
+from pindown.disentangling.rotation import sparsest_rotation
+from pindown.disentangling.supports import supported
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.dictionary.answers import ANSWERS
 from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, random_numbers
-from pindown.estimators.dictionary.rotation import sparsest_rotation
 from pindown.estimators.dictionary.unrolling import start_unrolled
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
@@ -37,9 +38,6 @@ from pindown.training.optimizers import MakeOptimizer
 
 COMPARED, MOST_COMPARED = 0.1, 2_000
 """Share of the rows looked at by which restarts are compared where none are kept back; and their largest number."""
-
-FAINT, STRONG = 0.05, 0.15
-"""Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -318,11 +316,7 @@ class Dictionary(BaseEncoder):
 
     def _settle_support(self, dependence: Tensor) -> None:
         self.dependence_ = dependence.double().abs().mean(0).cpu().numpy()
-        self.threshold_ = widest_gap(self.dependence_)
-        reached = self.dependence_ > self.threshold_
-        # Every observed variable varies, so some latent reaches it; and a latent that reaches nothing is none.
-        reached[np.arange(len(reached)), self.dependence_.argmax(1)] = True
-        reached[self.dependence_.argmax(0), np.arange(reached.shape[1])] = True
+        reached, self.threshold_ = supported(self.dependence_)
         self.support_ = reached.astype(int)
         self.blocks_ = structure.identified_blocks(self.support_)
 
@@ -331,20 +325,6 @@ class Dictionary(BaseEncoder):
         self.decoder_ = objective.decoder
         with torch.no_grad():
             self.noise_ = float(objective.noise())
-
-
-def widest_gap(dependence: np.ndarray, least: float = FAINT, most: float = STRONG) -> float:
-    """Return the middle, on a logarithmic scale, of the widest gap between strengths within bounds.
-
-    Examples
-    --------
-    >>> round(widest_gap(np.array([[1.0, 0.03], [0.06, 0.5]])), 3)
-    0.095
-    """
-    inside = np.sort(dependence[(dependence > least) & (dependence < most)])
-    edges = np.log(np.concatenate([[least], inside, [most]]))
-    widest = np.diff(edges).argmax()
-    return float(np.exp((edges[widest] + edges[widest + 1]) / 2))
 
 
 def _moments(dependence: Tensor) -> np.ndarray:

@@ -9,12 +9,25 @@ rotations can be searched without touching the data again.
 
 from __future__ import annotations
 
+import math
+from typing import NamedTuple
+
 import numpy as np
 
 COARSE, FINE = 0.1, 0.03
 """Derivatives well below this, in standardised units, count as none: first so that starts agree, then sharply."""
 
+SWEEPS = 50
+"""How often every pair of axes is turned, at most."""
+
 ANGLES = np.linspace(-np.pi / 4, np.pi / 4, 33)[:-1]  # turning two axes further only swaps them
+
+
+class Searched(NamedTuple):
+    """Where the starts of a search ended: rotations (starts, d, d), the best first, and their soft counts (starts,)."""
+
+    rotations: np.ndarray
+    counts: np.ndarray
 
 
 def sparsest_rotation(moments: np.ndarray, *, n_starts: int = 64, random_state: int = 0) -> np.ndarray:
@@ -45,31 +58,67 @@ def sparsest_rotation(moments: np.ndarray, *, n_starts: int = 64, random_state: 
     array([[1., 0.],
            [0., 1.]])
     """
+    return searched(moments, n_starts=n_starts, random_state=random_state).rotations[0]
+
+
+def searched(moments: np.ndarray, *, n_starts: int = 64, random_state: int = 0) -> Searched:
+    """Return where each start of `sparsest_rotation` ended, so that the best can be compared with the next.
+
+    Examples
+    --------
+    Where the decoder looks the same from all sides every start ends as well as any other:
+
+    >>> bool(np.ptp(searched(np.eye(2)[None], n_starts=4).counts) < 1e-9)
+    True
+    """
     d = moments.shape[1]
     starts = np.random.default_rng(random_state).normal(size=(n_starts, d, d))
     q = np.linalg.qr(starts)[0]
     q[0] = np.eye(d)
     for epsilon in (COARSE, FINE):
         q, counts = _turn_pairs(moments, q, epsilon)
-    best = q[counts.argmin()]
-    strength = np.einsum("aj,iab,bj->j", best, moments, best)
-    return best[:, strength.argsort()[::-1]]
+    strength = np.einsum("saj,iab,sbj->sj", q, moments, q, optimize=True)
+    q = np.take_along_axis(q, (-strength).argsort(1, kind="stable")[:, None], axis=2)
+    order = counts.argsort(kind="stable")
+    return Searched(q[order], reaching(counts[order], len(moments), d))
+
+
+def reaching(counts: np.ndarray, m: int, d: int) -> np.ndarray:
+    """Return sums of logarithms as soft numbers of latents that reach an observed variable, on average."""
+    return (counts / m - d * math.log(FINE**2)) / math.log1p(1 / FINE**2)
+
+
+def reached_by(moments: np.ndarray, rotations: np.ndarray) -> np.ndarray:
+    """Return the soft number of latents that reach an observed variable, on average, for each of some rotations.
+
+    Examples
+    --------
+    >>> reached_by(np.diag([1.0, 0.0])[None], np.eye(2)[None]).round(6).tolist()
+    [1.0]
+    """
+    squares = np.einsum("saj,iab,sbj->sij", rotations, moments, rotations, optimize=True)
+    return reaching(_count(squares, FINE), len(moments), moments.shape[1])
 
 
 def _turn_pairs(moments: np.ndarray, q: np.ndarray, epsilon: float) -> tuple[np.ndarray, np.ndarray]:
     """Turn pairs of axes of every start until no turn helps; return them, and their counts."""
-    d = q.shape[1]
-    seen = np.einsum("saj,iab,sbk->sijk", q, moments, q, optimize=True)  # (starts, m, d, d)
-    for _ in range(50):
+    d, q = q.shape[1], q.copy()
+    counts, moving = np.empty(len(q)), np.arange(len(q))
+    turned, seen = q[moving], np.einsum("saj,iab,sbk->sijk", q, moments, q, optimize=True)  # (starts, m, d, d)
+    for _ in range(SWEEPS):
         before = _count(seen.diagonal(axis1=2, axis2=3), epsilon)
         for j in range(d):
             for k in range(j + 1, d):
                 angle = _best_angle(seen[:, :, j, j], seen[:, :, k, k], seen[:, :, j, k], epsilon)
-                for axis, array in ((2, q), (2, seen), (3, seen)):
+                for axis, array in ((2, turned), (2, seen), (3, seen)):
                     _turn(array, axis, j, k, angle)
-        if np.all(before - _count(seen.diagonal(axis1=2, axis2=3), epsilon) < 1e-6):
+        after = _count(seen.diagonal(axis1=2, axis2=3), epsilon)
+        q[moving], counts[moving] = turned, after
+        on = before - after >= 1e-6
+        moving, turned, seen = moving[on], turned[on], seen[on]
+        if not len(moving):
             break
-    return q, _count(seen.diagonal(axis1=2, axis2=3), epsilon)
+    return q, counts
 
 
 def _count(squares: np.ndarray, epsilon: float) -> np.ndarray:

@@ -1,0 +1,211 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import pindown
+from pindown import disentangle, theory
+from pindown.disentangling import freedom
+from pindown.disentangling.rotation import reached_by, searched
+from pindown.mixing import Sprites
+from pindown.processes import Structured
+from pindown.spaces import Reals
+
+DIVERSE = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
+TWINS = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])  # latents 0 and 1 reach the same
+DENSE = np.ones((6, 3), dtype=int)
+
+
+def rotation(d, seed=0):
+    return torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(seed)))[0]
+
+
+def normal(n, d, seed=1):
+    return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
+
+
+def turned(mixing, d, seed=0, codes=None):
+    """Disentangle a decoder that is known but for a rotation; return what was found, and what is left of it."""
+    turn = rotation(d, seed)
+    found = disentangle(lambda z: mixing(z @ turn), normal(1_000, d) if codes is None else codes)
+    return found, np.abs(turn.T.numpy() @ found.rotation)
+
+
+def world(support, seed):
+    return Structured.well_posed(support, n_candidates=5, random_state=seed).mixing
+
+
+# ---- assumptions hold: the rotation is found; broken: nothing is claimed -------------------------------
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_a_sparse_decoder_is_turned_to_its_latents_and_each_is_claimed(seed):
+    found, left = turned(world(DIVERSE, seed), 3, seed)
+    assert left.max(0).min() > 0.99
+    assert sorted(left.argmax(0)) == [0, 1, 2]
+    assert found.after < found.chance < found.before
+    assert found.guarantee is theory.DICTIONARY_SINGLE
+    assert "{0}, {1}, {2}" in found.claim
+    order = left.argmax(0)
+    assert np.array_equal(found.support.T.astype(int), DIVERSE[:, order])
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_of_a_dense_decoder_nothing_is_claimed(seed):
+    found, _ = turned(world(DENSE, seed), 3, seed)
+    assert found.claim is None
+    assert found.guarantee is None
+    assert "Nothing may be claimed" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_latents_that_reach_the_same_are_claimed_together_only(seed):
+    found, left = turned(world(TWINS, seed), 3, seed)
+    assert sorted(len(block.latents) for block in found.blocks) == [1, 2]
+    assert found.guarantee is theory.DICTIONARY_BLOCKS
+    (single,) = (next(iter(block.latents)) for block in found.blocks if block.is_single)
+    assert left[2, single] > 0.99
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_in_a_linear_decoder_some_outputs_are_always_cleared_and_nothing_is_claimed(seed):
+    weights = normal(5, 100, seed)
+    found, _ = turned(lambda z: z @ weights, 5)
+    assert found.claim is None
+    assert any("no axes in common" in reason for reason in found.against)
+
+
+MOMENTS = np.stack([np.diag([1.0, 0.1]), np.diag([0.1, 1.0])])
+
+
+def test_a_tie_is_told():
+    # Three outputs along three axes, three along axes that are turned by 60 degrees about (1, 1, 1): either will do.
+    other = torch.ones(3, 3) * 2 / 3 - torch.roll(torch.eye(3), 1, 0)
+    z = normal(1_000, 3) - normal(1_000, 3).mean(0)
+    z = z @ torch.linalg.inv(torch.linalg.cholesky(z.T @ z / len(z))).T
+    found = disentangle(lambda z: z @ torch.cat([torch.eye(3), other], 1), z, n_codes=1_000)
+    assert found.is_tied
+    assert "a tie" in str(found)
+    assert found.claim is None
+
+
+def test_pictures_of_a_simulator_are_disentangled_without_training():
+    sprites = Sprites(16, factors=("size", "x", "y", "hue", "ground"), domain=Reals())
+    turn = rotation(5)
+    found = disentangle(lambda z: sprites(z @ turn), normal(1_000, 5), n_codes=150, n_outputs=300)
+    left = np.abs(turn.T.numpy() @ found.rotation)
+    assert left.max(0).min() > 0.95
+    assert found.support.shape == found.dependence.shape == (5, 3, 16, 16)
+    corner, middle = (found.support[:, :, at, at].any(1) for at in (0, 8))
+    assert corner.sum() == 1  # the ground alone is seen there
+    assert middle.sum() >= 4
+    assert found.pictures().shape == (16, 5 * 18 - 2, 3)
+    for rotated in (True, False):
+        assert found.traversals(steps=3, rotated=rotated).shape == (5 * 18 - 2, 3 * 18 - 2, 3)
+
+
+# ---- what is promised of the result -------------------------------------------------------------------
+
+
+def test_new_codes_are_decoded_to_what_the_old_ones_were():
+    mixing = world(DIVERSE, 0)
+    found, _ = turned(mixing, 3)
+    z, turn = normal(7, 3, 5), rotation(3)
+    new = z @ torch.as_tensor(found.rotation, dtype=z.dtype)
+    torch.testing.assert_close(found.decode(new), mixing(z @ turn), atol=1e-4, rtol=1e-4)
+
+
+def test_where_codes_start_does_not_matter():
+    mixing, z = world(DIVERSE, 1), normal(1_000, 3)
+    plain = disentangle(mixing, z)
+    turn = rotation(3, 4)
+    other = disentangle(lambda z: mixing(z @ turn.T), z @ turn)
+    assert other.after == pytest.approx(plain.after, abs=1e-3)
+    same = np.abs(plain.rotation.T @ (turn.numpy() @ other.rotation))
+    assert same.max(0).min() > 0.999
+
+
+def test_arrays_and_tensors_give_the_same():
+    mixing, z = world(DIVERSE, 0), normal(200, 3)
+    assert np.array_equal(disentangle(mixing, z).rotation, disentangle(mixing, z.numpy()).rotation)
+
+
+def test_every_start_is_kept_the_best_first():
+    found = searched(MOMENTS, n_starts=5)
+    assert found.rotations.shape == (5, 2, 2)
+    assert (np.diff(found.counts) >= 0).all()
+    np.testing.assert_allclose(found.counts, reached_by(MOMENTS, found.rotations), atol=1e-9)
+
+
+# ---- the law of the codes -----------------------------------------------------------------------------
+
+
+def test_the_freedom_that_a_law_leaves_is_told():
+    rng, turn = np.random.default_rng(0), rotation(3).double().numpy()
+    gaussian = rng.normal(size=(3_000, 3))
+    sphere = gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True)
+    uniform = rng.uniform(size=(3_000, 3))
+    assert [freedom(codes, turn).kind for codes in (gaussian, sphere, uniform)] == ["Gaussian", "round", "neither"]
+    assert not freedom(uniform, turn).keeps_the_law
+    assert freedom(uniform, np.eye(3)[::-1]).keeps_the_law  # another order
+    wide = freedom(gaussian * [1, 1, 3], turn)
+    assert not wide.keeps_the_law
+    assert "Whiten" in str(wide)
+
+
+def test_codes_whose_law_a_rotation_changes_are_not_claimed():
+    uniform = 3.4 * torch.rand(2_000, 3, generator=torch.Generator().manual_seed(0)) - 1.7
+    found, _ = turned(world(DIVERSE, 0), 3, codes=uniform)
+    assert found.freedom.kind == "neither"
+    assert found.claim is None
+    assert "does not keep it" in str(found)
+
+
+# ---- refusals -----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("decoder", "message"),
+    [
+        (lambda z: z.detach(), "not differentiable"),
+        (lambda z: torch.ones(len(z), 4) + 0 * z[:, :1], "does not depend on them"),
+        (nn.Linear(4, 6), "does not take codes of 3 columns"),
+        (lambda z: z[:, :2], r"does not respond to latent\(s\) \[2\]"),
+        (lambda z: torch.stack([z[:, 0], z[:, 1] + z[:, 2]], 1), "responds to 2 directions of its 3 codes"),
+        (lambda z: z.round() + 0 * z, "no derivative of the decoder"),
+        (lambda z: z.sum(), "must map codes"),
+        (lambda z: {"x": z}, "must map codes"),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)), "batch normalisation in training mode"),
+    ],
+)
+def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
+    with pytest.raises(ValueError, match=message):
+        disentangle(decoder, normal(50, 3))
+
+
+@pytest.mark.parametrize(
+    ("codes", "message"),
+    [
+        (torch.cat([normal(50, 2), torch.ones(50, 1)], 1), r"column\(s\) \[2\] of codes are constant"),
+        (normal(50, 3)[:, 0], "must be a matrix"),
+        (torch.full((50, 3), torch.nan), "finite numbers"),
+        (normal(1, 3), "two rows or more"),
+    ],
+)
+def test_codes_that_cannot_be_read_are_refused(codes, message):
+    with pytest.raises(ValueError, match=message):
+        disentangle(nn.Linear(3, 6), codes)
+
+
+def test_options_and_pictures_that_make_no_sense_are_refused():
+    with pytest.raises(ValueError, match="n_starts must be at least 1"):
+        disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
+    found, _ = turned(world(DIVERSE, 0), 3)
+    with pytest.raises(ValueError, match="no pictures"):
+        found.pictures()
+    with pytest.raises(ValueError, match="no pictures"):
+        found.traversals()
+
+
+def test_the_function_is_a_name_of_the_package():
+    assert pindown.disentangle is disentangle
