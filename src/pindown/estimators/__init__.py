@@ -7,7 +7,7 @@ from pindown.estimators.dictionary import Dictionary
 from pindown.estimators.folds import out_of_fold
 from pindown.estimators.forget import Forget
 from pindown.estimators.latent_action import InverseDynamics, LatentAction
-from pindown.estimators.sparse import SeedAgreement, Sparse, SparseBasis
+from pindown.estimators.sparse import CodeGraph, SeedAgreement, Sparse, SparseBasis, SparsePair
 
 __all__ = [
     "Classify",
@@ -20,5 +20,6 @@ __all__ = [
     "SeedAgreement",
     "Sparse",
     "SparseBasis",
+    "SparsePair",
     "out_of_fold",
 ]

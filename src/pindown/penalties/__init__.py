@@ -1,5 +1,6 @@
 """Penalties on a decoder or on codes, as plain functions for anyone's training loop: tensors in, a scalar out."""
 
+from pindown.penalties.between_codes import codes_jacobian
 from pindown.penalties.dependency import (
     dependency_count,
     dependency_sparsity,
@@ -28,6 +29,7 @@ __all__ = [
     "OroJAR",
     "Penalty",
     "Pushed",
+    "codes_jacobian",
     "dependency_count",
     "dependency_sparsity",
     "derivative",

@@ -93,6 +93,10 @@ class Autoencoder(nn.Module):
 
     def loss(self, x: Tensor) -> Tensor:
         """Return the share of the variance of rows that is not rebuilt, and what the gate charges."""
+        return self.step(x)[0]
+
+    def step(self, x: Tensor) -> tuple[Tensor, Codes]:
+        """Return the loss, and the codes that it was computed with."""
         assert self.gate is not None
         if self.training:
             self._ready()
@@ -106,7 +110,7 @@ class Autoencoder(nn.Module):
             self._remember(codes, error.detach())
         loss = torch.stack(losses).mean()
         price = self.gate.penalty(codes.scores, codes.values, x.shape[1])
-        return loss if price is None else loss + price
+        return loss if price is None else loss + price, codes
 
     def _rebuilt(self, codes: Codes, first: int, last: int) -> Tensor:
         """Return what the codes of these numbers add to rows."""

@@ -90,9 +90,16 @@ def read(est: Sparse, folder: str | Path) -> Sparse:
         body.atoms.copy_(tensors["W_dec"].float() / length[:, None])
         if isinstance(body.gate, Jump):
             body.gate.threshold.copy_(tensors["threshold"].float())
-    body.eval()
+    return around(est, Encoder(Rescale(shift.double(), torch.ones(())), body, Reals()), gate)
+
+
+def around(est: Sparse, encoder: Encoder, gate: Gate) -> Sparse:
+    """Give an estimator an encoder that was trained elsewhere; return it, fitted."""
+    body = encoder.body
+    assert isinstance(body, Autoencoder)
+    d, m = body.atoms.shape
     est.set_params(n_components=d, gate=gate, n_seeds=1)
-    est.encoder_ = Encoder(Rescale(shift.double(), torch.ones(())), body, Reals()).eval()
+    est.encoder_ = encoder.eval()
     est.objective_ = Seeds(est.encoder_, []).eval()
     est.n_components_, est.shape_in_, est.n_features_in_ = d, (m,), m
     est.loss_curve_, est.n_iter_, est.held_out_ = np.zeros(0), 0, None
