@@ -17,7 +17,7 @@ from _measure import save
 
 from pindown import Sparse
 from pindown.gates import BatchTopK, Gate, Matryoshka, TopK
-from pindown.metrics import by_frequency, dead_share, firing_f1, fvu, match_atoms
+from pindown.metrics import by_frequency, chance_pw_mcc, dead_share, firing_f1, fvu, match_atoms
 from pindown.processes import Superposed
 
 N_TEST = 8_000
@@ -34,7 +34,10 @@ def scored(gate: Gate, world: Superposed, n_steps: int, batch_size: int, seed: i
     return {
         "gate": repr(gate),
         "features": world.d,
+        "seed": seed,
+        "L0": world.law.n_active,
         "steps": n_steps,
+        "chance": chance_pw_mcc(*world.truth.shape),
         "cosine": float(found.cosine.mean()),
         "f1": firing_f1(codes, test.z.numpy(), found.partner),
         "rebuilt": 1 - fvu(test.x.numpy(), sparse.inverse_transform(codes)),
@@ -52,8 +55,10 @@ def main() -> None:
     d, m, batch_size = (1_024, 128, 1_024) if given.small else (16_384, 768, 4_096)
     world = Superposed.like_language(d, m, random_state=0)
     k = max(1, round(world.law.n_active))
-    rows = [scored(gate, world, given.steps, batch_size, seed=0) for gate in (Matryoshka(k), BatchTopK(k), TopK(k))]
-    save("sparse_language", rows)
+    rows: list[dict[str, Any]] = []
+    for gate in (Matryoshka(k), BatchTopK(k), TopK(k)):
+        rows.append(scored(gate, world, given.steps, batch_size, seed=0))
+        save("sparse_language_small" if given.small else "sparse_language", rows)  # what is there is not lost
 
 
 if __name__ == "__main__":

@@ -102,7 +102,9 @@ def step() -> None:
                 row["megabytes"] = gpu_peak_bytes(work) / 2**20
                 if slow is None:
                     row["milliseconds, captured"] = 1e3 * replay_seconds(work, repeat=20)
-            row |= {f"{name}_ratio": row[name] / found[0][name] for name in row if name[:4] in ("mill", "mega") and found}
+            row |= {
+                f"{name}_ratio": row[name] / found[0][name] for name in row if name[:4] in ("mill", "mega") and found
+            }
             found.append(row)
             print(row, flush=True)
             del pair, work

@@ -19,6 +19,7 @@ from pindown.processes import (
     Structured,
 )
 from pindown.sources import Arrays, Drawn, Indexed, Source, World, as_source, as_tensor, first_rows, moments, streaming
+from pindown.sources.drawing import Epochs, EpochsWithin, FromHost, Rows
 
 # Loaders fork their workers, which Python 3.12 warns of in a process with threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -252,3 +253,17 @@ def test_a_graph_can_capture_what_a_world_draws(name):
     graph.replay()
     assert torch.isfinite(one).all()
     assert not torch.equal(one, batch["x"])
+
+
+@pytest.mark.parametrize("kind", ["any rows", "rows of one label"])
+def test_rows_gathered_on_the_host_come_in_the_order_of_the_seed_also_for_a_resumed_run(kind):
+    here, parity = Rows(torch.arange(12.0)[:, None]), np.arange(12) % 2
+
+    def drawn():
+        return Epochs(here, 4) if kind == "any rows" else EpochsWithin(here, 4, parity)
+
+    generator, device = torch.Generator().manual_seed(3), torch.device("cpu")
+    expected = [drawn()(step, generator)[0].tolist() for step in range(6)]
+    unbroken = FromHost(drawn(), device)
+    assert [unbroken(step, generator)[0].tolist() for step in range(6)] == expected
+    assert [FromHost(drawn(), device)(step, generator)[0].tolist() for step in (4, 1)] == [expected[4], expected[1]]

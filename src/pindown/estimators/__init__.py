@@ -11,6 +11,7 @@ from pindown.estimators.sparse import CodeGraph, SeedAgreement, Sparse, SparseBa
 
 __all__ = [
     "Classify",
+    "CodeGraph",
     "Contrast",
     "Dictionary",
     "Forget",

@@ -127,6 +127,7 @@ class EpochsWithin:
         self._values = [torch.as_tensor(np.flatnonzero(labels == value)) for value in np.unique(labels)]
         self._values = [rows for rows in self._values if len(rows) > 1]  # one row alone has no negatives
         self._epoch, self._batches = -1, self._cut(torch.Generator())
+        self.rows = self._batches[0]
 
     def __len__(self) -> int:
         return len(self._batches)
@@ -140,10 +141,19 @@ class EpochsWithin:
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
+        self.prepare(step, generator)
+        return self.batch(generator)
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Put the row numbers of this step's batch into `rows`."""
         epoch, k = divmod(step, len(self))
         if epoch != self._epoch:
             self._epoch, self._batches = epoch, self._cut(_of_epoch(generator, epoch))
-        return self.source.take(self._batches[k].to(self.source.device), generator)
+        self.rows = self._batches[k].to(self.source.device)
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return what the source has at `rows`."""
+        return self.source.take(self.rows, generator)
 
 
 def _of_epoch(generator: torch.Generator, epoch: int) -> torch.Generator:
@@ -187,16 +197,18 @@ def beside(draws: Sequence[Draw]) -> Draw:
 class FromHost:
     """Batches that are gathered in main memory and then brought to a device, since all rows do not fit there."""
 
-    draw: Draw
+    draw: Epochs | EpochsWithin
     device: torch.device
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
+        # Which rows come follows from the seed, as if they were on the device; only chance is drawn here, by step.
+        self.draw.prepare(step, generator)
         here = torch.Generator().manual_seed((generator.initial_seed() * 7_919 + step) % 2**63)
-        return tuple(part.to(self.device) for part in self.draw(step, here))
+        return tuple(part.to(self.device) for part in self.draw.batch(here))
 
 
-def brought(draw: Draw, source: Takeable, device: torch.device) -> Draw:
+def brought(draw: Epochs | EpochsWithin, source: Takeable, device: torch.device) -> Draw:
     """Return a draw whose batches are on the device, wherever its rows are."""
     return draw if source.device.type == device.type else FromHost(draw, device)
 

@@ -43,8 +43,8 @@ class CodeGraph:
     Attributes
     ----------
     strength : csr array of shape (n_codes, n_codes)
-        Mean over rows of \\|J\\| from a code before the map (row) to one after it (column); 0 where one is silent. In
-        units of the spread of rows on either side.
+        Mean over rows of the absolute Jacobian, from a code before the map (row) to one after it (column); 0 where one
+        is silent. In units of the spread of rows on either side.
     signed : csr array of shape (n_codes, n_codes)
         The same with its sign.
     together : csr array of shape (n_codes, n_codes)

@@ -14,7 +14,7 @@ Bend = Callable[[Tensor], Tensor]
 
 
 class Mlp(nn.Module):
-    """A frozen map :math:`x \\mapsto V h(x) + c` with one hidden layer; abstract. Its weights are not trained."""
+    """A frozen map V h(x) + c with one hidden layer; abstract. Its weights are not trained."""
 
     outer: Tensor
     shift: Tensor
@@ -158,6 +158,6 @@ def _fits(found: Mlp) -> Mlp:
 
 def _keep(module: nn.Module, weight: str, bias: str, layer: nn.Linear) -> None:
     """Keep copies of a layer's weights as buffers: what is a parameter would be trained."""
-    kept = layer.weight.detach().float().cpu().clone()
-    module.register_buffer(weight, kept)
-    module.register_buffer(bias, torch.zeros(len(kept)) if layer.bias is None else layer.bias.detach().float().cpu())
+    shift = torch.zeros(layer.out_features) if layer.bias is None else layer.bias.detach()
+    for name, tensor in ((weight, layer.weight.detach()), (bias, shift)):
+        module.register_buffer(name, tensor.to("cpu", torch.float32, copy=True))

@@ -86,7 +86,7 @@ class Pair(nn.Module):
         either side, and 0 if a code is silent; (n, k) and (n, k_out).
         """
         before, after = self.both
-        units = self.encoder.preprocess.scale / self.after.preprocess.scale
+        units = before.unit / after.unit
         (values, at), (values_after, at_after) = (
             _active(each, body, len(x)) for each, body in ((codes, before), (codes_after, after))
         )
