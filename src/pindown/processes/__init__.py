@@ -8,6 +8,7 @@ from pindown.processes._base import Process, Sample
 from pindown.processes.bodies import Arm, Bodies
 from pindown.processes.clusters import Clusters, Instances, in_hyperplane
 from pindown.processes.code_laws import BernoulliGaussian, CodeLaw, Exactly, Hierarchy
+from pindown.processes.composed import Composed, cutouts
 from pindown.processes.expression import Expression
 from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
@@ -21,6 +22,7 @@ __all__ = [
     "Bodies",
     "Clusters",
     "CodeLaw",
+    "Composed",
     "Confounded",
     "Exactly",
     "Expression",
@@ -34,5 +36,6 @@ __all__ = [
     "ShapeNuisance",
     "Structured",
     "Superposed",
+    "cutouts",
     "in_hyperplane",
 ]
