@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench clean
+.PHONY: setup demo test test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
 
 setup: $(STAMP)
 
@@ -84,5 +84,14 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/commandline.py
 	$(BIN)/python benchmarks/sources.py
 
+# Arms in a simulator, to record with benchmarks/robots/record.py: robosuite asks for versions of its own.
+ROBOTS ?= .venv-robots
+robots-env: $(ROBOTS)/.ready
+
+$(ROBOTS)/.ready: benchmarks/robots/requirements.txt
+	$(PYTHON) -m venv $(ROBOTS)
+	$(ROBOTS)/bin/python -m pip install --quiet --disable-pip-version-check --requirement $<
+	touch $@
+
 clean:
-	rm -rf $(VENV) $(OLDEST)
+	rm -rf $(VENV) $(OLDEST) $(ROBOTS)
