@@ -1,6 +1,7 @@
 """The recorder of arms in a simulator, without the simulator: what it tells them, and the recording that tests use."""
 
 import importlib.util
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -29,7 +30,7 @@ def test_commands_are_held_for_two_steps_and_stay_within_their_units(scripted, r
 
 def test_scripted_commands_go_straight_to_a_target():
     told = script("record").commands(np.random.default_rng(0), 40, rotation=False, scripted=True)[::2, :3]
-    turns = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in zip(told, told[1:], strict=False)]
+    turns = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairwise(told)]
     assert np.median(turns) > 0.9  # a random direction is as often against the one before as with it
     wandering = script("record").commands(np.random.default_rng(0), 40, rotation=False, scripted=False)[::2, :3]
     assert abs(np.mean(np.sum(wandering[1:] * wandering[:-1], axis=1))) < 0.3

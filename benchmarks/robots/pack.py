@@ -2,8 +2,8 @@
 
     python benchmarks/robots/pack.py recordings/ tests/files/robots.npz --episodes 30
 
-Of each robot R are kept ``R/joints`` (episodes, steps + 1, joints) and ``R/position`` (…, 3), of so many paired episodes
-and then of as many that are the robot's own, and ``paired`` (episodes,), which is the same for all.
+Of each robot R are kept ``R/joints`` (episodes, steps + 1, joints) and ``R/position`` (…, 3), of so many paired
+episodes and then of as many that are the robot's own, and ``paired`` (episodes,), which is the same for all.
 """
 
 from __future__ import annotations
