@@ -141,7 +141,7 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=600)
     parser.add_argument("--batch", type=int, default=1_024)
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
-    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.05])
+    parser.add_argument("--weights", type=float, nargs="+", default=[0.0, 0.03])
     given = parser.parse_args()
     if given.what == "step":
         step()

@@ -172,6 +172,18 @@ def test_a_silent_code_is_revived_at_what_is_left_of_a_row():
     assert len(left) == min(REVIVED, 8)
 
 
+def test_a_silent_code_stays_dead_if_nobody_wants_it_revived():
+    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(()), revives=False).train()
+    with torch.no_grad():
+        model.bias[3] = -100.0
+    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    for _ in range(SILENT_TURNS * 8 // 200 + 3):
+        model.loss(rows)
+    assert model.bias[3] == -100
+    assert model.silent[3] == 200 * (SILENT_TURNS * 8 // 200 + 3)
+    assert not Sparse(32, **QUICK | {"max_iter": 1, "revive": False}).fit(X).encoder_.body.revives
+
+
 def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
     model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).eval()
     before = copy.deepcopy(model.state_dict())

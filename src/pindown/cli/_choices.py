@@ -9,6 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from pindown.runs.pictures import Folder, PictureOptions
+    from pindown.runs.shards import Shards
     from pindown.tables import Columns, Source
 
 
@@ -206,7 +207,7 @@ def pictures(
     )
 
 
-def named(data: Path, chosen: Columns, options: dict[str, Any]) -> Source | Folder:
+def named(data: Path, chosen: Columns, options: dict[str, Any]) -> Source | Folder | Shards:
     """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
     if not data.is_dir() and not any(value not in (None, False) for value in options.values()):
         from pindown.tables import open_table

@@ -47,6 +47,7 @@ if TYPE_CHECKING:
     from pindown.data import Data
     from pindown.runs import Place, Recipe, Run
     from pindown.runs.pictures import Folder
+    from pindown.runs.shards import Shards
     from pindown.tables import Columns, Source
 
 NO_COUNT = (
@@ -137,15 +138,22 @@ def fit_data(
     if as_json:
         say_json({"run": str(output), **scores})
         return
-    of = f"pictures of {' × '.join(map(str, study.X.shape))}" if study.is_source else listed(study.names)
-    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {of}")
+    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {_observed(study)}")
     say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
+def _observed(study: Data) -> str:
+    """Say what the latents are of."""
+    if not study.is_source:
+        return listed(study.names)
+    shape = study.X.shape
+    return f"pictures of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
+
+
 def _begun(
-    source: Source | Folder,
+    source: Source | Folder | Shards,
     chosen: Columns,
     asked: Recipe,
     place: Place,
@@ -211,7 +219,9 @@ def _begun(
 
 def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int) -> dict[str, Any]:
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
-    from pindown.runs.folder import LATENTS, SCORES
+    from scipy.sparse import issparse
+
+    from pindown.runs.folder import LATENTS, SCORES, SPARSE_LATENTS
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
     from pindown.tables import write_latents
@@ -232,7 +242,7 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int)
         run.save(estimator)
         names = [str(name) for name in estimator.get_feature_names_out()]
         latents, beside = _exported(estimator, study, folds)
-        write_latents(run.path / LATENTS, latents, names, beside)
+        write_latents(run.path / (SPARSE_LATENTS if issparse(latents) else LATENTS), latents, names, beside)
         found = {**scores(estimator, study), "warnings": noted}
         run.write(SCORES, found)
         run.log("fitted")
@@ -262,7 +272,7 @@ def _exported(estimator: Any, study: Data, folds: int) -> tuple[Any, dict[str, A
                 "folds, --folds)."
             )
             return codes, {**beside, "fold": fold}
-    return estimator.answers.codes(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
+    return estimator.answers.exported(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
 
 
 @contextmanager

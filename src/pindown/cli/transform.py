@@ -31,6 +31,8 @@ def transform_data(
 
     Codes that are told the nuisance of a row take it from its column, if the file has it.
     """
+    from scipy.sparse import issparse
+
     from pindown.runs import Run
     from pindown.tables.writing import check_writable, write_latents
 
@@ -42,18 +44,27 @@ def transform_data(
         if note := fitted.of_another_version:
             complain(note)
         names, latents, beside = _latents(fitted, data)
+        if issparse(latents) and output.suffix.lower() != ".npz":
+            raise ValueError(
+                f"-o: {output.name} cannot hold a sparse matrix, which codes of activations are: give a name in .npz."
+            )
         write_latents(output, latents, names, beside)
     if as_json:
-        say_json({"run": str(run), "output": str(output), "n_rows": len(latents), "latents": names})
+        say_json({"run": str(run), "output": str(output), "n_rows": latents.shape[0], "latents": names})
         return
-    say(f"{counted(len(latents), 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
+    say(f"{counted(latents.shape[0], 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
 
-def _latents(run: Run, data: Path) -> tuple[list[str], NDArray[Any], dict[str, NDArray[Any]]]:
+def _latents(run: Run, data: Path) -> tuple[list[str], Any, dict[str, NDArray[Any]]]:
     from pindown._names import listed, nearest
     from pindown.runs.pictures import Folder, PictureOptions
+    from pindown.runs.shards import Shards, has_activations
     from pindown.tables import Columns, open_table, read_data
 
+    if has_activations(data):
+        study, fitted = Shards(data).study(Columns()), run.load()
+        names = [str(name) for name in fitted.get_feature_names_out()]
+        return names, fitted.answers.exported(fitted, study), {"input": study.groups}
     if data.is_dir():
         options = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
         pictures = Folder(data, PictureOptions.from_dict(options)).study(Columns(), encoded=True)

@@ -238,6 +238,8 @@ class Answers:
         Whether refits can start behind another map of the data: ``encoder`` is a parameter, and its start matters.
     codes : (est, Data) -> array
         The codes of rows, told whatever belongs to them that its encoder uses.
+    exported : (est, Data) -> array or sparse matrix
+        The same as they are written to a file.
     is_told : (est) -> bool
         Whether they are, so that other codes come of rows of which it is not known.
     ready : (est, Rows) -> Rows
@@ -293,6 +295,7 @@ class Answers:
     on_a_line: Mapping[str, Any] = field(default_factory=dict)
     starts_elsewhere: bool = True
     codes: Callable[[Any, Data], Any] = lambda est, data: est.transform(data.X)
+    exported: Callable[[Any, Data], Any] = lambda est, data: est.answers.codes(est, data)
     is_told: Callable[[Any], bool] = lambda est: False
     ready: Callable[[Any, Rows], Rows] = lambda est, rows: rows
     measurable: Callable[[Rows, Rows], Rows] = lambda learned_from, held_out: held_out

@@ -5,7 +5,7 @@
     run/
       run.json              data file and its fingerprint, columns, estimator, parameters, versions
       estimator.pindown     the fitted estimator, as `pindown.load` reads it
-      latents.csv           the latents of the rows that were fitted
+      latents.csv           the latents of the rows that were fitted; latents.npz if they are a sparse matrix
       scores.json           how it went
       log.txt               what happened when
       audit.html, .json     after `pindown audit`
@@ -39,11 +39,13 @@ from pindown.estimators.base import BaseEncoder
 from pindown.estimators.registry import find
 from pindown.runs.pictures import Folder, PictureOptions, fingerprint_of, opened
 from pindown.runs.recipe import Recipe
+from pindown.runs.shards import Shards
 from pindown.saving import load
 from pindown.tables import Columns, Source
 
 FORMAT = 2
-RECORD, ESTIMATOR, LATENTS, SCORES, LOG = "run.json", "estimator.pindown", "latents.csv", "scores.json", "log.txt"
+RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
+LATENTS, SPARSE_LATENTS = "latents.csv", "latents.npz"
 
 
 @dataclass(frozen=True)
@@ -130,8 +132,8 @@ class Run:
             text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
             beside.write_text(text + "\n", encoding="utf-8")
 
-    def find_data(self, path: Path | None = None) -> Source | Folder:
-        """Open the data file, or the folder of pictures, after seeing that it has not changed since the fit.
+    def find_data(self, path: Path | None = None) -> Source | Folder | Shards:
+        """Open the data file or folder, after seeing that it has not changed since the fit.
 
         Parameters
         ----------

@@ -10,6 +10,7 @@ from typing import Any
 
 from pindown._messages import MessageError
 from pindown.data import NEXT, Data
+from pindown.runs.shards import Shards, has_activations
 from pindown.tables import Columns, Source, open_table, read_data
 from pindown.tables.columns import check_label
 
@@ -91,15 +92,15 @@ def _refuse_columns(columns: Columns) -> None:
             )
 
 
-def opened(path: Path, options: PictureOptions) -> Source | Folder:
-    """Open a data file, or a folder of pictures.
+def opened(path: Path, options: PictureOptions) -> Source | Folder | Shards:
+    """Open a data file, or a folder of pictures or of activations.
 
     Raises
     ------
     ValueError
         If options of pictures are given beside a file.
     """
-    if path.is_dir():
+    if path.is_dir() and not has_activations(path):
         return Folder(path, options)
     if asked := options.as_dict():
         name = next(iter(asked))
@@ -107,11 +108,11 @@ def opened(path: Path, options: PictureOptions) -> Source | Folder:
             f"{{{name}}} is for a folder of pictures, but {{file}} is none. Leave it out, or give the folder.",
             file=path,
         )
-    return open_table(path)
+    return Shards(path) if path.is_dir() else open_table(path)
 
 
 def read_study(
-    source: Source | Folder,
+    source: Source | Folder | Shards,
     columns: Columns,
     *,
     measured: bool = False,
@@ -121,6 +122,8 @@ def read_study(
     """Read what `opened` has opened: see `pindown.tables.read_data`."""
     if isinstance(source, Folder):
         return source.study(columns, measured=measured, encoded=encoded)
+    if isinstance(source, Shards):
+        return source.study(columns)
     return read_data(source, columns, measured=measured, encoded=encoded, medians=medians)
 
 
@@ -131,7 +134,7 @@ def in_memory(data: Data) -> Data:
     most = max(LEAST_ROWS, NUMBERS // data.n_features)
     some = data.sample(most)
     some = some if not some.is_source else some.take(range(len(some)))
-    said = (f"{len(some)} of {len(data)} pictures were taken, as many as fit into a gigabyte.",)
+    said = (f"{len(some)} of {len(data)} rows were taken, as many as fit into a gigabyte.",)
     return replace(some, notes=(*some.notes, *(said if len(some) < len(data) else ())))
 
 
@@ -141,8 +144,10 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint_of(source: Source | Folder) -> str:
+def fingerprint_of(source: Source | Folder | Shards) -> str:
     """Return the SHA-256 of a file; of a folder, of the names and contents of all pictures, and of their labels."""
+    if isinstance(source, Shards):
+        return source.fingerprint
     if not isinstance(source, Folder):
         return fingerprint(source.path)
     from pindown.sources.pictures import pictures_in

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import issparse
 
 from pindown._files import whole
 from pindown._names import nearest
-from pindown.tables.source import Matrix
 
 WRITABLE = (".csv", ".tsv", ".npy", ".npz")
 PIECE = 5_000
@@ -44,11 +44,12 @@ def check_writable(path: Path) -> None:
 
 
 def write_latents(
-    path: Path, latents: Matrix, names: Sequence[str], beside: Mapping[str, NDArray[Any]] | None = None
+    path: Path, latents: Any, names: Sequence[str], beside: Mapping[str, NDArray[Any]] | None = None
 ) -> None:
     """Write latents (n, d), in the format that the end of the name says, whole or not at all.
 
-    Columns ``beside`` them, such as what rows are called, come first; a ``.npy``, which is a matrix, has none.
+    Columns ``beside`` them, such as what rows are called, come first; a ``.npy``, which is a matrix, has none. A sparse
+    matrix goes to a ``.npz``, which `scipy.sparse.load_npz` reads.
 
     Examples
     --------
@@ -69,7 +70,8 @@ def write_latents(
                     taken: dict[str, Any] = {
                         f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()
                     }
-                    np.savez(file, latents=latents, names=np.array(names), **taken)
+                    whole_file = _csr(latents) if issparse(latents) else {"latents": latents}
+                    np.savez(file, names=np.array(names), **whole_file, **taken)
             case suffix:
                 with temporary.open("w", encoding="utf-8", newline="") as text:
                     writer = csv.writer(text, delimiter="\t" if suffix == ".tsv" else ",", lineterminator="\n")
@@ -78,3 +80,10 @@ def write_latents(
                         rows = latents[start : start + PIECE].tolist()
                         first = [part[start : start + PIECE].tolist() for part in more.values()]
                         writer.writerows([*values, *row] for *values, row in zip(*first, rows, strict=True))
+
+
+def _csr(latents: Any) -> dict[str, Any]:
+    """Return a sparse matrix as scipy keeps it in a file."""
+    rows = latents.tocsr()
+    parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+    return {**parts, "shape": np.array(rows.shape), "format": np.array(b"csr"), "_is_array": np.array(True)}

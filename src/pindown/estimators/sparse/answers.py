@@ -44,6 +44,11 @@ def _codes(est: Sparse, data: Data) -> NDArray[Any]:
     return codes.toarray() if est.sparse_output else codes
 
 
+def _exported(est: Sparse, data: Data) -> Any:
+    """Return a sparse matrix where one is wanted, or where rows are many: those of a source."""
+    return est.sparse_codes(data.X) if est.sparse_output or data.is_source else est.transform(data.X)
+
+
 def _before(est: Sparse, data: Data, d: int, whole: Data) -> Verdicts:
     return (rows_for_atoms(len(whole), d, data.X.shape[1]),)
 
@@ -100,6 +105,7 @@ ANSWERS = Answers(
     side=None,
     starts_elsewhere=False,
     codes=_codes,
+    exported=_exported,
     before=_before,
     after=_after,
     measure=lambda est, rows: BY_ATOMS,

@@ -45,6 +45,7 @@ class Autoencoder(nn.Module):
     seen: Tensor
     leftover: Tensor
     gate: Opening | None
+    revives: bool = True  # also of those that were saved before this could be chosen
 
     def __init__(self, n_features: int, n_codes: int) -> None:
         super().__init__()
@@ -63,9 +64,9 @@ class Autoencoder(nn.Module):
         """Number of codes."""
         return len(self.atoms)
 
-    def opened(self, gate: Gate, unit: Tensor) -> Autoencoder:
-        """Give it its gate, and the unit of its codes."""
-        self.gate = gate(self.n_codes)
+    def opened(self, gate: Gate, unit: Tensor, *, revives: bool = True) -> Autoencoder:
+        """Give it its gate, the unit of its codes, and whether dead ones are revived."""
+        self.gate, self.revives = gate(self.n_codes), revives
         self.unit.copy_(unit)
         return self
 
@@ -125,6 +126,8 @@ class Autoencoder(nn.Module):
     def _ready(self) -> None:
         """Give atoms unit length, and revive dead codes by what the last batch left unexplained."""
         self.settle()
+        if not self.revives:
+            return
         assert self.gate is not None
         turns = int(SILENT_TURNS * self.n_codes / self.gate.n_expected)
         longest, which = self.silent.topk(len(self.leftover))

@@ -61,6 +61,8 @@ class Sparse(OfAtoms, Incremental):
         ``JumpReLU(k)`` or ``L1(weight)``.
     n_seeds : int
         Dictionaries that are trained side by side. The first is the fit, the others its witnesses.
+    revive : bool
+        Whether a code that stays silent starts anew. Without, it may stay dead for good, as in most of the literature.
     sparse_output : bool
         Whether `transform` returns a scipy csr array. Then no matrix of rows × codes is formed.
     batch_size : int or None
@@ -133,6 +135,7 @@ class Sparse(OfAtoms, Incremental):
         *,
         gate: Gate = TopK(),  # noqa: B008 (a frozen value)
         n_seeds: int = 1,
+        revive: bool = True,
         sparse_output: bool = False,
         batch_size: int | None = None,
         max_iter: int | None = None,
@@ -148,6 +151,7 @@ class Sparse(OfAtoms, Incremental):
         self.n_components = n_components
         self.gate = gate
         self.n_seeds = n_seeds
+        self.revive = revive
         self.sparse_output = sparse_output
         self.batch_size = batch_size
         self.max_iter = max_iter
@@ -285,7 +289,7 @@ class Sparse(OfAtoms, Incremental):
         assert isinstance(scale, Tensor)
         others = [Autoencoder(self.n_features_in_, look.n_components) for _ in range(self.n_seeds - 1)]
         for each in (body, *others):
-            each.opened(self.gate, scale)
+            each.opened(self.gate, scale, revives=self.revive)
         return Seeds(encoder, others)
 
     def _learned(self, objective: nn.Module, look: Look) -> None:

@@ -141,6 +141,8 @@ class SparsePair(BaseEncoder):
         0 trains both dictionaries without a penalty.
     n_jacobians : int or None
         Rows of a batch at which J is taken; None takes one in 32.
+    revive : bool
+        Whether a code that stays silent starts anew. Without, it may stay dead for good, as in most of the literature.
     batch_size : int or None
         Rows per step; None takes 1,024, or all if there are fewer.
     max_iter : int or None
@@ -204,8 +206,9 @@ class SparsePair(BaseEncoder):
         n_components: int | None = None,
         *,
         gate: Gate = TopK(),  # noqa: B008 (a frozen value)
-        weight: float = 0.05,
+        weight: float = 0.03,
         n_jacobians: int | None = None,
+        revive: bool = True,
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float = 0.08,
@@ -222,6 +225,7 @@ class SparsePair(BaseEncoder):
         self.gate = gate
         self.weight = weight
         self.n_jacobians = n_jacobians
+        self.revive = revive
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
@@ -317,7 +321,7 @@ class SparsePair(BaseEncoder):
         for side in (encoder, after):
             assert isinstance(side.body, Autoencoder)
             assert isinstance(side.preprocess.scale, Tensor)
-            side.body.opened(self.gate, side.preprocess.scale)
+            side.body.opened(self.gate, side.preprocess.scale, revives=self.revive)
         return Pair(encoder, after, between, self.weight, self.n_jacobians)
 
     def _learned(self, objective: nn.Module, look: Look) -> None:

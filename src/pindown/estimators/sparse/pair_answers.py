@@ -20,6 +20,7 @@ def _score(est: SparsePair, data: Data) -> FitScore:
 ANSWERS = replace(
     sparse.ANSWERS,
     codes=lambda est, data: est.transform(data.X),
+    exported=lambda est, data: sparse.ANSWERS.exported(est.before_, data),
     after=lambda est, data: sparse.ANSWERS.after(est.before_, data),
     score=_score,
 )

@@ -1,0 +1,96 @@
+"""A folder of activations in the shell: fitted, encoded to a sparse matrix, audited; and what is refused."""
+
+import json
+
+import numpy as np
+import pytest
+import torch
+from scipy.sparse import load_npz
+from torch import nn
+from typer.testing import CliRunner
+
+import pindown
+from pindown import activations
+from pindown.cli import app
+from pindown.sources import as_source
+from pindown.tables import write_latents
+
+
+def ran(*words):
+    return CliRunner().invoke(app, list(map(str, words)))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    place = tmp_path_factory.mktemp("activations")
+    tokens = torch.randint(50, (60, 10), generator=torch.Generator().manual_seed(0))
+    model = nn.Sequential(nn.Embedding(50, 8), nn.Tanh())
+    activations(model, tokens.split(20), "1", place, shard_rows=250)
+    return place
+
+
+@pytest.fixture(scope="module")
+def run(folder):
+    place = folder.parent / "run-of-activations"
+    options = ("--estimator", "Sparse", "-d", 16, "--option", "gate=TopK(2)", "--steps", 20)
+    said = ran("fit", folder, *options, "-o", place)
+    assert said.exit_code == 0, said.output
+    assert "16 latents of 8 activations" in said.output
+    return place
+
+
+def test_codes_are_written_as_a_sparse_matrix_that_scipy_reads(run, folder):
+    codes = load_npz(run / "latents.npz")
+    assert codes.shape == (600, 16)
+    assert codes.nnz <= 2 * 600
+    fitted = pindown.load(run / "estimator.pindown")
+    assert np.allclose(codes.toarray(), fitted.sparse_codes(as_source(str(folder))).toarray())
+    assert not (run / "latents.csv").exists()
+    with np.load(run / "latents.npz") as file:
+        assert file["seen"].sum() == 600
+        assert file["names"][:2].tolist() == ["sparse0", "sparse1"]
+
+
+def test_other_activations_are_encoded(run, folder, tmp_path):
+    said = ran("transform", run, folder, "-o", tmp_path / "codes.npz", "--json")
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout)["n_rows"] == 600
+    assert np.allclose(load_npz(tmp_path / "codes.npz").toarray(), load_npz(run / "latents.npz").toarray())
+    with np.load(tmp_path / "codes.npz") as file:
+        assert file["input"].tolist() == [row // 10 for row in range(600)]
+    assert "give a name in .npz" in " ".join(ran("transform", run, folder, "-o", tmp_path / "c.csv").output.split())
+    assert not (tmp_path / "c.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("--nuisance", "batch"), "--nuisance names columns of a table, but the data are a folder of activations"),
+        (("--size", "8"), "--size is for a folder of pictures"),
+        (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "k=40 codes of a row cannot fire"),
+        (("--estimator", "Sparse", "-d", 700), "there are 600 rows"),
+    ],
+)
+def test_what_does_not_go_with_activations_is_refused_and_nothing_is_written(folder, options, message, tmp_path):
+    said = ran("fit", folder, *options, "-o", tmp_path / "run")
+    assert said.exit_code != 0
+    assert message in " ".join(said.output.split())
+    assert not (tmp_path / "run").exists()
+
+
+def test_rows_that_changed_since_the_fit_are_not_audited(run, folder, tmp_path):
+    other = tmp_path / "other"
+    activations(nn.Sequential(nn.Embedding(50, 8)), [torch.zeros(20, 10).long()], "0", other)
+    said = ran("audit", run, "--data", other)
+    assert said.exit_code != 0
+    assert "has changed since the fit" in " ".join(said.output.split())
+
+
+def test_a_sparse_matrix_keeps_what_stands_beside_it(tmp_path):
+    from scipy.sparse import csr_array
+
+    codes = csr_array(np.array([[0, 2.0], [1.0, 0]]))
+    write_latents(tmp_path / "z.npz", codes, ["a", "b"], {"input": np.array([4, 5])})
+    assert np.array_equal(load_npz(tmp_path / "z.npz").toarray(), codes.toarray())
+    with np.load(tmp_path / "z.npz") as file:
+        assert file["input"].tolist() == [4, 5]
