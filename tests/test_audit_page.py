@@ -227,8 +227,8 @@ def test_a_notebook_shows_the_claim_and_its_tables_and_runs_nothing():
 def test_pictures_are_shown_along_each_latent_where_rows_are_pictures():
     audit = an_audit()
     assert "The latents, in pictures" not in render(audit)
-    sheet = np.zeros((18, 28, 3), dtype=np.uint8)
-    page = render(dataclasses.replace(audit, pictures=dataclasses.replace(audit.pictures, sheet=sheet)))
-    assert page.count("data:image/png;base64,iVBORw0KGgo") == 1
+    sheets = (np.zeros((18, 28, 3), dtype=np.uint8),) * 3
+    page = render(dataclasses.replace(audit, pictures=dataclasses.replace(audit.pictures, sheets=sheets)))
+    assert page.count("data:image/png;base64,iVBORw0KGgo") == 3
     assert "The latents, in pictures" in page
     Reader(page)

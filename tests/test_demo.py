@@ -1,5 +1,7 @@
 """The demonstration recovers what it should, fails where it should, and leaves a whole page or none."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -76,6 +78,17 @@ def test_the_graph_is_recovered_without_any_side_information(shown_demo):
     assert facts[1].value == "{1}, {2}, {3}"
 
 
+def test_rooms_are_told_apart_by_pixels_and_shown(shown_demo):
+    room, section = shown_demo.table[7], shown_demo.page.sections[7]
+    assert room.chance == pytest.approx(0.77, abs=0.01)
+    assert 1 - room.recovered < (1 - room.linear) / 2
+    assert room.recovered > 0.97
+    along, swapped, film = (str(drawing.svg) for drawing in section.drawings)
+    assert "data:image/png" in along
+    assert "data:image/png" in swapped
+    assert film.count("<rect") == 4 * 4 * len(set(map(int, re.findall(r"\d+", section.drawings[2].caption))))
+
+
 def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):
     true, observed, recovered = (cloud.arrows for cloud in shown_demo.page.sections[3].figures[0].clouds)
     assert true.shape == (20, 2, 3)
@@ -101,7 +114,7 @@ def test_a_fit_keeps_what_the_estimator_says_against_itself_and_passes_other_war
 
 
 def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(shown_demo):
-    sphere, box, unrelated, clusters, flat, nuisance, graph = shown_demo.claims
+    sphere, box, unrelated, clusters, flat, nuisance, graph, room = shown_demo.claims
     promised = (
         (sphere, CONTRAST_SPHERE),
         (box, CONTRAST_LP),
@@ -118,7 +131,8 @@ def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(sho
     assert "nothing may be claimed" in flat
     assert "assumes an affine generator system, which is broken" in flat
     statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
-    assert statuses == [0, 0, 1, 0, 1, 0, 0]
+    assert statuses == [0, 0, 1, 0, 1, 0, 0, 0]
+    assert CONTRAST_LP.source in room
     assert "Not checked here: diffeomorphic mixing." in graph
 
 

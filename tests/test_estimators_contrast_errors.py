@@ -54,7 +54,6 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
         ({"alpha": 0}, X, X, "alpha == 0, must be > 0"),
         ({"alpha": 1.0}, X, X, "alpha == 1.0, must be < 1"),
-        ({"alpha": 0.5, "self_negatives": True}, X, X, "self_negatives=True is a choice of InfoNCE's.*Leave one of"),
         ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
         ({"random_state": None, "trainer": Trainer(checkpoint="x")}, X, X, "random_state=None. A fit can only be"),
     ],

@@ -54,7 +54,14 @@ def test_a_temperature_that_nothing_holds_is_warned_of():
         fitted_to_near_partners(alpha=0.7)
 
 
-@pytest.mark.parametrize("parameters", [{"alpha": 0.7, "temperature": 0.01}, {"alpha": None}])
+@pytest.mark.parametrize(
+    "parameters",
+    [
+        {"alpha": 0.7, "temperature": 0.01},
+        {"alpha": None},
+        {"alpha": 0.7, "self_negatives": True, "any_marginal": False},
+    ],
+)
 def test_a_temperature_that_is_given_or_infonces_own_cannot_run_away(parameters):
     assert 1 / fitted_to_near_partners(**parameters).temperature_ < 1e4  # and a warning would be an error
 

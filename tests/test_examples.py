@@ -1,17 +1,20 @@
 """Every example runs with smaller constants, without a warning, draws one picture, and shows what its page is about."""
 
+import gzip
 import importlib.util
 import re
 from pathlib import Path
 from typing import Any
 
 import matplotlib
+import numpy as np
 import pytest
 
 matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 FOLDER = Path(__file__).parents[1] / "examples"
+WITH_DATA = ("confounded_batches", "digits", "emg_sessions", "table_alone", "two_bodies")
 CONSTANTS = re.compile(r"^([A-Z_]+), ([A-Z_]+) = ([\d_]+), ([\d_]+)$", re.MULTILINE)
 
 
@@ -36,7 +39,7 @@ def run(monkeypatch):
 
 def test_every_example_has_a_title_constants_and_a_last_word():
     names = {path.stem for path in FOLDER.glob("*.py")}
-    assert names == {f"plot_{n}" for n in ("confounded_batches", "digits", "emg_sessions", "table_alone", "two_bodies")}
+    assert names == {f"plot_{n}" for n in (*WITH_DATA, "fashion")}
     for path in FOLDER.glob("*.py"):
         lines = path.read_text(encoding="utf-8").splitlines()
         assert lines[0] == '"""'
@@ -63,6 +66,27 @@ def test_digits_are_recognised_and_shifted_ones_are_partners(run):
     assert made["accuracy"] > 0.7
     assert made["contrast"].score(made["one"], made["other"]) > 0.5
     assert made["recognised"] > 0.3
+    assert len(plt.get_fignums()) == 1
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # after so few steps a fit has things to say
+def test_clothes_are_read_from_files_of_the_system_or_the_page_says_that_there_are_none(
+    run, capsys, monkeypatch, tmp_path
+):
+    monkeypatch.setenv("FASHION_MNIST", str(tmp_path / "none"))
+    run("fashion", N_TRAIN=300, STEPS=5)
+    assert "install dataset-fashion-mnist" in capsys.readouterr().out
+    assert not plt.get_fignums()
+    rng, kinds = np.random.default_rng(0), np.arange(1_600) % 10  # a bar for each kind, and noise
+    images = rng.integers(0, 60, size=(1_600, 28, 28), dtype=np.uint8)
+    for image, kind in zip(images, kinds, strict=True):
+        image[4 + 2 * kind : 7 + 2 * kind, 4:24] = 255
+    for name, header, content in ("images-idx3", 16, images), ("labels-idx1", 8, kinds.astype(np.uint8)):
+        (tmp_path / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(header) + content.tobytes()))
+    monkeypatch.setenv("FASHION_MNIST", str(tmp_path))
+    told = run("fashion", N_TRAIN=1_200, STEPS=10)["told"]
+    assert told["pixels"] > 0.9
+    assert told["codes"] > 0.25  # chance is .1
     assert len(plt.get_fignums()) == 1
 
 

@@ -7,8 +7,21 @@ import torch
 from pindown import theory
 from pindown.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
 from pindown.grids import Grid, LaplaceSteps, Redrawn, SomeChange
-from pindown.mixing import Arm, Room, Sprites, contact_sheet, identity, nearest_traversals, save_png, traversals
+from pindown.mixing import (
+    Arm,
+    Room,
+    Sprites,
+    contact_sheet,
+    film_strip,
+    identity,
+    nearest_traversals,
+    save_png,
+    swaps,
+    thumbnails,
+    traversals,
+)
 from pindown.mixing.rays import FAR, Hit, Surface, capsule, cube, cylinder, painted, sphere
+from pindown.mixing.renderer import RAYS_AT_ONCE
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
 from pindown.sources import as_source
 from pindown.spaces import Box, Reals, Sphere
@@ -80,7 +93,7 @@ def test_supersampled_pictures_tend_to_a_limit():
 def test_a_block_of_pictures_is_drawn_in_parts(monkeypatch):
     z = points(Sprites(16), 7)
     whole = Sprites(16)(z)
-    monkeypatch.setattr("pindown.mixing.renderer.RAYS_AT_ONCE", 2 * 16**2)
+    monkeypatch.setitem(RAYS_AT_ONCE, "cpu", 2 * 16**2)
     torch.testing.assert_close(Sprites(16)(z), whole)
 
 
@@ -158,6 +171,21 @@ def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
 
 
 # Worlds.
+
+
+def test_a_swap_changes_what_the_code_stands_for_and_a_film_shows_when_it_does():
+    codes = torch.rand(2_000, 2, generator=torch.Generator().manual_seed(0))
+    grey = codes[:, :1, None, None].expand(-1, 1, 4, 4)  # the first code is how bright a picture is
+    sheet = swaps(codes, grey, n_pairs=3, random_state=0)
+    assert sheet.shape == (3 * 6 - 2, 4 * 6 - 2, 3)
+    one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
+    assert abs(first - other).max() <= 15
+    assert abs(second - one).max() <= 15
+    assert abs(one - other).max() > 50
+    strip = film_strip({100: codes, 25: codes.flip(0)}, grey, code=0, steps=5)
+    untrained, trained = (strip[row * 6, ::6, 0].astype(int) for row in range(2))  # in the order of the steps
+    assert (np.diff(trained) > 20).all()
+    assert not (np.diff(untrained) > 20).all()
 
 
 def test_every_process_can_be_seen_through_a_renderer():
@@ -268,6 +296,12 @@ def test_a_sheet_holds_every_picture(tmp_path):
     image = pytest.importorskip("PIL.Image")
     with image.open(tmp_path / "sheet.png") as back:
         np.testing.assert_array_equal(np.asarray(back), sheet)
+
+
+def test_thumbnails_are_brought_between_black_and_white():
+    sheet = thumbnails(np.linspace(-1, 3, 12).reshape(3, 1, 2, 2), columns=3)
+    assert (sheet[0, 0, 0], sheet[1, -1, 0]) == (0, 255)
+    assert thumbnails(np.full((1, 4, 2, 2), 0.5)).shape == (2, 2, 3)  # of four channels the first
 
 
 def test_traversals_have_a_row_for_each_latent():

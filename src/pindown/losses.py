@@ -133,6 +133,7 @@ def align_uniform(
     temperature: float | Tensor = 1.0,
     p: float = 2,
     potentials: tuple[Tensor, Tensor] | None = None,
+    self_negatives: bool = False,
     across_processes: bool = False,
 ) -> Tensor:
     r"""Alignment and uniformity: pull partners together, spread everything else.
@@ -148,7 +149,8 @@ def align_uniform(
     other weight then scales the minimiser by :math:`(\alpha / (1 - \alpha))^{1/p}`, and does nothing else.
 
     A sample's partner is not among its negatives. With so few of those that the partner is the nearest of all, the
-    loss has no lower bound as codes grow or the temperature falls; InfoNCE has one.
+    loss has no lower bound as codes grow or the temperature falls; InfoNCE has one, and so has this with
+    ``self_negatives``.
 
     Parameters
     ----------
@@ -165,6 +167,8 @@ def align_uniform(
         negative, and uniformity less the mean of c(z⁺) takes the place of uniformity. At the minimum in c the
         partners the model expects have the law of the true ones: as `potential` does in `infonce`, it frees the
         marginal of the latents from being uniform.
+    self_negatives
+        Count a sample among its own negatives, as the paper's code does: then uniformity is at least −log n.
     across_processes
         As in `infonce`.
 
@@ -179,6 +183,11 @@ def align_uniform(
     >>> z = torch.tensor([[0.0], [2.0]])
     >>> align_uniform(z, z).item()
     -2.0
+
+    Each among its own negatives, however far apart they are: half of log(½ (1 + e^(−4))).
+
+    >>> round(align_uniform(z, z, self_negatives=True).item(), 3), round(math.log((1 + math.exp(-4)) / 2) / 2, 3)
+    (-0.337, -0.337)
     """
     _check_pairs(z, z_pos, "align_uniform")
     check_power(p, "align_uniform")
@@ -200,10 +209,10 @@ def align_uniform(
         share.gather(z),
         p=p,
         potential=None if potentials is None else share.gather(potentials[0]),
-        skip_diagonal=True,
+        skip_diagonal=not self_negatives,
         row_offset=share.start,
     )
-    uniformity = log_sum - math.log(share.total - 1)  # (n,)
+    uniformity = log_sum - math.log(share.total - (not self_negatives))  # (n,)
     if potentials is not None:
         uniformity = uniformity - potentials[1]
     return share.weight * (alpha * uniformity - (1 - alpha) * _similarity(z, z_pos, p)).mean()

@@ -17,7 +17,7 @@ def run_demo(
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
     seed: Annotated[int, typer.Option(min=0, help="Of the worlds, the samples and the fits.")] = 0,
 ) -> None:
-    """Recover seven worlds whose truth is known, and write a page that shows it; one to two minutes."""
+    """Recover eight worlds whose truth is known, and write a page that shows it; one to two minutes."""
     from pindown import demo
     from pindown.report.page import shown
 

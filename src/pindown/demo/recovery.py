@@ -137,7 +137,8 @@ def recover(
 
     warned = _fit(estimator, train.x, side)
     x = test.x.numpy()
-    z_linear = LinearRegression().fit(train.x.numpy(), train.z.numpy()).predict(x)
+    flat, flat_test = (part.flatten(1).numpy() for part in (train.x, test.x))
+    z_linear = LinearRegression().fit(flat, train.z.numpy()).predict(flat_test)
     return Recovery(world, estimator, test, estimator.transform(x), z_linear, warned, unchecked)
 
 

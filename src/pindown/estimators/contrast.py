@@ -75,7 +75,7 @@ class Contrast(Incremental):
         marginal; with this correction they need not be.
     self_negatives : bool
         Take the samples themselves as negatives, each its own among them, as the paper's code does. Needs
-        ``any_marginal=False``.
+        ``any_marginal=False``. With `alpha` it keeps the loss from running away where partners lie close.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
         images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
@@ -271,11 +271,6 @@ class Contrast(Incremental):
             check_positive(self.temperature, "temperature")
         if self.alpha is not None:
             check_scalar(self.alpha, "alpha", numbers.Real, min_val=0, max_val=1, include_boundaries="neither")
-            if self.self_negatives:
-                raise ValueError(
-                    f"Contrast: self_negatives=True is a choice of InfoNCE's negatives, but alpha={self.alpha} trains "
-                    "alignment and uniformity, where they are the other samples. Leave one of the two out."
-                )
         if self.any_marginal and self.self_negatives:
             raise ValueError(
                 "Contrast: self_negatives=True takes samples as negatives, and any_marginal=True corrects for the "
@@ -356,7 +351,7 @@ class Contrast(Incremental):
         self._warn_if_nothing_held_the_scale()
 
     def _warn_if_nothing_held_the_scale(self) -> None:
-        if self.alpha is None or (self.space == Sphere() and self.temperature is not None):
+        if self.alpha is None or self.self_negatives or (self.space == Sphere() and self.temperature is not None):
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
         # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
@@ -366,7 +361,8 @@ class Contrast(Incremental):
             warn(
                 f"Contrast: with alpha={self.alpha} the loss fell to {loss:.3g}, below {least:.3g}, the least at which "
                 f"distances can settle among {n} samples: partners are nearer than all negatives, and temperature or "
-                "codes run away. Take a larger batch_size, a smaller alpha, or alpha=None, where this cannot happen."
+                "codes run away. Take a larger batch_size, a smaller alpha, or, where this cannot happen, "
+                "self_negatives=True with any_marginal=False, or alpha=None."
             )
 
 

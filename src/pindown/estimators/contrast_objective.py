@@ -67,6 +67,7 @@ class PairObjective(nn.Module):
             temperature=temperature,
             p=p,
             potentials=potentials,
+            self_negatives=self.self_negatives,
             across_processes=self.across_processes,
         )
 

@@ -267,6 +267,8 @@ def _whitening(code: Matrix) -> Matrix:
 def matching(first: Matrix, second: Matrix) -> Matrix:
     """Return absolute correlations of latents with those of another fit, in the order that matches them best.
 
+    Those that match none come last.
+
     Examples
     --------
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
@@ -276,5 +278,6 @@ def matching(first: Matrix, second: Matrix) -> Matrix:
     d = first.shape[1]
     with np.errstate(invalid="ignore", divide="ignore"):  # a constant correlates with nothing
         correlation = np.nan_to_num(np.abs(np.corrcoef(first, second, rowvar=False)[:d, d:]))
-    order = linear_sum_assignment(correlation, maximize=True)[1]
+    matched = linear_sum_assignment(correlation, maximize=True)[1]
+    order = np.concatenate([matched, np.setdiff1d(np.arange(correlation.shape[1]), matched)])
     return correlation[:MOST_SHOWN, order[:MOST_SHOWN]]

@@ -10,7 +10,7 @@ from pindown.mixing.factors import Factor
 from pindown.mixing.maps import Bend, Leaky, Mixing, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth
 from pindown.mixing.renderer import Renderer
 from pindown.mixing.room import Room
-from pindown.mixing.sheets import contact_sheet, nearest_traversals, save_png, traversals
+from pindown.mixing.sheets import contact_sheet, film_strip, nearest_traversals, save_png, swaps, thumbnails, traversals
 from pindown.mixing.sparse_maps import SparseMixing, sparse
 from pindown.mixing.sprites import Sprites
 
@@ -26,6 +26,7 @@ __all__ = [
     "SparseMixing",
     "Sprites",
     "contact_sheet",
+    "film_strip",
     "identity",
     "leaky_relu_mlp",
     "nearest_traversals",
@@ -33,5 +34,7 @@ __all__ = [
     "save_png",
     "smooth",
     "sparse",
+    "swaps",
+    "thumbnails",
     "traversals",
 ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 import zlib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown._files import whole
+from pindown._random import RandomState, draw_seed
 from pindown.mixing.renderer import Renderer
 
 GAP = 2  # pixels between pictures
@@ -38,6 +40,19 @@ def contact_sheet(pictures: Tensor, *, columns: int = 8) -> Bytes:
         top, left = number // columns * (h + GAP), number % columns * (w + GAP)
         sheet[top : top + h, left : left + w] = tile
     return sheet
+
+
+def thumbnails(pictures: Any, *, columns: int = 8) -> Bytes:
+    """Lay pictures (n, c, h, w) of any range side by side, as they are or brought between 0 and 1.
+
+    One channel is grey; of other than three the first is shown.
+
+    Examples
+    --------
+    >>> thumbnails(-torch.rand(6, 1, 8, 8), columns=3).shape
+    (18, 28, 3)
+    """
+    return contact_sheet(_shown(torch.as_tensor(np.asarray(pictures, dtype=np.float32))), columns=columns)
 
 
 def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
@@ -96,23 +111,106 @@ def nearest_traversals(codes: Any, pictures: Any, *, steps: int = 8, most: int =
     >>> nearest_traversals(codes, codes[:, :1, None, None].expand(-1, 3, 8, 8), steps=5).shape
     (18, 48, 3)
     """
-    z, x = np.asarray(codes, dtype=np.float64), torch.as_tensor(np.asarray(pictures, dtype=np.float32))
-    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x):
-        raise ValueError(
-            f"nearest_traversals: codes must be (n, d) and pictures (n, c, h, w), got {z.shape} and {tuple(x.shape)}."
-        )
+    z, x = _coded("nearest_traversals", codes, pictures)
     if steps < 2:
         raise ValueError(f"nearest_traversals: steps must be at least 2, got {steps}.")
+    standard, loudest = _standard(z), np.argsort(-z.std(0), kind="stable")[:most]
+    chosen = np.concatenate([_along(standard, int(j), steps) for j in np.sort(loudest)])
+    return contact_sheet(_shown(x[chosen]), columns=steps)
+
+
+def film_strip(frames: Mapping[int, Any], pictures: Any, code: int, *, steps: int = 8) -> Bytes:
+    """Draw one row for each moment of a training: what one code stood for then, by the nearest of given pictures.
+
+    Parameters
+    ----------
+    frames : mapping from int to array (n, d)
+        Codes of the pictures by step: those of `training.callbacks.Film`.
+    pictures : array (n, c, h, w)
+        Those to choose from.
+    code : int
+        Which.
+    steps : int
+        Pictures of a row.
+
+    Examples
+    --------
+    >>> frames = {step: np.random.default_rng(step).normal(size=(50, 2)) for step in (25, 100)}
+    >>> film_strip(frames, torch.rand(50, 3, 8, 8), code=0, steps=5).shape
+    (18, 48, 3)
+    """
+    read = [_coded("film_strip", frames[step], pictures) for step in sorted(frames)]
+    if not read or not 0 <= code < read[0][0].shape[1]:
+        raise ValueError(f"film_strip: code {code}, counted from 0, must be one of those in {len(read)} frames.")
+    chosen = np.concatenate([_along(_standard(z), code, steps) for z, _ in read])
+    return contact_sheet(_shown(read[0][1][chosen]), columns=steps)
+
+
+def swaps(codes: Any, pictures: Any, *, n_pairs: int = 4, most: int = 8, random_state: RandomState = 0) -> Bytes:
+    """Draw one row for each of some pairs: one, then one with each code in turn taken from the other, then the other.
+
+    What is drawn is the nearest of the given pictures. Where a code stands for one thing, one thing is swapped.
+
+    Parameters
+    ----------
+    codes : array (n, d)
+        Of the pictures.
+    pictures : array (n, c, h, w)
+        Those to choose from.
+    n_pairs : int
+        Rows.
+    most : int
+        Codes that are swapped at most: those that vary most.
+    random_state : int, RandomState or None
+        Draws the pairs.
+
+    Examples
+    --------
+    >>> codes = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> swaps(codes, codes[:, :1, None, None].expand(-1, 3, 8, 8), n_pairs=3).shape  # two pictures, and two swaps
+    (28, 38, 3)
+    """
+    z, x = _coded("swaps", codes, pictures)
+    standard, loudest = _standard(z), np.sort(np.argsort(-z.std(0), kind="stable")[:most])
+    rng = np.random.default_rng(draw_seed(random_state))
+    chosen: list[int] = []
+    for _ in range(n_pairs):
+        one, other = rng.choice(len(z), 2, replace=len(z) < 2)
+        mixed = np.repeat(standard[[one]], len(loudest), axis=0)
+        mixed[np.arange(len(loudest)), loudest] = standard[other, loudest]
+        chosen += [int(one), *_nearest(standard, mixed), int(other)]
+    return contact_sheet(_shown(x[chosen]), columns=len(loudest) + 2)
+
+
+def _coded(owner: str, codes: Any, pictures: Any) -> tuple[NDArray[np.float64], Tensor]:
+    z, x = np.asarray(codes, dtype=np.float64), torch.as_tensor(np.asarray(pictures, dtype=np.float32))
+    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x):
+        got = f"{z.shape} and {tuple(x.shape)}"
+        raise ValueError(f"{owner}: codes must be (n, d) and pictures (n, c, h, w), got {got}.")
+    return z, x
+
+
+def _standard(z: NDArray[np.float64]) -> NDArray[np.float64]:
     spread = z.std(0)
-    standard = (z - np.median(z, axis=0)) / np.where(spread > 0, spread, 1.0)
-    chosen = []
-    for j in np.sort(np.argsort(-spread, kind="stable")[:most]):
-        for level in np.quantile(standard[:, j], np.linspace(0.1, 0.9, steps)):
-            target = np.where(np.arange(z.shape[1]) == j, level, 0.0)
-            chosen.append(int(((standard - target) ** 2).sum(1).argmin()))
-    shown = x[chosen] if x.shape[1] == 3 else x[chosen][:, :1].expand(-1, 3, -1, -1)
-    low, high = min(0.0, float(shown.min())), max(1.0, float(shown.max()))
-    return contact_sheet((shown - low) / (high - low), columns=steps)
+    return (z - np.median(z, axis=0)) / np.where(spread > 0, spread, 1.0)
+
+
+def _along(standard: NDArray[np.float64], j: int, steps: int) -> NDArray[np.int64]:
+    """Return which rows are nearest to points on a line: along one code, with the others in the middle."""
+    targets = np.zeros((steps, standard.shape[1]))
+    targets[:, j] = np.quantile(standard[:, j], np.linspace(0.1, 0.9, steps))
+    return _nearest(standard, targets)
+
+
+def _nearest(standard: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.int64]:
+    return np.array([((standard - target) ** 2).sum(1).argmin() for target in targets])
+
+
+def _shown(x: Tensor) -> Tensor:
+    """Return pictures with three channels, between 0 and 1."""
+    x = x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1)
+    low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
+    return (x - low) / (high - low)
 
 
 def save_png(path: str | Path, picture: Any) -> None:

@@ -1,7 +1,7 @@
 """Classification on pictures: a category is told, and continuous factors are read off linearly.
 
-After the image experiments of Reizinger et al. (2024), on rooms of ours: their sets cannot be had here, and no number
-of theirs is printed beside ours.
+After the image experiments of Reizinger et al. (2024), on rooms of ours: their sets cannot be had here, so that theirs
+and ours are scores of different data.
 
 Torch is imported where a world is built, not where the table is read.
 """
@@ -16,6 +16,9 @@ from pindown.papers.zimmermann2021_images import Size
 
 if TYPE_CHECKING:
     from pindown.processes import Clusters
+
+N_BATCHES = 40
+"""Batches of pictures of which an array is made, where there is no process to draw from."""
 
 FACTORS = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 
@@ -53,7 +56,6 @@ class Row:
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
         """Train, and read each factor off the codes of held-out pictures; as Pearson's r."""
         from pindown.estimators import Classify
-        from pindown.metrics import linear_r2
 
         world = self.world(profile.pixels, seed)
         how: dict[str, Any] = {
@@ -64,9 +66,51 @@ class Row:
         }
         est = Classify(len(FACTORS), **how).fit_process(world)
         held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
-        z_hat = est.transform(held_out.x)
-        r2 = [float(linear_r2(z_hat, held_out.z[:, [j]])) for j in range(len(FACTORS))]
-        return {name.replace("_", " "): max(0.0, value) ** 0.5 for name, value in zip(FACTORS, r2, strict=True)}
+        return _read_off(est.transform(held_out.x), held_out.z)
+
+
+@dataclass(frozen=True)
+class ShapeRow:
+    """The shape of the solid is told, and all other factors are drawn apart from it: as the paper's sets are made."""
+
+    number: int
+    n_codes: int
+    published: tuple[Published, ...] = ()
+
+    @property
+    def setting(self) -> tuple[str, ...]:
+        """Cells under the headings."""
+        return "4 shapes", f"nothing: factors go with no shape; read off {self.n_codes} codes"
+
+    def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
+        """Train on as many pictures as a step takes, forty times over, and read factors off the codes of others."""
+        from pindown.distributions import Uniform
+        from pindown.estimators import Classify
+        from pindown.mixing import Room
+        from pindown.spaces import Box
+
+        room, box = Room(profile.pixels, factors=(*FACTORS, "shape"), samples=1), Uniform(len(FACTORS) + 1, Box())
+        n_train = N_BATCHES * profile.batch_size
+        z, held_out = (
+            box.sample(n, random_state=seed + k) for n, k in ((n_train, 0), (profile.n_eval, EVALUATION_SEEDS))
+        )
+        how: dict[str, Any] = {
+            "batch_size": profile.batch_size,
+            "max_iter": profile.max_iter,
+            "device": device,
+            "random_state": seed,
+        }
+        shape = (4 * z[:, -1]).long().clamp_max(3)
+        est = Classify(self.n_codes, **how).fit(room(z), shape)
+        return _read_off(est.transform(room(held_out)), held_out)
+
+
+def _read_off(z_hat: Any, z: Any) -> dict[str, float]:
+    """Return Pearson's r of each factor with what a linear map reads off codes."""
+    from pindown.metrics import linear_r2
+
+    r2 = [float(linear_r2(z_hat, z[:, [j]])) for j in range(len(FACTORS))]
+    return {name.replace("_", " "): max(0.0, value) ** 0.5 for name, value in zip(FACTORS, r2, strict=True)}
 
 
 PICTURES = Experiment(
@@ -76,12 +120,15 @@ PICTURES = Experiment(
     headings=("classes", "spanned by class vectors"),
     scores=(),
     beside=tuple(name.replace("_", " ") for name in FACTORS),
-    rows=(Row(1, 20, 5), Row(2, 100, 5), Row(3, 20, 3)),
+    rows=(Row(1, 20, 5), Row(2, 100, 5), Row(3, 20, 3), ShapeRow(4, 5), ShapeRow(5, 64)),
     quick=Size("quick", (0,), pixels=16, batch_size=512, max_iter=500, n_eval=4_000),
     full=Size("full", (0, 1, 2), pixels=64, batch_size=512, max_iter=2_000, n_eval=5_000),
     notes=(
-        "The paper's image sets cannot be had here: these are rooms of ours, and its scores stand elsewhere.",
-        "The theorem covers what class vectors span. Of the third row they say nothing of size and azimuth.",
+        "The paper's image sets cannot be had here, and these are rooms of ours: numbers are not comparable. Theirs,"
+        " classified by one category of each set (r in %, over encoders): dSprites scale 98, position 97 to 99;"
+        " Shapes3D size 89 to 99, azimuth 85 to 93; MPI3D 76 to 90; Cars3D elevation 78 to 87.",
+        "The theorem covers what class vectors span. Of the third row they say nothing of size and azimuth; of the last"
+        " two, nothing at all: what is read there the network keeps without being asked.",
         "Of the full profile, seed 0 of rows 1 and 3 is in `benchmarks/pictures.py`; the others were not run.",
     ),
 )

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import base64
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pindown.checks.needs import needed
 from pindown.checks.nuisances import what_leaks
@@ -16,6 +14,7 @@ from pindown.evidence.agreement import MOST_SHOWN, Agreement
 from pindown.evidence.scores import Control, Score
 from pindown.report.claims import enough
 from pindown.report.colouring import Colouring
+from pindown.report.drawings import Drawing, protractor, sheet, squares
 from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
 
 if TYPE_CHECKING:
@@ -25,9 +24,6 @@ if TYPE_CHECKING:
     from pindown.metrics import Leakage
     from pindown.report.pictures import Pictures
     from pindown.report.result import Audit
-
-CELL = 22
-"""Pixels of a latent in the picture of a matching."""
 
 
 @dataclass(frozen=True)
@@ -57,14 +53,6 @@ class Line:
     name: str
     cells: tuple[str, ...]
     status: str
-
-
-@dataclass(frozen=True, eq=False)
-class Drawing:
-    """A picture that is drawn already, as SVG of our own making."""
-
-    svg: Any
-    caption: str
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,13 +147,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
         ),
         _sheet_part(pictures),
         _support_part(pictures),
-        Part(
-            "Against the truth",
-            "The latents were supplied, so that recovery can be measured. Nothing above has seen them.",
-            rulers=tuple(map(_score_ruler, audit.recovery)),
-        )
-        if audit.recovery
-        else None,
+        _truth_part(audit),
         Part("What was not shown", "An audit cannot show these. A claim rests on them.", points=audit.not_shown),
     )
 
@@ -301,88 +283,58 @@ def _curves(pictures: Pictures) -> Curves:
 
 
 def _sheet_part(pictures: Pictures) -> Part | None:
-    """Show, of rows that are pictures, what changes along each latent."""
-    if pictures.sheet is None:
+    """Show, of rows that are pictures, some of them, what changes along each latent, and what is swapped with it."""
+    if pictures.sheets is None:
         return None
-    from markupsafe import Markup
-
-    from pindown.mixing.sheets import png
-
-    height, width = pictures.sheet.shape[:2]
-    wide = max(width, min(960, 3 * width))
-    source = base64.b64encode(png(pictures.sheet)).decode()
-    image = (
-        f'<img alt="Held-out pictures along each latent" src="data:image/png;base64,{source}" width="{wide}" '
-        f'height="{wide * height // width}" style="image-rendering:pixelated">'
-    )
-    caption = (
+    captions = (
+        "Some of the pictures that were held out.",
         "Each row goes along one latent, from low to high, and shows the held-out pictures whose other latents are "
-        "nearest to the middle. Where one thing changes in a row, the latent stands for it."
+        "nearest to the middle. Where one thing changes in a row, the latent stands for it.",
+        "Each row begins with one picture and ends with another. Between them one latent after the other is taken from "
+        "the last, and all the others from the first: the nearest picture is shown.",
+    )
+    drawings = zip(pictures.sheets, captions, strict=True)
+    return Part(
+        "The latents, in pictures",
+        "What changes as a latent does.",
+        drawings=tuple(sheet(picture, caption) for picture, caption in drawings),
+    )
+
+
+def _truth_part(audit: Audit) -> Part | None:
+    """Show how well the truth was recovered, where it was supplied, and which latent goes with what of it."""
+    if not audit.recovery:
+        return None
+    by_truth = audit.pictures.by_truth
+    caption = (
+        "Absolute rank correlation of each column of the truth (rows) with each latent (columns). One full square in "
+        "a row, and nothing else in it, is a factor that has a latent of its own."
     )
     return Part(
-        "The latents, in pictures", "What changes as a latent does.", drawings=(Drawing(Markup(image), caption),)
+        "Against the truth",
+        "The latents were supplied, so that recovery can be measured. Nothing above has seen them.",
+        rulers=tuple(map(_score_ruler, audit.recovery)),
+        drawings=() if by_truth is None else (squares(by_truth, "Truth by latents", caption),),
     )
 
 
 def _matching(pictures: Pictures) -> Drawing:
-    from markupsafe import Markup
-
     d = len(pictures.angles)
     some = f" The first {MOST_SHOWN} of {d} latents are drawn." if d > MOST_SHOWN else ""
     caption = (
         "Absolute correlation of each latent of this fit (rows) with those of a refit (columns, in the order that "
         f"matches best).{some} One full square in each row means that even the axes agree."
     )
-    return Drawing(Markup(_squares(pictures.matching)), caption)
+    return squares(pictures.matching, "Matching of latents", caption)
 
 
 def _angles(pictures: Pictures) -> Drawing:
-    from markupsafe import Markup
-
     angles = pictures.angles
     caption = (
         "Angles between the spaces that the codes of this fit and of a refit span: 0° where both hold the same, 90° "
         f"where one has what the other lacks. The largest is {angles.max():.1f}°, the median {np.median(angles):.1f}°."
     )
-    return Drawing(Markup(_protractor(angles)), caption)
-
-
-def _protractor(angles: NDArray[np.float64]) -> str:
-    """Return angles from 0 to 90 degrees as strokes from the corner of a quarter circle."""
-    size, margin = 150, 20
-    wide, high = size + 50, size + 2 * margin
-
-    def at(angle: float, radius: float) -> str:
-        turn = math.radians(angle)
-        return f"{2 + radius * math.cos(turn):.1f} {margin + size - radius * math.sin(turn):.1f}"
-
-    strokes = "".join(f'<path d="M{at(angle, 0)}L{at(angle, size)}"/>' for angle in angles.tolist())
-    marks = "".join(
-        f'<text x="{at(angle, size + 6).split()[0]}" y="{at(angle, size + 6).split()[1]}">{angle}°</text>'
-        for angle in (0, 30, 60, 90)
-    )
-    return (
-        f'<svg class="protractor" viewBox="0 0 {wide} {high}" width="{wide}" height="{high}" '
-        f'role="img"><title>Angles between spans</title><path class="rim" d="M{at(0, size)}A{size} {size} 0 0 0 '
-        f'{at(90, size)}"/>{strokes}{marks}</svg>'
-    )
-
-
-def _squares(matrix: NDArray[np.float64]) -> str:
-    """Return a matrix of numbers from 0 to 1 as squares."""
-    n, m = matrix.shape
-    size = min(CELL * 2, max(CELL, 200 // max(n, 1)))
-    depth = 0.04 + 0.96 * np.clip(matrix, 0, 1) ** 2
-    squares = [
-        f'<rect x="{j * size + 1}" y="{i * size + 1}" width="{size - 2}" height="{size - 2}" rx="2" '
-        f'fill="currentColor" fill-opacity="{depth[i, j]:.2f}"><title>{matrix[i, j]:.3f}</title></rect>'
-        for i in range(n)
-        for j in range(m)
-    ]
-    return (
-        f'<svg class="squares" viewBox="0 0 {m * size} {n * size}" width="{m * size}" height="{n * size}" role="img">'
-        f"<title>Matching of latents</title>{''.join(squares)}</svg>"
-    )
+    return protractor(angles, caption)
 
 
 def _support_part(pictures: Pictures) -> Part | None:

@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from pindown._files import whole
 from pindown._numbers import printed
 from pindown.report.colouring import Colouring, colours
+from pindown.report.drawings import Drawing
 
 Array = NDArray[np.floating[Any]]
 
@@ -202,6 +203,7 @@ class Section:
     conditions: tuple[Condition, ...]
     not_promised: tuple[str, ...]
     warned: tuple[str, ...] = ()  # what the estimator says against itself
+    drawings: tuple[Drawing, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,17 +8,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.stats import rankdata
 
 from pindown.estimators.base import BaseEncoder, shape_of
 from pindown.estimators.refitting import has_another_start
 from pindown.evidence.agreement import matching, principal_angles
 from pindown.evidence.rows import Refits, Rows
-from pindown.mixing import nearest_traversals
+from pindown.mixing import nearest_traversals, swaps, thumbnails
 
 Matrix = NDArray[np.float64]
 
 DRAWN, MOST_COLUMNS = 2_000, 64
 """Points in a picture of the latents, and columns of a table that can colour them."""
+
+THUMBNAILS = 24
+"""Pictures that are shown as they are."""
 
 MOST_CODES = 256
 """Codes of which there are pictures, those that vary most: all, but of a wide dictionary."""
@@ -37,7 +41,8 @@ class Pictures:
     support: NDArray[np.int64] | None
     n_rows: int  # of which those drawn are a sample
     starts_elsewhere: bool = False  # whether refits start at another map of the data
-    sheet: NDArray[np.uint8] | None = None  # of rows that are pictures: along each code, the nearest of them
+    sheets: tuple[NDArray[np.uint8], ...] | None = None  # of rows that are pictures: some, along codes, and swapped
+    by_truth: Matrix | None = None  # |rank correlation| of the truth, if it was supplied, with the codes
 
 
 def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
@@ -57,9 +62,20 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
         angles=principal_angles(codes, other),
         support=drawn.support,
         n_rows=len(rows),
-        sheet=nearest_traversals(codes, rows.X) if rows.X.ndim == 4 else None,
+        sheets=_sheets(codes, rows.X) if rows.X.ndim == 4 else None,
+        by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, codes),
         starts_elsewhere=est.answers.starts_elsewhere and has_another_start(shape_of(est.encoder_.preprocess)),
     )
+
+
+def _sheets(codes: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
+    return thumbnails(x[:THUMBNAILS]), nearest_traversals(codes, x), swaps(codes, x)
+
+
+def _by_truth(truth: NDArray[Any], codes: Matrix) -> Matrix | None:
+    """Return how codes go with columns of the truth; None if these are no numbers."""
+    columns = truth.reshape(len(truth), -1)
+    return matching(rankdata(columns, axis=0), rankdata(codes, axis=0)) if columns.dtype.kind in "buif" else None
 
 
 def _loudest(codes: Matrix) -> Matrix:

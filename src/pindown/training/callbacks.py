@@ -32,6 +32,8 @@ class Report:
         Learning rate of each parameter group in the latest step.
     held_out
         Loss on rows held out, if it was looked at.
+    objective
+        What is minimised, a module with the weights it has now; look at it, and leave it as it is.
     """
 
     title: str
@@ -40,6 +42,7 @@ class Report:
     losses: tuple[float, ...]
     rates: tuple[float, ...]
     held_out: float | None = None
+    objective: Any = None
 
     @property
     def loss(self) -> float:
@@ -59,6 +62,58 @@ class Callback(ABC):
 
     def end(self) -> None:  # noqa: B027
         """Close what was opened, however training ended."""
+
+
+@dataclass(eq=False)
+class Film(Callback):
+    """Keeps the codes of a few rows at some moments of a training, to see how they come about.
+
+    Of a training that is started anew the first start is kept.
+
+    Parameters
+    ----------
+    rows
+        Observations, an array or a tensor (n, …).
+    steps
+        The moments: each is that of the first report at or after it.
+
+    Attributes
+    ----------
+    frames
+        Step → codes, an array (n, n_components).
+
+    Examples
+    --------
+    >>> from pindown import Contrast
+    >>> from pindown.processes import Pairs
+    >>> from pindown.training import Trainer
+    >>> sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_200, random_state=0)
+    >>> film = Film(sample.x[:50], steps=(1, 30))
+    >>> contrast = Contrast(3, batch_size=32, max_iter=50, trainer=Trainer(callbacks=(film,)), random_state=0)
+    >>> fit = contrast.fit(sample.x, sample.x_pos)
+    >>> {step: codes.shape for step, codes in film.frames.items()}
+    {25: (50, 3), 50: (50, 3)}
+    """
+
+    rows: Any = field(repr=False)
+    steps: Sequence[int] = (25, 100, 250, 500, 1_000)
+    frames: dict[int, Any] = field(default_factory=dict, repr=False)
+
+    def report(self, report: Report) -> None:
+        """Take a picture, if it is time."""
+        wanted = sorted(self.steps)[len(self.frames) :]
+        if not wanted or report.step < max(wanted[0], *self.frames, 0):
+            return
+        encoder, was_training = getattr(report.objective, "encoder", None), report.objective.training
+        if encoder is None:  # fits of folds, side by side
+            return
+        import torch
+
+        weight = next(encoder.parameters())
+        with torch.no_grad():
+            codes = encoder.eval()(torch.as_tensor(self.rows).to(weight.device, weight.dtype))
+        encoder.train(was_training)
+        self.frames[report.step] = codes.double().cpu().numpy()
 
 
 @dataclass(frozen=True)

@@ -251,7 +251,7 @@ class Trainer:
                     if checkpoint is not None:
                         checkpoint.write(state, curve)
                 seen = held_out if vigil is not None and looks else None
-                tell(Report(title, len(curve), total, tuple(new), descent.course[step], seen))
+                tell(Report(title, len(curve), total, tuple(new), descent.course[step], seen, objective))
                 if stop:
                     break
             if stop or interrupted.is_set():
