@@ -172,3 +172,45 @@ def test_inputs_that_are_not_those_it_was_made_from_are_refused(tmp_path):
         activations(model(), broken(), "0", tmp_path, shard_rows=8)
     with pytest.raises(ValueError, match="holds 4 batches, but inputs end after 2"):
         activations(model(), INPUTS[:2], "0", tmp_path, shard_rows=8)
+
+
+def test_a_folder_that_is_damaged_is_named_and_nothing_in_it_is_touched(tmp_path):
+    activations(model(), INPUTS, "0", tmp_path, shard_rows=8)
+    shard = sorted(tmp_path.glob("*.safetensors"))[1]
+    content = shard.read_bytes()
+    for broken in (content[: len(content) // 2], b"nothing"):
+        shard.write_bytes(broken)
+        with pytest.raises(
+            ValueError, match=r"a shard is gone or damaged .* Copy the folder anew, or extract it again"
+        ):
+            Sparse(4).fit(str(tmp_path))
+    shard.unlink()
+    with pytest.raises(ValueError, match=r"a shard is gone or damaged .*activations-00001"):
+        as_source(str(tmp_path))
+    for text in ("{", "[]"):
+        (tmp_path / "activations.json").write_text(text)
+        for call in (lambda: as_source(str(tmp_path)), lambda: activations(model(), INPUTS, "0", tmp_path)):
+            with pytest.raises(ValueError, match=r"activations.json is damaged"):
+                call()
+        assert (tmp_path / "activations.json").read_text() == text
+
+
+def test_nan_in_rows_that_stay_on_the_disk_is_named(tmp_path):
+    rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
+    rows[5, 3] = np.nan
+    np.save(tmp_path / "x.npy", rows)
+    with pytest.raises(ValueError, match="Row 5 of x has NaN or infinity"):
+        Sparse(8, verbose=False).fit(np.load(tmp_path / "x.npy", mmap_mode="r"))
+
+
+def test_a_model_that_returns_a_tuple_is_run_up_to_its_layer(tmp_path):
+    class Returns(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.inner = Pair()
+
+        def forward(self, x):
+            return self.inner(x), {"more": x}
+
+    source = activations(nn.Sequential(Returns()), INPUTS, "0", tmp_path)
+    np.testing.assert_allclose(source[np.arange(24)], 2 * torch.cat(INPUTS).numpy(), rtol=1e-6)

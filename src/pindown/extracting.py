@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from pindown._files import whole
 from pindown._names import nearest
-from pindown.sources.shards import RECORD, open_shards
+from pindown.sources.shards import RECORD, open_shards, read_record
 from pindown.sources.source import Source
 
 SHARD_ROWS = 65_536
@@ -252,7 +252,7 @@ def _record(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
         record = {"format": FORMAT, **settings, "shards": [], "complete": False}
         _write(place, record)
         return record
-    record = json.loads(path.read_text("utf-8"))
+    record = read_record(place)
     changed = [name for name, value in settings.items() if record.get(name) != value]
     if changed:
         listing = ", ".join(f"{name} ({record.get(name)!r} there, {settings[name]!r} here)" for name in changed)

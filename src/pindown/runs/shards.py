@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from dataclasses import dataclass, fields
 from pathlib import Path
 
@@ -21,7 +20,7 @@ class Shards:
     def study(self, columns: Columns) -> Data:
         """Open the rows, which stay where they are; or say what is wrong with them."""
         from pindown.sources import Indexed
-        from pindown.sources.shards import RECORD, open_shards
+        from pindown.sources.shards import open_shards, read_record
 
         for part in fields(columns):
             if getattr(columns, part.name):
@@ -31,8 +30,11 @@ class Shards:
                 )
         source = open_shards(self.path)
         assert isinstance(source, Indexed)
-        whole = json.loads((self.path / RECORD).read_text("utf-8"))["complete"]
-        notes = () if whole else (f"{self.path.name}: the extraction was broken off, and has {source.n_rows} rows.",)
+        notes = (
+            ()
+            if read_record(self.path)["complete"]
+            else (f"{self.path.name}: the extraction was broken off, and has {source.n_rows} rows.",)
+        )
         return Data(source, groups=source.sides()["groups"], notes=notes)
 
     @property

@@ -34,6 +34,8 @@ def mapped(path: Path) -> dict[str, NDArray[Any]]:
     """
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
+        if size > path.stat().st_size:
+            raise ValueError(f"{path.name} is no safetensors file")
         header = json.loads(file.read(size))
     found: dict[str, NDArray[Any]] = {}
     for name, entry in header.items():
@@ -47,11 +49,41 @@ def mapped(path: Path) -> dict[str, NDArray[Any]]:
     return found
 
 
+def read_record(folder: Path) -> dict[str, Any]:
+    """Return what a folder says of its shards, or say that it is damaged.
+
+    Raises
+    ------
+    ValueError
+        If the record is no record.
+    """
+    try:
+        record = json.loads((folder / RECORD).read_text("utf-8"))
+        if not isinstance(record, dict) or not isinstance(record.get("shards"), list) or "complete" not in record:
+            raise ValueError("it says nothing of shards")
+    except ValueError as error:
+        raise ValueError(
+            f"{folder / RECORD} is damaged ({error}): what the shards hold is not known. Extract them anew, into "
+            "another folder."
+        ) from error
+    return record
+
+
 def open_shards(folder: Path) -> Source:
-    """Return the rows of all whole shards of a folder, with the number of the input that each is from as its group."""
-    record = json.loads((folder / RECORD).read_text("utf-8"))
-    paths = [folder / shard["file"] for shard in record["shards"]]
+    """Return the rows of all whole shards of a folder, with the number of the input that each is from as its group.
+
+    Raises
+    ------
+    ValueError
+        If there are none yet, or one is gone or damaged.
+    """
+    paths = [folder / shard["file"] for shard in read_record(folder)["shards"]]
     if not paths:
         raise ValueError(f"{folder}: no shard is written yet. Let the extraction go on, with the same call.")
-    shards = [mapped(path) for path in paths]
-    return Joined([Arrays(shard["x"], groups=shard["input"]) for shard in shards])
+    try:
+        shards = [mapped(path) for path in paths]
+        return Joined([Arrays(shard["x"], groups=shard["input"]) for shard in shards])
+    except (OSError, ValueError, KeyError) as error:
+        raise ValueError(
+            f"{folder}: a shard is gone or damaged ({error}). Copy the folder anew, or extract it again into another."
+        ) from error
