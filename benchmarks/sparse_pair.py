@@ -106,7 +106,7 @@ def step() -> None:
             print(row, flush=True)
             del pair, work
         rows += found
-    save("sparse_pair_step", rows)
+    save("sparse_pair", rows)
 
 
 def fit(folder: str, n_codes: int, n_steps: int, batch_size: int, seeds: list[int], weights: list[float]) -> None:
@@ -130,7 +130,7 @@ def fit(folder: str, n_codes: int, n_steps: int, batch_size: int, seeds: list[in
             }
             rows.append(row)
             print(row, flush=True)
-    save("sparse_pair", rows)
+    save("sparse_pair_fit", rows)
 
 
 def main() -> None:
