@@ -69,6 +69,7 @@ def test_side_variables_lead_to_what_uses_all_of_them(roles, kind):
     assert suited(roles) is kind
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # that tossed labels say nothing
 def test_a_side_variable_that_a_method_cannot_use_is_refused_with_what_could():
     x, labels = RNG.normal(size=(80, 2)), np.arange(80) % 4
     est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)

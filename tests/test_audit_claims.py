@@ -4,12 +4,14 @@ import dataclasses
 
 import numpy as np
 import pytest
+from scipy.stats import spearmanr
 
 from pindown import Classify, Contrast, audit, theory
 from pindown.checks import conditions
 from pindown.checks.verdict import Verdict
 from pindown.data import Data
 from pindown.evidence.agreement import Agreement, measure_for, principal_angles
+from pindown.evidence.blocks import Features
 from pindown.evidence.scores import Control, Score
 from pindown.processes import Clusters
 from pindown.report.claims import needed, not_shown, refusals
@@ -150,6 +152,43 @@ def test_where_x_holds_more_than_a_label_speaks_of_fits_agree_and_no_latent_is_c
     told = next(verdict for verdict in found.verdicts if verdict.assumption == conditions.SIGNAL_TOLD)
     assert told.outcome == "fails"
     assert "R² after a linear map" in found.claim
+
+
+def two_classes(seed, *, shuffled=False):
+    """Return the direction in which two classes of few rows differ, a fit to them, and its audit."""
+    rng, labels = np.random.default_rng(seed), np.arange(300) % 2
+    z = rng.normal(size=(300, 6)) + labels[:, None] * [3, 0, 0, 0, 0, 0]
+    x, told = z @ rng.normal(size=(6, 6)), rng.permutation(labels) if shuffled else labels
+    est = Classify(1, max_iter=60, holdout=0.0, verbose=False, random_state=seed).fit(x, told)
+    return z[:, 0], est.transform(x)[:, 0], audit(est, x, told, n_fits=2, verbose=False, random_state=seed)
+
+
+def test_where_fits_put_rows_in_one_order_and_differ_in_how_far_apart_the_order_is_claimed():
+    for seed in (0, 1):
+        true, codes, found = two_classes(seed)
+        assert found.claims
+        assert "an increasing or decreasing function" in found.claim
+        assert "no latents behind X are claimed" in found.claim
+        assert abs(spearmanr(true, codes)[0]) > 0.85
+    assert not two_classes(0, shuffled=True)[-1].claims
+
+
+def test_less_is_spoken_of_by_its_own_words():
+    first = Features(theory.ROEDER, ()).leading(2, 3, warped=False)
+    assert first.theorem.indeterminacy == theory.LINEAR
+    assert first.rest == "fits differ in the other 1 direction; no latents behind X are claimed"
+    told = Features(theory.ROEDER, (verdict(theory.INDEPENDENT_DIFFERENCES, "fails"),)).told_alone()
+    assert not told.theorem.indeterminacy.allows
+    assert theory.INDEPENDENT_DIFFERENCES not in told.theorem.assumes
+    assert told.verdicts == ()
+
+
+def test_what_leaves_nothing_open_is_compared_as_it_is():
+    as_it_is = measure_for(theory.IDENTITY)
+    assert as_it_is(Z, Z) == 1
+    assert as_it_is(Z, 2 * Z) < 0.8
+    assert as_it_is(Z, Z[::-1]) < 0
+    assert as_it_is(Z, np.broadcast_to(Z.mean(0), Z.shape)) < 0
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """Charts: maps of observations that are told the nuisance, and which codes `Forget` keeps."""
 
+import dataclasses
 import warnings
 from functools import partial
 
@@ -10,11 +11,13 @@ from forgetting import moved, normal, small
 from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, load, networks
+from pindown.data import Data
 from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.forget import playing
 from pindown.estimators.forget.charts import closed_form, effects, turned
 from pindown.estimators.forget.choosing import BENT, CLOSED, EVEN, FIXED, Candidate, best
 from pindown.estimators.forget.game import History
+from pindown.estimators.refitting import refitted
 from pindown.metrics import leakage
 from pindown.processes import Expression, Nuisance
 
@@ -248,3 +251,19 @@ def test_one_seed_gives_the_same_charts_and_files_keep_them(tmp_path):
     assert both.transform(torch.as_tensor(x), two).shape == (200, both.n_components_)
     with pytest.raises(ValueError, match=r"y must have 2 column\(s\)"):
         both.transform(x, names)
+
+
+def test_a_refit_keeps_the_kind_of_codes_that_the_fit_chose():
+    rng, batch = np.random.default_rng(0), np.arange(240) % 2
+    x = rng.normal(size=(240, 4)) * (1 + batch[:, None]) + 3 * batch[:, None]
+    est = Forget(verbose=False, random_state=0).fit(x, batch)
+    assert est.chosen_.kept.name == CLOSED
+    for kind in (CLOSED, EVEN):
+        est.chosen_ = dataclasses.replace(est.chosen_, kept=dataclasses.replace(est.chosen_.kept, name=kind))
+        again = refitted(est, Data(x[:160], nuisance=batch[:160]), seed=1)
+        assert again.chosen_.kept.name == kind
+        assert again.charts_ is not None
+    est.chosen_ = dataclasses.replace(est.chosen_, kept=dataclasses.replace(est.chosen_.kept, name=FIXED))
+    fresh = Forget()
+    Forget.answers.alike(est, fresh)
+    assert fresh.charts is False

@@ -53,6 +53,16 @@ def test_sessions_are_held_out_whole_and_the_score_is_theirs():
     assert fitted.held_out_.chance == 0
 
 
+def test_refits_to_few_rows_go_the_way_of_the_fit():
+    rng = np.random.default_rng(0)
+    y = rng.integers(0, 3, 150)
+    X = rng.normal(size=(150, 4)) + 3 * np.eye(4)[y]
+    fitted = Classify(2, max_iter=100, **QUIET).fit(X, y)
+    again = refitted(fitted, Data(X[:120], signal=y[:120]), seed=1)
+    assert again.n_iter_ == sum(leg.taken for leg in fitted.held_out_.way.legs) == fitted.n_iter_
+    assert again.held_out_ is None
+
+
 def test_worlds_and_a_holdout_of_nothing_hold_nothing_out():
     world = Pairs.on_sphere(3, 10.0, random_state=0)
     assert Contrast(3, max_iter=20, **QUIET).fit_process(world).held_out_ is None
@@ -114,7 +124,7 @@ def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_start
     def tried(*ends):
         starts = []
         monkeypatch.setattr(Learning, "once", lambda *_, start, **__: starts.append(start) or learned(ends[start]))
-        found = Learning(None, None, None, None, 0).whole(None, None, learned(0.05))
+        found = Learning(None, None, None, None, 0).whole(None, None, learned(0.05).way)
         return starts, found.end
 
     assert tried(0.1) == ([0], pytest.approx(0.1))

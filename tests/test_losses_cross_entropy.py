@@ -8,7 +8,7 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pindown import pairwise
+from pindown import losses, pairwise
 from pindown.losses import cross_entropy
 
 SEEDS = st.integers(0, 2**32 - 1)
@@ -25,6 +25,28 @@ def some_labels(n, n_labels, seed=3):
 
 def naive(z, vectors, labels, scale=1.0, offsets=0.0):
     return nn.functional.cross_entropy(scale * z @ vectors.T + offsets, labels)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def in_blocks():
+    """Let scores never be held at once, however few."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(losses, "SMALL", 0)
+        yield
+
+
+@pytest.mark.parametrize("with_offsets", [False, True])
+def test_few_scores_held_at_once_give_the_same_loss_and_gradients(monkeypatch, with_offsets):
+    def both():
+        z, vectors, offsets = (t.requires_grad_() for t in (noise(9, 3), noise(5, 3, seed=1), noise(5, seed=2)))
+        options = {"offsets": offsets} if with_offsets else {}
+        loss = cross_entropy(z, vectors, some_labels(9, 5), scale=1.7, **options)
+        return loss, *torch.autograd.grad(loss, (z, vectors, *options.values()))
+
+    blocks = both()
+    monkeypatch.setattr(losses, "SMALL", 45)
+    for few, many in zip(both(), blocks, strict=True):
+        torch.testing.assert_close(few, many, **EXACT)
 
 
 # values known by thought

@@ -10,6 +10,7 @@ import torch
 import pindown
 from pindown import Classify, Forget, audit, networks, plan, theory
 from pindown.checks import conditions, divisible_rows
+from pindown.data import Data
 from pindown.distributions import VonMisesFisher
 from pindown.mixing import leaky_relu_mlp, orthogonal
 from pindown.processes import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
@@ -57,6 +58,15 @@ def test_without_a_number_as_many_latents_are_planned_as_classes_span():
     planned = plan(sample.x, signal=sample.u)
     assert (planned.n_components, planned.outcome) == (2, "holds")
     assert "3 classes span 2 dimensions" in planned.notes[0]
+
+
+def test_of_many_rows_behind_a_deep_mixing_a_plan_counts_as_the_fit_does():
+    sample = Clusters.on_sphere(5, 30, 10.0, n_layers=4, random_state=0).sample(3_000, random_state=1)
+    x, labels = sample.x.numpy(), sample.u.numpy()
+    found = plan(x, signal=labels)
+    assert found.n_components == Classify(random_state=3).look(Data(x, signal=labels)).n_components == 5
+    spans = next(v for v in found.verdicts if v.assumption == theory.AFFINE_GENERATORS)
+    assert spans.outcome != "fails"  # means span fewer, since the mixing bends them
 
 
 def test_all_theorems_that_count_labels_are_listed():

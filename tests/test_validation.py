@@ -8,7 +8,7 @@ from torch import nn
 
 from pindown.training import Validation
 from pindown.training.convergence import Length
-from pindown.training.validation import LEAST_SETTLING, Leg, Turn, legs, turn
+from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Way, legs, turn
 
 
 class Drifting(nn.Module):
@@ -95,7 +95,7 @@ def test_a_finished_run_is_loaded_at_the_moment_that_was_kept(tmp_path):
 
 def test_a_way_that_is_known_is_taken_step_by_step():
     log, weights = drifted()
-    again, same = drifted(validation=None, way=log.way)
+    again, same = drifted(validation=None, way=Way(log.way, 1.0, 0.0))
     assert np.array_equal(again.loss_curve, log.loss_curve)
     assert torch.equal(same["level"], weights["level"])
 

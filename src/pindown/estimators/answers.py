@@ -242,6 +242,8 @@ class Answers:
         The same as they are written to a file.
     is_told : (est) -> bool
         Whether they are, so that other codes come of rows of which it is not known.
+    alike : (est, est not fitted) -> None
+        Lets a refit keep what the fit has chosen between, so that both are of one kind.
     ready : (est, Rows) -> Rows
         Rows as they are divided: which are divided evenly, which stay together.
     measurable : (Rows, Rows) -> Rows
@@ -252,8 +254,14 @@ class Answers:
         Scores beside chance, and controls.
     block : (Refits, Generator) -> SharedBlock or None
         The part of the codes that the side variable speaks of, where that is not all of them.
-    features : (est, Data) -> Features or None
-        What may be said of codes that leave part of X untold: that fits agree in them.
+    features : (est, Data, codes) -> Features or None
+        What may be said of codes that leave part of X untold, or of some of their directions: that fits agree in them.
+    leading : (est, Data, Data) -> array, or None
+        Coordinates of the second rows along directions of the codes that the side variable tells most, as the first
+        show them, the most telling first: where fits differ in all together, they may agree in these.
+    told : (est, Data) -> array, or None
+        What codes tell of the side variable, such as a probability of each class: in that fits may agree, if in nothing
+        else.
     before : (est not fitted, Data, n_components, Data) -> verdicts
         What data say before training; counts are taken from the second, which has all rows.
     after : (est, Data) -> verdicts
@@ -297,6 +305,7 @@ class Answers:
     codes: Callable[[Any, Data], Any] = lambda est, data: est.transform(data.X)
     exported: Callable[[Any, Data], Any] = lambda est, data: est.answers.codes(est, data)
     is_told: Callable[[Any], bool] = lambda est: False
+    alike: Callable[[Any, Any], None] = lambda est, fresh: None
     ready: Callable[[Any, Rows], Rows] = lambda est, rows: rows
     measurable: Callable[[Rows, Rows], Rows] = lambda learned_from, held_out: held_out
     null: Callable[[Any, Rows, np.random.Generator], tuple[Any, Rows]] | None = lambda est, rows, rng: (
@@ -305,7 +314,9 @@ class Answers:
     )
     evidence: Callable[[Refits, np.random.Generator], Evidence] = _evidence
     block: Callable[[Refits, np.random.Generator], SharedBlock | None] = lambda refits, rng: None
-    features: Callable[[Any, Data], Features | None] = lambda est, data: None
+    features: Callable[[Any, Data, Matrix], Features | None] = lambda est, data, codes: None
+    leading: Callable[[Any, Data, Data], Matrix] | None = None
+    told: Callable[[Any, Data], Matrix] | None = None
     before: Callable[[Any, Data, int, Data], Verdicts] = _before
     after: Callable[[Any, Data], Verdicts] = _after
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)

@@ -2,17 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
+from torch import Tensor, nn
 
 from pindown.checks import spanned_dimensions
 from pindown.checks.arrays import seen
+from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import Look
 from pindown.labels import Numbered, numbered
+from pindown.networks import Unfolded
+
+START_BATCHES = 4
+"""Batches by whose means a linear encoder starts."""
+
+FAINT = 1e-6
+"""Share of the largest below which a spread, or a difference of means, is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -22,6 +34,7 @@ class ClassLook(Look):
     classes: NDArray[Any] = field(kw_only=True)
     prior: NDArray[np.float64] = field(kw_only=True)
     by_number: bool = field(default=False, kw_only=True)  # whether rows come with the numbers of their classes
+    few: bool = field(default=False, kw_only=True)  # whether rows are so few that it matters where training starts
 
     def numbers(self, labels: Any) -> Any:
         """Return the number of each row's class."""
@@ -110,3 +123,54 @@ def spanned(X: Any, labels: Any) -> int:
     2
     """
     return spanned_dimensions(seen(X)[0], labels, encoded=False)
+
+
+def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_classes: int) -> Tensor | None:
+    """Let an encoder start at the directions in which the means of classes differ most; return the means of its codes.
+
+    The directions are Fisher's, whatever the units and whatever invertible linear map stands before the encoder. From
+    random ones, few steps, after which few rows are known by heart, would not have come all the way: part of each code
+    was where it began; and on a circle, class vectors may not get past each other. Codes beyond the directions that
+    classes differ in stay as they are. Of an encoder without a linear path, or where a class is not among the first
+    rows, None.
+    """
+    *before, last = encoder.body if isinstance(encoder.body, nn.Sequential) else (encoder.body,)
+    last = last.straight if isinstance(last, Unfolded) else last
+    fixed = not any(weight.requires_grad for part in before for weight in part.parameters())
+    if not isinstance(last, nn.Linear) or not fixed:
+        return None
+    rows, numbers = (torch.cat(parts) for parts in zip(*islice(batches, START_BATCHES), strict=True))
+    member = nn.functional.one_hot(numbers, n_classes).double()  # (n, classes)
+    member = member / member.sum(0).clamp_min(1)
+    if (member.sum(0) == 0).any():
+        return None
+    with torch.no_grad():
+        found = fisher(nn.Sequential(encoder.preprocess, *before)(rows).double(), member)[: last.out_features]
+        last.weight[: len(found)] = found.to(last.weight)
+        return member.T @ encoder(rows).double()
+
+
+def fisher(seen: Tensor, member: Tensor) -> Tensor:
+    """Return unit directions in which means of classes differ most beside the spread of all rows; (k, d).
+
+    Parameters
+    ----------
+    seen
+        Rows, (n, d).
+    member
+        One column per class, by which rows are weighed for its mean; (n, n_classes).
+
+    Examples
+    --------
+    >>> x = torch.randn(400, 3, generator=torch.Generator().manual_seed(0)).double()
+    >>> x[:200, 1] += 5
+    >>> fisher(x, nn.functional.one_hot(torch.arange(400) // 200).double() / 200).abs().argmax().item()
+    1
+    """
+    centred = seen - seen.mean(0)
+    values, basis = torch.linalg.eigh(centred.T @ centred)
+    white = basis / values.clamp_min(FAINT * values[-1]).sqrt()
+    weight = (member > 0).sum(0).double().sqrt()
+    size, found = torch.linalg.svd(weight[:, None] * (member.T @ centred) @ white, full_matrices=False)[1:]
+    found = found[size > FAINT * size[0]] @ white.T
+    return found / found.norm(dim=1, keepdim=True)

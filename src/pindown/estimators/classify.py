@@ -19,7 +19,7 @@ from pindown._names import counted
 from pindown._random import RandomState
 from pindown.data import as_array, from_torch
 from pindown.estimators.afterwards import warn
-from pindown.estimators.classes import ClassLook, read_classes, spanned, too_few
+from pindown.estimators.classes import ClassLook, read_classes, spanned, start_at_means, too_few
 from pindown.estimators.classify_answers import ANSWERS
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
@@ -41,6 +41,9 @@ PREDICT_ENTRIES = 1 << 22
 
 COUNTED_NUMBERS = 1 << 25
 """Numbers of rows by which latents are counted, at most: of wider rows fewer are looked at."""
+
+SHORT = 0.02
+"""Entries of class vectors at the start."""
 
 FLAT = 0.15
 """Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
@@ -309,7 +312,9 @@ class Classify(ClassifierMixin, Incremental):
             prior = counts / counts.sum()
         d = self._counted(reading, first, len(classes)) if self.n_components is None else self._asked_components()
         doubts = (*doubts, *too_few(len(classes), d))
-        return ClassLook(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None)
+        # More rows undo any start, and behind a mixing that bends means of classes differ in fewer directions.
+        few = source is None and self.augment is None and len(data) < ROWS_PER_COLUMN * math.prod(first.shape_in)
+        return ClassLook(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None, few=few)
 
     @staticmethod
     def _counted(reading: Reading, first: FirstLayer, n_classes: int) -> int:
@@ -334,10 +339,14 @@ class Classify(ClassifierMixin, Incremental):
         return (signal if look.by_number else look.numbers(signal),)
 
     def _objective(self, encoder: Encoder, look: ClassLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        means = start_at_means(encoder, batches, len(look.classes)) if look.few else None
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(look.prior) <= 1e-9 * look.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(look.prior), dtype=torch.float32)
-        return _Objective(encoder, self._spaces[1], self.scale, offsets, (len(look.classes), look.n_components))
+        objective = _Objective(encoder, self._spaces[1], self.scale, offsets, (len(look.classes), look.n_components))
+        if means is not None:
+            objective.start_at(means)
+        return objective
 
     def _learned(self, objective: nn.Module, look: ClassLook) -> None:
         assert isinstance(objective, _Objective)
@@ -375,9 +384,14 @@ class _Objective(nn.Module):
         self.encoder, self.vector_space, self.given = encoder, vector_space, scale
         self.register_buffer("offsets", offsets)
         # Short: a step turns a short vector far, so that it still finds its place among neighbours it hardly overlaps.
-        self.weight = nn.Parameter(0.02 * torch.randn(shape))
+        self.weight = nn.Parameter(SHORT * torch.randn(shape))
         if scale is None:
             self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def start_at(self, means: Tensor) -> None:
+        """Let class vectors start, as short, at the means of codes."""
+        away = means - means.mean(0) if self.encoder.space == Reals() else means
+        self.weight.data.copy_(SHORT * away * math.sqrt(away.numel()) / away.norm().clamp_min(1e-12))
 
     def vectors(self) -> Tensor:
         return self.vector_space(self.weight)

@@ -27,7 +27,7 @@ from pindown.checks.arrays import Matrix, read_labels
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, of_codes
-from pindown.estimators.classes import spanned
+from pindown.estimators.classes import fisher, spanned
 from pindown.evidence.blocks import Features
 from pindown.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
 from pindown.evidence.rows import Refits, Rows, exchange
@@ -143,13 +143,27 @@ def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Class
     return min(around_vectors, around_means, key=lambda v: math.inf if math.isnan(v.statistic) else v.statistic)
 
 
-def _features(est: Classify, data: Data) -> Features | None:
+def _features(est: Classify, data: Data, codes: Matrix) -> Features | None:
     """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
     if data.signal is None:
         return None
     labels = np.asarray(data.signal).reshape(-1)
-    enough = enough_values(labels, theory.ROEDER, est.n_components_)
-    return Features(theory.ROEDER, (enough, diverse_values(est.transform(data.X), labels, theory.ROEDER)))
+    enough = enough_values(labels, theory.ROEDER, codes.shape[1])
+    return Features(theory.ROEDER, (enough, diverse_values(codes, labels, theory.ROEDER)))
+
+
+def _leading(est: Classify, learned_from: Data, data: Data) -> Matrix:
+    """Return log-odds of classes along the directions in which their means differ most beside the spread of all rows.
+
+    p(class | X) fixes log-odds whatever the number of classes, and these directions do not depend on the frame of the
+    codes.
+    """
+    known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (learned_from, data))
+    known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
+    labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(learned_from.signal).reshape(-1)))
+    member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
+    along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
+    return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
 
 
 def _drawn(est: Classify) -> Drawn:
@@ -166,18 +180,40 @@ def _score(est: Classify, data: Data) -> FitScore:
 
 def _plan(est: Classify, data: Data, n_components: int | None) -> Plan:
     signal, n_spanned = data.signal, spanned(data.X, data.signal)
-    d = max(1, n_spanned) if n_components is None else n_components
+    d = _as_fitted(est, data, n_spanned) if n_components is None else n_components
     line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
     theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
     verdicts = before(data.X, d, signal=signal)
+    if n_components is None and d > max(1, n_spanned):
+        verdicts = tuple(map(_seen_again, verdicts))
     n_values = int(read_labels("signal", signal, len(data)).max()) + 1
     counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
-    more = max(counts[0].missing, d - n_spanned if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
+    lack = d - n_spanned if n_components is not None or not n_spanned else 0  # a count has looked at more than means
+    more = max(counts[0].missing, lack if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
     needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
     span = f"the means of {counted(n_values, 'class')} span {counted(n_spanned, 'dimension')}"
-    notes = () if n_components else (f"{span}: {'so many latents' if n_spanned else 'a single latent is looked for'}.",)
+    found = "so many latents" if n_spanned else "a single latent is looked for"
+    if d > max(1, n_spanned):
+        found = f"{d} latents, for of so many rows a fit sees those, too, that a mixing bends out of the means"
+    notes = () if n_components else (f"{span}: {found}.",)
     estimator = f"Classify(n_components={d}{where})"
     return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), counts, notes)
+
+
+def _seen_again(verdict: Verdict) -> Verdict:
+    """Leave open whether classes span all latents, where their means in X span fewer: that shows in codes."""
+    if verdict.assumption != theory.AFFINE_GENERATORS or verdict.outcome != "fails":
+        return verdict
+    seen = verdict.why.partition(" Give values")[0]
+    return replace(verdict, outcome="undecided", why=f"{seen} A mixing bends means, so that codes may show more.")
+
+
+def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
+    """Return how many latents a fit would look for; as many as means span if it would refuse these data."""
+    try:
+        return clone(est).set_params(n_components=None, random_state=0).look(data.only("signal")).n_components
+    except ValueError:  # the verdicts say it
+        return max(1, n_spanned)
 
 
 _COUNTED = (
@@ -206,6 +242,8 @@ ANSWERS = Answers(
     evidence=_evidence,
     before=_before,
     features=_features,
+    leading=_leading,
+    told=lambda est, data: np.asarray(est.predict_proba(data.X), dtype=np.float64),
     after=_after,
     drawn=_drawn,
     score=_score,

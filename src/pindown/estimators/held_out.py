@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pindown._numbers import printed
+from pindown.training.validation import Way
 
 OVERFITS = 0.25
 """Share of what a fit shows on its own rows, beyond chance, that it may lack on others before it is said."""
@@ -37,6 +38,8 @@ class HeldOut:
         Steps that led to the moment that was kept.
     straight : bool
         Whether an encoder that could bend was left linear, since that does better on rows held out.
+    way : Way or None
+        The steps themselves, by which refits go that have too few rows to find them again (``Trainer.way``).
 
     Examples
     --------
@@ -52,6 +55,7 @@ class HeldOut:
     n_folds: int
     n_steps: int
     straight: bool = False
+    way: Way | None = None
 
     @property
     def overfits(self) -> bool:

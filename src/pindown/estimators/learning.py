@@ -31,7 +31,7 @@ from pindown.sources.batches import Draw
 from pindown.sources.drawing import beside
 from pindown.spaces import Space
 from pindown.training import Trainer, TrainingLog, Validation
-from pindown.training.validation import Leg
+from pindown.training.validation import Leg, Way
 
 if TYPE_CHECKING:
     from pindown.estimators.base import BaseEncoder
@@ -70,10 +70,14 @@ class Learned(NamedTuple):
         """The loss of the last steps that led to what was kept, on the rows that were learned from."""
         return float(np.mean(self.log.loss_curve[-LAST:]))
 
-    def is_stuck_beside(self, other: Learned) -> bool:
-        """Say whether it ends far above another, on rows of the same kind and on the same way."""
-        fallen = float(np.mean(other.log.loss_curve[:1])) - other.end
-        return self.end > other.end + STUCK * max(fallen, 0.0)
+    @property
+    def way(self) -> Way:
+        """The steps to what was kept, and where they led."""
+        return Way(self.log.way, float(self.log.loss_curve[0]), self.end)
+
+    def is_stuck_beside(self, way: Way) -> bool:
+        """Say whether it ends far above another that went the same way, on rows of the same kind."""
+        return self.end > way.last + STUCK * max(way.first - way.last, 0.0)
 
     def is_clearly_better_than(self, other: Learned) -> bool:
         """Say whether it is better on rows held out by more than these can hardly tell."""
@@ -172,11 +176,11 @@ class Learning:
         log = self._minimise(beside(draws), some, validation, name, None, Together(parts), self.seed)
         return Learned(tuple(parts), log, straight)
 
-    def whole(self, first: FirstLayer, look: Look, like: Learned) -> Learned:
-        """Learn from all rows as fits in folds did; from another start if it gets stuck where these did not."""
+    def whole(self, first: FirstLayer, look: Look, way: Way, *, straight: bool = False) -> Learned:
+        """Learn from all rows as others did from some; from another start if it gets stuck where these did not."""
         tried: list[Learned] = []
-        while len(tried) < STARTS and all(each.is_stuck_beside(like) for each in tried):
-            tried.append(self.once(first, look, straight=like.straight, way=like.log.way, start=len(tried)))
+        while len(tried) < STARTS and all(each.is_stuck_beside(way) for each in tried):
+            tried.append(self.once(first, look, straight=straight, way=way.legs, start=len(tried)))
         return min(tried, key=lambda each: each.end)
 
     def _batches(self, reading: Reading, look: Look, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
@@ -251,6 +255,7 @@ class Learning:
             n_folds=len(divided),
             n_steps=learned.log.n_iter,
             straight=learned.straight,
+            way=learned.way,
         )
 
 
@@ -260,7 +265,8 @@ def learn(
     """Return what was learned, and how it does on rows that it has not seen, if there are any."""
     learning, divided = Learning(est, reading, space, device, seed), reading.divided
     if not divided:
-        return learning.once(first, look), None
+        way = est.trainer.way
+        return learning.once(first, look) if way is None else learning.whole(first, look, way), None
     kinds = (True, False) if est._may_stay_straight(first) and len(reading.data) <= STRAIGHT_ROWS else (False,)
     if len(divided) == 1:
         tried = [learning.once(first, look, divided[0].held_out, straight=straight) for straight in kinds]
@@ -270,5 +276,5 @@ def learn(
     score = learning.scored(best, look)
     if len(divided) == 1:
         return best, score
-    whole = learning.whole(first, look, best)
+    whole = learning.whole(first, look, best.way, straight=best.straight)
     return whole, replace(score, n_steps=whole.log.n_iter)

@@ -13,6 +13,8 @@ from sklearn.base import clone
 from torch import nn
 
 from pindown.data import Data
+from pindown.estimators.dividing import FEWEST
+from pindown.estimators.held_out import HeldOut
 from pindown.networks import built, linear
 from pindown.networks.building import Make
 
@@ -27,7 +29,8 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
 
     It has as many codes, where the estimator counted them and its rows support so many, and a linear encoder if that of
-    the estimator was left straight. Nothing is shown, and no
+    the estimator was left straight. Of too few rows to keep some back it goes the way of the estimator, whose length
+    was found by rows held out: to find it again, in folds, takes five times as long. Nothing is shown, and no
     checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
     """
     parameters = est.get_params(deep=False)
@@ -38,7 +41,10 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         "trainer": replace(est.trainer, checkpoint=None) if "trainer" in parameters else None,
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
-    straight = getattr(getattr(est, "held_out_", None), "straight", False)
+    found = getattr(est, "held_out_", None)
+    straight, way = (found.straight, found.way) if isinstance(found, HeldOut) else (False, None)
+    if way is not None and est.holdout * len(data) < FEWEST and len(est.shape_in_) == 1:
+        other |= {"holdout": 0.0, "trainer": replace(other["trainer"], way=way)}
     if straight:
         other["encoder"] = linear
     if elsewhere and est.answers.starts_elsewhere and "encoder" in parameters:
@@ -48,6 +54,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
         most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
         fresh.set_params(n_components=min(est.n_components_, most))
+    est.answers.alike(est, fresh)
     return est.answers.fit(fresh, data)
 
 

@@ -15,6 +15,7 @@ from scipy.stats import special_ortho_group
 
 from pindown import metrics, theory
 from pindown._numbers import printed
+from pindown.evidence.rows import Refits
 from pindown.structure import Block
 from pindown.theory import Freedom, Indeterminacy
 
@@ -111,6 +112,8 @@ def measure_for(
     >>> [measure_for(free).name for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL, theory.LINEAR)]
     ['MCC', 'R² after a rotation', 'R² after a linear map']
     """
+    if not free.allows:
+        return Measure("R²", _as_it_is, lambda told: 0.0, of_codes=False)
     if free.within(theory.SCALED_PERMUTATION):
         return Measure("MCC", metrics.mcc, lambda code: _chance_mcc(code, "pearson"))
     if free.within(theory.ORTHOGONAL):
@@ -139,6 +142,12 @@ def measure_for(
     return Measure(
         "R² after a smooth map", lambda a, b: _by_value(a, b, np.zeros(len(a), dtype=np.int64)), lambda code: 0.0
     )
+
+
+def _as_it_is(first: Matrix, second: Matrix) -> float:
+    """Return the share of the variance of one that the other tells as it is: 0 is what its mean would tell."""
+    spread = max(float(((second - second.mean(0)) ** 2).sum()), 1e-300)
+    return 1 - float(((first - second) ** 2).sum()) / spread
 
 
 def _chance_mcc(code: Matrix, method: Literal["pearson", "spearman"]) -> float:
@@ -198,10 +207,37 @@ def _is_dead(code: Matrix) -> bool:
     return bool((code.std(0) <= CONSTANT * max(np.abs(code).max(), CONSTANT)).any())
 
 
-def agreements(
-    measure: Measure, fit: Matrix, others: Sequence[Matrix], halves: Sequence[Matrix], null: Matrix | None
-) -> tuple[Agreement, ...]:
-    """Compare the codes of a fit, of refits, of fits to halves, and of one to shuffled side information."""
+@dataclass(frozen=True, eq=False)
+class Compared:
+    """What is compared, such as codes: of a fit, of refits, of fits to halves, of one to shuffled side information."""
+
+    fit: Matrix
+    others: tuple[Matrix, ...]
+    halves: tuple[Matrix, ...]
+    null: Matrix | None = None
+
+    @classmethod
+    def of(cls, fit: Any, refits: Refits, what: Callable[[Any], Matrix]) -> Compared:
+        """Ask the same of all fits."""
+        null = None if refits.null is None else what(refits.null)
+        return cls(what(fit), tuple(map(what, refits.others)), tuple(map(what, refits.halves)), null)
+
+    @property
+    def n_columns(self) -> int:
+        """Columns that all have, at least."""
+        every = (self.fit, *self.others, *self.halves, *(() if self.null is None else (self.null,)))
+        return min(each.shape[1] for each in every)
+
+    def first(self, k: int) -> Compared:
+        """Return the first columns alone."""
+        null = None if self.null is None else self.null[:, :k]
+        others, halves = (tuple(each[:, :k] for each in fits) for fits in (self.others, self.halves))
+        return Compared(self.fit[:, :k], others, halves, null)
+
+
+def agreements(measure: Measure, compared: Compared) -> tuple[Agreement, ...]:
+    """Compare a fit with refits, these with each other, and fits to halves."""
+    fit, others, halves, null = compared.fit, compared.others, compared.halves, compared.null
     chance = measure.chance(fit)
     shuffled = None if null is None else max(measure(null, other) for other in others)
     seeds = tuple(measure(a, b) for a, b in combinations(others, 2))

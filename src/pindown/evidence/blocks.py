@@ -1,4 +1,4 @@
-"""What is claimed of a part: directions of codes that partners share, or features that leave some of X untold."""
+"""What is claimed of a part: directions that partners share, that labels tell most, or features that leave X untold."""
 
 from __future__ import annotations
 
@@ -22,6 +22,9 @@ direction must hold that partners share and that those before it do not tell, as
 
 POWER = 0.02
 """By how much a direction may correlate more than the square of the largest correlation, and be a power of others."""
+
+WARPED = replace(theory.ELEMENTWISE, name="an increasing or decreasing function", statement="ẑ = φ(z), φ invertible")
+"""What is left open where fits put rows in the same order, and differ in how far apart."""
 
 N_SHUFFLES = 20
 """Times that partners are exchanged to see what strangers share."""
@@ -86,11 +89,43 @@ class Features:
         What speaks of them.
     verdicts : tuple of Verdict
         On what it assumes, and others do not.
+    rest : str
+        What is not claimed.
     """
 
     theorem: Theorem
     verdicts: tuple[Verdict, ...]
-    rest = "the latents behind X are not claimed, for X holds more than the codes tell"
+    rest: str = "the latents behind X are not claimed, for X holds more than the codes tell"
+
+    def leading(self, n_kept: int, n_codes: int, *, warped: bool) -> Features:
+        """Speak of the directions alone in which classes differ most: up to a linear map, or one of them, warped.
+
+        Examples
+        --------
+        >>> Features(theory.ROEDER, ()).leading(1, 3, warped=False).theorem.subject
+        'of the directions in which features tell classes apart the first is recovered'
+        """
+        first = "the first is" if n_kept == 1 else f"the first {n_kept} are"
+        subject = f"of the directions in which features tell classes apart {first} recovered"
+        free = WARPED if warped else self.theorem.indeterminacy
+        theorem = replace(self.theorem, subject=subject, indeterminacy=free)
+        left = n_codes - n_kept
+        rest = f"fits differ in the other {counted(left, 'direction')}; " if left else ""
+        return replace(self, theorem=theorem, rest=f"{rest}no latents behind X are claimed")
+
+    def told_alone(self) -> Features:
+        """Speak of what codes tell of the label, and not of the codes: all that sure labels can decide.
+
+        Examples
+        --------
+        >>> Features(theory.ROEDER, ()).told_alone().theorem.subject
+        'what X tells of the label, p(label | X), is recovered'
+        """
+        subject = "what X tells of the label, p(label | X), is recovered"
+        rest = "the codes are not: beyond what they tell of the label, fits differ in them"
+        assumes = tuple(each for each in self.theorem.assumes if each != theory.INDEPENDENT_DIFFERENCES)
+        told = replace(self.theorem, subject=subject, indeterminacy=theory.IDENTITY, assumes=assumes, diversity=None)
+        return Features(told, (), rest)
 
 
 def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generator) -> SharedBlock | None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import numbers
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -14,17 +13,15 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from pindown import _random, theory
-from pindown.checks import conditions
 from pindown.checks.assembled import answers_of
 from pindown.checks.verdict import Verdict, with_better
 from pindown.data import Data
 from pindown.estimators.answers import encoder_of
 from pindown.estimators.base import BaseEncoder
-from pindown.evidence.agreement import Agreement, Measure, agreements, in_order_of, measure_for
-from pindown.evidence.blocks import Features, SharedBlock, encoded_pairs
+from pindown.evidence.agreement import Agreement
 from pindown.evidence.noise import Band, band, moved_by_noise
 from pindown.evidence.rows import Refits, Rows
-from pindown.evidence.scores import pairs_of
+from pindown.report.agreeing import codes_of, said_of, spoken_of
 from pindown.report.claims import not_shown, refusals, sentence
 from pindown.report.pictures import pictures_of
 from pindown.report.refits import gathered, read, refit
@@ -35,9 +32,6 @@ Matrix = NDArray[np.float64]
 
 CHECKED_ROWS = 20_000
 """Rows that are looked at before training: more would take minutes, and change little."""
-
-OF_ALL_CODES = (conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD)
-"""What is asked of codes that tell everything, and not of those that tell a block."""
 
 
 def audit(
@@ -116,18 +110,17 @@ def _audited(
     refits = refit(est, rows, n_fits=n_fits, rng=rng, begin=begin)
     begin("what agrees, and what is told")
     answers, held_out = est.answers, refits.held_out
-    codes, block = _codes(est, held_out), answers.block(refits, rng)
+    codes, other = (codes_of(fit, held_out) for fit in (est, refits.others[0]))
+    block = answers.block(refits, rng)
     found = answers.evidence(refits, rng)
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = answers.before(est, some, est.n_components_, rows.data)
     after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
-    untold = any(v.assumption == conditions.SIGNAL_TOLD and v.outcome == "fails" for v in after)
-    part = answers.features(refits.others[0], held_out.data) if untold and block is None else block
+    seen, waived = _together(before, after), answers.waived(est, rows.data)
+    part, agreement = spoken_of(est, refits, codes, block, seen, waived)
     theorem: theory.Theorem | None = est.guarantee if part is None else part.theorem
-    verdicts = (*_together(before, after), *(() if part is None else part.verdicts))
-    without = (*answers.waived(est, rows.data), *(() if part is None else OF_ALL_CODES))
-    agreement, other = _agreement(est, refits, codes, part)
+    verdicts, without = said_of(part, seen, waived)
     noise = refits.noise
     lies = None if noise.is_nil or part is not None else _band(refits, agreement, rng)
     reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
@@ -144,7 +137,7 @@ def _audited(
         leakage=found.leakage,
         noise=noise.share,
         band=lies,
-        recovery=answers.recovery(_codes(refits.others[0], held_out), held_out),
+        recovery=answers.recovery(other, held_out),
         waived=without,
         reasons=reasons,
         claim=sentence(
@@ -169,43 +162,12 @@ def _audited(
     )
 
 
-def _agreement(
-    est: BaseEncoder, refits: Refits, codes: Matrix, part: SharedBlock | Features | None
-) -> tuple[tuple[Agreement, ...], Matrix]:
-    """Compare a fit with its refits, or the block of each that partners share; and return the codes of one refit."""
-    held_out = refits.held_out
-    if not isinstance(part, SharedBlock):
-        measure = est.answers.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
-
-        def of(fit: BaseEncoder) -> Matrix:
-            compared = fit.answers.compared
-            return _codes(fit, held_out, measure, codes) if compared is None else compared(fit, held_out)
-
-    else:
-        measure, pairs = measure_for(part.theorem.indeterminacy), pairs_of(held_out)
-
-        def of(fit: BaseEncoder) -> Matrix:
-            return part.part(_codes(fit, held_out), *encoded_pairs(fit, *pairs))
-
-    others, halves = ([of(fit) for fit in fits] for fits in (refits.others, refits.halves))
-    null = None if refits.null is None else of(refits.null)
-    return agreements(measure, of(est), others, halves, null), _codes(refits.others[0], held_out)
-
-
 def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generator) -> Band:
     """Return where the score of the true latents lies: below what noise lets through, by what fits disagree in."""
     fit, held_out = refits.others[0], refits.held_out
     found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
     most = fit.answers.ceiling(fit, found, held_out)
     return band(most, min(each.worst for each in agreement), refits.noise.share)
-
-
-def _codes(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
-    """Encode rows; in the order of another's latents, where a measure compares them in their order."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # the rows are those it knows
-        codes = np.asarray(fit.answers.codes(fit, rows.data), dtype=np.float64)
-    return in_order_of(like, codes) if measure is not None and measure.in_order and like is not None else codes
 
 
 def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

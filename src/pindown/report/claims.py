@@ -26,6 +26,11 @@ def enough(found: Agreement) -> float:
     return AGREED_BY_HALVES if found.between == HALVES else AGREED
 
 
+def are_agreed(agreement: Sequence[Agreement]) -> bool:
+    """Say whether fits agree as well as is asked."""
+    return all(found.worst >= enough(found) for found in agreement)
+
+
 def refusals(
     theorem: Theorem | None,
     verdicts: Sequence[Verdict],
@@ -87,7 +92,8 @@ def sentence(
     subject = theorem.subject + (f", within each value of {within}," if within else "")
     subject += "" if band is None else ", as far as codes tell it through noise,"
     left = ("" if band is None else f"; {band}") + (rest and f"; {rest}")
-    text = f"{start}{subject} up to {theorem.indeterminacy.name} ({theorem.source}){left}; {shown}."
+    free = theorem.indeterminacy
+    text = f"{start}{subject}{f' up to {free.name}' if free.allows else ''} ({theorem.source}){left}; {shown}."
     return text[0].upper() + text[1:]
 
 

@@ -43,7 +43,9 @@ class Descent:
     ) -> None:
         self.accelerator, self.device, self.scale = state.accelerator, state.generator.device, state.scale
         self.precision, self.accumulate = precision, accumulate
-        self.wrapped, self.optimizer = self.accelerator.prepare(state.objective, state.optimizer)
+        self.wrapped, prepared = self.accelerator.prepare(state.objective, state.optimizer)
+        # What wraps an optimiser for several processes looks for packages at each step, which takes as long as one.
+        self.optimizer = state.optimizer if self.accelerator.num_processes == 1 else prepared
         # Only the forward pass is compiled: the objective itself keeps its names, for checkpoints and for saving.
         self.forward = torch.compile(self.wrapped) if compile else self.wrapped
         self.groups = [

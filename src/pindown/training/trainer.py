@@ -33,7 +33,7 @@ from pindown.training.divergence import check_losses, check_weights
 from pindown.training.optimizers import MakeOptimizer, adam
 from pindown.training.schedules import Schedule, cosine
 from pindown.training.steps import LARGEST_SCALE, Descent, taker
-from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Validation, Vigil, by_step, whole
+from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Validation, Vigil, Way, by_step, whole
 
 REPORT_EVERY = 25
 
@@ -86,6 +86,8 @@ class Trainer:
         Least seconds between two saves.
     patience, tol
         Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
+    way
+        The steps to take, where a fit to rows of the same kind has found them: its ``held_out_.way``.
 
     Examples
     --------
@@ -112,6 +114,7 @@ class Trainer:
     save_every: float = 10.0
     patience: int | None = None
     tol: float = 1e-3
+    way: Way | None = None
 
     def train(
         self,
@@ -178,7 +181,8 @@ class Trainer:
             Rows that no step sees. If the loss on them rises, training goes back to their best moment, from which the
             rate comes down; and they say, in place of the loss curve, whether more steps would help.
         way
-            The steps to take, if they are known beforehand: ``TrainingLog.way`` of another training.
+            The steps to take, if they are known beforehand: ``TrainingLog.way`` of another training. By default those
+            that the trainer has, if any.
         first_round
             Steps of the first round, if ``max_iter`` is None; 0 takes 2,000.
 
@@ -192,6 +196,7 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
+        way = self.way.legs if way is None and self.way is not None else way
         length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls, first_round)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
@@ -203,9 +208,10 @@ class Trainer:
         state = State(objective, steps, generator, accelerator, scale, vigil)
         checkpoint = self._checkpoint(settings or {}, part)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
+        bends = vigil is not None or way is not None  # where a schedule is left, to come down from there
         descent = Descent(
             state,
-            most=length.most if vigil is None and way is None else 2 * length.most + LEAST_SETTLING,
+            most=max(2 * length.most + LEAST_SETTLING, sum(leg.taken for leg in way or ())) if bends else length.most,
             first=len(curve),
             learning_rate=learning_rate,
             schedule=schedule,

@@ -69,6 +69,14 @@ class Leg(NamedTuple):
     down_from: int | None = None
 
 
+class Way(NamedTuple):
+    """The steps of a training, and the losses that they led from and to, on rows that were learned from."""
+
+    legs: tuple[Leg, ...]
+    first: float
+    last: float
+
+
 class Turn(NamedTuple):
     """At which step a training went back, and to which."""
 

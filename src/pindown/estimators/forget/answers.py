@@ -30,6 +30,7 @@ from pindown.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts, encoder_of
+from pindown.estimators.forget.choosing import CLOSED, EVEN, FIXED
 from pindown.estimators.forget.nuisance import as_table, read_columns
 from pindown.evidence.noise import ceiling_within
 from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
@@ -84,6 +85,15 @@ def _label(est: Forget, data: Data) -> Codes:
     if est.n_bins is None and np.ndim(data.nuisance) == 1:
         return read_labels("nuisance", data.nuisance, len(data))
     return joint_label(est, data.nuisance, len(data))
+
+
+def _alike(est: Forget, fresh: Forget) -> None:
+    """Let a refit keep codes of the same kind: few rows choose between kinds by chance."""
+    kept = None if est.chosen_ is None else est.chosen_.kept.name
+    if kept == FIXED:
+        fresh.charts = False
+    elif kept in (CLOSED, EVEN):
+        fresh.settled_on = kept
 
 
 def _ready(est: Forget, rows: Rows) -> Rows:
@@ -308,6 +318,7 @@ ANSWERS = Answers(
     starts_elsewhere=False,
     codes=lambda est, data: est.transform(data.X, data.nuisance),
     is_told=lambda est: est.charts_ is not None,
+    alike=_alike,
     ready=_ready,
     measurable=_measurable,
     null=None,  # a nuisance that was shuffled is nothing to forget

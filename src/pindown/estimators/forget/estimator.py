@@ -174,6 +174,7 @@ class Forget(BaseEncoder):
     charts_: Charted | None = None  # not of fits that older versions saved
     chosen_: Choice | None = None
     decoder_: Rebuild | None
+    settled_on: str | None = None  # the charts in closed form that a refit keeps, since the fit has chosen them
     _schedule = staticmethod(waiting_cosine)
     _learns_from_shown = True
     _loss_falls = False
@@ -340,7 +341,7 @@ class Forget(BaseEncoder):
             )
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
         counts = spreads(first) if pictures else None  # pixels count alike, not directions of them
-        asked = Asked(n_components, self.n_bins, self.holdout, charts=charts, linear=self._is_linear, counts=counts)
+        asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, counts, self.settled_on)
         return look_at(reading, first, seed, asked)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:

@@ -68,6 +68,7 @@ class Asked:
     charts: bool
     linear: bool  # whether the encoder is
     counts: np.ndarray | None = None  # what each direction of whitened data counts; None: all the same
+    settled_on: str | None = None  # charts in closed form that are kept whatever others would tell
 
 
 @dataclass(frozen=True, eq=False)
@@ -147,7 +148,7 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         value = seen.groups[:, -1]
         codes = charts.encode(x, value)
         look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
-        if (choice.kept.is_blind and choice.kept.name == CLOSED) or not len(held):
+        if (choice.kept.is_blind and choice.kept.name == CLOSED) or not len(held) or asked.settled_on is not None:
             missed = 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum()))
             return replace(look, n_components=charts.n_codes, missed=missed)
         apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
@@ -243,8 +244,8 @@ def _charted(some: Some, asked: Asked, seed: int) -> tuple[Charts, Choice]:
         leak = told_of(codes, some.nuisance, is_given=some.is_given, groups=some.groups, seed=seed)
         return Candidate(name, leak, 1.0)
 
-    candidates = [candidate(CLOSED)]
-    if not candidates[0].is_blind:
+    candidates = [candidate(asked.settled_on or CLOSED)]
+    if asked.settled_on is None and not candidates[0].is_blind:
         candidates.append(candidate(EVEN))
     choice = best(candidates, len(some.x))
     return turned(charts, some.x, value, strata) if choice.kept.name == EVEN else charts, choice
