@@ -2,12 +2,14 @@
 
 Run ``python benchmarks/noise_bands.py`` (seeds 200 to 299, all cores; eight minutes on sixteen), or in parts whose
 runs are written to files, ``python benchmarks/noise_bands.py --seeds 200 250 --to some.jsonl``, and ``--parts *.jsonl``
-for the table of all of them. The width of bands was chosen on seeds from 1000 on, and so was how fits are compared. The
+for the table of all of them, with what is on record where they are fewer than a hundred. The width of bands was chosen
+on seeds from 1000 on, and so was how fits are compared. The
 table is put into docs/noise.md and saved in results/.
 """
 
 from __future__ import annotations
 
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -27,6 +29,10 @@ from pindown.processes import Clusters, Nuisance, Pairs, Structured
 from pindown.report.audit import audit
 
 REPORT = 200, 300
+RECORD = Path(__file__).parent / "results" / "noise_bands_cpu.json"
+ENOUGH = 100
+"""Runs of a world from which others that are on record are left aside."""
+
 PAGE = Path(__file__).parents[1] / "docs" / "noise.md"
 COLUMNS, SHARES = 30, (0.1, 0.3, 0.5)
 ROWS = 2_800  # so that half of what an audit learns from is not so few that fits divide it into folds
@@ -141,6 +147,8 @@ def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows, runs = [], list(map(banded_again, runs))
     for case in CASES:
         own = [run for run in runs if (run["world"], run["condition"]) == (case.world, case.share)]
+        if not own:
+            continue
         banded = [run for run in own if "true" in run]
         middle = {name: float(np.median([run[name] for run in banded])) for name in ("true", "low", "high") if banded}
         rows.append(
@@ -162,9 +170,55 @@ def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
+def on_record(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return these rows in the order of the cases, those with too few runs together with what is on record for others.
+
+    Medians of two lots are weighed by their runs.
+    """
+    saved = json.loads(RECORD.read_text(encoding="utf-8"))["rows"] if RECORD.exists() else []
+    old, new = ({(row["world"], row["noise"]): row for row in some if "world" in row} for some in (saved, rows))
+    found = []
+    for case in CASES:
+        here, there = new.get((case.world, case.share)), old.get((case.world, case.share))
+        if here is None or there is None:
+            found += [row for row in (here, there) if row is not None]
+        elif here["runs"] >= (N_SHUFFLED if case.shuffled else ENOUGH):
+            found.append(here)
+        else:
+            found.append(joined(there, here))
+    return found
+
+
+def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
+    """Return one row for two lots of seeds.
+
+    Examples
+    --------
+    >>> lots = ({"runs": 3, "held": 3, "seeds": "0–2", "true": 0.5, "reasons": []},
+    ...         {"runs": 1, "held": 0, "seeds": "9", "true": 0.9, "reasons": ["so"]})
+    >>> joined(*lots)
+    {'runs': 4, 'held': 3, 'seeds': '0–2, 9', 'true': 0.6, 'reasons': ['so']}
+    """
+    n, m = first["runs"], second["runs"]
+    row = {}
+    for name, value in first.items():
+        other = second.get(name, value)
+        if name in ("runs", "banded", "held", "claims"):
+            row[name] = value + other
+        elif name == "seeds":
+            row[name] = f"{value}, {other}"
+        elif name == "reasons":
+            row[name] = sorted({*value, *other})[:20]
+        elif name in ("measured", "seconds", "true", "low", "high"):
+            row[name] = round((n * value + m * other) / (n + m), 6)
+        else:
+            row[name] = value
+    return row
+
+
 def report(runs: list[dict[str, Any]]) -> None:
     """Save the counts, and put the table into its page."""
-    rows = counted(runs)
+    rows = on_record(counted(runs))
     save(
         "noise_bands",
         [
@@ -182,7 +236,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         true, held = ("–", "–") if "shuffled" in row["world"] else (true, held)
         cells = (row["world"], f"{row['noise']:.0%}", f"{row['measured']:.1%}", row["score"], true, band, held)
         lines.append(f"| {' | '.join(cells)} | {row['claims']} of {row['runs']} |")
-    text = f"Seeds {spans(run['seed'] for run in runs)}, {COLUMNS} columns.\n\n" + "\n".join(lines)
+    text = f"{COLUMNS} columns; seeds of each row are in the record.\n\n" + "\n".join(lines)
     put_into(PAGE, text)
     print(text)
 

@@ -29,7 +29,7 @@ def test_a_class_of_one_row_is_warned_of_by_name():
     y = np.array(list("abcd" * 15))
     y[:2] = "y", "z"
     with pytest.warns(IdentifiabilityWarning, match=r"2 of 6 classes have a single row.*: y, z\. Their class vectors"):
-        quick().fit(data(60).x, y)
+        quick(holdout=0).fit(data(60).x, y)
 
 
 @pytest.mark.parametrize("fraction", [0.5, np.nan])
