@@ -130,7 +130,7 @@ TABLE_3 = Experiment(
         Row(4, "TopK", top_k, True, (Published(nan),)),
     ),
     quick=Width("quick", (0,), n_tokens=8_000, n_codes=1_536, k=16, batch_size=512, max_iter=150),
-    full=Width("full", (0, 1, 2, 3, 4), n_tokens=15_900, n_codes=6_144, k=32, batch_size=1_024, max_iter=1_200),
+    full=Width("full", (0, 1, 2, 3, 4), n_tokens=15_900, n_codes=6_144, k=32, batch_size=1_024, max_iter=500),
     notes=(
         "Theirs: GPT2-small on OpenWebText; width, k, layer, tokens and window are not given, so that the ordering"
         " alone can be compared. Ours: what goes into the MLP of MiniLM's layer 3 (384 columns), on docstrings of"
