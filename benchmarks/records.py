@@ -70,7 +70,11 @@ def run(todo: list[Record], results: Results, jobs: int, limit: float) -> None:
                 doing[pool.submit(again, record)] = record
         for count, future in enumerate(as_completed(doing), 1):
             record = doing[future]
-            results.append(future.result())
+            try:
+                results.append(future.result())
+            except ValueError as error:  # of one row; the others are still worth their time
+                print(error)
+                continue
             print(f"{count} of {len(doing)}, {time.time() - began:.0f} s: {record.experiment} {record.row}", flush=True)
 
 
