@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import sys
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -153,14 +154,21 @@ def test_steps_whose_gradients_overflow_in_float16_are_left_out_and_the_run_resu
 # compiled
 
 
-@pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler")
-@pytest.mark.skipif(
-    os.environ.get("ATEN_CPU_CAPABILITY") == "default",
-    reason="PyTorch's compiler then writes code for vectors, and leaves out what declares them",
-)
+COMPILER = [
+    pytest.mark.slow,  # half a minute
+    pytest.mark.skipif(shutil.which("c++") is None, reason="torch.compile needs a C++ compiler"),
+    pytest.mark.skipif(
+        os.environ.get("ATEN_CPU_CAPABILITY") == "default",
+        reason="PyTorch's compiler then writes code for vectors, and leaves out what declares them",
+    ),
+]
+
+
+@pytest.mark.parametrize("backend", ["eager", pytest.param("inductor", marks=COMPILER)])
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")  # of one part of PyTorch by another
 @pytest.mark.filterwarnings("ignore:Guards may run slower on Python 3.13.0")
-def test_a_compiled_objective_learns_the_same_and_keeps_its_names(tmp_path):
+def test_a_compiled_objective_learns_the_same_and_keeps_its_names(tmp_path, monkeypatch, backend):
+    monkeypatch.setattr(torch, "compile", partial(torch.compile, backend=backend))
     path = tmp_path / "run.safetensors"
     compiled, weights = run(max_iter=30, compile=True, checkpoint=checkpoint(path))
     plain, others = run(max_iter=30)
