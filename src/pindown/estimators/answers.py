@@ -266,6 +266,8 @@ class Answers:
         What data say before training; counts are taken from the second, which has all rows.
     after : (est, Data) -> verdicts
         What codes say of assumptions.
+    beside_evidence : (est, Data) -> verdicts, or None
+        The same, less what evidence has verdicts on, so that an audit measures nothing twice; None: all of it.
     waived : (est, Data) -> assumptions
         Those it meets by construction, or does without.
     measure : (est, Rows) -> Measure
@@ -319,6 +321,7 @@ class Answers:
     told: Callable[[Any, Data], Matrix] | None = None
     before: Callable[[Any, Data, int, Data], Verdicts] = _before
     after: Callable[[Any, Data], Verdicts] = _after
+    beside_evidence: Callable[[Any, Data], Verdicts] | None = None
     waived: Callable[[Any, Data], tuple[Assumption, ...]] = lambda est, data: (UNIT_NORM, UNIT_CODES)
     measure: Callable[[Any, Rows], Measure] = up_to_indeterminacy
     compared: Callable[[Any, Rows], Matrix] | None = None

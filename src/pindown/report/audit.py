@@ -116,7 +116,10 @@ def _audited(
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = answers.before(est, some, est.n_components_, rows.data)
-    after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
+    if answers.beside_evidence is None:
+        after = with_better(answers.after(refits.others[0], held_out.data), *found.verdicts)
+    else:
+        after = (*found.verdicts, *answers.beside_evidence(refits.others[0], held_out.data))
     seen, waived = _together(before, after), answers.waived(est, rows.data)
     part, agreement = spoken_of(est, refits, codes, block, seen, waived)
     theorem: theory.Theorem | None = est.guarantee if part is None else part.theorem

@@ -183,14 +183,18 @@ def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
 
 
 def _after(est: Forget, data: Data) -> Verdicts:
-    label = _label(est, data)
+    codes = encoder_of(est, data)(data.X)
+    return (invariant_codes(codes, _label(est, data), data.given), *_kept(est, data))
+
+
+def _kept(est: Forget, data: Data) -> Verdicts:
+    """Say whether codes have kept what there is beside the nuisance."""
     encode = encoder_of(est, data)
-    codes = encode(data.X)
-    invariant = invariant_codes(codes, label, data.given)
     if est.guarantee == theory.FORGET:
-        return (invariant, live_codes(codes))
+        return (live_codes(encode(data.X)),)
+    label = _label(est, data)
     beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
-    return (invariant, signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_REBUILDING))
+    return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_REBUILDING),)
 
 
 def _waived(est: Forget, data: Data) -> tuple[Assumption, ...]:
@@ -325,6 +329,7 @@ ANSWERS = Answers(
     evidence=_evidence,
     before=_before,
     after=_after,
+    beside_evidence=_kept,
     waived=_waived,
     recovery=recovery_within_values,
     ceiling=lambda est, found, rows: ceiling_within(found, rows.strata),
