@@ -19,6 +19,10 @@ from pindown.training import convergence
 DIRECTIONS = 128
 """Leading directions of pictures that are looked at where closed forms are wanted of them."""
 
+BALANCE, FAINTEST = 0.25, 1e-6
+"""Directions of pictures are divided by this power of their variance, so that they count by the root of their spread;
+and the least share of the largest variance that is divided by."""
+
 ON_CPU = 2
 """On a CPU the default encoder of pictures has so many times fewer channels, and its first round fewer steps."""
 
@@ -77,6 +81,40 @@ def spreads(first: FirstLayer) -> np.ndarray:
     """
     spread = 1 / np.linalg.norm(first.turned.cpu().numpy(), axis=0)
     return spread / np.sqrt((spread**2).mean())
+
+
+def worth_rebuilding(white: np.ndarray, spread: np.ndarray, value: np.ndarray) -> np.ndarray:
+    """Return by what errors of whitened pictures are multiplied, so that what values leave of pictures counts; (k, k).
+
+    A decoder that is told the value need not learn what all pictures of it have in common, be it most of what varies.
+    Of the rest, pixels would let a loud thing drown all others, and whitened directions would count noise as much as
+    anything: each direction counts by the root of its spread within values. The mean square of what is multiplied is
+    one if nothing is rebuilt but the mean of each value.
+
+    Parameters
+    ----------
+    white : array (n, k)
+        Pictures along directions of unit variance.
+    spread : array (k,)
+        How much they vary along each: see `spreads`.
+    value : array (n,)
+        Numbers of the values of a nuisance.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> value = rng.integers(2, size=2_000)
+    >>> white = np.stack([2 * value - 1.0, rng.normal(size=2_000)], 1)  # the first is the value itself
+    >>> worth_rebuilding(white, np.array([1.4, 0.2]), value)[1, 1].round(1)
+    np.float64(1.4)
+    """
+    sums = np.stack([np.bincount(value, weights=column) for column in white.T], 1)
+    means = sums / np.maximum(np.bincount(value), 1)[:, None]
+    pixels = (white - means[value]) * spread
+    variances, directions = np.linalg.eigh(pixels.T @ pixels / len(pixels))
+    roots = np.maximum(variances, FAINTEST * variances.max()) ** -BALANCE
+    worth = spread[:, None] * (directions * roots) @ directions.T
+    return worth / np.sqrt((((white - means[value]) @ worth) ** 2).mean())
 
 
 def encoder_behind(first: FirstLayer, device: torch.device) -> Any:

@@ -340,8 +340,8 @@ class Forget(BaseEncoder):
                 "them. Say how many latents there are beside the nuisance, such as Forget(4)."
             )
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
-        counts = spreads(first) if pictures else None  # pixels count alike, not directions of them
-        asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, counts, self.settled_on)
+        spread = spreads(first) if pictures else None
+        asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, spread, self.settled_on)
         return look_at(reading, first, seed, asked)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:

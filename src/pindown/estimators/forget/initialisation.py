@@ -32,7 +32,7 @@ class Initialisation(NamedTuple):
     rows: np.ndarray  # (n_components, d)
     matrix: np.ndarray  # (n_features, d)
     tells_label: bool  # whether codes are asked to tell the given label
-    counts: np.ndarray | float = 1.0  # what each column of the data counts when it is rebuilt
+    counts: np.ndarray | float = 1.0  # what each column of the data counts when it is rebuilt; or a matrix (d, d)
 
     def at_charts(self, size: np.ndarray) -> Initialisation:
         """Start at codes in closed form instead, in units of their spread (k,), each counting by it."""
@@ -55,7 +55,8 @@ class Initialisation(NamedTuple):
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
         n_shown = n_components + nuisance.shown.shape[1]
-        worth = np.diag(np.broadcast_to(self.counts, len(self.found.basis))) @ self._initialise(encoder, linear)
+        counts = self.counts if np.ndim(self.counts) == 2 else self.counts * np.eye(len(self.found.basis))
+        worth = counts @ self._initialise(encoder, linear)
         return Game(
             encoder,
             built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),

@@ -30,6 +30,7 @@ from pindown.estimators.forget.choosing import (
 )
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
+from pindown.estimators.pixels import worth_rebuilding
 from pindown.estimators.reading import Look, Reading
 from pindown.labels import as_numbers, combined
 from pindown.networks.preprocessing import FirstLayer
@@ -67,7 +68,7 @@ class Asked:
     holdout: float
     charts: bool
     linear: bool  # whether the encoder is
-    counts: np.ndarray | None = None  # what each direction of whitened data counts; None: all the same
+    spreads: np.ndarray | None = None  # of pictures: how much they vary along each direction; None: all the same
     settled_on: str | None = None  # charts in closed form that are kept whatever others would tell
 
 
@@ -127,6 +128,7 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
     if tells_label and (doubt := _of_label(label_shown(white, seen, of_rows, seed))):
         doubts, tells_label = (*doubts, doubt), False
     compared = held if len(held) else used[:MOST_HELD_OUT]
+    counts = 1.0 if asked.spreads is None else worth_rebuilding(white, asked.spreads, seen.groups[:, -1])
     look = NuisanceLook(
         1,
         rows=used if reading.source is None else None,
@@ -135,9 +137,7 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         note="",
         reader=NuisanceReader.of(nuisance, kinds, data.given),
         by_number=isinstance(reading.source, World),
-        initialisation=Initialisation(
-            nuisance, found, found.basis[:1], matrix, tells_label, 1.0 if asked.counts is None else asked.counts
-        ),
+        initialisation=Initialisation(nuisance, found, found.basis[:1], matrix, tells_label, counts),
         held_out=KeptOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
         compared=KeptOut(data.X[compared], nuisance.take(compared), is_given),
     )
