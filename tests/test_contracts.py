@@ -4,9 +4,11 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
+from pindown.baselines import BetaVAE, SlowVAE
 from pindown.spaces import Reals
 
 ESTIMATORS = [
+    BetaVAE(max_iter=3),
     Classify(max_iter=20),
     Classify(space=Reals(), vector_space=Reals(), scale=1.0, holdout=0, max_iter=60, device="cpu"),
     Contrast(max_iter=20),
@@ -16,6 +18,7 @@ ESTIMATORS = [
     Forget(max_iter=10),
     Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),
     Sparse(max_iter=3),
+    SlowVAE(max_iter=3),
     SparseBasis(max_iter=3),
 ]
 

@@ -15,6 +15,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from pindown import (
         alignment,
+        baselines,
         checks,
         data,
         directions,
@@ -107,6 +108,7 @@ __all__ = [
     "align",
     "alignment",
     "audit",
+    "baselines",
     "checks",
     "data",
     "directions",

@@ -93,9 +93,7 @@ class Disentangled:
     def pictures(self) -> Bytes:
         """Draw which pixels each new latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
         self._require_pictures("pictures")
-        strength = torch.as_tensor(np.where(self.support, self.dependence, 0.0)).amax(1, keepdim=True)  # of any colour
-        strength = strength / strength.amax((1, 2, 3), keepdim=True).clamp_min(1e-12)
-        return contact_sheet(strength.expand(-1, 3, -1, -1), columns=len(strength))
+        return reach_pictures(self.dependence, self.support)
 
     def traversals(self, *, steps: int = 8, rotated: bool = True) -> Bytes:
         """Draw a row for each latent, which goes through its range while the others stay in the middle.
@@ -134,3 +132,16 @@ class Disentangled:
             f"{self.after:.2f} latents reach an output, {self.before:.2f} before and {self.chance:.2f} by chance "
             f"({told}). {str(self.freedom)[:1].upper()}{str(self.freedom)[1:]} {said}"
         )
+
+
+def reach_pictures(dependence: NDArray[np.float64], support: NDArray[np.bool_]) -> Bytes:
+    """Draw which pixels latents reach, side by side, brighter where more; (d, c, h, w) → bytes (height, width, 3).
+
+    Examples
+    --------
+    >>> reach_pictures(np.ones((2, 3, 8, 8)), np.ones((2, 3, 8, 8), dtype=bool)).shape
+    (8, 18, 3)
+    """
+    strength = torch.as_tensor(np.where(support, dependence, 0.0)).amax(1, keepdim=True)  # of any colour
+    strength = strength / strength.amax((1, 2, 3), keepdim=True).clamp_min(1e-12)
+    return contact_sheet(strength.expand(-1, 3, -1, -1), columns=len(strength))

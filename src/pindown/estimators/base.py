@@ -88,6 +88,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     held_out_: HeldOut | None
 
     _default_batch_size = 512
+    _usual_rates: tuple[float, float] | None = None  # of vectors and of pictures, if no rate is given; None: by rows
     _least_decay = 0.0  # of weights, by default, unless rows are pictures
     _schedule = staticmethod(cosine)  # of the learning rate
     _loss_falls = True  # as something is learned: in a game it does not

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils import check_scalar
 
 from pindown import theory
+from pindown.estimators.pixels import is_image
 from pindown.metrics.spectrum import ROWS_PER_COLUMN
 from pindown.networks.preprocessing import FirstLayer
 from pindown.training import Trainer
@@ -42,6 +43,8 @@ def rate(est: BaseEncoder, n_rows: float) -> float:
     """Return the learning rate that suits so many rows, if none was given."""
     if est.learning_rate is not None:
         return est.learning_rate
+    if est._usual_rates is not None:
+        return est._usual_rates[is_image(est.shape_in_)]
     few = len(est.shape_in_) == 1 and n_rows < ROWS_PER_COLUMN * est.n_features_in_
     return RATE_OF_FEW if few else RATE
 

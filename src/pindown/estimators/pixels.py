@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from pindown.networks import convolutional, pictured, preprocessing, suited
+from pindown.networks import convolutional, deconvolutional, pictured, preprocessing, smooth, suited
 from pindown.networks.images import default_widths
 from pindown.networks.preprocessing import FirstLayer, Whiten
 from pindown.sources import Source
@@ -44,16 +44,31 @@ def precision_for(shape: Sequence[int], device: torch.device, asked: torch.dtype
 
 
 def encoder_for(make: Any, shape: Any, device: torch.device) -> Any:
-    """Return the encoder that was asked for; of pictures on a CPU the default has half its channels.
+    """Return the encoder that was asked for; of pictures a default convolves, on a CPU with half its channels.
 
     Examples
     --------
     >>> encoder_for(suited, (3, 32, 32), torch.device("cpu")).keywords
     {'widths': (16, 32, 64)}
     """
-    if make is not suited or not isinstance(shape, tuple) or not is_image(shape) or device.type != "cpu":
+    if make not in (suited, smooth) or not isinstance(shape, tuple) or not is_image(shape):
         return make
-    return partial(convolutional, widths=tuple(width // ON_CPU for width in default_widths(shape[1:])))
+    return make if make is suited and device.type != "cpu" else partial(convolutional, widths=_widths(shape, device))
+
+
+def decoder_for(make: Any, shape: tuple[int, ...], device: torch.device) -> Any:
+    """Return the decoder that was asked for; to pictures the default convolves, on a CPU with half its channels.
+
+    Examples
+    --------
+    >>> decoder_for(smooth, (3, 32, 32), torch.device("cpu")).func.__name__
+    'deconvolutional'
+    """
+    return partial(deconvolutional, widths=_widths(shape, device)) if make is smooth and is_image(shape) else make
+
+
+def _widths(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
+    return tuple(width // (ON_CPU if device.type == "cpu" else 1) for width in default_widths(shape[1:]))
 
 
 def whitened(source: Source) -> Whiten:
@@ -129,9 +144,7 @@ def encoder_behind(first: FirstLayer, device: torch.device) -> Any:
     """
     back = torch.linalg.pinv(first.turned)  # (k, pixels)
     patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels vary by about one
-    fewer = ON_CPU if device.type == "cpu" else 1
-    widths = tuple(width // fewer for width in default_widths(first.shape_in[1:]))
-    return partial(pictured, patterns=patterns, shape=first.shape_in, widths=widths)
+    return partial(pictured, patterns=patterns, shape=first.shape_in, widths=_widths(first.shape_in, device))
 
 
 def first_round_for(shape: Sequence[int], device: torch.device) -> int:

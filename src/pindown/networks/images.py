@@ -174,8 +174,8 @@ def pictured(
     return Unfolded(linear(n_in, n_out), nn.Sequential(Painted(patterns, shape), *bend.children()))
 
 
-def level(shape: tuple[int, ...]) -> nn.Module:
-    """Return a network to one number, which starts at zero: of an image, from what is smooth in it.
+def level(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
+    """Return a network to one number, or some, which starts at zero: of an image, from what is smooth in it.
 
     Examples
     --------
@@ -183,9 +183,9 @@ def level(shape: tuple[int, ...]) -> nn.Module:
     ([[0.0], [0.0]], [[0.0]])
     """
     if len(shape) != 3:
-        return nn.Sequential(nn.Flatten(), flat(math.prod(shape), 1, hidden=(64, 64)))
+        return nn.Sequential(nn.Flatten(), flat(math.prod(shape), n_out, hidden=(64, 64)))
     see = Cosines(shape[1:], _frequencies(shape[0], shape[1:], 1))
-    return nn.Sequential(see, flat(shape[0] * math.prod(see.n), 1, hidden=(64, 64)))
+    return nn.Sequential(see, flat(shape[0] * math.prod(see.n), n_out, hidden=(64, 64)))
 
 
 class Swap(nn.Module):

@@ -6,7 +6,7 @@ chance it may use, they return the decoded latents, which the likelihood needs, 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import torch
@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pindown.penalties.dependency import batch_scale, entrywise, latent_sparsity, soft_count
 from pindown.penalties.smoothness import gram_off_diagonal, second_difference_variance
-from pindown.penalties.tangents import Decoder, pushforward
+from pindown.penalties.tangents import Decoder, Pushed, pushforward
 
 
 class Penalty(Protocol):
@@ -32,7 +32,10 @@ class Penalty(Protocol):
 
 @dataclass(frozen=True)
 class DependencySparsity:
-    """`dependency_sparsity`: few arrows from latents to observed variables. `n_columns` of them per row, None: all.
+    """`dependency_sparsity`: few arrows from latents to observed variables.
+
+    Of each row `n_columns` latents are taken at random, and `n_rows` of a batch; None takes all. Whichever are taken,
+    the expectation is that of all.
 
     Examples
     --------
@@ -45,27 +48,31 @@ class DependencySparsity:
 
     weight: float = 0.1
     n_columns: int | None = None
+    n_rows: int | None = None
 
     def __post_init__(self) -> None:
         _check_weight(self)
-        if self.n_columns is not None and self.n_columns < 1:
-            raise ValueError(f"DependencySparsity: n_columns must be at least 1 or None, got {self.n_columns}.")
+        _check_counts(self, n_columns=1, n_rows=1)
 
     def __call__(self, decoder: Decoder, z: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
         """Return decoder(z) and the weighted penalty."""
-        d, k, scale = z.shape[1], self.n_columns, batch_scale(z)
+        d, k, scale, some = z.shape[1], self.n_columns, batch_scale(z), z[: self.n_rows]
         if k is None or k >= d:
-            pushed, times = pushforward(decoder, z), scale[:, None]
+            pushed, times = pushforward(decoder, some), scale[:, None]
         else:
-            columns = chance.argsort(1)[:, :k].mT  # (k, n)
-            pushed, times = pushforward(decoder, z, columns), scale[columns] * (d / k)
+            columns = chance[: self.n_rows].argsort(1)[:, :k].mT  # (k, n)
+            pushed, times = pushforward(decoder, some, columns), scale[columns] * (d / k)
         # Observations are standardised already: the scale of x is 1 in the data, whatever it is in this batch.
-        return pushed.x, self.weight * entrywise(pushed, times, x_scale=torch.ones((), device=z.device))
+        cost = self.weight * entrywise(pushed, times, x_scale=torch.ones((), device=z.device))
+        return _with_others(decoder, z, pushed), cost
 
 
 @dataclass(frozen=True)
 class DependencyCount:
     """`dependency_count`: few arrows from latents to observed variables, counted and not weighed.
+
+    Of each batch `n_columns` latents are taken at random, the same for all its rows, and `n_rows` of them; None takes
+    all. Over latents the expectation is that of all; of fewer rows it is the count of a smaller batch.
 
     Examples
     --------
@@ -74,27 +81,36 @@ class DependencyCount:
     >>> z = torch.tensor([[1.0], [-1.0]])
     >>> for penalty in (DependencyCount(weight=1.0), DependencyCount(weight=1.0).sharpened()):
     ...     print(penalty, round(penalty(lambda z: 0.1 * z, z, torch.zeros(z.shape))[1].item(), 2))
-    DependencyCount(weight=1.0, epsilon=0.1) 0.15
-    DependencyCount(weight=1.0, epsilon=0.03) 0.36
+    DependencyCount(weight=1.0, epsilon=0.1, n_columns=None, n_rows=None) 0.15
+    DependencyCount(weight=1.0, epsilon=0.03, n_columns=None, n_rows=None) 0.36
     """
 
     weight: float = 0.2
     epsilon: float = 0.1
+    n_columns: int | None = None
+    n_rows: int | None = None
 
     def __post_init__(self) -> None:
         _check_weight(self)
+        _check_counts(self, n_columns=1, n_rows=2)
         if not self.epsilon > 0:
             raise ValueError(f"DependencyCount: epsilon must be positive, got {self.epsilon}.")
 
     def sharpened(self) -> DependencyCount:
         """Return a count that clears away weak dependencies, for codes that need not turn any more."""
-        return DependencyCount(self.weight, 0.3 * self.epsilon)
+        return replace(self, epsilon=0.3 * self.epsilon)
 
     def __call__(self, decoder: Decoder, z: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
         """Return decoder(z) and the weighted penalty."""
-        pushed = pushforward(decoder, z)
-        count = soft_count(pushed, batch_scale(z)[:, None], torch.ones((), device=z.device), self.epsilon)
-        return pushed.x, self.weight * count
+        (n, d), scale, one = z.shape, batch_scale(z), torch.ones((), device=z.device)
+        k, rows = min(self.n_columns or d, d), min(self.n_rows or n, n)
+        if k == d and rows == n:
+            pushed = pushforward(decoder, z)
+            return pushed.x, self.weight * soft_count(pushed, scale[:, None], one, self.epsilon)
+        columns = chance[0].argsort()[:k]  # the same for all rows, over which squares are averaged
+        pushed = pushforward(decoder, z[:rows], columns[:, None].expand(k, rows))
+        count = soft_count(pushed, scale[columns][:, None], one, self.epsilon)
+        return _with_others(decoder, z, pushed), self.weight * (d / k) * count
 
 
 @dataclass(frozen=True)
@@ -142,6 +158,19 @@ class HessianPenalty:
         coins = torch.stack([(2 * chance).floor(), (4 * chance).floor() % 2])
         x, variance = second_difference_variance(decoder, z, 2 * coins - 1, self.epsilon)
         return x, self.weight * variance.mean()
+
+
+def _with_others(decoder: Decoder, z: Tensor, pushed: Pushed) -> Tensor:
+    """Return the decoded latents: those whose derivatives were taken, and the rest."""
+    n = len(pushed.x)
+    return pushed.x if n == len(z) else torch.cat([pushed.x, decoder(z[n:])])
+
+
+def _check_counts(penalty: Penalty, **least: int) -> None:
+    for name, fewest in least.items():
+        value = getattr(penalty, name)
+        if value is not None and value < fewest:
+            raise ValueError(f"{type(penalty).__name__}: {name} must be at least {fewest} or None, got {value}.")
 
 
 def _check_weight(penalty: Penalty) -> None:

@@ -19,7 +19,8 @@ from pindown.evidence.scores import Evidence, Score
 if TYPE_CHECKING:
     from pindown.estimators.dictionary.estimator import Dictionary
 
-JACOBIAN_ROWS = 1_000
+JACOBIAN_ROWS, PICTURE_ROWS, JACOBIAN_PIXELS = 1_000, 200, 60
+"""Rows whose derivatives are looked at, of pictures fewer; and pixels of these."""
 
 
 def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
@@ -35,16 +36,23 @@ def _before(est: Dictionary, data: Data, d: int, whole: Data) -> Verdicts:
 
 
 def _after(est: Dictionary, data: Data) -> Verdicts:
-    rows = read("X", data.X)
+    d, pictures = est.n_components_, len(est.shape_in_) == 3
+    rows = np.asarray(data.X) if pictures else read("X", data.X)
+    dependence, support = est.dependence_.reshape(-1, d), est.support_.reshape(-1, d)
+    which = np.arange(len(support))
+    if pictures:  # some of the pixels that vary: they are alike by the thousand
+        rng = np.random.default_rng(0)
+        which = np.sort(rng.permutation(np.flatnonzero(support.any(1)))[:JACOBIAN_PIXELS])
+    jacobian = np.asarray(est.jacobian(rows[: PICTURE_ROWS if pictures else JACOBIAN_ROWS]))
     return (
-        diverse_support(est.dependence_, est.threshold_),
-        sufficient_nonlinearity(est.jacobian(rows[:JACOBIAN_ROWS]), est.support_),
+        diverse_support(dependence[which], est.threshold_),
+        sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
         signal_told(encoder_of(est, data), rows),
     )
 
 
 def _drawn(est: Dictionary) -> Drawn:
-    return Drawn(est.loss_curve_, support=est.support_)
+    return Drawn(est.loss_curve_, support=est.support_ if est.support_.ndim == 2 else None)
 
 
 def _score(est: Dictionary, data: Data) -> FitScore:

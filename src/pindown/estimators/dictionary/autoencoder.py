@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
+from pindown.estimators.decoding import AT_ONCE
 from pindown.estimators.encoding import Encoder
 from pindown.penalties import Penalty, pushforward
 from pindown.penalties.dependency import batch_scale
@@ -17,8 +18,9 @@ LEAST_NOISE = 0.02
 """Least standard deviation of the observation noise, in units of each observed variable's: a world without noise would
 otherwise make the bound ever steeper."""
 
-START_ROWS, START_BATCHES = 8_192, 64
-"""Rows from which the decoder takes the scales of the observed variables and its linear start; and most batches."""
+START_ROWS, START_BATCHES, START_PICTURES = 8_192, 64, 512
+"""Rows from which the decoder takes the scales of the observed variables and its linear start; most batches; and
+pictures by which the noise is settled."""
 
 START_SPREAD = 0.3
 """Standard deviation of the posterior at the start; that of the prior is 1."""
@@ -36,7 +38,8 @@ class Autoencoder(nn.Module):
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma
               + \mathrm{KL}\bigl(q(z|x) \,\|\, N(0, I)\bigr), \qquad q(z|x) = N\bigl(f(x), L(x) L(x)^\top\bigr)
 
-    on observations standardised variable by variable. L(x) is a whole triangle: with the usual diagonal one the bound
+    on observations standardised variable by variable, pictures as a whole: a pixel that hardly changes stays faint.
+    L(x) is a whole triangle: with the usual diagonal one the bound
     would favour decoders whose Jacobian has orthogonal columns, which a sparse one need not have. So it is the same for
     all rotations of z, and :meth:`turn` may choose one.
     """
@@ -52,13 +55,25 @@ class Autoencoder(nn.Module):
         self.turned, self.turned_back = (_frozen_identity(d) for _ in range(2))
         encoder.body = nn.Sequential(encoder.body, self.turned)
         self.encoder, self.decoder = encoder, nn.Sequential(self.turned_back, decoder)
-        self.spread = networks.flat(encoder.n_features, d * (d + 1) // 2, hidden=(64, 64))  # the entries of L
+        self.spread = _spread(encoder, d * (d + 1) // 2)  # the entries of L
         self.register_buffer("below", _below_diagonal(d))
-        self.register_buffer("centre", x.double().mean(0))
-        self.register_buffer("scale", batch_scale(x.double()))
+        centre, scale = units_of(x)
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
         self.log_noise = nn.Parameter(torch.zeros(()))
-        _straighten(decoder, self.encoder(x), self.standardised(x))
+        self.start(x)
+
+    @torch.no_grad()
+    def start(self, x: Tensor) -> None:
+        """Set the decoder's linear path, where it has one, and the noise to what suits the codes of rows."""
+        if x.ndim == 2:
+            _straighten(self.decoder[1], self.encoder(x), self.standardised(x))
         self.settle_noise(x)
+
+    @torch.no_grad()
+    def codes(self, x: Tensor) -> Tensor:
+        """Encode rows (n, …) as they are, a bounded number at a time."""
+        return torch.cat([self.encoder(part) for part in x.split(rows_at_once(x))])
 
     def straighten(self, x: Tensor, z: Tensor) -> None:
         """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
@@ -69,7 +84,8 @@ class Autoencoder(nn.Module):
     @torch.no_grad()
     def settle_noise(self, x: Tensor) -> None:
         """Set the noise to what decoded codes leave over of the observations."""
-        left = (self.standardised(x) - self.decoder(self.encoder(x))).square().mean().sqrt()
+        some = x if x.ndim == 2 else x[:START_PICTURES]
+        left = (self.standardised(some) - self.decoder(self.encoder(some))).square().mean().sqrt()
         self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
 
     def standardised(self, x: Tensor) -> Tensor:
@@ -91,7 +107,8 @@ class Autoencoder(nn.Module):
         else:
             x_hat, cost = self.penalty(self.decoder, z, uniform)
         variance = self.noise() ** 2
-        misfit = (self.standardised(x) - x_hat).square().sum(1) / variance + x.shape[1] * torch.log(variance)
+        error = (self.standardised(x) - x_hat).flatten(1)
+        misfit = error.square().sum(1) / variance + error.shape[1] * torch.log(variance)
         divergence = mean.square().sum(1) + triangle.square().sum((1, 2)) - self.d - 2 * log_diagonal.sum(1)
         return 0.5 * (misfit + divergence).mean() + cost
 
@@ -114,7 +131,9 @@ class Autoencoder(nn.Module):
         """Return the evidence lower bound without penalty, in nats per row, with one draw of the latents each."""
         penalty, self.penalty = self.penalty, None
         generator = torch.Generator(x.device).manual_seed(seed)
-        bound = -float(self(x, *(r.to(self.log_noise.dtype) for r in random_numbers(len(x), self.d, generator))))
+        chance = (r.to(self.log_noise.dtype) for r in random_numbers(len(x), self.d, generator))
+        parts = zip(*(each.split(rows_at_once(x)) for each in (x, *chance)), strict=True)
+        bound = -sum(float(self(*part)) * len(part[0]) for part in parts) / len(x)
         self.penalty = penalty
         return bound
 
@@ -124,6 +143,13 @@ class Autoencoder(nn.Module):
         z = self.encoder(x)
         columns = pushforward(self.decoder, z).columns  # (d, n, m)
         return (columns * batch_scale(z)[:, None, None]).permute(1, 2, 0)
+
+
+def _spread(encoder: Encoder, n_out: int) -> nn.Module:
+    shape = encoder.preprocess.shape_out
+    return (
+        networks.level(shape, n_out) if len(shape) == 3 else networks.flat(encoder.n_features, n_out, hidden=(64, 64))
+    )
 
 
 @torch.no_grad()
@@ -138,6 +164,18 @@ def _below_diagonal(d: int) -> Tensor:
     place = torch.zeros(len(rows), d * d)
     place[torch.arange(len(rows)), rows * d + columns] = 1.0
     return place
+
+
+def units_of(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and scale of rows: of vectors for each variable, of pictures a mean for each pixel and one scale."""
+    if x.ndim == 2:
+        return x.double().mean(0), batch_scale(x.double())
+    return x.mean(0).double(), x.var(0).mean().sqrt().double()
+
+
+def rows_at_once(x: Tensor) -> int:
+    """Return how many rows go through the networks at once, where nothing is learned from them."""
+    return len(x) if x.ndim == 2 else max(1, AT_ONCE // math.prod(x.shape[1:]))
 
 
 def first_rows(batches: Iterator[tuple[Tensor, ...]]) -> Tensor:

@@ -12,20 +12,23 @@ import numpy as np
 import torch
 from scipy.optimize import linear_sum_assignment
 from sklearn.utils import check_scalar
-from sklearn.utils.validation import check_array, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import _random, networks, structure, theory
+from pindown import _random, networks, theory
 from pindown._random import RandomState
-from pindown.data import from_torch
+from pindown.disentangling.result import reach_pictures
 from pindown.disentangling.rotation import sparsest_rotation
-from pindown.disentangling.supports import supported
 from pindown.estimators.base import BaseEncoder
+from pindown.estimators.decoding import Decodes
 from pindown.estimators.dictionary.answers import ANSWERS
 from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, random_numbers
+from pindown.estimators.dictionary.supports import moments_of, settled
 from pindown.estimators.dictionary.unrolling import start_unrolled
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.pixels import decoder_for
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
+from pindown.mixing.sheets import Bytes
 from pindown.networks import built, preprocessing
 from pindown.networks.building import Make
 from pindown.networks.preprocessing import FirstLayer, Preprocess
@@ -35,6 +38,12 @@ from pindown.sources.batches import Draw
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer, TrainingLog, best_device, optimizers
 from pindown.training.optimizers import MakeOptimizer
+
+PICTURE_COLUMNS, PICTURE_ROWS = 2, 64
+"""Latents and rows of a batch of pictures whose derivatives are taken in a step, unless the penalty says others."""
+
+N_STARTS = {2: 64, 4: 24}
+"""Starts of the search for the rotation, of vectors and of pictures, which have many pixels and few optima."""
 
 COMPARED, MOST_COMPARED = 0.1, 2_000
 """Share of the rows looked at by which restarts are compared where none are kept back; and their largest number."""
@@ -47,7 +56,7 @@ class DictionaryLook(Look):
     held_out: Tensor = field(kw_only=True)
 
 
-class Dictionary(BaseEncoder):
+class Dictionary(Decodes, BaseEncoder):
     r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
 
     Among all decoders that explain the data equally well, look for the one in which the fewest latents reach the fewest
@@ -75,17 +84,17 @@ class Dictionary(BaseEncoder):
         Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module.
+        With the shape of a picture in place of ``n_features`` if rows are pictures, for which the default convolves.
     preprocess : callable
-        What is done to observations before the encoder sees them: see `Contrast`. Images must be laid out as vectors,
-        by ``preprocess=preprocessing.whiten``.
+        What is done to observations before the encoder sees them: see `Contrast`.
     decoder : callable
-        Called as ``decoder(n_components, n_features)``, returns a differentiable module.
+        Called as ``decoder(n_components, n_features)``, returns a differentiable module. Likewise.
     batch_size : int or None
         Rows per step; None takes 512, or all if there are fewer.
     max_iter : int
         Steps of each restart, and of all that follows with the penalty.
-    learning_rate : float
-        Of the optimiser, at the top of a cosine schedule.
+    learning_rate : float or None
+        Of the optimiser, at the top of a cosine schedule. None takes .01, and .003 of pictures.
     weight_decay : float
         Share of the weights taken off per step, in units of the learning rate.
     optimizer : callable
@@ -104,10 +113,10 @@ class Dictionary(BaseEncoder):
 
     Attributes
     ----------
-    dependence_ : ndarray of shape (n_features, n_components)
+    dependence_ : ndarray of shape (n_features, n_components), or (c, h, w, n_components)
         Mean absolute derivative of each standardised observed variable by each standardised latent.
-    support_ : ndarray of shape (n_features, n_components)
-        Zeros and ones: which latent reaches which observed variable.
+    support_ : ndarray of the same shape
+        Zeros and ones: which latent reaches which observed variable. `pictures` draws it.
     threshold_ : float
         What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
     blocks_ : tuple of structure.Block
@@ -150,6 +159,7 @@ class Dictionary(BaseEncoder):
 
     answers = ANSWERS
     _wants_vectors = True
+    _usual_rates = (1e-2, 3e-3)
 
     def __init__(
         self,
@@ -162,7 +172,7 @@ class Dictionary(BaseEncoder):
         decoder: Make = networks.smooth,
         batch_size: int | None = None,
         max_iter: int = 2_000,
-        learning_rate: float = 1e-2,
+        learning_rate: float | None = None,
         weight_decay: float = 0.0,
         optimizer: MakeOptimizer = optimizers.adam,
         holdout: float = 0.1,
@@ -196,45 +206,45 @@ class Dictionary(BaseEncoder):
         """
         return theory.DICTIONARY_BLOCKS if self._seeks_sparsity else None
 
-    def inverse_transform(self, Z):
-        """Decode latents to observations; numpy in, numpy out; torch in, torch out."""
-        check_is_fitted(self)
-        array = check_array(from_torch(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)
-        if array.shape[1] != self.n_components:
-            raise ValueError(f"Dictionary: Z has {array.shape[1]} columns, but n_components={self.n_components}.")
-        objective = self._double()
-        with torch.no_grad():
-            x = objective.decoder(self._put(array)) * objective.scale + objective.centre
-        return self._like(Z, array, x)
-
     def jacobian(self, X):
-        """Return the derivative of the decoder at the latents of each row, (n, n_features, n_components).
+        """Return the derivative of the decoder at the latents of each row, (n, …, n_components).
 
         In units of X per unit of latent: see `dependence_` for standardised ones.
         """
         check_is_fitted(self)
         array = self._validated(X, reset=False)
-        objective = self._double()
+        objective = self._model()
         with torch.no_grad():
-            columns = pushforward(objective.decoder, objective.encoder(self._put(array))).columns
-            return self._like(X, array, (columns * objective.scale).permute(1, 2, 0))
+            columns = pushforward(objective.decoder, objective.codes(self._put(array))).columns
+            return self._like(X, array, (columns * objective.scale).movedim(0, -1))
+
+    def pictures(self) -> Bytes:
+        """Draw which pixels each latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
+        check_is_fitted(self)
+        if len(self.shape_in_) != 3:
+            raise ValueError(f"Dictionary: rows of shape {self.shape_in_} are no pictures: see support_.")
+        return reach_pictures(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
 
     def score(self, X, y=None) -> float:
-        """Return the evidence lower bound of the observations in nats per row, each variable in standardised units."""
+        """Return the evidence lower bound of the observations in nats per row, in units of what they are fitted in.
+
+        Vectors are standardised variable by variable, pictures as a whole.
+        """
         check_is_fitted(self)
-        return self._double().bound(self._put(self._validated(X, reset=False)), seed=0)
+        return self._model().bound(self._put(self._validated(X, reset=False)), seed=0)
 
     @property
     def _seeks_sparsity(self) -> bool:
         return isinstance(self.penalty, DependencyCount | DependencySparsity) and self.penalty.weight > 0
 
-    def _double(self) -> Autoencoder:
-        objective = copy.deepcopy(self.objective_).double()
-        assert isinstance(objective, Autoencoder)
-        return objective
+    @property
+    def _takes_pictures(self) -> bool:
+        return True
 
-    def _put(self, array: np.ndarray) -> Tensor:
-        return torch.as_tensor(array).to(self.encoder_.device).double()
+    def _model(self) -> Autoencoder:
+        model = self._precise()
+        assert isinstance(model, Autoencoder)
+        return model
 
     def _space(self) -> Space:
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
@@ -247,7 +257,8 @@ class Dictionary(BaseEncoder):
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> DictionaryLook:
         X, d = reading.data.X, self._asked_components()
-        if len(constant := _constant_columns(X)):
+        constant = _constant_columns(X)
+        if len(self.shape_in_) == 1 and len(constant):
             raise ValueError(
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
                 "their scale is undefined. Leave them out."
@@ -264,7 +275,8 @@ class Dictionary(BaseEncoder):
         return random_numbers(n_rows, self.n_components, generator)
 
     def _objective(self, encoder: Encoder, look: DictionaryLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        decoder = built("Dictionary", "decoder", self.decoder, look.n_components, self.n_features_in_)
+        make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
+        decoder = built("Dictionary", "decoder", make, look.n_components, self.shape_in_)
         pushforward(copy.deepcopy(decoder), torch.zeros(2, look.n_components))  # refuses what has no derivative
         return Autoencoder(encoder, decoder, look.n_components, first_rows(batches))
 
@@ -284,53 +296,53 @@ class Dictionary(BaseEncoder):
         self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
             for restart in restarts:
-                restart.turn(torch.as_tensor(sparsest_rotation(_moments(restart.dependence(held_out)))))
+                found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
+                restart.turn(torch.as_tensor(found))
         best = int(self.bounds_.argmax())
-        codes = [restart.encoder(held_out).detach().cpu().numpy() for restart in restarts]
+        codes = [restart.codes(held_out).cpu().numpy() for restart in restarts]
         self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
         objective, log = restarts[best], logs[best]
         for part, penalty, max_iter in self._parts_with_penalty():
             objective.penalty = penalty
             log = _joined(log, minimise(objective, seed, part, max_iter))
-        self._settle_support(objective.dependence(held_out))
+        self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out)
         return objective, log
 
     def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
         """Return name, penalty and steps of the parts that follow the restarts. A count is sharpened half way."""
         if self.penalty is None or self.penalty.weight == 0:
             return []
-        if not isinstance(self.penalty, DependencyCount):
-            return [("sparse", self.penalty, self._n_steps)]
+        penalty = self._sampled(self.penalty)
+        if not isinstance(penalty, DependencyCount):
+            return [("sparse", penalty, self._n_steps)]
         half = (self._n_steps + 1) // 2
-        return [("sparse", self.penalty, half), ("sharp", self.penalty.sharpened(), half)]
+        return [("sparse", penalty, half), ("sharp", penalty.sharpened(), half)]
+
+    def _sampled(self, penalty: Penalty) -> Penalty:
+        """Return a penalty that takes some latents and rows of pictures, unless it was said which."""
+        if len(self.shape_in_) == 1 or not isinstance(penalty, DependencyCount | DependencySparsity):
+            return penalty
+        asked = penalty.n_columns is not None or penalty.n_rows is not None
+        return penalty if asked else replace(penalty, n_columns=PICTURE_COLUMNS, n_rows=PICTURE_ROWS)
 
     def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
-        """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not."""
+        """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not.
+
+        Of pictures the unrolled one comes first: hues go around a circle, which every projection folds.
+        """
         model = make(seed + k)
         assert isinstance(model, Autoencoder)
-        if k % 2:
+        if (k + (len(self.shape_in_) == 3)) % 2:
             peek = _random.generator(seed, best_device(self.device))
             rows = first_rows(draw(step, peek) for step in count())
-            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k)
+            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(peek.device, rows))
         return model
-
-    def _settle_support(self, dependence: Tensor) -> None:
-        self.dependence_ = dependence.double().abs().mean(0).cpu().numpy()
-        reached, self.threshold_ = supported(self.dependence_)
-        self.support_ = reached.astype(int)
-        self.blocks_ = structure.identified_blocks(self.support_)
 
     def _learned(self, objective: nn.Module, look: DictionaryLook) -> None:
         assert isinstance(objective, Autoencoder)
         self.decoder_ = objective.decoder
         with torch.no_grad():
             self.noise_ = float(objective.noise())
-
-
-def _moments(dependence: Tensor) -> np.ndarray:
-    """Return the mean outer product of each observed variable's gradients; (n, m, d) → (m, d, d)."""
-    dependence = dependence.double()
-    return (torch.einsum("nij,nik->ijk", dependence, dependence) / len(dependence)).cpu().numpy()
 
 
 def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
@@ -346,7 +358,12 @@ def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
     return replace(second, loss_curve=curve, seconds=first.seconds + second.seconds, shortfall=first.shortfall)
 
 
+def _lesson_device(device: torch.device, rows: Tensor) -> torch.device:
+    """Return where unrolled rows are learned: of vectors so little is to be done that a CPU is as fast."""
+    return device if rows.ndim == 4 else torch.device("cpu")
+
+
 def _constant_columns(X: np.ndarray | Indexed) -> np.ndarray:
     """Return the columns that never change; of a source, in the rows of its first block."""
     some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X
-    return np.flatnonzero(np.ptp(np.asarray(some), axis=0) == 0)
+    return np.flatnonzero(np.ptp(np.asarray(some).reshape(len(some), -1), axis=0) == 0)

@@ -19,6 +19,9 @@ from pindown.training import Trainer
 N_LANDMARKS, N_NEIGHBOURS = 300, 10
 """Rows whose distances from all others are taken, and neighbours of each row that the ways go through."""
 
+N_DIRECTIONS, ITERATIONS = 40, 6
+"""Leading directions of pictures in which neighbours are looked for, and iterations that find them."""
+
 LEAST_SPREAD = 1e-6
 """Standard deviation below which a coordinate is constant: there are fewer directions than were asked for."""
 
@@ -68,18 +71,21 @@ class _Lesson(nn.Module):
         return (self.encoder(x) - z).square().mean() + (self.decoder(z) - standardised).square().mean()
 
 
-def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -> None:
-    """Teach an autoencoder the coordinates of unrolled rows, in no more than so many steps; in place, on the CPU."""
+def start_unrolled(
+    model: Autoencoder, x: Tensor, *, max_iter: int, seed: int, device: str | torch.device = "cpu"
+) -> None:
+    """Teach an autoencoder the coordinates of unrolled rows, in no more than so many steps; in place."""
     # Each row once: between equal rows there is no way, and ten of them would have no other neighbours.
-    x = x[np.sort(np.unique(x.numpy(), axis=0, return_index=True)[1])]
+    x = x[np.sort(np.unique(_marks(x), axis=0, return_index=True)[1])]
     standardised = model.standardised(x)
-    # Whitened, since a direction in which the data vary little may be the one that keeps their folds apart.
-    z = torch.as_tensor(unrolled(model.encoder.preprocess(x).numpy(), model.d), dtype=standardised.dtype)
+    z = torch.as_tensor(unrolled(_laid_out(model, x, device), model.d), dtype=standardised.dtype)
     model.straighten(x, z)
+    model.to(device)
+    rows = tuple(each.to(device) for each in (x, z, standardised))
 
     def draw(step: int, generator: torch.Generator) -> tuple[Tensor, ...]:
-        which = torch.randint(len(x), (LESSON_ROWS,), generator=generator)
-        return x[which], z[which], standardised[which]
+        which = torch.randint(len(x), (LESSON_ROWS,), generator=generator, device=generator.device)
+        return tuple(each[which] for each in rows)
 
     Trainer().train(
         _Lesson(model),
@@ -87,7 +93,36 @@ def start_unrolled(model: Autoencoder, x: Tensor, *, max_iter: int, seed: int) -
         max_iter=min(LESSON_STEPS, max_iter),
         learning_rate=LESSON_RATE,
         seed=seed,
-        device="cpu",
+        device=device,
         verbose=False,
     )
-    model.settle_noise(x)
+    model.settle_noise(rows[0])
+
+
+def _laid_out(model: Autoencoder, x: Tensor, device: str | torch.device) -> np.ndarray:
+    """Return rows in which neighbours are looked for, of pictures along their leading directions.
+
+    Whitened, since a direction in which the data vary little may be the one that keeps their folds apart: of rooms, the
+    size of a thing and the angle it is seen from are told by a hundredth of what colours tell.
+    """
+    seen = model.encoder.preprocess(x)
+    if seen.ndim == 2:
+        return seen.numpy()
+    flat = seen.flatten(1).float().to(device)
+    flat -= flat.mean(0)
+    n = min(N_DIRECTIONS, len(flat) - 1, flat.shape[1])
+    # By subspace iterations, from directions that are the same whatever the device.
+    start = torch.randn(flat.shape[1], n, generator=torch.Generator().manual_seed(0)).to(device)
+    for _ in range(ITERATIONS):
+        start = torch.linalg.qr(flat.mT @ (flat @ start))[0]
+    along, spreads, _ = torch.linalg.svd(flat @ start, full_matrices=False)
+    kept = spreads > LEAST_SPREAD * spreads[0]
+    return along[:, kept].double().cpu().numpy() * len(flat) ** 0.5
+
+
+def _marks(x: Tensor) -> np.ndarray:
+    """Return rows by which equal ones are told: of pictures three sums of their pixels, with random weights."""
+    if x.ndim == 2:
+        return x.numpy()
+    weights = torch.rand(3, x[0].numel(), generator=torch.Generator().manual_seed(0), dtype=x.dtype)
+    return (x.flatten(1) @ weights.mT).numpy()

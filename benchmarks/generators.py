@@ -1,0 +1,148 @@
+"""Single latents from pictures alone, and generators that are disentangled after training; and a dense world.
+
+Run ``python benchmarks/generators.py`` on a GPU, or some rows by the beginning of their names, ``… "Dictionary"
+--seeds 0 1 --pixels 64``. With ``--small`` pictures are small and steps are few: some minutes on a CPU, which shows
+that all of it runs. Every row is written as soon as it is there. Settings were chosen on seeds from 10 on. These worlds
+are ours; scores of other data sets are not comparable.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from _measure import save
+
+from pindown import Dictionary, __version__, disentangle
+from pindown.baselines import BetaVAE, FactorVAE
+from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+from pindown.mixing import Room
+
+FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
+GRADED = ("brightness", "contrast", "warmth")  # of one picture: each changes every pixel
+
+
+@dataclass(frozen=True)
+class Scale:
+    """How large a row is: pixels, pictures, steps, pictures to score on."""
+
+    pixels: int = 64
+    n_rows: int = 15_000
+    max_iter: int = 1_500
+    n_test: int = 2_000
+
+
+SMALL = Scale(pixels=8, n_rows=400, max_iter=5, n_test=200)
+
+
+def drawn(scale: Scale, factors: tuple[str, ...], n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+    """Draw pictures and their latents on the fastest device, in parts."""
+    device = "cuda" if torch.cuda.is_available() else "cpu"
+    z = torch.rand(n, len(factors), generator=torch.Generator().manual_seed(seed))
+    if factors == GRADED:
+        return graded(Room(scale.pixels)(torch.full((1, 6), 0.4)), z).numpy(), z.numpy()
+    room = Room(scale.pixels, factors=factors, fixed={"shape": 0}, samples=1).to(device)
+    return torch.cat([room(part.to(device)).cpu() for part in z.split(1_000)]).numpy(), z.numpy()
+
+
+def graded(picture: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
+    """Return one picture in other light: brightness and contrast of all pixels, and how warm their colours are."""
+    brightness, contrast, warmth = (z[:, j, None, None, None] for j in range(3))
+    tint = 1 + 0.4 * (warmth - 0.5) * torch.tensor([1.0, 0.3, -1.0])[:, None, None]
+    return (0.5 + 0.5 * brightness) * tint * picture.clamp(0.02, 1) ** (0.5 + contrast)
+
+
+def scores(codes: np.ndarray, z: np.ndarray, prefix: str = "") -> dict[str, float]:
+    """Return how well single latents are told, each by a code; DCI on a thousand rows, in ten values of each."""
+    bins = np.minimum((10 * z).astype(int), 9)[:1_000]
+    return {
+        f"{prefix}mcc": round(float(mcc(codes, z)), 4),
+        f"{prefix}r2": round(float(linear_r2(codes, z)), 4),
+        f"{prefix}dci": round(float(disentanglement.dci(codes[:1_000], bins).disentanglement), 4),
+    }
+
+
+def dictionary(scale: Scale, seed: int, factors: tuple[str, ...] = FIVE) -> dict[str, Any]:
+    """Recover factors without any side information."""
+    x, _ = drawn(scale, factors, scale.n_rows, seed)
+    test, z = drawn(scale, factors, scale.n_test, 1_000 + seed)
+    start = time.monotonic()
+    options = {"n_restarts": 2, "batch_size": 256, "max_iter": scale.max_iter, "random_state": seed}
+    est = Dictionary(len(factors), verbose=False, **options).fit(x)
+    fitted = time.monotonic() - start
+    return {
+        "fit_seconds": round(fitted, 1),
+        **scores(est.transform(test), z),
+        "chance_mcc": round(float(chance_mcc(len(factors))), 4),
+        "bounds": est.bounds_.round(1).tolist(),
+        "agreement": est.agreement_.round(3).tolist(),
+        "blocks": [sorted(map(int, block.latents)) for block in est.blocks_],
+        "noise": round(est.noise_, 4),
+    }
+
+
+def turned(scale: Scale, seed: int, est: Any, factors: tuple[str, ...] = FIVE) -> dict[str, Any]:
+    """Train a generator as it is, and turn its codes afterwards."""
+    x, _ = drawn(scale, factors, scale.n_rows, seed)
+    test, z = drawn(scale, factors, scale.n_test, 1_000 + seed)
+    start = time.monotonic()
+    est.set_params(batch_size=256, max_iter=scale.max_iter, random_state=seed, verbose=False).fit(x)
+    fitted = time.monotonic()
+    codes = est.transform(test)
+    found = disentangle(est.decoder_, codes, random_state=seed)
+    turned = time.monotonic()
+    return {
+        "fit_seconds": round(fitted - start, 1),
+        "turn_seconds": round(turned - fitted, 1),
+        **scores(codes, z, "before_"),
+        **scores(codes @ found.rotation, z),
+        "chance_mcc": round(float(chance_mcc(len(factors))), 4),
+        "reached": [round(value, 3) for value in (found.before, found.after, found.chance)],
+        "lead": round(min(found.lead, 9.0), 4),
+        "law": found.freedom.kind,
+        "blocks": [sorted(map(int, block.latents)) for block in found.blocks],
+        "claim": found.claim,
+        "against": list(found.against),
+    }
+
+
+ROWS: dict[str, Callable[[Scale, int], dict[str, Any]]] = {
+    "Dictionary, five factors": dictionary,
+    "Dictionary, dense world": lambda scale, seed: dictionary(scale, seed, GRADED),
+    "BetaVAE, turned": lambda scale, seed: turned(scale, seed, BetaVAE(5, beta=1.0)),
+    "FactorVAE, turned": lambda scale, seed: turned(scale, seed, FactorVAE(5)),
+    "BetaVAE, dense world": lambda scale, seed: turned(scale, seed, BetaVAE(3, beta=1.0), GRADED),
+}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", help="beginnings of names of rows; none: all")
+    parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
+    parser.add_argument("--pixels", type=int)
+    parser.add_argument("--steps", type=int)
+    parser.add_argument("--small", action="store_true")
+    asked = parser.parse_args()
+    scale = SMALL if asked.small else Scale()
+    scale = Scale(asked.pixels or scale.pixels, scale.n_rows, asked.steps or scale.max_iter, scale.n_test)
+    found: list[dict[str, Any]] = []
+    for seed in asked.seeds:
+        for name, row in ROWS.items():
+            if asked.names and not any(name.startswith(begin) for begin in asked.names):
+                continue
+            start = time.monotonic()
+            with warnings.catch_warnings(action="ignore"):
+                told = row(scale, seed)
+            spent = {"seconds": round(time.monotonic() - start, 1), "steps": scale.max_iter, "pindown": __version__}
+            found.append({"name": name, "seed": seed, "pixels": scale.pixels, **told, **spent})
+            save("generators", found)
+
+
+if __name__ == "__main__":
+    main()

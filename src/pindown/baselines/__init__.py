@@ -1,0 +1,10 @@
+"""Generators of the field to compare with: methods without a theorem, with the manners of all estimators here.
+
+Their ``guarantee`` is None: nothing says that a code is a latent. `pindown.disentangle` turns any of them by the
+Jacobian of its decoder, and says what may then be claimed.
+"""
+
+from pindown.baselines.alone import BetaVAE, FactorVAE
+from pindown.baselines.paired import AdaGVAE, SlowVAE
+
+__all__ = ["AdaGVAE", "BetaVAE", "FactorVAE", "SlowVAE"]

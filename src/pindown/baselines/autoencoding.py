@@ -1,0 +1,130 @@
+"""`Autoencoding` and `Paired`: what the autoencoders of the field share, on the one training loop; abstract."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown.baselines.answers import IN_PAIRS
+from pindown.baselines.variational import Variational
+from pindown.data import Data
+from pindown.estimators.base import BaseEncoder
+from pindown.estimators.decoding import Decodes
+from pindown.estimators.dictionary.autoencoder import first_rows, random_numbers
+from pindown.estimators.encoding import Encoder
+from pindown.estimators.pixels import decoder_for
+from pindown.estimators.reading import Look
+from pindown.networks import built
+from pindown.networks.building import Make
+from pindown.penalties import Penalty
+from pindown.sources.drawing import Takeable
+from pindown.sources.pairing import pair_up
+from pindown.spaces import Reals, Space
+from pindown.training import best_device
+
+
+class Autoencoding(Decodes, BaseEncoder):
+    """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its codes."""
+
+    penalty: Penalty | None
+    decoder: Make
+    _n_views = 1
+    _adapts = False
+    _wants_vectors = True
+    _usual_rates = (3e-3, 2e-3)
+
+    @abstractmethod
+    def _divergence(self) -> nn.Module:
+        """Return how posteriors are compared with the prior, after checking the parameters for it."""
+
+    @property
+    def decoder_(self) -> nn.Module:
+        """The trained decoder, to standardised observations: what `pindown.disentangle` takes."""
+        check_is_fitted(self)
+        decoder = self.objective_.decoder
+        assert isinstance(decoder, nn.Module)
+        return decoder
+
+    def score(self, X, y=None) -> float:
+        """Return the evidence lower bound of observations in nats per row, with a standard normal prior."""
+        check_is_fitted(self)
+        model = self._precise()
+        assert isinstance(model, Variational)
+        return model.bound(self._put(self._validated(X, reset=False)), seed=0)
+
+    @property
+    def _takes_pictures(self) -> bool:
+        return True
+
+    def _space(self) -> Space:
+        if self.penalty is not None and not (callable(self.penalty) and hasattr(self.penalty, "weight")):
+            raise TypeError(
+                f"{type(self).__name__}: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or "
+                f"None, got {self.penalty!r}."
+            )
+        self._divergence()
+        return Reals()
+
+    def _chance(self, n_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return normal numbers for each latent of each view, and uniform ones for each latent."""
+        normal, _ = random_numbers(n_rows, self._n_views * self.n_components, generator)
+        return normal, random_numbers(n_rows, self.n_components, generator)[1]
+
+    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
+        decoder = built(type(self).__name__, "decoder", make, look.n_components, self.shape_in_)
+        return Variational(
+            encoder,
+            decoder,
+            look.n_components,
+            first_rows(batches),
+            divergence=self._divergence(),
+            penalty=self.penalty,
+            adapts=self._adapts,
+        )
+
+
+class Paired(Autoencoding):
+    """An autoencoder of two views of each row, its partner the second; abstract."""
+
+    answers = IN_PAIRS
+    _y_is = "be the partner, or the group, of"
+    _n_views = 2
+
+    def fit(self, X, y=None) -> Self:
+        """Train the autoencoder.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, …), Data, or Source
+            The observations.
+        y : array, tensor or None
+            Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
+            row's partner is the next row.
+        """
+        return self._fit(X, {"pairs": y})
+
+    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+        return (sides["pairs"],)
+
+    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
+        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=look.rows), self._chance)
+
+
+class WithChance:
+    """Rows, with random numbers that are new whenever they are taken."""
+
+    def __init__(self, rows: Takeable, chance: Any) -> None:
+        self.rows, self.chance, self.device = rows, chance, rows.device
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the rows at these positions, and what belongs to them."""
+        return *self.rows.take(which, generator), *self.chance(len(which), generator)

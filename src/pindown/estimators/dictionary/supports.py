@@ -1,0 +1,56 @@
+"""What is read off a trained autoencoder: moments of its gradients, and which latent reaches which variable."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from pindown import structure
+from pindown.disentangling import derivatives
+from pindown.disentangling.supports import bent_enough, held_by, supported
+from pindown.estimators.dictionary.autoencoder import Autoencoder
+
+N_CODES, N_PIXELS = 512, 500
+"""Codes at which derivatives by pictures are taken, and pixels that are counted, at most."""
+
+Settled = tuple[np.ndarray, np.ndarray, float, tuple[structure.Block, ...]]
+"""Strengths of dependence, the support, the threshold between, and the blocks that it tells apart."""
+
+
+def moments_of(model: Autoencoder, x: Tensor) -> np.ndarray:
+    """Return mean outer products of gradients in standardised units, of pictures those of some pixels; (m, d, d)."""
+    if x.ndim == 4:
+        return _of_pixels(model, x)[2]
+    dependence = model.dependence(x).double()
+    return (torch.einsum("nij,nik->ijk", dependence, dependence) / len(dependence)).cpu().numpy()
+
+
+def settled(model: Autoencoder, x: Tensor) -> Settled:
+    """Return what reaches what, as rows see it."""
+    if x.ndim == 4:
+        return _settled_pixels(model, x)
+    dependence = model.dependence(x).double().abs().mean(0).cpu().numpy()
+    reached, threshold = supported(dependence)
+    support = reached.astype(int)
+    return dependence, support, threshold, structure.identified_blocks(support)
+
+
+def _settled_pixels(model: Autoencoder, x: Tensor) -> Settled:
+    seen, counted, moments = _of_pixels(model, x)
+    z = model.codes(x[:N_CODES])
+    strength = derivatives.reach(model.decoder, z, seen, np.eye(model.d))
+    reached, threshold = supported(strength, seen.lively)
+    bent = bent_enough(moments, reached[counted])
+    blocks = structure.identified_blocks(held_by(reached[counted][bent]))
+    shape = (*x.shape[1:], model.d)
+    return strength.reshape(shape), reached.astype(int).reshape(shape), threshold, blocks
+
+
+def _of_pixels(model: Autoencoder, x: Tensor) -> tuple[derivatives.Outputs, np.ndarray, np.ndarray]:
+    """Return how decoded pictures vary, which pixels are counted, and their moments."""
+    z = model.codes(x[:N_CODES])
+    seen = derivatives.outputs(model.decoder, z)
+    lively = np.flatnonzero(seen.lively)
+    counted = np.sort(np.random.default_rng(0).permutation(lively)[:N_PIXELS])
+    return seen, counted, derivatives.moments(model.decoder, z, seen, counted)

@@ -1,0 +1,107 @@
+"""`Dictionary` of pictures: found from pixels alone, on a CPU.
+
+Chance, a random rotation of three latents, has an MCC of .826.
+"""
+
+from functools import partial
+
+import numpy as np
+import pytest
+import torch
+
+from pindown import Dictionary, load, networks, theory
+from pindown.metrics import mcc
+from pindown.mixing import Room
+from pindown.penalties import DependencyCount, DependencySparsity
+
+SIZE, N = 8, 1_500
+ROOM = Room(SIZE, factors=("floor_hue", "wall_hue", "object_hue"), fixed={"shape": 2}, samples=1)
+QUICK = {"n_restarts": 1, "max_iter": 4, "batch_size": 32, "random_state": 0, "device": "cpu", "verbose": False}
+SMALL = {
+    "encoder": partial(networks.convolutional, widths=(8, 16)),
+    "decoder": partial(networks.deconvolutional, widths=(8, 16)),
+}
+
+
+def rooms(n, seed):
+    z = torch.rand(n, 3, generator=torch.Generator().manual_seed(seed))
+    return ROOM(z), z
+
+
+@pytest.fixture(scope="module")
+def pictures():
+    return rooms(N, 1)[0]
+
+
+@pytest.fixture(scope="module")
+def fitted(pictures):
+    options = QUICK | SMALL | {"max_iter": 120, "batch_size": 64, "learning_rate": 8e-3}
+    return Dictionary(3, penalty=DependencyCount(n_columns=1, n_rows=16), **options).fit(pictures)
+
+
+def test_latents_of_rooms_come_back_from_pixels_alone(fitted):
+    x, z = rooms(1_000, 2)
+    assert mcc(fitted.transform(x), z) > 0.93  # chance .83
+    assert fitted.guarantee is theory.DICTIONARY_BLOCKS
+    assert all(block.is_single for block in fitted.blocks_)
+
+
+def test_the_support_says_which_pixels_a_latent_reaches(fitted):
+    assert fitted.support_.shape == fitted.dependence_.shape == (3, SIZE, SIZE, 3)
+    x, z = rooms(500, 3)
+    codes = fitted.transform(x).numpy()
+    which = [int(np.abs(np.corrcoef(codes.T, z.numpy().T)[:3, 3 + j]).argmax()) for j in range(3)]
+    floor, wall = (fitted.dependence_[..., which[j]].mean(0) for j in (0, 1))
+    assert floor[-1].mean() > 2 * floor[0].mean()  # below
+    assert wall[0].mean() > 2 * wall[-1].mean()  # above
+    assert fitted.pictures().shape == (SIZE, 3 * (SIZE + 2) - 2, 3)
+
+
+def test_pictures_are_decoded_sampled_scored_and_differentiated(fitted):
+    x, _ = rooms(20, 4)
+    again = fitted.inverse_transform(fitted.transform(x))
+    assert again.shape == x.shape
+    assert float((again - x).square().mean() / x.var(0).mean()) < 0.5  # of the variance
+    assert fitted.sample(4, random_state=0).shape == (4, 3, SIZE, SIZE)
+    assert np.array_equal(fitted.sample(4, random_state=0), fitted.sample(4, random_state=0))
+    assert fitted.jacobian(x[:2]).shape == (2, 3, SIZE, SIZE, 3)
+    assert fitted.score(x) > fitted.score(x.flip(2))
+
+
+def test_verdicts_after_a_fit_are_given_of_pictures_too(fitted):
+    from pindown.data import Data
+
+    verdicts = fitted.answers.after(fitted, Data(rooms(300, 5)[0].numpy()))
+    assert [verdict.outcome in ("holds", "fails", "undecided") for verdict in verdicts] == [True] * 3
+
+
+def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
+    x = rooms(5, 6)[0]
+    fitted.save(tmp_path / "fit.pindown")
+    assert torch.equal(load(tmp_path / "fit.pindown").transform(x), fitted.transform(x))
+
+
+def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):
+    est = Dictionary(3, **QUICK | {"n_restarts": 2}).fit(pictures[:200])
+    assert est.bounds_.shape == est.agreement_.shape == (2,)
+
+
+@pytest.mark.parametrize("penalty", [DependencySparsity(), DependencyCount(), None])
+def test_some_columns_and_rows_are_taken_of_pictures_unless_it_is_said_which(penalty, pictures):
+    est = Dictionary(3, penalty=penalty, **QUICK).fit(pictures[:100])
+    taken = est.objective_.penalty
+    assert (taken is None) == (penalty is None)
+    assert taken is None or (taken.n_columns, taken.n_rows) == (2, 64)
+
+
+def test_pictures_that_cannot_be_learned_from_are_refused(pictures, fitted):
+    with pytest.raises(ValueError, match="all numbers of a column or channel are the same"):
+        Dictionary(3, **QUICK).fit(torch.ones(50, 3, 8, 8))
+    with pytest.raises(ValueError, match=r"networks\.deconvolutional"):
+        Dictionary(3, decoder=networks.linear, **QUICK).fit(pictures[:50])
+    with pytest.raises(ValueError, match="Z has 2 columns"):
+        fitted.inverse_transform(torch.zeros(4, 2))
+    with pytest.raises(ValueError, match="n_samples must be at least 1"):
+        fitted.sample(0)
+    with pytest.raises(ValueError, match="are no pictures"):
+        Dictionary(2, **QUICK).fit(np.random.default_rng(0).normal(size=(100, 3))).pictures()
