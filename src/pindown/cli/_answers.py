@@ -17,10 +17,13 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import typer
 
 from pindown._messages import Message
+from pindown._names import counted, listed
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
+
+    from pindown.data import Data
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,6 +36,14 @@ def console(*, stderr: bool = False) -> Console:
 def say(text: str) -> None:
     """Print a line as it is, however long."""
     console().print(text, markup=False, soft_wrap=True)
+
+
+def observed(study: Data) -> str:
+    """Say what the data are, in a few words: names of columns, or what a folder holds."""
+    if not study.is_source:
+        return listed(study.names)
+    shape = study.X.shape
+    return f"pictures of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
 
 
 def say_json(content: dict[str, Any]) -> None:

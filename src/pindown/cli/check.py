@@ -7,8 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from pindown._names import counted, listed
-from pindown.cli._answers import complain, console, grid, refusing, say, say_json, stopping, waiting
+from pindown._names import counted
+from pindown.cli._answers import complain, console, grid, observed, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     BACKGROUND,
     CHANNELS,
@@ -163,9 +163,8 @@ class _Seen:
         return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.n_features}
 
     def introduce(self) -> None:
-        pictures = self.study.is_source
-        what = f"pictures of {' × '.join(map(str, self.study.X.shape))}" if pictures else listed(self.study.names)
-        of = what if pictures else f"observed variables {what}"
+        what = observed(self.study)
+        of = what if self.study.is_source else f"observed variables {what}"
         say(f"{self.data}: {counted(len(self.some), 'row')} looked at, {of}")
 
     def command(self, n_components: int) -> str | None:

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pindown._names import counted, listed
-from pindown.cli._answers import complain, in_our_words, in_shell, refusing, say, say_json, stopping, waiting
+from pindown._names import counted
+from pindown.cli._answers import complain, in_our_words, in_shell, observed, refusing, say, say_json, stopping, waiting
 from pindown.cli._choices import (
     BACKGROUND,
     CHANNELS,
@@ -138,18 +138,10 @@ def fit_data(
     if as_json:
         say_json({"run": str(output), **scores})
         return
-    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {_observed(study)}")
+    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {observed(study)}")
     say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
-
-
-def _observed(study: Data) -> str:
-    """Say what the latents are of."""
-    if not study.is_source:
-        return listed(study.names)
-    shape = study.X.shape
-    return f"pictures of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
 
 
 def _begun(
