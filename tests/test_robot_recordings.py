@@ -37,7 +37,7 @@ def test_scripted_commands_go_straight_to_a_target():
 
 
 def test_the_recording_has_six_robots_whose_joints_tell_where_their_hands_are():
-    with np.load(ROOT / "tests" / "files" / "robots.npz") as recorded:
+    with np.load(ROOT / "tests" / "recordings" / "robots.npz") as recorded:
         widths = {name.split("/")[0]: recorded[name].shape[-1] for name in recorded if name.endswith("joints")}
         assert widths == {"Panda": 7, "Sawyer": 7, "IIWA": 7, "Kinova3": 7, "Jaco": 7, "UR5e": 6}
         assert recorded["paired"].tolist() == [True] * 24 + [False] * 24

@@ -1,6 +1,6 @@
 """Keep what tests need of a recording: joints and hand of some episodes of each robot, in one small file.
 
-    python benchmarks/robots/pack.py recordings/ tests/files/robots.npz --episodes 30
+    python benchmarks/robots/pack.py recordings/ tests/recordings/robots.npz --episodes 30
 
 Of each robot R are kept ``R/joints`` (episodes, steps + 1, joints) and ``R/position`` (…, 3), of so many paired
 episodes and then of as many that are the robot's own, and ``paired`` (episodes,), which is the same for all.
