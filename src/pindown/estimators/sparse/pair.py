@@ -187,7 +187,9 @@ class SparsePair(BaseEncoder):
     --------
     >>> from pindown.processes import Superposed
     >>> x = Superposed.overcomplete(32, 16, n_active=2, random_state=0).sample(4_000, random_state=1).x
-    >>> mlp = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16))
+    >>> mlp, rng = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)), torch.Generator().manual_seed(0)
+    >>> for weight in mlp.parameters():
+    ...     _ = nn.init.normal_(weight, std=0.2, generator=rng)
     >>> how = dict(gate=TopK(3), batch_size=256, max_iter=150, verbose=False, random_state=0)
     >>> plain, sparse = (SparsePair(mlp, 32, weight=weight, **how).fit(x) for weight in (0.0, 0.1))
     >>> sparse.graph(x).total < plain.graph(x).total / 1.3
