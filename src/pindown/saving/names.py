@@ -18,6 +18,9 @@ from pindown.saving.layers import LAYERS
 
 MOVED: dict[str, str] = {
     "pindown.estimators.contrast:_Objective": "pindown.estimators.contrast_objective:PairObjective",
+    "pindown.estimators.latent_action.estimator:InverseDynamics": (
+        "pindown.estimators.latent_action.inverse:InverseDynamics"
+    ),
     "pindown.networks.preprocessing:Rescale": "pindown.networks.first_layers:Rescale",
     "pindown.networks.preprocessing:Whiten": "pindown.networks.first_layers:Whiten",
 }

@@ -150,3 +150,13 @@ def read_bodies(body: Any, X_t: Any) -> np.ndarray:
             "rather than bodies. Give all transitions of a body one value, or leave body out if each has its own."
         )
     return whose
+
+
+def read_groups(groups: Any, n_rows: int) -> np.ndarray | None:
+    """Return the episode of each transition, (n,), or None if nobody said; or say what is wrong."""
+    if groups is None:
+        return None
+    said = np.asarray(from_torch(groups))
+    if said.shape != (n_rows,):
+        raise ValueError(f"groups must have shape {(n_rows,)}, the episode of each row of X_t, got {said.shape}.")
+    return said

@@ -1,276 +1,26 @@
-"""`InverseDynamics` and `LatentAction`: actions from what is seen before and after, and blind to whose they are."""
+"""`LatentAction`: actions from what is seen before and after, blind to whose they are."""
 
 from __future__ import annotations
 
-import copy
 import numbers
+from collections.abc import Mapping
 from typing import Any, Self
 
 import numpy as np
 import torch
 from sklearn.base import BaseEstimator, clone
-from sklearn.utils import check_array, check_scalar
-from sklearn.utils.validation import check_is_fitted, validate_data
-from torch import Tensor
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted
 
-from pindown import _random, networks, theory
+from pindown import _random, theory
 from pindown._random import RandomState
-from pindown.data import Data, from_torch
-from pindown.estimators.afterwards import warn
-from pindown.estimators.dividing import Division, divided
 from pindown.estimators.forget import Forget
-from pindown.estimators.held_out import HeldOut
-from pindown.estimators.latent_action.dynamics import Axes, Dynamics, read_bodies, transitions, with_noise
-from pindown.estimators.parameters import check_positive
-from pindown.networks.building import Make
+from pindown.estimators.latent_action.dynamics import read_bodies
+from pindown.estimators.latent_action.inverse import InverseDynamics
+from pindown.estimators.latent_action.own_charts import OwnCharts, fit_own_charts
+from pindown.estimators.latent_action.recordings import read_codes, read_recordings, read_rows
+from pindown.estimators.latent_action.second_stage import SecondStage
 from pindown.saving import Saves
-from pindown.sources.drawing import Epochs, Rows
-from pindown.training import Trainer, TrainingLog, Validation, best_device, optimizers
-
-COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
-"""How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
-
-
-class InverseDynamics(Saves, BaseEstimator):
-    r"""Codes of actions from transitions: what must be known beside :math:`x_t` to tell :math:`x_{t+1}`.
-
-    An inverse model reads the action off two observations as a displacement in a learned chart c, and a forward model
-    g rebuilds the second observation from the first and the action:
-
-    .. math:: \tilde a = c(x_{t+1}) - c(x_t), \qquad
-              L = E\,\lVert x_{t+1} - g(x_t, \tilde a + \varepsilon) \rVert^2
-              + \beta\, \mathrm{KL}\bigl(N(\tilde a, \Sigma(x_t)) \,\Vert\, N(0, I)\bigr)
-              + \lambda\, \mathcal E(\tilde a; e), \qquad \varepsilon \sim N(0, \Sigma(x_t))
-
-    with observations in units of their mean displacement, so that the error is the share of it that is missed, and
-    :math:`\mathcal E` the energy distance between the codes of different bodies e, if ``fit`` is told them.
-
-    **Why β.** Reconstruction alone leaves ã free to be another function of the action at each :math:`x_t`, since g
-    knows where it is. The KL term bounds :math:`I(\tilde a + \varepsilon; x_t) + I(\tilde a + \varepsilon; x_{t+1}
-    \mid x_t)` from above, of which g needs the second part only: so it pays for what codes tell of :math:`x_t`. If
-    states are places in a flat space, and actions small displacements whose law is the same everywhere and in all
-    directions, then codes that have one law everywhere make c an isometry up to a scale on each connected part of the
-    states: ã is the action, turned, perhaps by another angle for each body.
-
-    **How many codes.** It is the noisy code that the KL term makes independent of :math:`x_t`. With more codes than the
-    action has dimensions noise fills the rest, and in which of them an action lies may differ from body to body, and
-    from place to place, for free: ã tells the body although ã + ε does not. With just as many nothing is left to fill.
-    Of three planar arms the worst probe reads the body off two codes for 37 % of the transitions, and off true actions
-    for 34 %. Without a bottleneck two codes tell it for 49 %.
-
-    **Why λ.** The chart sees all of :math:`x_t`, and so can mend what tells the body where it arises; whatever is done
-    to the codes afterwards sees nothing but them. Told the body, `LatentAction` comes to 35 % with a bottleneck, and to
-    36 % without. If bodies do not act by one law, codes are not to have one either: leave the body out, or take 0.
-
-    Parameters
-    ----------
-    n_actions : int or None
-        Number of codes. None counts the directions in which codes are more signal than noise, in 500 steps with as many
-        codes as observations have columns (16 at most), and starts again with so many; for that it takes a bottleneck.
-    bottleneck : float
-        β, what a nat of code costs, as a share of the squared displacement. 0 turns the noise off, too.
-    strength : float
-        λ, what hiding the body is worth, if it is told: squared displacements per unit of the energy distance between
-        codes in standard units.
-    chart, forward : callable
-        Called as ``(n_in, n_out)``, return modules: the chart c, and what g adds to :math:`x_t`.
-    batch_size : int or None
-        Transitions per step; None takes 256, or all if there are fewer.
-    max_iter : int
-        Steps.
-    learning_rate : float
-        Of Adam, at the top of a cosine schedule.
-    weight_decay : float
-        Share of the weights taken off per step, in units of the learning rate.
-    holdout : float
-        Share of the transitions kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured
-        on them. 0 keeps none back.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
-
-    Attributes
-    ----------
-    n_actions_ : int
-        Number of codes.
-    model_ : torch.nn.Module
-        The trained pair.
-    held_out_ : HeldOut or None
-        How much of transitions held out the codes tell, with the same of those learned from. None if none were.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Steps that led to the weights that were kept.
-    n_features_in_ : int
-        Number of observed variables.
-
-    References
-    ----------
-    Liu et al., SCAR: self-supervised continuous action representation learning, 2026. Alemi et al., Deep variational
-    information bottleneck, ICLR 2017. Székely and Rizzo, Energy statistics, J. Stat. Plan. Inference 2013.
-
-    Examples
-    --------
-    One arm: its actions come back, up to an affine map.
-
-    >>> from pindown.metrics import linear_r2
-    >>> from pindown.processes import Bodies
-    >>> first, _ = Bodies.different(2, random_state=0).same_motions(4_000, random_state=1)
-    >>> dynamics = InverseDynamics(2, max_iter=300, random_state=0).fit(first.x, first.x_pos)
-    >>> linear_r2(dynamics.transform(first.x, first.x_pos), first.z) > 0.95
-    True
-    """
-
-    def __init__(
-        self,
-        n_actions: int | None = None,
-        *,
-        bottleneck: float = 0.1,
-        strength: float = 3.0,
-        chart: Make = networks.smooth,
-        forward: Make = networks.smooth,
-        batch_size: int | None = None,
-        max_iter: int = 2_000,
-        learning_rate: float = 5e-3,
-        weight_decay: float = 0.0,
-        holdout: float = 0.1,
-        device: str | None = None,
-        verbose: bool = True,
-        random_state: RandomState = None,
-    ) -> None:
-        self.n_actions = n_actions
-        self.bottleneck = bottleneck
-        self.strength = strength
-        self.chart = chart
-        self.forward = forward
-        self.batch_size = batch_size
-        self.max_iter = max_iter
-        self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.holdout = holdout
-        self.device = device
-        self.verbose = verbose
-        self.random_state = random_state
-
-    def fit(self, X_t, X_next, body=None) -> Self:
-        """Train both models.
-
-        Parameters
-        ----------
-        X_t, X_next : array or tensor of shape (n_samples, n_features)
-            Observations before and after each transition, row by row.
-        body : array or tensor of shape (n_samples,), optional
-            Whose transition it is: labels, each of several rows. Codes are then held to one law for all bodies.
-        """
-        self._check_parameters()
-        before, after = self._read(X_t, X_next, reset=True)
-        whose = np.zeros(len(before), dtype=np.int64) if body is None else read_bodies(body, before)
-        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
-        rows = transitions(device, before, after, whose)
-        assert isinstance(rows.x, Tensor)
-        if self.n_actions is None:
-            most = min(rows.x.shape[1], MOST_COUNTED)
-            model, _ = self._train(rows, most, COUNTING_STEPS, seed)
-            self.n_actions_ = max(1, model.heard(rows.x[:: -(-len(rows) // COUNTED_ROWS)]))
-        else:
-            self.n_actions_ = self.n_actions
-        division = divided(Data(before, pairs=after), share=self.holdout, seed=seed, paired=True, folds=False)
-        self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed, *division)
-        self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        self.held_out_ = self._held_out(before, after, division[0]) if division else None
-        if self.held_out_ is not None and self.held_out_.overfits:
-            warn(f"InverseDynamics: {self.held_out_.warning}")
-        return self
-
-    def _held_out(self, before: np.ndarray, after: np.ndarray, division: Division) -> HeldOut:
-
-        def told(x: np.ndarray, x_next: np.ndarray) -> float:
-            missed = x_next - self.predict_next(x, self.transform(x, x_next))
-            return 1 - float((missed**2).sum() / ((x_next - x) ** 2).sum())
-
-        score, trained = (told(before[rows], after[rows]) for rows in (division.held_out, division.compared))
-        name, n_rows = "share of the squared displacement that codes tell", len(division.held_out)
-        return HeldOut(name, score, trained, 0.0, n_rows=n_rows, n_folds=1, n_steps=self.n_iter_)
-
-    def transform(self, X_t, X_next):
-        """Return the code ã of each transition; numpy in, numpy out; torch in, torch out."""
-        check_is_fitted(self)
-        before, after = self._read(X_t, X_next, reset=False)
-        return self._like(X_t, self._run("action", before, after), before.dtype)
-
-    def predict_next(self, X_t, actions):
-        """Return where actions lead from each observation; (n, n_features) and (n, n_actions) → (n, n_features)."""
-        check_is_fitted(self)
-        before = self._read_one(X_t, reset=False)
-        codes = _columns(actions, "actions", len(before), self.n_actions_)
-        return self._like(X_t, self._run("lead", before, codes), before.dtype)
-
-    def _train(
-        self, rows: Rows, n_actions: int, max_iter: int, seed: int, division: Division | None = None
-    ) -> tuple[Dynamics, TrainingLog]:
-        if self.batch_size is not None and self.batch_size > len(rows):
-            raise ValueError(
-                f"InverseDynamics: batch_size={self.batch_size} is larger than the {len(rows)} transitions."
-            )
-        noisy = with_noise(rows, n_actions, None if division is None else division.learned)
-        size = min(256 if self.batch_size is None else self.batch_size, len(noisy))
-        prices = {"bottleneck": self.bottleneck, "strength": self.strength if int(rows.fields[1].max()) else 0.0}
-        assert isinstance(rows.x, Tensor)
-        with _random.forked(seed):
-            model = Dynamics(Axes(rows.x, rows.fields[0]), n_actions, self.chart, self.forward, **prices)
-        log = Trainer().train(
-            model,
-            Epochs(noisy, size),
-            max_iter=max_iter,
-            learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            optimizer=optimizers.adam,
-            seed=seed,
-            device=rows.x.device,
-            verbose=self.verbose,
-            title=type(self).__name__,
-            validation=None if division is None else _validation(with_noise(rows, n_actions, division.held_out)),
-        )
-        return model, log
-
-    def _run(self, method: str, *arrays: np.ndarray) -> Tensor:
-        model = copy.deepcopy(self.model_).double()
-        device: torch.device = model.axes.centre.device
-        with torch.no_grad():  # in float64, so that a row's code does not depend on the rows beside it
-            return getattr(model, method)(*(torch.as_tensor(a, device=device).double() for a in arrays))
-
-    @staticmethod
-    def _like(X: Any, result: Tensor, dtype: np.dtype) -> Any:
-        result = result.to(torch.float32 if dtype == np.float32 else torch.float64)
-        return result.to(X.device) if isinstance(X, Tensor) else result.cpu().numpy()
-
-    def _read(self, X_t: Any, X_next: Any, *, reset: bool) -> tuple[np.ndarray, np.ndarray]:
-        before = self._read_one(X_t, reset=reset)
-        return before, _columns(X_next, "X_next", len(before), before.shape[1])
-
-    def _read_one(self, X_t: Any, *, reset: bool) -> np.ndarray:
-        least = 2 if reset else 1
-        kinds = [np.float64, np.float32]
-        return validate_data(self, from_torch(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
-
-    def _check_parameters(self) -> None:
-        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
-        if self.n_actions is not None:
-            check_scalar(self.n_actions, "n_actions", numbers.Integral, min_val=1)
-        if self.batch_size is not None:
-            check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
-        check_positive(self.learning_rate, "learning_rate")
-        for name in ("bottleneck", "strength", "weight_decay"):
-            check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
-        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
-        if self.n_actions is None and not self.bottleneck:
-            raise ValueError(
-                "InverseDynamics: n_actions=None counts the codes that the noise of a bottleneck leaves heard, but "
-                "bottleneck=0 has no noise. Give n_actions, or a bottleneck."
-            )
 
 
 class LatentAction(Saves, BaseEstimator):
@@ -282,11 +32,20 @@ class LatentAction(Saves, BaseEstimator):
     that the code of an action in one body may stand for another action in another. `pindown.alignment.align` learns
     Φ_{e₂}∘Φ_{e₁}⁻¹ from pairs, and says how many it takes.
 
+    **Bodies with charts of their own.** Robots have joints of their own, and more or fewer of them. Given as mappings
+    from body to array, each body is read by a matrix of its own, in closed form: along the directions of what its past
+    does not tell of its displacements, for an arm that was told to move swings on, and its wrist turns, as its past
+    says. Codes of all bodies are given one covariance, which mostly makes them blind; the second stage is tried only
+    where probes read the body off held-out episodes for more than 5 % above chance, and kept only if it hides the body
+    better and costs no transfer: ``second_stage_`` says which. With ``pairs``, motions that two bodies made alike,
+    charts read what bodies share, and one code is one action in all. A new body joins by `adopt`.
+
     Parameters
     ----------
     n_components : int or None
         Number of codes: dimensions of the action. None takes those of ``forget`` if it says how many, and otherwise as
-        many as the first stage counts, or leaves it to ``forget`` if the first stage was told how many it has.
+        many as the first stage counts, or leaves it to ``forget`` if the first stage was told how many it has. Of
+        bodies with charts of their own directions are counted in closed form.
     dynamics : InverseDynamics or None
         The first stage, of which a clone is fitted. None takes the default. If its number of codes is None, and that
         of this estimator is not, it has as many.
@@ -297,10 +56,17 @@ class LatentAction(Saves, BaseEstimator):
 
     Attributes
     ----------
-    dynamics_ : InverseDynamics
-        The first stage, fitted.
-    forget_ : Forget
-        The second stage, fitted; ``forget_.history_.probe`` says what its codes still tell of the body.
+    dynamics_ : InverseDynamics or None
+        The first stage, fitted; None where bodies have charts of their own.
+    forget_ : Forget or None
+        The second stage, fitted; ``forget_.history_.probe`` says what its codes still tell of the body. None if it was
+        left out.
+    own_ : OwnCharts or None
+        The chart of each body, if they have one each; ``own_.charts[body].by`` says what it was found by.
+    second_stage_ : SecondStage or None
+        Whether the second stage was played, and what was measured; None for arrays of one width, of which it always is.
+    held_out_ : HeldOut or None
+        How much of held-out displacements the first stage tells.
     n_components_ : int
         Number of codes.
 
@@ -317,9 +83,24 @@ class LatentAction(Saves, BaseEstimator):
     >>> codes = act.transform(sample.x, sample.x_pos)
     >>> tuple(codes.shape), tuple(act.predict_next(sample.x, codes, sample.u).shape)
     ((2000, 2), (2000, 6))
+
+    Two carts that are pushed at random, the second with a pendulum that swings on: what was pushed is found.
+
+    >>> push = np.random.default_rng(0).normal(size=(2, 500))
+    >>> swing = np.convolve(push[1], [0, 2.0, 2.0])[:500]
+    >>> path = {"cart": push[:1].cumsum(1).T, "pendulum": np.stack([push[1], swing]).cumsum(1).T}
+    >>> before, after = ({body: rows[part] for body, rows in path.items()} for part in (slice(-1), slice(1, None)))
+    >>> episode = {body: np.arange(499) // 20 for body in path}
+    >>> own = LatentAction(random_state=0).fit(before, after, groups=episode)
+    >>> codes = own.transform(before, after)["pendulum"]
+    >>> own.n_components_, bool(abs(np.corrcoef(codes[:, 0], push[1, 1:])[0, 1]) > 0.99)
+    (1, True)
+    >>> print(own.second_stage_)
+    second stage left out: the worst probe reads the body off 0... of held-out transitions (chance 0.500).
     """
 
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
+    own_: OwnCharts | None = None  # which fits of earlier versions, loaded from files, have not
 
     def __init__(
         self,
@@ -334,16 +115,37 @@ class LatentAction(Saves, BaseEstimator):
         self.forget = forget
         self.random_state = random_state
 
-    def fit(self, X_t, X_next, body) -> Self:
+    def fit(self, X_t, X_next, body=None, *, groups=None, pairs=None) -> Self:
         """Fit one stage after the other.
 
         Parameters
         ----------
-        X_t, X_next : array or tensor of shape (n_samples, n_features)
-            Observations before and after each transition, row by row.
+        X_t, X_next : array or tensor of shape (n_samples, n_features), or mappings from body to such
+            Observations before and after each transition, row by row. In a mapping each body has columns of its own,
+            and a chart of its own; rows of an episode are in the order of time.
         body : array or tensor of shape (n_samples,)
-            Whose transition it is: labels of two bodies or more, each of several rows.
+            Whose transition it is: labels of two bodies or more, each of several rows. Left out with mappings.
+        groups : array of shape (n_samples,), or a mapping from body to such, optional
+            The episode of each transition: those of one are held out together. With mappings, by default an episode
+            ends where a transition does not begin where the one above it ended.
+        pairs : mapping, optional
+            With mappings: ``{("Panda", "UR5e"): rows}``, numbers of transitions of the first and of the second that
+            made the same motion, of shape (n, 2). They tie charts together, so that one code is one action in all.
         """
+        if isinstance(X_t, Mapping):
+            return self._fit_own(X_t, X_next, body, groups, pairs)
+        if pairs is not None:
+            raise ValueError(
+                "LatentAction: pairs tie charts of bodies together, and bodies have charts of their own if X_t and "
+                "X_next are mappings from body to array. Give such, or align codes afterwards."
+            )
+        if body is None:
+            raise ValueError("LatentAction: say by body whose each transition is, or give mappings from body to array.")
+        if _is_ragged(X_t):
+            raise ValueError(
+                "LatentAction: rows of X_t differ in width. Give X_t and X_next as mappings from body to array: each "
+                "body then has a chart of its own."
+            )
         whose = read_bodies(body, X_t)
         if len(np.unique(whose)) == 1:
             raise ValueError(
@@ -356,27 +158,124 @@ class LatentAction(Saves, BaseEstimator):
         counts = dynamics.n_actions is None
         if counts:
             dynamics.set_params(n_actions=n_components)
-        actions = dynamics.fit(X_t, X_next, whose).transform(X_t, X_next)
+        actions = dynamics.fit(X_t, X_next, whose, groups=groups).transform(X_t, X_next)
         n_codes = dynamics.n_actions_ if counts else n_components
         # Nobody says whose transition is encoded, so that one map must do for all bodies.
         forget.set_params(n_components=n_codes, charts=False).fit(actions, whose)
-        self.dynamics_, self.forget_ = dynamics, forget
+        self.dynamics_, self.forget_, self.held_out_ = dynamics, forget, dynamics.held_out_
+        self.own_ = None
         self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
         return self
 
-    def transform(self, X_t, X_next):
-        """Return the code of each transition, blind to the body; numpy in, numpy out; torch in, torch out."""
+    def _fit_own(self, X_t: Mapping, X_next: Any, body: Any, groups: Any, pairs: Any) -> Self:
+        if body is not None:
+            raise ValueError("LatentAction: mappings say whose transitions they hold: leave body out.")
+        if self.dynamics is not None:
+            raise ValueError(
+                "LatentAction: charts of bodies of their own are found in closed form, and dynamics is one model for "
+                "all bodies. Leave it out, or give arrays of one width."
+            )
+        recordings = read_recordings(X_t, X_next, groups)
+        if len(recordings) == 1:
+            raise ValueError(
+                f"LatentAction: X_t has one body only, {next(iter(recordings))}, so there is nothing to hide. Give "
+                "transitions of at least two bodies, or fit InverseDynamics."
+            )
+        if self.n_components is not None:
+            check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        forget = self._stage("forget", Forget)
+        n_codes = forget.n_components if self.n_components is None else self.n_components
+        seed = _random.draw_seed(self.random_state) % 2**63
+        own, self.held_out_ = fit_own_charts(recordings, pairs, n_codes, forget, seed)
+        self.dynamics_, self.forget_, self.own_, self.n_components_ = None, own.forget, own, own.n_codes
+        return self
+
+    @property
+    def second_stage_(self) -> SecondStage | None:
+        """Whether the second stage was played, and why; None for arrays, of which it always is."""
         check_is_fitted(self)
-        return self.forget_.transform(self.dynamics_.transform(X_t, X_next))
+        return None if self.own_ is None else self.own_.second_stage
 
-    def predict_next(self, X_t, Z, body):
-        """Return where codes lead from each observation, if this body acts.
+    def transform(self, X_t, X_next, body=None):
+        """Return the code of each transition, blind to the body; numpy in, numpy out; torch in, torch out.
 
-        The codes may come from another body's transitions; that they then stand for the same action nothing promises:
-        map them first, see `pindown.alignment.align`.
+        Mappings in, a mapping out: whose transitions they are decides by which chart they are read, and bodies that
+        were not there in ``fit`` are refused. With arrays ``body`` may be told, and is then held against those of
+        ``fit``; codes are the same.
         """
         check_is_fitted(self)
-        return self.dynamics_.predict_next(X_t, self.forget_.inverse_transform(Z, body))
+        if self.own_ is None:
+            if isinstance(X_t, Mapping):
+                raise ValueError("LatentAction: fit was given arrays, and transform a mapping. Give arrays here, too.")
+            if body is not None and (new := set(read_bodies(body, X_t).tolist()) - set(self.forget_.classes_.tolist())):
+                raise ValueError(f"LatentAction: body has values that were not there in fit: {sorted(new)[0]}.")
+            return self.forget_.transform(self.dynamics_.transform(X_t, X_next))
+        recordings = read_recordings(self._mapping(X_t, "X_t"), X_next, None, fitting=False)
+        codes = {whose: self.own_.encode(whose, each) for whose, each in recordings.items()}
+        return {whose: _like(X_t[whose], values) for whose, values in codes.items()}
+
+    def predict_next(self, X_t, Z, body=None):
+        """Return where codes lead from each observation, if this body acts.
+
+        The codes may come from another body's transitions; that they then stand for the same action only pairs in
+        ``fit`` promise. Without them map codes first, see `pindown.alignment.align`. With mappings, from each body to
+        observations and to codes, ``body`` is left out.
+        """
+        check_is_fitted(self)
+        if self.own_ is None:
+            return self.dynamics_.predict_next(X_t, self.forget_.inverse_transform(Z, body))
+        places = read_recordings(self._mapping(X_t, "X_t"), X_t, None, fitting=False)
+        if not isinstance(Z, Mapping) or set(Z) != set(places):
+            raise ValueError("LatentAction: Z must be a mapping of the same bodies as X_t.")
+        led = {}
+        for whose, each in places.items():
+            chart = self.own_.known(whose, each.before)
+            codes = read_codes(f"Z of {whose}", Z[whose], len(each), self.n_components_)
+            led[whose] = _like(X_t[whose], chart.lead(each.before, codes))
+        return led
+
+    def adopt(self, body, X_t, X_next, *, rows, codes, groups=None) -> Self:
+        """Let another body join, by codes of some of its motions; the charts of all others stay as they are.
+
+        Parameters
+        ----------
+        body : hashable
+            Its name, which none has yet.
+        X_t, X_next : array or tensor of shape (n_samples, n_features)
+            Its transitions, with columns of its own.
+        rows : array of shape (n,)
+            Numbers of transitions of which the codes are known: 50 do.
+        codes : array of shape (n, n_components)
+            These codes: what ``transform`` makes of the same motions in a body that was there.
+        groups : array of shape (n_samples,), optional
+            The episode of each transition.
+        """
+        check_is_fitted(self)
+        if self.own_ is None:
+            raise ValueError(
+                "LatentAction: adopt gives a body a chart of its own: fit mappings from body to array first."
+            )
+        if body in self.own_.charts:
+            raise ValueError(f"LatentAction: {body} has a chart. Fit anew to find another.")
+        recording = read_recordings({body: X_t}, {body: X_next}, None if groups is None else {body: groups})[body]
+        numbers_ = read_rows(body, rows, len(recording))
+        known = read_codes("codes", codes, len(numbers_), self.n_components_)
+        if len(numbers_) < 2 * self.n_components_:
+            raise ValueError(
+                f"LatentAction: {len(numbers_)} motions with known codes are too few for {body} to join with "
+                f"{self.n_components_} codes. Give {2 * self.n_components_} at least; 50 do."
+            )
+        self.own_ = self.own_.with_body(body, recording, numbers_, known)
+        return self
+
+    @staticmethod
+    def _mapping(values: Any, name: str) -> Mapping:
+        if not isinstance(values, Mapping):
+            raise ValueError(
+                f"LatentAction: each body has a chart of its own, so {name} must be a mapping from body to array, as "
+                f"in fit, got {type(values).__name__}."
+            )
+        return values
 
     def _stage(self, name: str, kind: type) -> Any:
         given = getattr(self, name)
@@ -388,15 +287,12 @@ class LatentAction(Saves, BaseEstimator):
         return stage
 
 
-def _validation(rows: Rows) -> Validation:
-    """Return all rows, in one batch: they are few."""
-    generator = _random.generator(0, rows.device)
-    return Validation((rows.take(torch.arange(len(rows), device=rows.device), generator),))
+def _is_ragged(X: Any) -> bool:
+    return isinstance(X, list | tuple) and len({np.shape(row) for row in X}) > 1
 
 
-def _columns(values: Any, name: str, n_rows: int, n_columns: int) -> np.ndarray:
-    """Return a finite float array of this shape, or say which is wrong."""
-    array = check_array(from_torch(values), dtype=[np.float64, np.float32], order="C", input_name=name)
-    if array.shape != (n_rows, n_columns):
-        raise ValueError(f"{name} must have shape {(n_rows, n_columns)}, a row for each row of X_t, got {array.shape}.")
-    return array
+def _like(given: Any, values: np.ndarray) -> Any:
+    if isinstance(given, torch.Tensor):
+        kind = torch.float32 if given.dtype == torch.float32 else torch.float64
+        return torch.as_tensor(values, dtype=kind, device=given.device)
+    return values.astype(np.float32 if getattr(given, "dtype", None) == np.float32 else np.float64)

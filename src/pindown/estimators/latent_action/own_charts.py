@@ -1,0 +1,114 @@
+"""Bodies with a chart each, fitted together: one law of codes, tied by pairs if there are some, blind to the body."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pindown.estimators.forget import Forget
+from pindown.estimators.held_out import HeldOut
+from pindown.estimators.latent_action.body_charts import (
+    BodyChart,
+    adopted,
+    by_innovations,
+    by_pairs,
+    counted,
+    evened,
+    led,
+    sizes,
+)
+from pindown.estimators.latent_action.recordings import Pairs, Recording, read_pairs
+from pindown.estimators.latent_action.second_stage import Codes, Paired, SecondStage, decided
+
+
+@dataclass(frozen=True, eq=False)
+class OwnCharts:
+    """The chart of each body, and the second stage if it was worth it."""
+
+    charts: dict[Any, BodyChart]
+    forget: Forget | None
+    second_stage: SecondStage
+
+    @property
+    def n_codes(self) -> int:
+        """Number of codes."""
+        return next(iter(self.charts.values())).reading.shape[1]
+
+    def encode(self, body: Any, recording: Recording) -> np.ndarray:
+        """Return the codes of a body's transitions; (n, k)."""
+        chart = self.known(body, recording.before)
+        codes = chart.encode(recording.before, recording.after)
+        return codes if self.forget is None or chart.by == "codes" else self.forget.transform(codes)
+
+    def known(self, body: Any, before: np.ndarray) -> BodyChart:
+        """Return the chart of a body, or say that there is none for what is observed of it."""
+        if body not in self.charts:
+            raise ValueError(
+                f"LatentAction: there was no {body} in fit, but {', '.join(sorted(map(str, self.charts)))}. A body has "
+                "a chart of its own: let it join by adopt, with some motions that another made, too."
+            )
+        chart = self.charts[body]
+        if before.shape[1] != len(chart.centre):
+            raise ValueError(
+                f"LatentAction: {body} had {len(chart.centre)} columns in fit, and now has {before.shape[1]}."
+            )
+        return chart
+
+    def with_body(self, body: Any, recording: Recording, rows: np.ndarray, codes: np.ndarray) -> OwnCharts:
+        """Return the same, with a body that joins by codes of some of its transitions."""
+        chart = adopted(recording, recording.take(rows), codes)
+        return replace(self, charts={**self.charts, body: chart})
+
+
+def fit_own_charts(
+    recordings: Mapping[Any, Recording], pairs: Pairs | None, n_codes: int | None, forget: Forget, seed: int
+) -> tuple[OwnCharts, HeldOut]:
+    """Find charts on most episodes of each body, and decide on the others whether a second stage is worth it."""
+    rng = np.random.default_rng(seed)
+    out = {body: each.divided(rng) for body, each in recordings.items()}
+    learned = {body: each.take(~out[body]) for body, each in recordings.items()}
+    held = {body: each.take(out[body]) for body, each in recordings.items()}
+    n_codes = counted([sizes(each) for each in learned.values()]) if n_codes is None else n_codes
+    narrow, width = min(((body, each.before.shape[1]) for body, each in recordings.items()), key=lambda pair: pair[1])
+    if n_codes > width:
+        raise ValueError(f"LatentAction: n_components={n_codes}, but {narrow} has {width} columns.")
+    if pairs is None:
+        charts = evened({body: by_innovations(each, n_codes) for body, each in learned.items()}, learned)
+        paired: Paired = []
+    else:
+        ties = read_pairs(pairs, recordings)
+        of_pairs = {body: recordings[body].take(rows) for body, rows in ties.rows.items()}
+        charts = evened(by_pairs(learned, of_pairs, ties, n_codes), learned)
+        paired = [_paired(charts, recordings, *bodies, np.asarray(rows)) for bodies, rows in pairs.items()]
+    forget.set_params(n_components=n_codes, charts=False)
+    stage, played = decided(forget, _codes(charts, learned), _codes(charts, held), paired, seed)
+    own = OwnCharts(charts, played, stage)
+    own = replace(own, charts={body: led(charts[body], each, own.encode(body, each)) for body, each in learned.items()})
+    score, trained = (
+        float(np.mean([_told(own, body, each) for body, each in part.items()])) for part in (held, learned)
+    )
+    name, n_rows = "share of the squared displacement that codes tell, mean over bodies", sum(map(len, held.values()))
+    return own, HeldOut(name, score, trained, 0.0, n_rows=n_rows, n_folds=1, n_steps=0)
+
+
+def _paired(
+    charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording], first: Any, second: Any, rows: np.ndarray
+) -> tuple[Any, np.ndarray, Any, np.ndarray]:
+    parts = [recordings[body].take(own) for body, own in ((first, rows[:, 0]), (second, rows[:, 1]))]
+    codes = [charts[body].encode(part.before, part.after) for body, part in zip((first, second), parts, strict=True)]
+    return first, codes[0], second, codes[1]
+
+
+def _codes(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording]) -> Codes:
+    parts = [charts[body].encode(each.before, each.after) for body, each in recordings.items()]
+    number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
+    episodes = np.concatenate([each.episode for each in recordings.values()])
+    return Codes(np.concatenate(parts), number, episodes * len(parts) + number)
+
+
+def _told(own: OwnCharts, body: Any, recording: Recording) -> float:
+    missed = recording.after - own.charts[body].lead(recording.before, own.encode(body, recording))
+    return 1 - float((missed**2).sum() / (recording.change**2).sum())

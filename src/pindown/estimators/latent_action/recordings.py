@@ -1,0 +1,235 @@
+"""Transitions of several bodies, each with columns of its own: read from mappings, checked, divided by episode."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.utils import check_array
+
+from pindown.data import from_torch
+from pindown.estimators.latent_action.dynamics import read_groups
+
+HELD_OUT = 0.2
+"""Share of each body's episodes that charts are not fitted to, and all that is decided is measured on."""
+
+ROWS_PER_COLUMN = 5
+"""Transitions that a body needs, for each of its columns."""
+
+Pairs = Mapping[tuple[Any, Any], Any]
+"""For two bodies, numbers of transitions of the first and of the second that made the same motion; (n, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Recording:
+    """A body's transitions: observations before and after, (n, d) each, and the number of each one's episode, (n,)."""
+
+    before: np.ndarray
+    after: np.ndarray
+    episode: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    @property
+    def change(self) -> np.ndarray:
+        """What each transition changed; (n, d)."""
+        return self.after - self.before
+
+    def take(self, rows: np.ndarray) -> Recording:
+        """Return some transitions."""
+        return Recording(self.before[rows], self.after[rows], self.episode[rows])
+
+    def follows(self) -> np.ndarray:
+        """Say of each transition whether it begins where the one above it ended, in the same episode; (n,)."""
+        size = np.abs(self.change).max(initial=0.0)
+        goes_on = np.abs(self.before[1:] - self.after[:-1]).max(1) <= 1e-6 * size
+        return np.concatenate([[False], goes_on & (self.episode[1:] == self.episode[:-1])])
+
+    def divided(self, rng: np.random.Generator) -> np.ndarray:
+        """Say of each transition whether it is held out, by whole episodes; (n,)."""
+        numbers = np.unique(self.episode)
+        n_held = max(1, round(HELD_OUT * len(numbers)))
+        return np.isin(self.episode, rng.permutation(numbers)[:n_held])
+
+
+def read_recordings(X_t: Mapping, X_next: Any, groups: Any, *, fitting: bool = True) -> dict[Any, Recording]:
+    """Return the transitions of each body, or say which has something wrong."""
+    if not X_t:
+        raise ValueError("LatentAction: X_t has no body. Give a mapping from each body to its observations.")
+    for name, other in (("X_next", X_next), ("groups", groups)):
+        if name == "groups" and other is None:
+            continue
+        if not isinstance(other, Mapping) or set(other) != set(X_t):
+            found = sorted(map(str, other)) if isinstance(other, Mapping) else type(other).__name__
+            raise ValueError(
+                f"LatentAction: X_t is a mapping of the bodies {_listed(X_t)}, and {name} must be one of the same "
+                f"bodies, got {found}."
+            )
+    return {
+        body: _read_one(body, X_t[body], X_next[body], None if groups is None else groups[body], fitting)
+        for body in X_t
+    }
+
+
+def _read_one(body: Any, X_t: Any, X_next: Any, groups: Any, fitting: bool) -> Recording:
+    before, after = (_array(body, name, values) for name, values in (("X_t", X_t), ("X_next", X_next)))
+    if before.shape != after.shape:
+        raise ValueError(
+            f"LatentAction: X_t of {body} has shape {before.shape} and X_next {after.shape}. Give a row after for each "
+            "row before, with the same columns."
+        )
+    episode = np.zeros(len(before), dtype=np.int64)
+    if groups is not None:
+        episode = np.unique(_named(body, groups, len(before)), return_inverse=True)[1].reshape(-1)
+    recording = Recording(before, after, episode)
+    if groups is None:
+        recording = Recording(before, after, np.cumsum(~recording.follows()))
+    if fitting:
+        _check_enough(body, recording)
+    return recording
+
+
+def _named(body: Any, groups: Any, n_rows: int) -> np.ndarray:
+    try:
+        return np.asarray(read_groups(groups, n_rows))
+    except ValueError as error:
+        raise ValueError(f"LatentAction: of {body}, {error}") from error
+
+
+def _check_enough(body: Any, recording: Recording) -> None:
+    n_rows, n_columns = recording.before.shape
+    if len(np.unique(recording.episode)) < 2:
+        raise ValueError(
+            f"LatentAction: {body} has one episode only, so that none can be held out. Give it two at least, or say by "
+            "groups where one ends."
+        )
+    if n_rows < ROWS_PER_COLUMN * n_columns:
+        raise ValueError(
+            f"LatentAction: {body} has {n_rows} transitions of {n_columns} columns. Give {ROWS_PER_COLUMN} for each "
+            f"column at least, or let it join those that have more by adopt."
+        )
+    if not np.ptp(recording.change, axis=0).any():
+        raise ValueError(f"LatentAction: X_next of {body} is X_t in every row, so that nothing moved.")
+
+
+def _array(body: Any, name: str, values: Any) -> np.ndarray:
+    values = from_torch(values)
+    if not isinstance(values, np.ndarray) and len({np.shape(row) for row in values}) > 1:
+        raise ValueError(
+            f"LatentAction: rows of {name} of {body} differ in width. A body has the same columns in all of its "
+            "episodes: give those of another build as another body."
+        )
+    try:
+        return check_array(values, dtype=np.float64, input_name=name)
+    except ValueError as error:
+        raise ValueError(f"LatentAction: {name} of {body}: {error}") from error
+
+
+@dataclass(frozen=True, eq=False)
+class Ties:
+    """Which transitions are of one motion: for each body numbers of transitions, and of the motions they make."""
+
+    rows: dict[Any, np.ndarray]
+    motions: dict[Any, np.ndarray]
+    n_motions: int
+
+
+def read_pairs(pairs: Pairs, recordings: Mapping[Any, Recording]) -> Ties:
+    """Join pairs to motions that two or more bodies make, or say what is wrong with them.
+
+    Examples
+    --------
+    >>> still = Recording(np.zeros((9, 2)), np.ones((9, 2)), np.zeros(9))
+    >>> ties = read_pairs({("a", "b"): [[0, 5], [1, 6]], ("b", "c"): [[6, 2]]}, {"a": still, "b": still, "c": still})
+    >>> ties.n_motions, {body: rows.tolist() for body, rows in ties.rows.items()}
+    (2, {'a': [0, 1], 'b': [5, 6], 'c': [2]})
+    >>> {body: motions.tolist() for body, motions in ties.motions.items()}
+    {'a': [0, 1], 'b': [0, 1], 'c': [1]}
+    """
+    if not isinstance(pairs, Mapping) or not pairs:
+        raise ValueError(
+            "LatentAction: pairs must map two bodies to the numbers of their transitions that made the same motion: "
+            '{("Panda", "UR5e"): array of shape (n, 2)}.'
+        )
+    bodies = list(recordings)
+    starts = dict(zip(bodies, np.cumsum([0, *(len(recordings[body]) for body in bodies)]), strict=False))
+    links = [_links(key, value, recordings) + [starts[each] for each in key] for key, value in pairs.items()]
+    joined = np.concatenate(links)
+    n = sum(len(each) for each in recordings.values())
+    motion = connected_components(coo_array((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n, n)))[1]
+    used = np.unique(joined)
+    numbers = np.unique(motion[used], return_inverse=True)[1].reshape(-1)
+    own = {body: (used >= starts[body]) & (used < starts[body] + len(recordings[body])) for body in bodies}
+    _check_connected(pairs, bodies)
+    return Ties(
+        {body: used[own[body]] - starts[body] for body in bodies},
+        {body: numbers[own[body]] for body in bodies},
+        int(numbers.max()) + 1,
+    )
+
+
+def _links(key: Any, value: Any, recordings: Mapping[Any, Recording]) -> np.ndarray:
+    if not isinstance(key, tuple) or len(key) != 2 or key[0] == key[1]:
+        raise ValueError(f"LatentAction: pairs are of two bodies, got {key!r}. Write (first, second) for the key.")
+    if missing := [body for body in key if body not in recordings]:
+        raise ValueError(
+            f"LatentAction: pairs name {missing[0]}, of whom there are no transitions. Bodies are "
+            f"{_listed(recordings)}."
+        )
+    rows = np.asarray(from_torch(value))
+    if rows.ndim != 2 or rows.shape[1] != 2 or rows.dtype.kind not in "iu" or not len(rows):
+        raise ValueError(
+            f"LatentAction: pairs of {key[0]} and {key[1]} must be whole numbers of shape (n, 2), got shape "
+            f"{rows.shape} of {rows.dtype}."
+        )
+    for body, column in zip(key, rows.T, strict=True):
+        if column.min() < 0 or column.max() >= len(recordings[body]):
+            raise ValueError(
+                f"LatentAction: pairs of {key[0]} and {key[1]} point to transition {column.max()} of {body}, which has "
+                f"{len(recordings[body])}, numbered from 0. Are they numbers of episodes, or of other rows?"
+            )
+    return rows.astype(np.int64)
+
+
+def _check_connected(pairs: Pairs, bodies: list[Any]) -> None:
+    number = {body: i for i, body in enumerate(bodies)}
+    ends = np.array([[number[a], number[b]] for a, b in pairs])
+    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(bodies), len(bodies)))
+    part = connected_components(graph, directed=False)[1]
+    if alone := [body for body in bodies if part[number[body]] != part[ends[0, 0]]]:
+        raise ValueError(
+            f"LatentAction: no pairs tie {alone[0]} to {bodies[ends[0, 0]]}, directly or through other bodies. Give "
+            "some, leave the body out, or leave all pairs out and align codes afterwards."
+        )
+
+
+def read_rows(body: Any, rows: Any, n_rows: int) -> np.ndarray:
+    """Return numbers of some of a body's transitions, or say what is wrong with them."""
+    found = np.asarray(from_torch(rows))
+    if found.ndim != 1 or found.dtype.kind not in "iu" or len(np.unique(found)) < len(found):
+        raise ValueError(
+            f"LatentAction: rows must be the numbers of transitions of {body}, each once, of shape (n,), got shape "
+            f"{found.shape} of {found.dtype}."
+        )
+    if len(found) and (found.min() < 0 or found.max() >= n_rows):
+        raise ValueError(
+            f"LatentAction: rows point to transition {found.max()} of {body}, which has {n_rows}, numbered from 0."
+        )
+    return found.astype(np.int64)
+
+
+def read_codes(name: str, codes: Any, n_rows: int, n_codes: int) -> np.ndarray:
+    """Return codes, (n_rows, n_codes), or say what is wrong with them."""
+    found = check_array(from_torch(codes), dtype=np.float64, input_name=name)
+    if found.shape != (n_rows, n_codes):
+        raise ValueError(f"LatentAction: {name} must have shape {(n_rows, n_codes)}, got {found.shape}.")
+    return found
+
+
+def _listed(bodies: Any) -> str:
+    return ", ".join(sorted(map(str, bodies)))

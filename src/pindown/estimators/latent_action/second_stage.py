@@ -1,0 +1,118 @@
+"""Whether forgetting the body, after charts have made codes alike, is worth what it bends: measured, then decided."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from sklearn.metrics import r2_score
+from sklearn.model_selection import cross_val_predict
+
+from pindown.alignment import PolynomialRidge
+from pindown.estimators.afterwards import IdentifiabilityWarning
+from pindown.estimators.forget import Forget
+from pindown.metrics import Leakage, leakage
+
+BLIND = 0.05
+"""How far above chance the worst probe may read codes that are called blind: true actions are read nearly so well."""
+
+GAIN, LOSS = 0.01, 0.02
+"""By how much the second stage must lower what the worst probe reads, and how much it may cost otherwise."""
+
+FOLDS = 5
+"""Of pairs, each of which is predicted by a map fitted to the others."""
+
+
+@dataclass(frozen=True)
+class SecondStage:
+    """Whether `Forget` was played on the codes of charts, and what was measured on episodes held out.
+
+    Attributes
+    ----------
+    played : bool
+        Whether codes go through it.
+    reason : str
+        Why, or why not.
+    chance : float
+        What a guess of the body scores: balanced accuracy.
+    before, after : float
+        What the worst probe reads of the body, without and with the second stage; None if it was not tried.
+    kept : float
+        R² of an affine map from codes after it to those before, the worst body's: how straight it is; None as above.
+    transfer_before, transfer_after : float
+        R² of an affine map from a body's codes to another's, over pairs it was not fitted to; None with few or none.
+    """
+
+    played: bool
+    reason: str
+    chance: float
+    before: float
+    after: float | None = None
+    kept: float | None = None
+    transfer_before: float | None = None
+    transfer_after: float | None = None
+
+    def __str__(self) -> str:
+        return f"second stage {'played' if self.played else 'left out'}: {self.reason}"
+
+
+@dataclass(frozen=True, eq=False)
+class Codes:
+    """Codes, whose they are, and of which episode; (n, k), (n,), (n,)."""
+
+    codes: np.ndarray
+    body: np.ndarray
+    episode: np.ndarray
+
+    def read(self, seed: int) -> Leakage:
+        """Return what probes read of the body."""
+        return leakage(self.codes, self.body, groups=self.episode, n_seeds=1, n_permutations=199, random_state=seed)
+
+
+Paired = list[tuple[Any, np.ndarray, Any, np.ndarray]]
+"""Two bodies at a time, and codes of the same motions in the first and in the second."""
+
+
+def decided(forget: Forget, learned: Codes, held_out: Codes, pairs: Paired, seed: int) -> tuple[SecondStage, Any]:
+    """Say whether to play the second stage, and return it fitted if so; else None.
+
+    It is not tried where codes are blind without it, and kept where it lowers what the worst probe reads, keeps codes
+    straight within each body, and costs no transfer where there are pairs to measure it.
+    """
+    read = held_out.read(seed)
+    before, chance = read.worst, read.chance
+    if not read.leaks or before <= chance + BLIND:
+        reason = f"the worst probe reads the body off {before:.3f} of held-out transitions (chance {chance:.3f})."
+        return SecondStage(False, reason, chance, before), None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # what it leaves is measured below, and said
+        forget.fit(learned.codes, learned.body)
+    made = forget.transform(held_out.codes)
+    after = Codes(made, held_out.body, held_out.episode).read(seed).worst
+    whose = [held_out.body == body for body in np.unique(held_out.body)]
+    kept = min(_straight(made[own], held_out.codes[own]) for own in whose)
+    moved = [(a, forget.transform(x), b, forget.transform(y)) for a, x, b, y in pairs]
+    transfer, transfer_after = _transfer(pairs), _transfer(moved)
+    if transfer is None or transfer_after is None:
+        lost, cost = 1 - kept, f"straight within bodies to R² {kept:.3f}"
+    else:
+        lost, cost = transfer - transfer_after, f"transfer {transfer:.3f} → {transfer_after:.3f}"
+    played = after <= before - GAIN and lost <= LOSS
+    reason = f"worst probe {before:.3f} → {after:.3f} on held-out episodes (chance {chance:.3f}), {cost}."
+    stage = SecondStage(played, reason, chance, before, after, kept, transfer, transfer_after)
+    return stage, forget if played else None
+
+
+def _straight(made: np.ndarray, codes: np.ndarray) -> float:
+    return float(r2_score(codes, PolynomialRidge().fit(made, codes).predict(made), multioutput="variance_weighted"))
+
+
+def _transfer(pairs: Paired) -> float | None:
+    scores = [
+        r2_score(y, cross_val_predict(PolynomialRidge(), x, y, cv=FOLDS), multioutput="variance_weighted")
+        for _, x, _, y in pairs
+        if len(x) >= 2 * FOLDS
+    ]
+    return float(np.mean(scores)) if scores else None

@@ -1,0 +1,340 @@
+"""Bodies with charts of their own: six arms of a simulator, their joints before and after, and what codes tell."""
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+import pindown
+from pindown import Forget, LatentAction
+from pindown.estimators import InverseDynamics
+from pindown.estimators.latent_action import body_charts, second_stage
+from pindown.estimators.latent_action.recordings import Recording
+from pindown.estimators.latent_action.second_stage import Codes, decided
+from pindown.metrics import PROBES, leakage, linear_r2
+
+QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}
+ROBOTS = ("Panda", "Sawyer", "IIWA", "Kinova3", "Jaco", "UR5e")
+STEPS, PAIRED = 20, 24
+"""Transitions of an episode, and episodes that all robots share, which are the first."""
+
+
+class Recorded:
+    """Transitions of the arms in some episodes: joints before and after, displacements of hands, episodes."""
+
+    def __init__(self, episodes, robots=ROBOTS):
+        with np.load(Path(__file__).parent / "recordings" / "robots.npz") as file:
+            joints, hands = ({r: file[f"{r}/{name}"][episodes] for r in robots} for name in ("joints", "position"))
+        self.before = {r: q[:, :-1].reshape(-1, q.shape[2]) for r, q in joints.items()}
+        self.after = {r: q[:, 1:].reshape(-1, q.shape[2]) for r, q in joints.items()}
+        self.moved = {r: np.diff(p.astype(float), axis=1).reshape(-1, 3) for r, p in hands.items()}
+        self.episode = {r: np.repeat(np.arange(len(q)), STEPS) for r, q in joints.items()}
+
+    @property
+    def both(self):
+        return self.before, self.after
+
+
+HELD_OUT = np.arange(12)  # paired ones
+LEARNED = np.arange(12, 48)
+N_PAIRS = 12 * STEPS  # of those learned from, the first
+
+
+def pairs(n, robots=ROBOTS, seed=0):
+    rng = np.random.default_rng(seed)
+    drawn = {r: rng.permutation(N_PAIRS)[:n] for r in robots[1:]}
+    return {(robots[0], r): np.stack([rows, rows], 1) for r, rows in drawn.items()}
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return Recorded(LEARNED)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return Recorded(HELD_OUT)
+
+
+@pytest.fixture(scope="module")
+def untied(learned):
+    return LatentAction(**QUICK).fit(*learned.both, groups=learned.episode)
+
+
+@pytest.fixture(scope="module")
+def tied(learned):
+    return LatentAction(**QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs(50))
+
+
+def recovered(act, data):
+    codes = act.transform(*data.both)
+    return {r: linear_r2(codes[r], data.moved[r]) for r in codes}
+
+
+# What charts find.
+
+
+def test_the_dimensions_of_the_action_are_counted(untied):
+    assert untied.n_components_ == 3  # of seven joints, and six
+
+
+def test_more_dimensions_are_counted_where_hands_turn_too():
+    spectra = [[1.0, 0.29, 0.12, 0.10, 0.062, 0.052, 0.016], [1.0, 0.71, 0.45, 0.27, 0.12, 0.08]]  # Panda, UR5e
+    assert body_charts.counted([np.array(sizes) for sizes in spectra]) == 6
+
+
+def test_displacements_of_hands_come_back_within_each_robot_without_labels(untied, held_out):
+    scores = recovered(untied, held_out)
+    assert min(scores.values()) > 0.75
+    assert np.mean(list(scores.values())) > 0.85
+
+
+def test_components_of_displacements_are_not_those_of_the_action(learned, held_out, untied):
+    def components(robot):
+        axes = np.linalg.eigh(np.cov((learned.after[robot] - learned.before[robot]).T))[1][:, ::-1][:, :3]
+        return linear_r2((held_out.after[robot] - held_out.before[robot]) @ axes, held_out.moved[robot])
+
+    ours = recovered(untied, held_out)
+    assert np.mean(list(ours.values())) > np.mean([components(r) for r in ROBOTS]) + 0.03
+
+
+def test_pairs_tie_codes_of_all_robots_together(tied, untied, held_out):
+    def agreement(act):
+        codes = act.transform(*held_out.both)
+        return np.mean([1 - np.mean((codes[r] - codes["Panda"]) ** 2) / codes[r].var() for r in ROBOTS[1:]])
+
+    assert agreement(tied) > 0.75
+    assert agreement(untied) < 0.2  # invariance is not unification
+    assert np.mean(list(recovered(tied, held_out).values())) > np.mean(list(recovered(untied, held_out).values()))
+
+
+def test_one_reader_of_the_displacement_serves_all_robots_if_these_are_tied(tied, untied, learned, held_out):
+    def elsewhere(act):
+        known, new = (act.transform(*data.both) for data in (learned, held_out))
+        reader = np.linalg.lstsq(known["Panda"], learned.moved["Panda"], rcond=None)[0]
+        missed = {r: held_out.moved[r] - new[r] @ reader for r in ROBOTS[1:]}
+        return np.mean([1 - missed[r].var() / held_out.moved[r].var() for r in missed])
+
+    assert elsewhere(tied) > 0.7
+    assert elsewhere(untied) < 0.3
+
+
+def test_codes_are_blind_to_the_robot(tied, untied, held_out):
+    def read(codes):
+        rows, robot = np.concatenate(list(codes.values())), np.repeat(ROBOTS, [len(part) for part in codes.values()])
+        episode = np.concatenate([held_out.episode[r] + 100 * i for i, r in enumerate(codes)])
+        return leakage(rows, robot, groups=episode, probes=PROBES[:3], random_state=0).worst
+
+    seven = {r: np.pad(held_out.after[r] - held_out.before[r], ((0, 0), (0, 7)))[:, :7] for r in ROBOTS}
+    assert read(seven) > 0.4  # chance is .17
+    assert max(read(act.transform(*held_out.both)) for act in (tied, untied)) < 0.27
+
+
+def test_codes_have_one_covariance_for_all_robots(tied, learned):
+    for codes in tied.transform(*learned.both).values():
+        assert np.allclose(np.cov(codes.T), np.eye(3), atol=0.4)
+
+
+def test_codes_lead_to_where_they_were_read(tied, held_out):
+    codes = tied.transform(*held_out.both)
+    led = tied.predict_next(held_out.before, codes)
+    wrong = tied.predict_next(held_out.before, {r: np.roll(codes[r], 7, axis=0) for r in ROBOTS})
+    for r in ROBOTS:
+        moved = np.sum((held_out.after[r] - held_out.before[r]) ** 2)
+        assert np.sum((led[r] - held_out.after[r]) ** 2) < 0.35 * moved
+        assert np.sum((wrong[r] - held_out.after[r]) ** 2) > 0.6 * moved
+    assert 0.7 < tied.held_out_.score < 1
+
+
+def test_a_robot_joins_by_fifty_pairs_and_the_others_stay_as_they_are(learned, held_out):
+    five = Recorded(LEARNED, ROBOTS[:5])
+    act = LatentAction(**QUICK).fit(*five.both, groups=five.episode, pairs=pairs(50, ROBOTS[:5]))
+    before = act.transform(*five.both)
+    rows = np.random.default_rng(1).permutation(N_PAIRS)[:50]
+    joins = {"rows": rows, "codes": before["Panda"][rows], "groups": learned.episode["UR5e"]}
+    act.adopt("UR5e", learned.before["UR5e"], learned.after["UR5e"], **joins)
+    after = act.transform(*learned.both)
+    assert all(np.array_equal(before[r], after[r]) for r in ROBOTS[:5])
+    codes = act.transform(*held_out.both)
+    assert 1 - np.mean((codes["UR5e"] - codes["Panda"]) ** 2) / codes["Panda"].var() > 0.6
+    assert act.predict_next({"UR5e": held_out.before["UR5e"]}, {"UR5e": codes["Panda"]})["UR5e"].shape == (240, 6)
+
+
+# The second stage.
+
+
+def law(rng, skewed, n=300):
+    return rng.exponential(size=(n, 2)) - 1 if skewed else rng.normal(size=(n, 2))
+
+
+def never(n_in, n_out):
+    raise AssertionError("Nothing may be trained on codes that are blind.")
+
+
+def test_a_second_stage_is_not_tried_on_codes_that_are_blind():
+    rng = np.random.default_rng(0)
+    codes = Codes(law(rng, False, 1200), np.repeat([0, 1], 600), np.arange(1200) // 20)
+    stage, played = decided(Forget(2, encoder=never), codes, codes, [], seed=0)
+    assert (stage.played, played) == (False, None)
+    assert str(stage).startswith("second stage left out: the worst probe reads the body off 0.")
+
+
+def test_a_second_stage_is_played_only_if_it_hides_the_body_and_bends_little(monkeypatch):
+    rng = np.random.default_rng(0)
+    learned, held = (
+        Codes(np.concatenate([law(rng, False), law(rng, True)]), np.repeat([0, 1], 300), np.arange(600) // 20)
+        for _ in range(2)
+    )
+    forget = Forget(2, charts=False, max_iter=20, holdout=0, verbose=False, random_state=0)
+    stage, played = decided(forget, learned, held, [], seed=0)
+    assert stage.before > stage.chance + second_stage.BLIND
+    assert stage.transfer_after is None
+    assert stage.played == (played is not None)
+    assert stage.played == (stage.after <= stage.before - second_stage.GAIN and 1 - stage.kept <= second_stage.LOSS)
+    monkeypatch.setattr(second_stage, "GAIN", -1.0)  # any is enough
+    monkeypatch.setattr(second_stage, "LOSS", 1.0)
+    assert decided(forget, learned, held, [], seed=0)[1] is forget
+
+
+# Habits.
+
+
+def test_a_fit_can_be_repeated_saved_and_loaded(tied, learned, tmp_path):
+    again = LatentAction(**QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs(50))
+    tied.save(tmp_path / "act.pindown")
+    loaded = pindown.load(tmp_path / "act.pindown")
+    codes = tied.transform(*learned.both)
+    for other in (again, loaded):
+        assert all(np.array_equal(other.transform(*learned.both)[r], codes[r]) for r in ROBOTS)
+    assert loaded.second_stage_ == tied.second_stage_
+
+
+def test_episodes_are_found_where_nobody_says_them(untied, learned):
+    unsaid = LatentAction(**QUICK).fit(*learned.both)
+    codes, others = (act.transform(*learned.both) for act in (untied, unsaid))
+    assert all(np.array_equal(codes[r], others[r]) for r in ROBOTS)
+
+
+def test_arrays_come_back_as_they_came(tied, held_out):
+    before, after = ({r: part[r].astype(float) for r in ROBOTS} for part in held_out.both)
+    assert tied.transform(*held_out.both)["Panda"].dtype == np.float32
+    assert tied.transform(before, after)["Panda"].dtype == np.float64
+    tensors = tied.transform(*({r: torch.as_tensor(part[r]) for r in ROBOTS} for part in held_out.both))
+    assert isinstance(tensors["Panda"], torch.Tensor)
+
+
+def test_without_a_past_displacements_take_the_place_of_innovations():
+    rng = np.random.default_rng(0)
+    before = rng.normal(size=(300, 4))
+    moves = Recording(before, before + rng.normal(size=(300, 4)) * [5, 3, 0.1, 0.1], np.arange(300))
+    assert body_charts.innovations(moves) is None
+    chart = body_charts.by_innovations(moves, 2)
+    assert chart.by == "displacements"
+    assert np.abs(chart.reading[2:]).max() < 0.1
+
+
+# Bad input.
+
+
+def two():
+    data = Recorded(np.arange(6), ("Panda", "UR5e"))
+    return data.before, data.after, data.episode
+
+
+def changed(mapping, **parts):
+    return {**mapping, **parts}
+
+
+def with_nan(x):
+    x = x.copy()
+    x[3, 2] = np.nan
+    return x
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y, g: ({}, {}, g, None), "X_t has no body"),
+        (lambda x, y, g: (x, y["Panda"], g, None), "X_next must be one of the same bodies, got ndarray"),
+        (
+            lambda x, y, g: (x, {"Panda": y["Panda"]}, g, None),
+            r"X_next must be one of the same bodies, got \['Panda'\]",
+        ),
+        (lambda x, y, g: (x, y, {"Panda": g["Panda"]}, None), "groups must be one of the same bodies"),
+        (
+            lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][1:]), g, None),
+            r"X_t of UR5e has shape \(120, 6\) and X_next \(119",
+        ),
+        (lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][:, 1:]), g, None), "with the same columns"),
+        (lambda x, y, g: (changed(x, UR5e=[[0.0] * 6, [0.0] * 5]), y, g, None), "rows of X_t of UR5e differ in width"),
+        (lambda x, y, g: (changed(x, UR5e=with_nan(x["UR5e"])), y, g, None), "X_t of UR5e: .*NaN"),
+        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(120)), None), "UR5e has one episode only"),
+        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(119)), None), r"of UR5e, groups must have shape \(120,\)"),
+        (lambda x, y, g: (x, changed(y, UR5e=x["UR5e"]), g, None), "X_next of UR5e is X_t in every row"),
+        (lambda x, y, g: (x, y, g, {}), "pairs must map two bodies"),
+        (lambda x, y, g: (x, y, g, {"Panda": [[0, 1]]}), r"pairs are of two bodies, got 'Panda'"),
+        (lambda x, y, g: (x, y, g, {("Panda", "Jaco"): [[0, 1]]}), "pairs name Jaco, of whom there are no transitions"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, 120]]}), "point to transition 120 of UR5e, which has 120"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0.5, 1]]}), r"whole numbers of shape \(n, 2\)"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [0, 1]}), r"whole numbers of shape \(n, 2\)"),
+    ],
+)
+def test_transitions_that_make_no_sense_are_refused_by_name(change, message):
+    before, after, groups, tied = change(*two())
+    with pytest.raises(ValueError, match=message):
+        LatentAction(**QUICK).fit(before, after, groups=groups, pairs=tied)
+
+
+def test_too_few_transitions_or_columns_or_bodies_are_refused():
+    before, after, groups = two()
+    some = [changed(part, UR5e=part["UR5e"][10:30]) for part in (before, after, groups)]
+    with pytest.raises(ValueError, match=r"UR5e has 20 transitions of 6 columns. Give 5 for each"):
+        LatentAction().fit(*some[:2], groups=some[2])
+    with pytest.raises(ValueError, match="n_components=7, but UR5e has 6 columns"):
+        LatentAction(7).fit(before, after, groups=groups)
+    with pytest.raises(ValueError, match="one body only, Panda"):
+        LatentAction().fit({"Panda": before["Panda"]}, {"Panda": after["Panda"]})
+    three = Recorded(np.arange(6), ("Panda", "UR5e", "Jaco"))
+    with pytest.raises(ValueError, match="no pairs tie Jaco to Panda"):
+        LatentAction().fit(*three.both, pairs={("Panda", "UR5e"): [[k, k] for k in range(20)]})
+
+
+def test_arguments_that_do_not_go_together_are_refused(tied, held_out):
+    before, after, groups = two()
+    with pytest.raises(ValueError, match="leave body out"):
+        LatentAction().fit(before, after, ["Panda"])
+    with pytest.raises(ValueError, match="dynamics is one model for all bodies"):
+        LatentAction(dynamics=InverseDynamics()).fit(before, after)
+    with pytest.raises(ValueError, match="pairs tie charts of bodies together"):
+        LatentAction().fit(before["Panda"], after["Panda"], groups["Panda"], pairs={})
+    with pytest.raises(ValueError, match="say by body whose each transition is"):
+        LatentAction().fit(before["Panda"], after["Panda"])
+    with pytest.raises(ValueError, match=r"rows of X_t differ in width. Give X_t and X_next as mappings"):
+        LatentAction().fit([[1.0, 2.0], [1.0]], [[1.0, 2.0], [1.0]], ["a", "b"])
+    with pytest.raises(ValueError, match="X_t must be a mapping from body to array, as in fit, got ndarray"):
+        tied.transform(before["Panda"], after["Panda"])
+    with pytest.raises(ValueError, match=r"there was no Baxter in fit, but IIWA, Jaco.* let it join by adopt"):
+        tied.transform({"Baxter": before["Panda"]}, {"Baxter": after["Panda"]})
+    with pytest.raises(ValueError, match="Panda had 7 columns in fit, and now has 6"):
+        tied.transform({"Panda": before["UR5e"]}, {"Panda": after["UR5e"]})
+    with pytest.raises(ValueError, match="Z must be a mapping of the same bodies"):
+        tied.predict_next(before, {"Panda": np.zeros((120, 3))})
+    with pytest.raises(ValueError, match=r"Z of Panda must have shape \(120, 3\), got \(120, 2\)"):
+        tied.predict_next(before, {"Panda": np.zeros((120, 2)), "UR5e": np.zeros((120, 3))})
+
+
+def test_bodies_that_cannot_join_are_refused(tied, learned):
+    own = learned.before["UR5e"], learned.after["UR5e"]
+    rows, codes = np.arange(50), np.zeros((50, 3))
+    with pytest.raises(ValueError, match="UR5e has a chart"):
+        tied.adopt("UR5e", *own, rows=rows, codes=codes)
+    with pytest.raises(ValueError, match="rows point to transition 720 of Baxter, which has 720"):
+        tied.adopt("Baxter", *own, rows=rows + 671, codes=codes)
+    with pytest.raises(ValueError, match="rows must be the numbers of transitions of Baxter, each once"):
+        tied.adopt("Baxter", *own, rows=rows // 2, codes=codes)
+    with pytest.raises(ValueError, match=r"codes must have shape \(50, 3\), got \(50, 2\)"):
+        tied.adopt("Baxter", *own, rows=rows, codes=codes[:, :2])
+    with pytest.raises(ValueError, match="5 motions with known codes are too few"):
+        tied.adopt("Baxter", *own, rows=rows[:5], codes=codes[:5])
+    assert "Baxter" not in tied.own_.charts
