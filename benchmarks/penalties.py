@@ -17,7 +17,7 @@ from _measure import cpu_peak_bytes, save
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, jvp, vmap
 
-from pindown.penalties import dependency_sparsity, pushforward
+from pindown.penalties import DependencySparsity, dependency_sparsity, pushforward
 from pindown.penalties.dependency import batch_scale, entrywise, sampled_columns
 
 BATCH = {"mlp": 512, "conv": 32}
@@ -81,6 +81,11 @@ def sampled(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     return pushed.x, z.shape[1] * entrywise(pushed, batch_scale(z)[columns])
 
 
+def sampled_rows(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
+    chance = torch.rand(z.shape, generator=step.generator)
+    return DependencySparsity(weight=1.0, n_columns=1, n_rows=len(z) // 4)(step.decoder, z, chance)
+
+
 def exact_apart(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     """Call the function as anyone would, beside a decoding of one's own."""
     return step.decoder(z), dependency_sparsity(step.decoder, z)
@@ -112,6 +117,7 @@ def vmap_of_jacrev(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
 WAYS: dict[str, Callable[[Step, Tensor], tuple[Tensor, Tensor]]] = {
     "plain": plain,
     "one sampled column": sampled,
+    "one sampled column, a quarter of the rows": sampled_rows,
     "exact": exact,
     "exact, decoded apart": exact_apart,
     "vmap(jvp)": vmap_of_jvp,

@@ -8,6 +8,8 @@ from torch import nn
 
 from pindown import networks
 from pindown.penalties import (
+    DependencyCount,
+    DependencySparsity,
     dependency_sparsity,
     derivative,
     exact_hessian_penalty,
@@ -74,6 +76,14 @@ SMOOTH = {
         nn.ConvTranspose2d(2, 1, 4, stride=2, padding=1),
         nn.AvgPool2d(2),
     ),
+    "pictures in groups": lambda: nn.Sequential(
+        nn.Linear(3, 16),
+        nn.Unflatten(1, (4, 2, 2)),
+        nn.GroupNorm(2, 4),
+        nn.SiLU(),
+        nn.ConvTranspose2d(4, 2, 2, stride=2),
+        nn.GroupNorm(1, 2, affine=False),
+    ),
     "circular": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), nn.Tanh(), nn.Flatten()
     ),
@@ -85,6 +95,7 @@ KINKED = {
     "unfolded": lambda: networks.unfolded(3, 5, hidden=(8,)),
     "residual": lambda: networks.residual(3, 5, width=8),
     "linear": lambda: nn.Linear(3, 5),
+    "deconvolutional": lambda: networks.deconvolutional(3, (1, 8, 8), widths=(2,), hidden=(4,)),
 }
 DECODERS = SMOOTH | KINKED
 ALL, BENT = (pytest.mark.parametrize("build", c.values(), ids=c.keys()) for c in (DECODERS, SMOOTH))
@@ -186,6 +197,28 @@ def zero_if_none(gradient, like):
 def blocks_of_draws(penalty, z, n_blocks=40, n_draws=500):
     """Means over many draws: a row that stands in a batch many times draws anew each time, and no scale changes."""
     return torch.stack([penalty(z.repeat(n_draws, 1)) for _ in range(n_blocks)])
+
+
+@pytest.mark.parametrize("build", [SMOOTH["pictures in groups"], KINKED["deconvolutional"], SMOOTH["layer norm"]])
+def test_decoders_of_pictures_and_their_normalisations_are_pushed_in_closed_form(build, monkeypatch):
+    def refuse(*args, **kwargs):
+        raise AssertionError("torch.func was asked")
+
+    monkeypatch.setattr(torch.func, "jvp", refuse)
+    pushforward(seeded(build), latents())
+
+
+@pytest.mark.parametrize("penalty", [DependencySparsity(n_rows=2), DependencyCount(n_columns=1)])
+def test_rows_and_columns_that_are_taken_have_the_mean_of_all(penalty):
+    decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
+    whole = type(penalty)()(decoder, z, torch.zeros(z.shape))[1]
+    if isinstance(penalty, DependencySparsity):  # the first rows of a batch: of all the batches that begin elsewhere
+        parts = [penalty(decoder, z.roll(k, 0), torch.zeros(z.shape)) for k in range(len(z))]
+    else:  # the latent with the least of some random numbers: of all the latents that may have it
+        parts = [penalty(decoder, z, -torch.eye(3)[[j] * len(z)]) for j in range(3)]
+    torch.testing.assert_close(torch.stack([cost for _, cost in parts]).mean(), whole)
+    assert all(x.shape == decoder(z).shape for x, _ in parts)
+    torch.testing.assert_close(parts[0][0], decoder(z))
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])

@@ -58,8 +58,8 @@ class Variational(nn.Module):
     def posterior(self, x: Tensor) -> Posterior:
         """Return the law of the latents of rows."""
         white = self.encoder.preprocess(x)
-        log_std = self.spread(white) + math.log(START_SPREAD)
-        return Posterior(self.encoder.space(self.encoder.body(white)), log_std)
+        log_std = self.spread(white).to(self.log_noise) + math.log(START_SPREAD)
+        return Posterior(self.encoder.space(self.encoder.body(white)).to(self.log_noise), log_std)
 
     def forward(self, *batch: Tensor) -> Tensor:
         """Return what is minimised of views (n, …), normal numbers (n, views · d) and uniform ones (n, d)."""

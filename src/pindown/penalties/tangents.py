@@ -18,6 +18,7 @@ from torch.nn import functional
 from torch.overrides import TorchFunctionMode
 
 from pindown.networks import Residual, Unfolded
+from pindown.networks.images import Cosines, Swap, Synthesis
 
 Decoder = Callable[[Tensor], Tensor]
 """Maps latents (n, d) to observations (n, ...), each row by itself."""
@@ -36,8 +37,8 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
     .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j
 
     ``nn.Sequential`` and this package's networks go through in closed form as long as their layers are linear,
-    convolutional, elementwise or reshaping; a layer of another kind is given to ``torch.func.jvp``, and so is a decoder
-    that is any other callable. Rows must be decoded independently of each other.
+    convolutional, elementwise, reshaping, or normalise layers or groups; a layer of another kind is given to
+    ``torch.func.jvp``, and so is a decoder that is any other callable. Rows must be decoded independently of each other.
 
     Parameters
     ----------
@@ -270,6 +271,31 @@ def _each(layer: nn.Module, t: Tensor) -> Tensor:
     return layer(t.flatten(0, 1)).unflatten(0, t.shape[:2])
 
 
+# ---- rules: normalisations ----------------------------------------------------------------------------
+
+
+def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    axes = tuple(range(-len(layer.normalized_shape), 0))
+    y, moved = _push_normalised(x, _tangents(t, x), axes, layer.eps)
+    return _affine(y, layer.weight, layer.bias), _affine(moved, layer.weight, None)
+
+
+def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    t = _tangents(t, x)
+    grouped, along = (each.unflatten(axis, (layer.num_groups, -1)).flatten(axis + 1) for each, axis in ((x, 1), (t, 2)))
+    y, moved = _push_normalised(grouped, along, (-1,), layer.eps)
+    weight, bias = (None if w is None else w.view(-1, *(1,) * (x.ndim - 2)) for w in (layer.weight, layer.bias))
+    return _affine(y.reshape(x.shape), weight, bias), _affine(moved.reshape(-1, *x.shape), weight, None)
+
+
+def _push_normalised(x: Tensor, t: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Return (x − mean) / std over axes, and its derivative along t: with y the result, (t − E t − y E yt) / std."""
+    centred = x - x.mean(axes, keepdim=True)
+    std = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+    y = centred / std
+    return y, (t - t.mean(axes, keepdim=True) - y * (y * t).mean(axes, keepdim=True)) / std
+
+
 # ---- rules: elementwise layers ------------------------------------------------------------------------
 
 
@@ -333,6 +359,9 @@ _RULES: dict[type, Callable] = {
         (nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample, nn.AvgPool1d, nn.AvgPool2d, nn.PixelShuffle, nn.ZeroPad2d),
         _push_homogeneous,
     ),
+    **dict.fromkeys((Cosines, Swap, Synthesis), _push_homogeneous),
+    nn.LayerNorm: _push_layer_norm,
+    nn.GroupNorm: _push_group_norm,
     nn.LeakyReLU: _elementwise(_leaky),
     nn.ReLU: _elementwise(_leaky),
     nn.ELU: _elementwise(_elu),

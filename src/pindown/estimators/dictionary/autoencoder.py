@@ -99,7 +99,7 @@ class Autoencoder(nn.Module):
     def forward(self, x: Tensor, normal: Tensor, uniform: Tensor) -> Tensor:
         """Return what is minimised."""
         white = self.encoder.preprocess(x)
-        mean = self.encoder.space(self.encoder.body(white))
+        mean = self.encoder.space(self.encoder.body(white)).to(self.log_noise)  # products may have half the digits
         triangle, log_diagonal = self._triangle(white)
         z = mean + self.turned((triangle @ normal[..., None])[..., 0])
         if self.penalty is None:
@@ -114,7 +114,7 @@ class Autoencoder(nn.Module):
 
     def _triangle(self, white: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower triangles L (n, d, d), and the logarithms of their diagonals (n, d)."""
-        entries = self.spread(white)
+        entries = self.spread(white).to(self.log_noise)
         log_diagonal, below = entries[:, : self.d] + math.log(START_SPREAD), entries[:, self.d :]
         # Scattered by a matrix of zeros and ones: an index assignment would be slower in both directions.
         return torch.diag_embed(log_diagonal.exp()) + (below @ self.below).unflatten(1, (self.d, self.d)), log_diagonal
