@@ -83,7 +83,7 @@ def sampled(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def sampled_rows(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     chance = torch.rand(z.shape, generator=step.generator)
-    return DependencySparsity(weight=1.0, n_columns=1, n_rows=len(z) // 4)(step.decoder, z, chance)
+    return DependencySparsity(weight=1.0, n_columns=1, n_rows=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
 def exact_apart(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:

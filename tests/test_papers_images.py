@@ -5,18 +5,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pindown.papers import reizinger2024_images, zimmermann2021_images
+from pindown.papers import reizinger2024_images, zheng2025_images, zimmermann2021_images
 from pindown.papers.reizinger2024_images import PICTURES
+from pindown.papers.zheng2025_images import TABLE_1
 from pindown.papers.zimmermann2021_images import ROOMS, SIZES, SPRITES
 
-EXPERIMENTS = (*zimmermann2021_images.EXPERIMENTS, *reizinger2024_images.EXPERIMENTS)
+EXPERIMENTS = (*zimmermann2021_images.EXPERIMENTS, *reizinger2024_images.EXPERIMENTS, *zheng2025_images.EXPERIMENTS)
 
 
 def test_theirs_are_the_papers_and_the_notes_say_that_the_data_differ():
     assert [str(score) for score in SPRITES.rows[5].published] == ["100.00", "94.50", "17.40", "54.00", "94.70", "7.00"]
     assert str(SPRITES.rows[8].published[0]) == "–"
     assert "not comparable" in SPRITES.notes[0]
-    assert all("cannot be had" in experiment.notes[0] for experiment in (ROOMS, PICTURES))
+    assert all("cannot be had" in experiment.notes[0] for experiment in (ROOMS, PICTURES, TABLE_1))
 
 
 def test_partners_are_by_uni_and_lap_on_the_grid():
@@ -39,6 +40,21 @@ def test_rows_run_small(experiment, number):
     scores = experiment.rows[number - 1].measure(tiny, 0, "cpu")
     assert [*experiment.scores, *experiment.beside] == [*scores]
     assert np.isfinite([*scores.values()]).all()
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+@pytest.mark.parametrize("number", [3, 12])
+def test_generators_of_pictures_run_small(number):
+    tiny = replace(TABLE_1.quick, name="tiny", pixels=8, n_rows=100, n_eval=300, batch_size=32, max_iter=2)
+    scores = TABLE_1.rows[number - 1].measure(tiny, 0, "cpu")
+    assert [*TABLE_1.scores, *TABLE_1.beside] == [*scores]
+    assert np.isfinite([*scores.values()]).all()
+
+
+def test_every_generator_of_pictures_can_be_built():
+    assert [str(score) for score in TABLE_1.rows[2].published] == ["87.10±5.30", "57.50±3.20"]
+    for row in TABLE_1.rows:
+        assert row.generator(TABLE_1.quick, 0, "cpu").n_components == row.renderer(8).d == 5
 
 
 def test_settings_tell_rows_apart():

@@ -18,6 +18,7 @@ from pindown.papers import (
     reizinger2024_images,
     zheng2025,
     zheng2025_activations,
+    zheng2025_images,
     zimmermann2021,
     zimmermann2021_identification,
     zimmermann2021_images,
@@ -50,6 +51,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *antidiversity_worlds.EXPERIMENTS,
     *zheng2025.EXPERIMENTS,
     *zheng2025_activations.EXPERIMENTS,
+    *zheng2025_images.EXPERIMENTS,
 )
 
 __all__ = [
@@ -77,6 +79,7 @@ __all__ = [
     "shared",
     "zheng2025",
     "zheng2025_activations",
+    "zheng2025_images",
     "zimmermann2021",
     "zimmermann2021_identification",
     "zimmermann2021_images",

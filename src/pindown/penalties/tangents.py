@@ -38,7 +38,8 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
 
     ``nn.Sequential`` and this package's networks go through in closed form as long as their layers are linear,
     convolutional, elementwise, reshaping, or normalise layers or groups; a layer of another kind is given to
-    ``torch.func.jvp``, and so is a decoder that is any other callable. Rows must be decoded independently of each other.
+    ``torch.func.jvp``, and so is a decoder that is any other callable. Rows must be decoded independently of each
+    other.
 
     Parameters
     ----------
