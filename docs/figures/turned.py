@@ -20,6 +20,7 @@ model, codes = plain.objective_, plain.transform(x)
 
 
 def decoder(z: torch.Tensor) -> torch.Tensor:
+    """Return pictures as they are, not standardised ones."""
     return (model.decoder(z) * model.scale + model.centre).float()
 
 
