@@ -72,8 +72,8 @@ def run(todo: list[Record], results: Results, jobs: int, limit: float) -> None:
             record = doing[future]
             try:
                 results.append(future.result())
-            except ValueError as error:  # of one row; the others are still worth their time
-                print(error)
+            except Exception as error:  # of one row, such as a package that is not there: others are worth their time
+                print(f"{record.experiment} {record.row}: {error!r}", flush=True)
                 continue
             print(f"{count} of {len(doing)}, {time.time() - began:.0f} s: {record.experiment} {record.row}", flush=True)
 
