@@ -131,13 +131,13 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
     The directions are Fisher's, whatever the units and whatever invertible linear map stands before the encoder. From
     random ones, few steps, after which few rows are known by heart, would not have come all the way: part of each code
     was where it began; and on a circle, class vectors may not get past each other. Codes beyond the directions that
-    classes differ in stay as they are. Of an encoder without a linear path, or where a class is not among the first
-    rows, None.
+    classes differ in stay as they are. Of an encoder of pictures or without a linear path, or where a class is not
+    among the first rows, None.
     """
     *before, last = encoder.body if isinstance(encoder.body, nn.Sequential) else (encoder.body,)
     last = last.straight if isinstance(last, Unfolded) else last
     fixed = not any(weight.requires_grad for part in before for weight in part.parameters())
-    if not isinstance(last, nn.Linear) or not fixed:
+    if not isinstance(last, nn.Linear) or not fixed or len(encoder.preprocess.shape_out) > 1:
         return None
     rows, numbers = (torch.cat(parts) for parts in zip(*islice(batches, START_BATCHES), strict=True))
     member = nn.functional.one_hot(numbers, n_classes).double()  # (n, classes)
