@@ -108,7 +108,8 @@ def report(found: list[dict[str, Any]]) -> None:
             some = [run for run in true if run.get("kind", "nothing") == kind]
             scores = [run["true"] for run in some if "true" in run]
             score = (f"{min(scores):.3f}", f"{np.median(scores):.3f}") if scores else ("–", "–")
-            lines.append(f"| {world.name} | {kind} | {len(some)} | {score[0]} | {score[1]} | {null} |")
+            shown = kind.replace("|", r"\|")
+            lines.append(f"| {world.name} | {shown} | {len(some)} | {score[0]} | {score[1]} | {null} |")
     text = f"Seeds {spans(run['seed'] for run in found)}, {N_ROWS} rows.\n\n" + "\n".join(lines)
     put_into(PAGE, text, "lesser claims")
     print(text)
