@@ -4,7 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
-from pindown.baselines import BetaVAE, SlowVAE
+from pindown.baselines import BetaVAE
 from pindown.spaces import Reals
 
 ESTIMATORS = [
@@ -18,7 +18,6 @@ ESTIMATORS = [
     Forget(max_iter=10),
     Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),
     Sparse(max_iter=3),
-    SlowVAE(max_iter=3),
     SparseBasis(max_iter=3),
 ]
 

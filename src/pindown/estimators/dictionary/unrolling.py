@@ -19,8 +19,9 @@ from pindown.training import Trainer
 N_LANDMARKS, N_NEIGHBOURS = 300, 10
 """Rows whose distances from all others are taken, and neighbours of each row that the ways go through."""
 
-N_DIRECTIONS, ITERATIONS = 40, 6
-"""Leading directions of pictures in which neighbours are looked for, and iterations that find them."""
+DIRECTIONS, ITERATIONS = 5, 6
+"""Leading directions of pictures for each latent, in which neighbours are looked for, and iterations that find them. Of
+five factors of rooms 15, 25 and 40 directions leave coordinates that tell .70, .87 and .72 of them linearly."""
 
 LEAST_SPREAD = 1e-6
 """Standard deviation below which a coordinate is constant: there are fewer directions than were asked for."""
@@ -110,7 +111,7 @@ def _laid_out(model: Autoencoder, x: Tensor, device: str | torch.device) -> np.n
         return seen.numpy()
     flat = seen.flatten(1).float().to(device)
     flat -= flat.mean(0)
-    n = min(N_DIRECTIONS, len(flat) - 1, flat.shape[1])
+    n = min(DIRECTIONS * model.d, len(flat) - 1, flat.shape[1])
     # By subspace iterations, from directions that are the same whatever the device.
     start = torch.randn(flat.shape[1], n, generator=torch.Generator().manual_seed(0)).to(device)
     for _ in range(ITERATIONS):
