@@ -139,9 +139,9 @@ def where() -> dict[str, str]:
     return {"device": device, "torch": torch.__version__, "python": platform.python_version()}
 
 
-def write(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Write rows, whole or not at all: what was there stays if the command is stopped."""
+def write(path: Path, rows: list[dict[str, Any]], at: dict[str, str] | None = None) -> None:
+    """Write rows, whole or not at all: what was there stays if the command is stopped. ``at``: where, if not here."""
     path.parent.mkdir(parents=True, exist_ok=True)
     beside = path.with_suffix(".part")
-    beside.write_text(json.dumps({"where": where(), "rows": rows}, indent=1) + "\n")
+    beside.write_text(json.dumps({"where": at or where(), "rows": rows}, indent=1) + "\n")
     beside.replace(path)
