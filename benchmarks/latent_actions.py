@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import platform
 import time
 import warnings
 from collections.abc import Callable
@@ -31,7 +32,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from _measure import save
+from _measure import RESULTS, save
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 
@@ -253,20 +254,29 @@ def measured(folder: Path, seed: int) -> list[dict[str, Any]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("folder", type=Path, nargs="?", default=Path("recordings"))
     parser.add_argument("seeds", type=int, nargs="*")
     parser.add_argument("--to", type=Path)
     parser.add_argument("--join", type=Path, nargs="+")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is what the table says
-    rows = [row for path in options.join or () for row in json.loads(path.read_text())]
+    if options.join:
+        parts = [json.loads(path.read_text()) for path in options.join]
+        joined = {"where": parts[0]["where"], "rows": [row for part in parts for row in part["rows"]]}
+        (RESULTS / "latent_actions_cpu.json").write_text(json.dumps(joined, indent=1) + "\n")
+    rows: list[dict[str, Any]] = []
     for seed in options.seeds:
         rows += measured(options.folder, seed)
         if options.to is not None:
-            options.to.write_text(json.dumps(rows))
-    if options.to is None:
+            options.to.write_text(json.dumps({"where": where(), "rows": rows}))
+    if rows and options.to is None:
         save("latent_actions", rows)
+
+
+def where() -> dict[str, str]:
+    device = f"CPU, {torch.get_num_threads()} threads"
+    return {"device": device, "torch": torch.__version__, "python": platform.python_version()}
 
 
 if __name__ == "__main__":

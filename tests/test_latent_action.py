@@ -380,3 +380,23 @@ def test_what_is_not_fitted_or_not_known_is_refused():
     act.fit(x, x_next, body)
     with pytest.raises(ValueError, match="not there in fit: 7"):
         act.predict_next(x[:1], np.zeros((1, 1)), [7])
+    with pytest.raises(ValueError, match=r"say by body who acts"):
+        act.predict_next(x[:1], np.zeros((1, 1)))
+    assert np.array_equal(act.transform(x, x_next, body), act.transform(x, x_next))
+    with pytest.raises(ValueError, match=r"body has a value that was not there in fit: 7. Those were 0, 1"):
+        act.transform(x, x_next, np.where(np.arange(len(x)) < 20, 7, body))
+    with pytest.raises(ValueError, match="fit was given arrays, and transform a mapping"):
+        act.transform({0: x}, {0: x_next})
+    with pytest.raises(ValueError, match="fit mappings from body to array first"):
+        act.adopt(7, x, x_next, rows=[0], codes=[[0.0]])
+
+
+def test_episodes_are_kept_back_whole():
+    x, x_next, _ = tiny(n=400)
+    alone, together = (brief(holdout=0.2).fit(x, x_next, groups=g) for g in (None, np.arange(400) // 80))
+    assert (alone.held_out_.n_rows, together.held_out_.n_rows) == (80, 80)
+    assert not np.array_equal(alone.transform(x, x_next), together.transform(x, x_next))
+    with pytest.raises(
+        ValueError, match=r"groups must have shape \(400,\), the episode of each row of X_t, got \(3,\)"
+    ):
+        brief().fit(x, x_next, groups=[0, 1, 2])

@@ -61,6 +61,8 @@ class LatentAction(Saves, BaseEstimator):
     forget_ : Forget or None
         The second stage, fitted; ``forget_.history_.probe`` says what its codes still tell of the body. None if it was
         left out.
+    bodies_ : tuple
+        The bodies that there were.
     own_ : OwnCharts or None
         The chart of each body, if they have one each; ``own_.charts[body].by`` says what it was found by.
     second_stage_ : SecondStage or None
@@ -100,7 +102,8 @@ class LatentAction(Saves, BaseEstimator):
     """
 
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
-    own_: OwnCharts | None = None  # which fits of earlier versions, loaded from files, have not
+    own_: OwnCharts | None = None  # which, like the next, fits of earlier versions, loaded from files, have not
+    bodies_: tuple[Any, ...] | None = None
 
     def __init__(
         self,
@@ -163,7 +166,7 @@ class LatentAction(Saves, BaseEstimator):
         # Nobody says whose transition is encoded, so that one map must do for all bodies.
         forget.set_params(n_components=n_codes, charts=False).fit(actions, whose)
         self.dynamics_, self.forget_, self.held_out_ = dynamics, forget, dynamics.held_out_
-        self.own_ = None
+        self.own_, self.bodies_ = None, tuple(np.unique(whose).tolist())
         self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
         return self
 
@@ -188,6 +191,7 @@ class LatentAction(Saves, BaseEstimator):
         seed = _random.draw_seed(self.random_state) % 2**63
         own, self.held_out_ = fit_own_charts(recordings, pairs, n_codes, forget, seed)
         self.dynamics_, self.forget_, self.own_, self.n_components_ = None, own.forget, own, own.n_codes
+        self.bodies_ = tuple(own.charts)
         return self
 
     @property
@@ -207,8 +211,8 @@ class LatentAction(Saves, BaseEstimator):
         if self.own_ is None:
             if isinstance(X_t, Mapping):
                 raise ValueError("LatentAction: fit was given arrays, and transform a mapping. Give arrays here, too.")
-            if body is not None and (new := set(read_bodies(body, X_t).tolist()) - set(self.forget_.classes_.tolist())):
-                raise ValueError(f"LatentAction: body has values that were not there in fit: {sorted(new)[0]}.")
+            if body is not None and self.bodies_ is not None:
+                self._check_known(read_bodies(body, X_t).tolist(), self.bodies_)
             return self.forget_.transform(self.dynamics_.transform(X_t, X_next))
         recordings = read_recordings(self._mapping(X_t, "X_t"), X_next, None, fitting=False)
         codes = {whose: self.own_.encode(whose, each) for whose, each in recordings.items()}
@@ -223,6 +227,8 @@ class LatentAction(Saves, BaseEstimator):
         """
         check_is_fitted(self)
         if self.own_ is None:
+            if body is None:
+                raise ValueError("LatentAction: say by body who acts: codes lead elsewhere in another.")
             return self.dynamics_.predict_next(X_t, self.forget_.inverse_transform(Z, body))
         places = read_recordings(self._mapping(X_t, "X_t"), X_t, None, fitting=False)
         if not isinstance(Z, Mapping) or set(Z) != set(places):
@@ -266,7 +272,16 @@ class LatentAction(Saves, BaseEstimator):
                 f"{self.n_components_} codes. Give {2 * self.n_components_} at least; 50 do."
             )
         self.own_ = self.own_.with_body(body, recording, numbers_, known)
+        self.bodies_ = tuple(self.own_.charts)
         return self
+
+    @staticmethod
+    def _check_known(bodies: list[Any], known: tuple[Any, ...]) -> None:
+        if new := [body for body in bodies if body not in known]:
+            raise ValueError(
+                f"LatentAction: body has a value that was not there in fit: {new[0]}. Those were "
+                f"{', '.join(map(str, known))}."
+            )
 
     @staticmethod
     def _mapping(values: Any, name: str) -> Mapping:
