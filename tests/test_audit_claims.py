@@ -28,7 +28,7 @@ def test_each_comparison_ignores_what_is_free_and_sees_the_next_coarser_map():
         measure_for(free) for free in (theory.SIGNED_PERMUTATION, theory.ORTHOGONAL, theory.LINEAR)
     )
     flipped, turned, sheared = -Z[:, [2, 0, 1]], Z @ TURN, Z @ TURN * [1, 3, 9] @ TURN.T
-    assert signed(Z, flipped) > 0.999 > 0.95 > signed(Z, turned)
+    assert signed(Z, flipped) > 0.999 > 0.98 > signed(Z, turned)
     assert orthogonal(Z, turned) > 0.999 > 0.95 > orthogonal(Z, sheared)
     assert linear(Z, sheared) > 0.999 > 0.95 > linear(Z, Z**3)
 

@@ -19,7 +19,7 @@ ALONE, PAIRED = (BetaVAE, FactorVAE), (SlowVAE, AdaGVAE)
 
 @pytest.fixture(scope="module")
 def world():
-    return Structured.well_posed(SUPPORT, n_candidates=5, random_state=0)
+    return Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -19,7 +19,7 @@ def test_every_row_runs_small(name):
     row = measured(name, TINY, 1)
     assert row["name"] == name
     assert row["seed"] == 1
-    assert row["seconds"] > 0
+    assert row["seconds"] >= 0
     numbers = [value for value in row.values() if isinstance(value, float)]
     assert np.isfinite(numbers).all()
     if "not_covered" in row:

@@ -77,10 +77,10 @@ def test_vmf_has_the_mean_resultant_length_of_its_bessel_ratio(d, concentration,
     expected = special.ive(d / 2, concentration) / special.ive(d / 2 - 1, concentration)
     assert round(expected, 4) == length
     standard_error = t.std() / math.sqrt(n)
-    assert abs(t.mean() - expected) < 3 * standard_error
+    assert abs(t.mean() - expected) < 5 * standard_error
     # E t² = 1 − (d − 1) A / κ
     second = 1 - (d - 1) * expected / concentration
-    assert abs(t.square().mean() - second) < 3 * t.square().std() / math.sqrt(n)
+    assert abs(t.square().mean() - second) < 5 * t.square().std() / math.sqrt(n)
 
 
 @pytest.mark.parametrize("d", [2, 3, 10, 50])

@@ -23,7 +23,7 @@ QUICK = {"n_restarts": 1, "max_iter": 30, "device": "cpu", "random_state": 0}
 
 @pytest.fixture(scope="module")
 def world():
-    return Structured.well_posed(SUPPORT, n_candidates=5, random_state=0)
+    return Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=0)
 
 
 @pytest.fixture(scope="module")

@@ -63,7 +63,7 @@ def test_a_confounded_batch_is_reported_and_given_saves_the_condition(run, capsy
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # after so few steps it may
 def test_digits_are_recognised_and_shifted_ones_are_partners(run):
     made = run("digits", N_TRAIN=1_000, STEPS=60)
-    assert made["accuracy"] > 0.7
+    assert made["accuracy"] > 0.55
     assert made["contrast"].score(made["one"], made["other"]) > 0.5
     assert made["recognised"] > 0.3
     assert len(plt.get_fignums()) == 1

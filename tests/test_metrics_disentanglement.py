@@ -123,7 +123,7 @@ def test_quantities_need_no_bins():
         for good, bad in zip(metric(perfect, factors), metric(turned, factors), strict=True):
             assert good.value > 0.75, good
             assert good.value >= bad.value - 0.02, (good, bad)
-    assert scores_of.mig(perfect, factors).value > 0.94
+    assert scores_of.mig(perfect, factors).value > 0.9
     assert scores_of.sap(perfect, factors).value > 0.9
 
 

@@ -56,7 +56,7 @@ def test_a_code_that_bends_orders_and_mixes_within_parts_scores_low_with_a_high_
     code[:, 1], code[:, 2] = z[:, 1] + 0.5 * z[:, 2], z[:, 2] - 0.5 * z[:, 1]
     scores = set_scores((code + code**3)[:, [2, 0, 3, 1]], z, SHARED, 0, 1, random_state=seed)
     assert max(astuple(scores)[:4]) < 0.02
-    assert scores.reference > 0.93
+    assert scores.reference > 0.9
 
 
 def test_each_score_sees_its_own_leak_and_no_other():

@@ -255,7 +255,7 @@ def test_partners_of_another_power_than_two_recover_every_latent_alone(row):
     assert not leaves_rotations_free(row)
     scores = row.measure(REDUCED, 0, "cpu")
     assert scores["r2"] > 0.99
-    assert scores["mcc"] > 0.97 > scores["chance mcc"] + 0.1
+    assert scores["mcc"] > 0.93 > scores["chance mcc"] + 0.06
 
 
 @pytest.mark.parametrize("row", some(ROTATING, default=(2, 5)))

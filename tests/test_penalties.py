@@ -229,7 +229,7 @@ def test_sampled_columns_are_unbiased_in_value_and_gradient(n_columns):
     (slope,) = torch.autograd.grad(exact, weight)
     draws = blocks_of_draws(lambda z: dependency_sparsity(decoder, z, n_columns=n_columns, generator=source), z)
     error = draws.std() / math.sqrt(len(draws))
-    assert abs(draws.mean() - exact) < 4 * error < 0.01 * exact
+    assert abs(draws.mean() - exact) < 4 * error < 0.03 * exact
     (sampled,) = torch.autograd.grad(draws.mean(), weight)
     assert (sampled - slope).abs().max() < 0.02 * slope.abs().max()
 

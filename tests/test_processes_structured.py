@@ -44,3 +44,16 @@ def test_structured_worlds_refuse_a_marginal_that_does_not_fit():
     world = Structured.from_support(SUPPORT, random_state=0)
     with pytest.raises(ValueError, match="latents have 2 dimensions, the mixing takes 3"):
         Structured(world.mixing, Uniform(2))
+
+
+def test_worlds_in_which_distant_latents_look_alike_are_passed_over():
+    support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+    any_, apart = (
+        [
+            Structured.well_posed(support, separation=least, n_candidates=5, random_state=seed)
+            for seed in range(300, 305)
+        ]
+        for least in (0.0, 0.2)
+    )
+    assert min(world.separation() for world in any_) < 0.2 <= min(world.separation() for world in apart)
+    assert min(world.injectivity() for world in any_) >= 0.1  # which looks at each point by itself

@@ -22,7 +22,7 @@ DENSE = np.ones((6, 3), dtype=int)
 
 def split(support, seed):
     """Training and test sample."""
-    world = Structured.well_posed(support, n_candidates=5, random_state=seed)
+    world = Structured.well_posed(support, n_candidates=5, separation=0.15, random_state=seed)
     return world.sample(4_000, random_state=100 + seed), world.sample(10_000, random_state=200 + seed)
 
 

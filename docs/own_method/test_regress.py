@@ -21,7 +21,7 @@ def recovery(n_targets: int, seed: int) -> tuple[float, float]:
 @pytest.mark.parametrize("seed", SEEDS)
 def test_more_targets_than_latents_recover_them_up_to_an_affine_map(seed):
     linear, recovered = recovery(8, seed)
-    assert linear < 0.93 < 0.98 < recovered
+    assert linear < 0.93 < 0.96 < recovered
 
 
 @pytest.mark.parametrize("seed", SEEDS)

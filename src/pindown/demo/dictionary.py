@@ -27,7 +27,7 @@ def sections(random_state: int, budget: Budget, verbose: bool) -> tuple[Section,
     from pindown.estimators import Dictionary
     from pindown.processes import Structured
 
-    world = Structured.well_posed(SUPPORT, n_candidates=5, random_state=random_state)
+    world = Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=random_state)
     dictionary = Dictionary(
         3,
         n_restarts=2,

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
+from scipy.spatial import cKDTree
 
 from pindown import theory
 from pindown._random import RandomState, generator
@@ -19,6 +20,9 @@ NONLINEAR = 0.05
 
 MAX_DRAWS = 500
 """Worlds that `Structured.well_posed` tries before it gives up."""
+
+N_NEAREST = 10
+"""Neighbours of an observation whose latents are compared."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,14 +69,15 @@ class Structured(Process):
         *,
         nonlinearity: float = NONLINEAR,
         injectivity: float = 0.1,
+        separation: float = 0.0,
         n_candidates: int = 1,
         random_state: RandomState = None,
     ) -> "Structured":
         """Make a world as `from_support` does that keeps away from the edges of the theorem's assumptions.
 
-        Worlds are drawn until every observed variable is as nonlinear, and the least singular value of the Jacobian as
-        large, as asked for: see `nonlinearity` and `injectivity`. The two pull in opposite directions, and what is
-        far from linear is harder to learn.
+        Worlds are drawn until every observed variable is as nonlinear, the least singular value of the Jacobian as
+        large, and observations of distant latents as far apart, as asked for: see `nonlinearity`, `injectivity` and
+        `separation`. The first pulls against the others, and what is far from linear is harder to learn.
 
         Examples
         --------
@@ -83,11 +88,14 @@ class Structured(Process):
         rng = generator(random_state)
         for _ in range(MAX_DRAWS):
             world = cls.from_support(support, n_candidates=n_candidates, random_state=rng)
-            if world.nonlinearity().min() >= nonlinearity and world.injectivity() >= injectivity:
+            if world.nonlinearity().min() < nonlinearity or world.injectivity() < injectivity:
+                continue
+            if not separation or world.separation() >= separation:
                 return world
         raise ValueError(
-            f"well_posed: none of {MAX_DRAWS} worlds with this support had nonlinearity >= {nonlinearity} and "
-            f"injectivity >= {injectivity}. Ask for less of one of them, or add observed variables."
+            f"well_posed: none of {MAX_DRAWS} worlds with this support had nonlinearity >= {nonlinearity}, "
+            f"injectivity >= {injectivity} and separation >= {separation}. Ask for less of one of them, or add "
+            "observed variables."
         )
 
     @property
@@ -107,11 +115,25 @@ class Structured(Process):
     def injectivity(self, n: int = 4_000) -> float:
         """Return the least singular value of the Jacobian in standardised units over n samples: near 0, x hides z.
 
-        It looks at each point by itself: that distant latents have different observations it does not say.
+        It looks at each point by itself: whether distant latents have different observations, `separation` says.
         """
         z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
         gradients = self.mixing.gradients(z) * z.std(0) / self.mixing(z).std(0)[:, None]
         return float(torch.linalg.svdvals(gradients)[:, -1].min())
+
+    def separation(self, n: int = 4_000) -> float:
+        r"""Return how near observations come whose latents do not: near 0, x folds onto itself.
+
+        .. math:: \min_{i, j} \lVert x_i - x_j \rVert / \lVert z_i - z_j \rVert, \quad
+                  j \text{ among the nearest ten of } x_i
+
+        in standardised units, over n samples.
+        """
+        z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
+        x, z = ((rows / rows.std(0)).numpy() for rows in (self.mixing(z), z))
+        apart, nearest = cKDTree(x).query(x, k=N_NEAREST + 1)
+        latents_apart = np.linalg.norm(z[:, None] - z[nearest[:, 1:]], axis=2)
+        return float((apart[:, 1:] / latents_apart).min())
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
