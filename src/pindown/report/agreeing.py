@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 
 import numpy as np
 from numpy.typing import NDArray
@@ -78,7 +79,8 @@ def _less(est: BaseEncoder, refits: Refits, features: Features) -> tuple[Feature
     answers, (learned_from, rows) = est.answers, (refits.learned_from.data, refits.held_out.data)
     leading, told = answers.leading, answers.told
     if leading is not None:
-        along = Compared.of(est, refits, lambda fit: leading(fit, learned_from, rows))
+        with _known_columns():
+            along = Compared.of(est, refits, lambda fit: leading(fit, learned_from, rows))
         for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
             some = along.first(k)
             part = answers.features(refits.others[0], rows, some.others[0])
@@ -88,7 +90,8 @@ def _less(est: BaseEncoder, refits: Refits, features: Features) -> tuple[Feature
                 return part, found
     if told is not None:
         part = features.told_alone()
-        said = Compared.of(est, refits, lambda fit: told(fit, rows))
+        with _known_columns():
+            said = Compared.of(est, refits, lambda fit: told(fit, rows))
         if are_agreed(found := agreements(measure_for(part.theorem.indeterminacy), said)):
             return part, found
     return None
@@ -117,7 +120,14 @@ def _agreement(
 
 def codes_of(fit: BaseEncoder, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
     """Encode rows; in the order of another's latents, where a measure compares them in their order."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # the rows are those it knows
+    with _known_columns():
         codes = np.asarray(fit.answers.codes(fit, rows.data), dtype=np.float64)
     return in_order_of(like, codes) if measure is not None and measure.in_order and like is not None else codes
+
+
+@contextmanager
+def _known_columns() -> Iterator[None]:
+    """Encode rows without the names of their columns: they are those that the fit knows."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")
+        yield
