@@ -6,7 +6,7 @@ import torch
 from sklearn.decomposition import PCA
 from torch import nn
 
-from pindown import Classify, Contrast, Data, Dictionary, Forget, load, networks
+from pindown import Classify, Contrast, Data, Dictionary, Forget, Sparse, load, networks
 from pindown.estimators.refitting import refitted
 from pindown.labels import combined
 from pindown.metrics import linear_r2
@@ -83,9 +83,9 @@ def test_images_laid_out_as_vectors_can_be_forgotten_in_and_taken_apart():
     with pytest.raises(
         ValueError, match=r"wants rows of numbers.*but X has shape \(400, 1, 6, 6\).*laid out as a vector"
     ):
-        Dictionary(2, **QUICK).fit(images)
-    with pytest.raises(ValueError, match=r"wants rows of numbers.*but each row of X has shape \(1, 6, 6\)"):
-        Dictionary(2, **QUICK).fit(Arrays(images))
+        Dictionary(2, preprocess=preprocessing.standardise, **QUICK).fit(images)
+    with pytest.raises(ValueError, match=r"wants rows of numbers.*each row of X has shape \(1, 6, 6\).*X.reshape"):
+        Sparse(4).fit(Arrays(images))
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")

@@ -102,9 +102,14 @@ class Observes(BaseEstimator):
         if self._takes_pictures and len(of_row) == 3 and self.preprocess is preprocessing.suited:
             return
         if self.preprocess is not preprocessing.whiten:
+            remedy = "Lay each row out as a vector: X.reshape(len(X), -1)."
+            if "preprocess" in self.get_params(deep=False):
+                remedy = (
+                    "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
+                )
             raise ValueError(
                 f"{type(self).__name__} wants rows of numbers, (n_samples, n_features), but {what} has shape {shape}. "
-                "With preprocess=preprocessing.whiten (from pindown.networks) each row is laid out as a vector."
+                f"{remedy}"
             )
 
     def _require_shape(self, shape: tuple[int, ...]) -> None:

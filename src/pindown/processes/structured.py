@@ -130,9 +130,9 @@ class Structured(Process):
         in standardised units, over n samples.
         """
         z = self.marginal.sample(n, random_state=0, dtype=torch.float64)
-        x, z = ((rows / rows.std(0)).numpy() for rows in (self.mixing(z), z))
-        apart, nearest = cKDTree(x).query(x, k=N_NEAREST + 1)
-        latents_apart = np.linalg.norm(z[:, None] - z[nearest[:, 1:]], axis=2)
+        seen, hidden = ((rows / rows.std(0)).numpy() for rows in (self.mixing(z), z))
+        apart, nearest = cKDTree(seen).query(seen, k=N_NEAREST + 1)
+        latents_apart = np.linalg.norm(hidden[:, None] - hidden[nearest[:, 1:]], axis=2)
         return float((apart[:, 1:] / latents_apart).min())
 
     @property
