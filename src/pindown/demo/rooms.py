@@ -26,7 +26,7 @@ NAMES = ("hue of the floor", "hue of the wall", "hue of the cube", "azimuth of t
 SEEN, DRAWN = 16, 48
 """Pixels of an edge that the encoder sees, and those of the same rooms on the page."""
 
-PAIRS, STEPS = 0.4, 0.195
+PAIRS, STEPS = 0.4, 0.35
 """Shares of the pairs and of the steps of other worlds: a step of pictures takes longer, and they need fewer."""
 
 BATCH_SIZE, LEARNING_RATE, SCALE = 128, 4e-3, 0.1

@@ -139,7 +139,8 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
     fixed = not any(weight.requires_grad for part in before for weight in part.parameters())
     if not isinstance(last, nn.Linear) or not fixed or len(encoder.preprocess.shape_out) > 1:
         return None
-    rows, numbers = (torch.cat(parts) for parts in zip(*islice(batches, START_BATCHES), strict=True))
+    parts = zip(*islice(batches, START_BATCHES), strict=True)
+    rows, numbers = (torch.cat(part).to(encoder.device) for part in parts)
     member = nn.functional.one_hot(numbers, n_classes).double()  # (n, classes)
     member = member / member.sum(0).clamp_min(1)
     if (member.sum(0) == 0).any():

@@ -171,7 +171,7 @@ class Row:
 
 FIGURE_3 = Experiment(
     name="reizinger2024/figure3",
-    title="factors read linearly off frozen models, balanced accuracy in %",
+    title="factors read off frozen models, accuracy in %",
     source="After Reizinger et al. 2024, Figure 3",
     headings=("model", "weights", "assumptions hold"),
     scores=(),

@@ -143,7 +143,7 @@ ROWS = (
 
 TABLE_1 = Experiment(
     name="zheng2025/table1",
-    title="generators of pictures: scores of disentanglement, in %",
+    title="generators of pictures, disentanglement in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 1 and its comparison of penalties",
     headings=("world", "method"),
     scores=("FactorVAE score", "DCI"),

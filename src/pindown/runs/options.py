@@ -124,8 +124,8 @@ def read_value(name: str, text: str) -> Any:
 
     Examples
     --------
-    >>> read_value("scale", "1e-3"), read_value("space", "Reals"), read_value("penalty", "DependencyCount(0.2)")
-    (0.001, Reals(), DependencyCount(weight=0.2, epsilon=0.1))
+    >>> read_value("scale", "1e-3"), read_value("space", "Reals"), read_value("gate", "TopK(8)")
+    (0.001, Reals(), TopK(k=8))
     """
     try:
         tree = ast.parse(text, mode="eval").body
