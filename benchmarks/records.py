@@ -89,8 +89,8 @@ def compared(records: list[Record], found: list[Record]) -> list[dict[str, Any]]
     lines = []
     for (experiment, number), new in sorted(rows.items()):
         old = kept[experiment, number]
-        for score in new[0].scores:
-            if "fit, s" in score or score not in next(iter(old.values())).scores:
+        for score in sorted(set.intersection(*(set(r.scores) for r in (*new, *old.values())))):  # not all have each
+            if "fit, s" in score:
                 continue
             change = np.mean([r.scores[score] - old[r.seed].scores[score] for r in new])
             values = [r.scores[score] for r in old.values()]
