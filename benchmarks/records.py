@@ -58,11 +58,11 @@ def again(record: Record) -> Record:
     return found
 
 
-def run(todo: list[Record], results: Results, jobs: int, limit: float) -> None:
-    """Run what is not done yet, and keep each result as soon as it is there."""
+def run(todo: list[Record], results: Results, jobs: int, limit: float) -> int:
+    """Run what is not done yet, and keep each result as soon as it is there; return how many could not be run."""
     done = {(r.experiment, r.row, r.seed) for r in results.open()}
     todo = [r for r in todo if (r.experiment, r.row, r.seed) not in done]
-    began = time.time()
+    began, failed = time.time(), 0
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
         doing = {}
         for record in todo:
@@ -74,8 +74,10 @@ def run(todo: list[Record], results: Results, jobs: int, limit: float) -> None:
                 results.append(future.result())
             except Exception as error:  # of one row, such as a package that is not there: others are worth their time
                 print(f"{record.experiment} {record.row}: {error!r}", flush=True)
+                failed += 1
                 continue
             print(f"{count} of {len(doing)}, {time.time() - began:.0f} s: {record.experiment} {record.row}", flush=True)
+    return failed
 
 
 def compared(records: list[Record], found: list[Record]) -> list[dict[str, Any]]:
@@ -115,7 +117,7 @@ def main() -> None:
     records = on_record()
     todo = [r for r in wanted(records, arguments.seeds) if r.experiment.startswith(arguments.only)]
     results = Results(arguments.output.with_suffix(".jsonl"))
-    run(todo, results, arguments.jobs, arguments.limit)
+    failed = run(todo, results, arguments.jobs, arguments.limit)
     lines = compared(records, results.read())
     record = {"where": where(), "when": time.strftime("%Y-%m-%d"), "rows": lines}
     arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
@@ -125,8 +127,9 @@ def main() -> None:
             f"{line['experiment']} row {line['row']}, {line['score']}: {line['recorded']:.4f} {line['change']:+.4f}, "
             f"between seeds ± {line['spread'] or 0:.4f}"
         )
-    print(f"{len(lines)} scores of {len({(s['experiment'], s['row']) for s in lines})} rows, {len(moved)} moved.")
-    sys.exit(bool(moved))
+    n_rows = len({(line["experiment"], line["row"]) for line in lines})
+    print(f"{len(lines)} scores of {n_rows} rows, {len(moved)} moved; {failed} runs failed.")
+    sys.exit(bool(moved or failed))
 
 
 if __name__ == "__main__":

@@ -204,8 +204,10 @@ def test_decoders_of_pictures_and_their_normalisations_are_pushed_in_closed_form
     def refuse(*args, **kwargs):
         raise AssertionError("torch.func was asked")
 
+    decoder, z = seeded(build), latents()
+    expected = reference(decoder, z)
     monkeypatch.setattr(torch.func, "jvp", refuse)
-    pushforward(seeded(build), latents())
+    torch.testing.assert_close(pushforward(decoder, z).columns.flatten(2).permute(1, 2, 0), expected)
 
 
 @pytest.mark.parametrize("penalty", [DependencySparsity(n_rows=2), DependencyCount(n_columns=1)])
@@ -229,7 +231,7 @@ def test_sampled_columns_are_unbiased_in_value_and_gradient(n_columns):
     (slope,) = torch.autograd.grad(exact, weight)
     draws = blocks_of_draws(lambda z: dependency_sparsity(decoder, z, n_columns=n_columns, generator=source), z)
     error = draws.std() / math.sqrt(len(draws))
-    assert abs(draws.mean() - exact) < 4 * error < 0.03 * exact
+    assert abs(draws.mean() - exact) < 4 * error < 0.02 * exact
     (sampled,) = torch.autograd.grad(draws.mean(), weight)
     assert (sampled - slope).abs().max() < 0.02 * slope.abs().max()
 

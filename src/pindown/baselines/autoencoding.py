@@ -17,6 +17,7 @@ from pindown.estimators.base import BaseEncoder
 from pindown.estimators.decoding import Decodes
 from pindown.estimators.dictionary.autoencoder import first_rows, random_numbers
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.parameters import check_penalty
 from pindown.estimators.pixels import decoder_for
 from pindown.estimators.reading import Look
 from pindown.networks import built
@@ -62,11 +63,7 @@ class Autoencoding(Decodes, BaseEncoder):
         return True
 
     def _space(self) -> Space:
-        if self.penalty is not None and not (callable(self.penalty) and hasattr(self.penalty, "weight")):
-            raise TypeError(
-                f"{type(self).__name__}: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or "
-                f"None, got {self.penalty!r}."
-            )
+        check_penalty(self, self.penalty)
         self._divergence()
         return Reals()
 

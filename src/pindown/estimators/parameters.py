@@ -89,6 +89,15 @@ def check_positive(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be finite, got {value}.")
 
 
+def check_penalty(est: BaseEncoder, penalty: Any) -> None:
+    """Raise unless it is one of `pindown.penalties`, something that can be called and has a weight, or None."""
+    if penalty is not None and not (callable(penalty) and hasattr(penalty, "weight")):
+        raise TypeError(
+            f"{type(est).__name__}: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or None, "
+            f"got {penalty!r}."
+        )
+
+
 def settings(est: BaseEncoder, digest: str) -> dict[str, Any]:
     """Return what a checkpoint must agree with: the parameters that a fit depends on, and the data."""
     if not isinstance(est.random_state, numbers.Integral):

@@ -26,6 +26,7 @@ from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, r
 from pindown.estimators.dictionary.supports import moments_of, settled
 from pindown.estimators.dictionary.unrolling import start_unrolled
 from pindown.estimators.encoding import Encoder
+from pindown.estimators.parameters import check_penalty
 from pindown.estimators.pixels import decoder_for
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
 from pindown.mixing.sheets import Bytes
@@ -248,11 +249,7 @@ class Dictionary(Decodes, BaseEncoder):
 
     def _space(self) -> Space:
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
-        if self.penalty is not None and not (callable(self.penalty) and hasattr(self.penalty, "weight")):
-            raise TypeError(
-                "Dictionary: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or None, "
-                f"got {self.penalty!r}."
-            )
+        check_penalty(self, self.penalty)
         return Reals()
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> DictionaryLook:
