@@ -5,10 +5,12 @@ import subprocess
 import sys
 
 import numpy as np  # noqa: F401 (its threads are counted)
+import pytest
 import sklearn.cluster  # noqa: F401
 import torch
 from threadpoolctl import threadpool_info
 
+DRAWN: list[list[list[float]]] = []
 THREADS = int(os.environ["OMP_NUM_THREADS"])  # one, unless whoever runs the suite says otherwise
 
 
@@ -26,6 +28,12 @@ def test_a_process_that_a_test_starts_has_as_many():
 
 def test_one_thread_is_the_default():
     code = "import os, runpy, sys; runpy.run_path(sys.argv[1]); print(os.environ['OMP_NUM_THREADS'])"
-    settings = os.path.join(os.path.dirname(__file__), "conftest.py")
+    settings = os.path.join(os.path.dirname(__file__), os.pardir, "conftest.py")
     unsaid = {name: value for name, value in os.environ.items() if name != "OMP_NUM_THREADS"}
     assert subprocess.check_output([sys.executable, "-c", code, settings], text=True, env=unsaid).strip() == "1"
+
+
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_networks_without_a_seed_do_not_depend_on_what_ran_before(order):
+    DRAWN.append(torch.nn.Linear(3, 2).weight.tolist())
+    assert all(weights == DRAWN[0] for weights in DRAWN)
