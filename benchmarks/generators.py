@@ -2,13 +2,15 @@
 
 Run ``python benchmarks/generators.py`` on a GPU, or some rows by the beginning of their names, ``… "Dictionary"
 --seeds 0 1 --pixels 64``. With ``--small`` pictures are small and steps are few: some minutes on a CPU, which shows
-that all of it runs. Every row is written as soon as it is there. Settings were chosen on seeds from 10 on. These worlds
-are ours; scores of other data sets are not comparable.
+that all of it runs. Every row is written as soon as it is there, in place of what the record has of the same world,
+seed, pixels, steps and restarts. Settings were chosen on seeds from 10 on. These worlds are ours; scores of other data
+sets are not comparable.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
 from collections.abc import Callable
@@ -17,7 +19,8 @@ from typing import Any
 
 import numpy as np
 import torch
-from _measure import save
+from _measure import record, save
+from scipy.stats import norm
 
 from pindown import Dictionary, __version__, disentangle
 from pindown.baselines import BetaVAE, FactorVAE
@@ -36,19 +39,43 @@ class Scale:
     n_rows: int = 15_000
     max_iter: int = 1_500
     n_test: int = 2_000
+    n_restarts: int = 2
+
+
+@dataclass(frozen=True)
+class World:
+    """Which factors pictures have, how neighbouring factors are correlated, and how noisy pixels are."""
+
+    factors: tuple[str, ...] = FIVE
+    correlation: float = 0.0
+    noise: float = 0.0
+
+    def latents(self, n: int, seed: int) -> torch.Tensor:
+        """Draw latents, each uniform in [0, 1]: of a Gaussian chain, so that neighbours are correlated."""
+        rng = torch.Generator().manual_seed(seed)
+        if not self.correlation:
+            return torch.rand(n, len(self.factors), generator=rng)
+        white = torch.randn(n, len(self.factors), generator=rng)
+        chain = [white[:, 0]]
+        for own in white[:, 1:].T:
+            chain.append(self.correlation * chain[-1] + (1 - self.correlation**2) ** 0.5 * own)
+        return torch.as_tensor(norm.cdf(torch.stack(chain, 1)), dtype=torch.float32)
+
+    def drawn(self, scale: Scale, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
+        """Draw pictures and their latents on the fastest device, in parts."""
+        device = "cuda" if torch.cuda.is_available() else "cpu"
+        z = self.latents(n, seed)
+        if self.factors == GRADED:
+            return graded(Room(scale.pixels)(torch.full((1, 6), 0.4)), z).numpy(), z.numpy()
+        fixed = {} if "shape" in self.factors else {"shape": 0}
+        room = Room(scale.pixels, factors=self.factors, fixed=fixed, samples=1).to(device)
+        x = torch.cat([room(part.to(device)).cpu() for part in z.split(1_000)])
+        if self.noise:
+            x += self.noise * torch.randn(x.shape, generator=torch.Generator().manual_seed(10_000 + seed))
+        return x.numpy(), z.numpy()
 
 
 SMALL = Scale(pixels=8, n_rows=400, max_iter=5, n_test=200)
-
-
-def drawn(scale: Scale, factors: tuple[str, ...], n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-    """Draw pictures and their latents on the fastest device, in parts."""
-    device = "cuda" if torch.cuda.is_available() else "cpu"
-    z = torch.rand(n, len(factors), generator=torch.Generator().manual_seed(seed))
-    if factors == GRADED:
-        return graded(Room(scale.pixels)(torch.full((1, 6), 0.4)), z).numpy(), z.numpy()
-    room = Room(scale.pixels, factors=factors, fixed={"shape": 0}, samples=1).to(device)
-    return torch.cat([room(part.to(device)).cpu() for part in z.split(1_000)]).numpy(), z.numpy()
 
 
 def graded(picture: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -68,17 +95,25 @@ def scores(codes: np.ndarray, z: np.ndarray, prefix: str = "") -> dict[str, floa
     }
 
 
-def dictionary(scale: Scale, seed: int, factors: tuple[str, ...] = FIVE) -> dict[str, Any]:
+def each_mcc(codes: np.ndarray, z: np.ndarray) -> list[float]:
+    """Return the largest absolute correlation of a code with each factor."""
+    d = codes.shape[1]
+    return np.abs(np.corrcoef(codes.T, z.T)[:d, d:]).max(0).round(3).tolist()
+
+
+def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any]:  # noqa: B008 (a frozen value)
     """Recover factors without any side information."""
-    x, _ = drawn(scale, factors, scale.n_rows, seed)
-    test, z = drawn(scale, factors, scale.n_test, 1_000 + seed)
-    start = time.monotonic()
-    options = {"n_restarts": 2, "batch_size": 256, "max_iter": scale.max_iter, "random_state": seed}
+    x, _ = world.drawn(scale, scale.n_rows, seed)
+    test, z = world.drawn(scale, scale.n_test, 1_000 + seed)
+    start, factors = time.monotonic(), world.factors
+    options = {"n_restarts": scale.n_restarts, "batch_size": 256, "max_iter": scale.max_iter, "random_state": seed}
     est = Dictionary(len(factors), verbose=False, **options).fit(x)
     fitted = time.monotonic() - start
+    codes = est.transform(test)
     return {
         "fit_seconds": round(fitted, 1),
-        **scores(est.transform(test), z),
+        **scores(codes, z),
+        "of_each": each_mcc(codes, z),
         "chance_mcc": round(float(chance_mcc(len(factors))), 4),
         "bounds": est.bounds_.round(1).tolist(),
         "agreement": est.agreement_.round(3).tolist(),
@@ -87,10 +122,10 @@ def dictionary(scale: Scale, seed: int, factors: tuple[str, ...] = FIVE) -> dict
     }
 
 
-def turned(scale: Scale, seed: int, est: Any, factors: tuple[str, ...] = FIVE) -> dict[str, Any]:
+def turned(scale: Scale, seed: int, est: Any, world: World = World()) -> dict[str, Any]:  # noqa: B008
     """Train a generator as it is, and turn its codes afterwards."""
-    x, _ = drawn(scale, factors, scale.n_rows, seed)
-    test, z = drawn(scale, factors, scale.n_test, 1_000 + seed)
+    x, _ = world.drawn(scale, scale.n_rows, seed)
+    test, z = world.drawn(scale, scale.n_test, 1_000 + seed)
     start = time.monotonic()
     est.set_params(batch_size=256, max_iter=scale.max_iter, random_state=seed, verbose=False).fit(x)
     fitted = time.monotonic()
@@ -102,7 +137,7 @@ def turned(scale: Scale, seed: int, est: Any, factors: tuple[str, ...] = FIVE) -
         "turn_seconds": round(turned - fitted, 1),
         **scores(codes, z, "before_"),
         **scores(codes @ found.rotation, z),
-        "chance_mcc": round(float(chance_mcc(len(factors))), 4),
+        "chance_mcc": round(float(chance_mcc(len(world.factors))), 4),
         "reached": [round(value, 3) for value in (found.before, found.after, found.chance)],
         "lead": round(min(found.lead, 9.0), 4),
         "law": found.freedom.kind,
@@ -114,10 +149,13 @@ def turned(scale: Scale, seed: int, est: Any, factors: tuple[str, ...] = FIVE) -
 
 ROWS: dict[str, Callable[[Scale, int], dict[str, Any]]] = {
     "Dictionary, five factors": dictionary,
-    "Dictionary, dense world": lambda scale, seed: dictionary(scale, seed, GRADED),
+    "Dictionary, six factors": lambda scale, seed: dictionary(scale, seed, World((*FIVE, "shape"))),
+    "Dictionary, correlated factors": lambda scale, seed: dictionary(scale, seed, World(correlation=0.5)),
+    "Dictionary, noisy pixels": lambda scale, seed: dictionary(scale, seed, World(noise=0.1)),
+    "Dictionary, dense world": lambda scale, seed: dictionary(scale, seed, World(GRADED)),
     "BetaVAE, turned": lambda scale, seed: turned(scale, seed, BetaVAE(5, beta=1.0)),
     "FactorVAE, turned": lambda scale, seed: turned(scale, seed, FactorVAE(5)),
-    "BetaVAE, dense world": lambda scale, seed: turned(scale, seed, BetaVAE(3, beta=1.0), GRADED),
+    "BetaVAE, dense world": lambda scale, seed: turned(scale, seed, BetaVAE(3, beta=1.0), World(GRADED)),
 }
 
 
@@ -127,11 +165,12 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
     parser.add_argument("--pixels", type=int)
     parser.add_argument("--steps", type=int)
+    parser.add_argument("--restarts", type=int, default=2)
     parser.add_argument("--small", action="store_true")
     asked = parser.parse_args()
     scale = SMALL if asked.small else Scale()
-    scale = Scale(asked.pixels or scale.pixels, scale.n_rows, asked.steps or scale.max_iter, scale.n_test)
-    found: list[dict[str, Any]] = []
+    pixels, steps = asked.pixels or scale.pixels, asked.steps or scale.max_iter
+    scale = Scale(pixels, scale.n_rows, steps, scale.n_test, asked.restarts)
     for seed in asked.seeds:
         for name, row in ROWS.items():
             if asked.names and not any(name.startswith(begin) for begin in asked.names):
@@ -139,9 +178,16 @@ def main() -> None:
             start = time.monotonic()
             with warnings.catch_warnings(action="ignore"):
                 told = row(scale, seed)
-            spent = {"seconds": round(time.monotonic() - start, 1), "steps": scale.max_iter, "pindown": __version__}
-            found.append({"name": name, "seed": seed, "pixels": scale.pixels, **told, **spent})
-            save("generators", found)
+            which = {"name": name, "seed": seed, "pixels": pixels, "steps": steps, "restarts": scale.n_restarts}
+            spent = {"seconds": round(time.monotonic() - start, 1), "pindown": __version__}
+            save("generators", [*others(which), which | told | spent])
+
+
+def others(which: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return what the record of this machine has of other runs."""
+    path = record("generators")
+    rows = json.loads(path.read_text())["rows"] if path.exists() else []
+    return [row for row in rows if any(row.get(name) != value for name, value in which.items())]
 
 
 if __name__ == "__main__":

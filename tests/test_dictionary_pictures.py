@@ -10,7 +10,8 @@ import pytest
 import torch
 
 from pindown import Dictionary, load, networks, theory
-from pindown.metrics import mcc
+from pindown.estimators.dictionary.unrolling import least_folded, unrolled
+from pindown.metrics import linear_r2, mcc
 from pindown.mixing import Room
 from pindown.penalties import DependencyCount, DependencySparsity
 
@@ -79,6 +80,14 @@ def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
     x = rooms(5, 6)[0]
     fitted.save(tmp_path / "fit.pindown")
     assert torch.equal(load(tmp_path / "fit.pindown").transform(x), fitted.transform(x))
+
+
+def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
+    x, z = rooms(1_000, 7)
+    along, _, _ = torch.linalg.svd(x.flatten(1) - x.flatten(1).mean(0), full_matrices=False)
+    seen = along[:, :24].double().numpy() * 1_000**0.5  # whitened, the leading directions first
+    assert linear_r2(least_folded(seen, 3), z) > 0.95
+    assert linear_r2(unrolled(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
 
 
 def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):

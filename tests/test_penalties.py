@@ -5,6 +5,7 @@ import math
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pindown import networks
 from pindown.penalties import (
@@ -52,6 +53,19 @@ class Bilinear(nn.Module):
         return torch.stack([z[:, 0] * z[:, 1], z[:, 1] * z[:, 2], z[:, 0]], dim=1)
 
 
+class Causal(nn.Module):
+    """Attention by torch's own function, as layers of other packages have it; without a rule."""
+
+    def forward(self, x):
+        return x + nn.functional.scaled_dot_product_attention(x, x, x.tanh(), is_causal=True)
+
+
+def attending(**options):
+    options = {"activation": nn.SiLU(), "dropout": 0.0, "batch_first": True} | options
+    layer = nn.TransformerEncoderLayer(4, 2, 2, **options)
+    return nn.Sequential(nn.Linear(3, 8), nn.Unflatten(1, (2, 4)), layer, nn.Flatten(), nn.Linear(8, 2))
+
+
 SMOOTH = {
     "tanh": perceptron(nn.Tanh()),
     "sigmoid": perceptron(nn.Sigmoid()),
@@ -84,6 +98,10 @@ SMOOTH = {
         nn.ConvTranspose2d(4, 2, 2, stride=2),
         nn.GroupNorm(1, 2, affine=False),
     ),
+    "attention": lambda: attending(),
+    "attention of one's own": lambda: nn.Sequential(
+        nn.Linear(3, 4), nn.Unflatten(1, (2, 2)), Causal(), nn.Flatten(), nn.Linear(4, 2)
+    ),
     "circular": lambda: nn.Sequential(
         nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), nn.Tanh(), nn.Flatten()
     ),
@@ -95,6 +113,7 @@ KINKED = {
     "unfolded": lambda: networks.unfolded(3, 5, hidden=(8,)),
     "residual": lambda: networks.residual(3, 5, width=8),
     "linear": lambda: nn.Linear(3, 5),
+    "attention, normalised first": lambda: attending(norm_first=True, activation="relu"),
     "deconvolutional": lambda: networks.deconvolutional(3, (1, 8, 8), widths=(2,), hidden=(4,)),
 }
 DECODERS = SMOOTH | KINKED
@@ -103,7 +122,8 @@ ALL, BENT = (pytest.mark.parametrize("build", c.values(), ids=c.keys()) for c in
 
 def reference(decoder, z):
     """The Jacobian of each row by reverse mode, (n, m, d)."""
-    return torch.func.vmap(torch.func.jacrev(lambda row: decoder(row[None])[0].flatten()))(z)
+    with sdpa_kernel(SDPBackend.MATH):  # torch's fast attention has no such derivatives
+        return torch.func.vmap(torch.func.jacrev(lambda row: decoder(row[None])[0].flatten()))(z)
 
 
 # ---- tangents -----------------------------------------------------------------------------------------
@@ -199,8 +219,10 @@ def blocks_of_draws(penalty, z, n_blocks=40, n_draws=500):
     return torch.stack([penalty(z.repeat(n_draws, 1)) for _ in range(n_blocks)])
 
 
-@pytest.mark.parametrize("build", [SMOOTH["pictures in groups"], KINKED["deconvolutional"], SMOOTH["layer norm"]])
-def test_decoders_of_pictures_and_their_normalisations_are_pushed_in_closed_form(build, monkeypatch):
+@pytest.mark.parametrize(
+    "build", [SMOOTH["pictures in groups"], KINKED["deconvolutional"], SMOOTH["layer norm"], attending]
+)
+def test_decoders_of_pictures_their_normalisations_and_attention_are_pushed_in_closed_form(build, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("torch.func was asked")
 
@@ -221,6 +243,37 @@ def test_rows_and_columns_that_are_taken_have_the_mean_of_all(penalty):
     torch.testing.assert_close(torch.stack([cost for _, cost in parts]).mean(), whole)
     assert all(x.shape == decoder(z).shape for x, _ in parts)
     torch.testing.assert_close(parts[0][0], decoder(z))
+
+
+@pytest.mark.parametrize("kind", [DependencySparsity, DependencyCount])
+@pytest.mark.parametrize("n_pixels", [1, 5])
+def test_pixels_that_are_taken_have_the_mean_of_all_in_value_and_gradient(kind, n_pixels):
+    decoder, z = seeded(SMOOTH["pictures in groups"]), latents().requires_grad_()
+    whole = kind()(decoder, z, torch.zeros(z.shape))[1]
+    m = decoder(z)[0].numel()
+    # From each pixel on as often as from any other, which is what a uniform number makes of it.
+    starts = [(pixel + 0.5) / m for pixel in range(m)]
+    parts = [kind(n_pixels=n_pixels)(decoder, z, torch.full(z.shape, start)) for start in starts]
+    mean = torch.stack([cost for _, cost in parts]).mean()
+    torch.testing.assert_close(mean, whole)
+    for weight in (z, decoder[0].weight):
+        ours, theirs = (torch.autograd.grad(cost, weight, retain_graph=True)[0] for cost in (mean, whole))
+        torch.testing.assert_close(ours, theirs)
+    torch.testing.assert_close(parts[0][0], decoder(z))
+
+
+def test_each_row_takes_pixels_of_its_own_and_a_batch_may_take_fewer_rows():
+    decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
+    whole = DependencySparsity()(decoder, z, torch.zeros(z.shape))[1]
+    draws = [
+        DependencySparsity(n_pixels=3, n_rows=4)(decoder, z, torch.rand(z.shape, generator=rng(k)))[1]
+        for k in range(100)
+    ]
+    # Rows that are taken are the first of a batch, so that only pixels vary here.
+    four = DependencySparsity(n_rows=4)(decoder, z, torch.zeros(z.shape))[1]
+    error = torch.stack(draws).std() / math.sqrt(len(draws))
+    assert abs(torch.stack(draws).mean() - four) < 4 * error < 0.2 * four
+    assert abs(four - whole) > 0
 
 
 @pytest.mark.parametrize("n_columns", [1, 2])
@@ -412,6 +465,41 @@ def test_batch_normalisation_is_refused_while_it_mixes_rows_and_taken_once_it_do
         dependency_sparsity(decoder, latents())
     decoder.eval()
     torch.testing.assert_close(dependency_sparsity(decoder, latents()), by_hand(decoder, latents()))
+
+
+def test_a_transformer_whose_rows_attend_to_each_other_is_refused():
+    decoder = attending(batch_first=False).double()
+    for penalty in (DependencySparsity(), DependencySparsity(n_pixels=1)):
+        with pytest.raises(ValueError, match=r"rows attend to each other.*batch_first=True"):
+            penalty(decoder, latents(), torch.zeros(6, 3))
+
+
+def test_a_transformer_that_drops_tokens_is_given_to_torch_and_stays_right_once_it_drops_none():
+    decoder = seeded(lambda: attending(dropout=0.5)).eval()
+    torch.testing.assert_close(dependency_sparsity(decoder, latents()), by_hand(decoder, latents()))
+    assert torch.isfinite(dependency_sparsity(decoder.train(), latents()))
+
+
+@pytest.mark.parametrize(
+    "build", [attending, SMOOTH["attention of one's own"], SMOOTH["layer norm"], perceptron(nn.ReLU())]
+)
+def test_pixels_are_pulled_back_through_attention_and_normalisation(build):
+    decoder, z = seeded(build), latents()
+    m = decoder(z)[0].numel()
+    whole, all_pixels = (DependencySparsity(n_pixels=k)(decoder, z, torch.zeros(z.shape))[1] for k in (None, m))
+    torch.testing.assert_close(all_pixels, whole)
+    weight = decoder[0].weight
+    ours, theirs = (torch.autograd.grad(cost, weight)[0] for cost in (all_pixels, whole))
+    torch.testing.assert_close(ours, theirs)
+
+
+def test_counts_that_cannot_be_are_refused():
+    with pytest.raises(ValueError, match="give one of the two"):
+        DependencyCount(n_columns=1, n_pixels=1)
+    with pytest.raises(ValueError, match="n_pixels must be at least 1"):
+        DependencySparsity(n_pixels=0)
+    with pytest.raises(ValueError, match="not differentiable"):
+        DependencySparsity(n_pixels=1)(torch.detach, latents(), torch.zeros(6, 3))
 
 
 @pytest.mark.parametrize(

@@ -133,6 +133,17 @@ def soft_count(pushed: Pushed, z_scale: Tensor, x_scale: Tensor | None = None, e
     """Return the soft number of dependencies from all columns that were pushed along; see `dependency_count`."""
     x_scale = batch_scale(pushed.x) if x_scale is None else x_scale
     squares = (pushed.columns / x_scale).square().mean(1).flatten(1) * z_scale.square()  # (d, m)
+    return softly_counted(squares, epsilon)
+
+
+def softly_counted(squares: Tensor, epsilon: float) -> Tensor:
+    """Return how many of some dependencies there are, from their mean squares: about one each if it is above ε².
+
+    Examples
+    --------
+    >>> softly_counted(torch.tensor([0.0, 1.0]), 0.1).item()
+    1.0
+    """
     return torch.log1p(squares / epsilon**2).sum() / math.log1p(1 / epsilon**2)
 
 

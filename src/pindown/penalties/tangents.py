@@ -10,15 +10,18 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
-from torch.overrides import TorchFunctionMode
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from pindown.networks import Residual, Unfolded
 from pindown.networks.images import Cosines, Swap, Synthesis
+from pindown.penalties.attention import has_closed_form, push_attention
+from pindown.penalties.normalisation import PlainNormalisation, affine
 
 Decoder = Callable[[Tensor], Tensor]
 """Maps latents (n, d) to observations (n, ...), each row by itself."""
@@ -37,9 +40,9 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
     .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j
 
     ``nn.Sequential`` and this package's networks go through in closed form as long as their layers are linear,
-    convolutional, elementwise, reshaping, or normalise layers or groups; a layer of another kind is given to
-    ``torch.func.jvp``, and so is a decoder that is any other callable. Rows must be decoded independently of each
-    other.
+    convolutional, elementwise, reshaping, transformers (``nn.TransformerEncoderLayer``), or normalise layers or groups;
+    a layer of another kind is given to ``torch.func.jvp``, and so is a decoder that is any other
+    callable. Rows must be decoded independently of each other.
 
     Parameters
     ----------
@@ -144,7 +147,8 @@ def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
 
     try:
         with (
-            _PlainNormalisation(),
+            PlainNormalisation(),
+            sdpa_kernel(SDPBackend.MATH),  # torch's fast attention has no forward derivative
             warnings.catch_warnings(),
         ):  # torch's own first use of forward derivatives warns of its own torch.jit
             warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)
@@ -157,41 +161,6 @@ def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
             "a forward derivative; an autograd.Function of your own needs a jvp and generate_vmap_rule = True."
         ) from error
     return y, moved
-
-
-class _PlainNormalisation(TorchFunctionMode):
-    """Normalisations spelled out in elementary operations.
-
-    PyTorch's own forward derivatives of these take the means and variances they divide by for constants when they are
-    differentiated once more, so that a penalty on a Jacobian would have a right value and a wrong gradient.
-    """
-
-    def __torch_function__(self, func, types, args=(), kwargs=None):
-        """Call the plain version where there is one."""
-        return _PLAIN.get(func, func)(*args, **(kwargs or {}))
-
-
-def _layer_norm(x: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    return _affine(_normalised(x, tuple(range(-len(normalized_shape), 0)), eps), weight, bias)
-
-
-def _group_norm(x: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    grouped = _normalised(x.unflatten(1, (num_groups, -1)).flatten(2), (-1,), eps).reshape(x.shape)
-    per_channel = (-1, *(1,) * (x.ndim - 2))
-    return _affine(grouped, *(None if w is None else w.view(per_channel) for w in (weight, bias)))
-
-
-def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
-    centred = x - x.mean(axes, keepdim=True)
-    return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
-
-
-def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
-    x = x if weight is None else x * weight
-    return x if bias is None else x + bias
-
-
-_PLAIN = {functional.layer_norm: _layer_norm, functional.group_norm: _group_norm}
 
 
 def _carries_gradient(layer: Decoder, x: Tensor) -> bool:
@@ -210,6 +179,11 @@ def refuse_mixed_rows(layer: Decoder) -> None:
             raise ValueError(
                 "the decoder holds batch normalisation in training mode, where each row's output depends on all rows, "
                 "so that its Jacobian is not that of a map z -> x. Call decoder.eval(), or use another normalisation."
+            )
+        if isinstance(part, nn.TransformerEncoderLayer) and not part.self_attn.batch_first:
+            raise ValueError(
+                "the decoder holds a TransformerEncoderLayer that takes the first axis for tokens, so that rows attend "
+                "to each other, and its Jacobian is not that of a map z -> x. Build it with batch_first=True."
             )
 
 
@@ -236,6 +210,25 @@ def _push_residual(layer: Residual, x: Tensor, t: Tangents) -> tuple[Tensor, Ten
     t = _tangents(t, x)
     change, moved = _push(layer.change, x, t)
     return x + change, t + _tangents(moved, x)
+
+
+def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    """Attend and transform, each beside what was there, and normalised before it or after it."""
+    refuse_mixed_rows(layer)
+    t, bend = _tangents(t, x), _ACTIVATIONS.get(layer.activation, layer.activation)
+    drops = layer.training and any(part.p > 0 for part in layer.modules() if isinstance(part, nn.Dropout))
+    if drops or not has_closed_form(layer.self_attn) or not isinstance(bend, nn.Module) or type(bend) not in _RULES:
+        return _push_any(layer, x, t)
+    attend = partial(push_attention, layer.self_attn)
+    change = partial(_push_sequential, nn.Sequential(layer.linear1, bend, layer.linear2))
+    for part, norm in ((attend, layer.norm1), (change, layer.norm2)):
+        before, moved_before = _push(norm, x, t) if layer.norm_first else (x, t)
+        y, moved = part(before, _tangents(moved_before, before))
+        x, t = x + y, t + _tangents(moved, y)
+        if not layer.norm_first:
+            x, normalised = _push(norm, x, t)
+            t = _tangents(normalised, x)
+    return x, t
 
 
 # ---- rules: linear layers -----------------------------------------------------------------------------
@@ -278,7 +271,7 @@ def _each(layer: nn.Module, t: Tensor) -> Tensor:
 def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     axes = tuple(range(-len(layer.normalized_shape), 0))
     y, moved = _push_normalised(x, _tangents(t, x), axes, layer.eps)
-    return _affine(y, layer.weight, layer.bias), _affine(moved, layer.weight, None)
+    return affine(y, layer.weight, layer.bias), affine(moved, layer.weight, None)
 
 
 def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
@@ -286,7 +279,7 @@ def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tangents) -> tuple[Tenso
     grouped, along = (each.unflatten(axis, (layer.num_groups, -1)).flatten(axis + 1) for each, axis in ((x, 1), (t, 2)))
     y, moved = _push_normalised(grouped, along, (-1,), layer.eps)
     weight, bias = (None if w is None else w.view(-1, *(1,) * (x.ndim - 2)) for w in (layer.weight, layer.bias))
-    return _affine(y.reshape(x.shape), weight, bias), _affine(moved.reshape(-1, *x.shape), weight, None)
+    return affine(y.reshape(x.shape), weight, bias), affine(moved.reshape(-1, *x.shape), weight, None)
 
 
 def _push_normalised(x: Tensor, t: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
@@ -350,10 +343,14 @@ _CONVOLUTIONS: dict[type, Callable] = {
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
 
+_ACTIVATIONS: dict[Any, nn.Module] = {functional.relu: nn.ReLU(), functional.gelu: nn.GELU()}
+"""What functions that a transformer is given stand for."""
+
 _RULES: dict[type, Callable] = {
     nn.Sequential: _push_sequential,
     Unfolded: _push_unfolded,
     Residual: _push_residual,
+    nn.TransformerEncoderLayer: _push_transformer,
     nn.Linear: _push_linear,
     **dict.fromkeys(_CONVOLUTIONS, _push_convolution),
     **dict.fromkeys(

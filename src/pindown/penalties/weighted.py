@@ -12,9 +12,10 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from pindown.penalties.dependency import batch_scale, entrywise, latent_sparsity, soft_count
+from pindown.penalties.dependency import batch_scale, entrywise, latent_sparsity, soft_count, softly_counted
+from pindown.penalties.gradients import pullback
 from pindown.penalties.smoothness import gram_off_diagonal, second_difference_variance
-from pindown.penalties.tangents import Decoder, Pushed, pushforward
+from pindown.penalties.tangents import Decoder, pushforward
 
 
 class Penalty(Protocol):
@@ -34,8 +35,9 @@ class Penalty(Protocol):
 class DependencySparsity:
     """`dependency_sparsity`: few arrows from latents to observed variables.
 
-    Of each row `n_columns` latents are taken at random, and `n_rows` of a batch; None takes all. Whichever are taken,
-    the expectation is that of all.
+    Of each row `n_columns` latents or `n_pixels` observed variables are taken at random, and `n_rows` of a batch; None
+    takes all. Whichever are taken, the expectation is that of all. Latents are pushed forward through the decoder,
+    observed variables pulled back: where latents are many, the latter costs less.
 
     Examples
     --------
@@ -49,14 +51,19 @@ class DependencySparsity:
     weight: float = 0.1
     n_columns: int | None = None
     n_rows: int | None = None
+    n_pixels: int | None = None
 
     def __post_init__(self) -> None:
         _check_weight(self)
-        _check_counts(self, n_columns=1, n_rows=1)
+        _check_counts(self, n_columns=1, n_rows=1, n_pixels=1)
 
     def __call__(self, decoder: Decoder, z: Tensor, chance: Tensor) -> tuple[Tensor, Tensor]:
         """Return decoder(z) and the weighted penalty."""
         d, k, scale, some = z.shape[1], self.n_columns, batch_scale(z), z[: self.n_rows]
+        if self.n_pixels is not None:
+            pulled = pullback(decoder, some, self.n_pixels, chance[: self.n_rows, 0])
+            cost = pulled.times * (pulled.gradients.abs() @ scale).sum() / len(some)
+            return _with_others(decoder, z, pulled.x), self.weight * cost
         if k is None or k >= d:
             pushed, times = pushforward(decoder, some), scale[:, None]
         else:
@@ -64,15 +71,16 @@ class DependencySparsity:
             pushed, times = pushforward(decoder, some, columns), scale[columns] * (d / k)
         # Observations are standardised already: the scale of x is 1 in the data, whatever it is in this batch.
         cost = self.weight * entrywise(pushed, times, x_scale=torch.ones((), device=z.device))
-        return _with_others(decoder, z, pushed), cost
+        return _with_others(decoder, z, pushed.x), cost
 
 
 @dataclass(frozen=True)
 class DependencyCount:
     """`dependency_count`: few arrows from latents to observed variables, counted and not weighed.
 
-    Of each batch `n_columns` latents are taken at random, the same for all its rows, and `n_rows` of them; None takes
-    all. Over latents the expectation is that of all; of fewer rows it is the count of a smaller batch.
+    Of each batch `n_columns` latents or `n_pixels` observed variables are taken at random, the same for all its rows,
+    and `n_rows` of them; None takes all. Over latents and observed variables the expectation is that of all; of fewer
+    rows it is the count of a smaller batch.
 
     Examples
     --------
@@ -81,18 +89,19 @@ class DependencyCount:
     >>> z = torch.tensor([[1.0], [-1.0]])
     >>> for penalty in (DependencyCount(weight=1.0), DependencyCount(weight=1.0).sharpened()):
     ...     print(penalty, round(penalty(lambda z: 0.1 * z, z, torch.zeros(z.shape))[1].item(), 2))
-    DependencyCount(weight=1.0, epsilon=0.1, n_columns=None, n_rows=None) 0.15
-    DependencyCount(weight=1.0, epsilon=0.03, n_columns=None, n_rows=None) 0.36
+    DependencyCount(weight=1.0, epsilon=0.1, n_columns=None, n_rows=None, n_pixels=None) 0.15
+    DependencyCount(weight=1.0, epsilon=0.03, n_columns=None, n_rows=None, n_pixels=None) 0.36
     """
 
     weight: float = 0.2
     epsilon: float = 0.1
     n_columns: int | None = None
     n_rows: int | None = None
+    n_pixels: int | None = None
 
     def __post_init__(self) -> None:
         _check_weight(self)
-        _check_counts(self, n_columns=1, n_rows=2)
+        _check_counts(self, n_columns=1, n_rows=2, n_pixels=1)
         if not self.epsilon > 0:
             raise ValueError(f"DependencyCount: epsilon must be positive, got {self.epsilon}.")
 
@@ -104,13 +113,18 @@ class DependencyCount:
         """Return decoder(z) and the weighted penalty."""
         (n, d), scale, one = z.shape, batch_scale(z), torch.ones((), device=z.device)
         k, rows = min(self.n_columns or d, d), min(self.n_rows or n, n)
+        if self.n_pixels is not None:
+            pulled = pullback(decoder, z[:rows], self.n_pixels, chance[:1, 0].expand(rows))
+            squares = pulled.gradients.square().mean(1) * scale.square()  # (k, d)
+            count = pulled.times * softly_counted(squares, self.epsilon)
+            return _with_others(decoder, z, pulled.x), self.weight * count
         if k == d and rows == n:
             pushed = pushforward(decoder, z)
             return pushed.x, self.weight * soft_count(pushed, scale[:, None], one, self.epsilon)
         columns = chance[0].argsort()[:k]  # the same for all rows, over which squares are averaged
         pushed = pushforward(decoder, z[:rows], columns[:, None].expand(k, rows))
         count = soft_count(pushed, scale[columns][:, None], one, self.epsilon)
-        return _with_others(decoder, z, pushed), self.weight * (d / k) * count
+        return _with_others(decoder, z, pushed.x), self.weight * (d / k) * count
 
 
 @dataclass(frozen=True)
@@ -160,10 +174,9 @@ class HessianPenalty:
         return x, self.weight * variance.mean()
 
 
-def _with_others(decoder: Decoder, z: Tensor, pushed: Pushed) -> Tensor:
+def _with_others(decoder: Decoder, z: Tensor, x: Tensor) -> Tensor:
     """Return the decoded latents: those whose derivatives were taken, and the rest."""
-    n = len(pushed.x)
-    return pushed.x if n == len(z) else torch.cat([pushed.x, decoder(z[n:])])
+    return x if len(x) == len(z) else torch.cat([x, decoder(z[len(x) :])])
 
 
 def _check_counts(penalty: Penalty, **least: int) -> None:
@@ -171,6 +184,11 @@ def _check_counts(penalty: Penalty, **least: int) -> None:
         value = getattr(penalty, name)
         if value is not None and value < fewest:
             raise ValueError(f"{type(penalty).__name__}: {name} must be at least {fewest} or None, got {value}.")
+    if getattr(penalty, "n_columns", None) is not None and getattr(penalty, "n_pixels", None) is not None:
+        raise ValueError(
+            f"{type(penalty).__name__}: n_columns pushes latents forward, n_pixels pulls observed variables back: give "
+            "one of the two."
+        )
 
 
 def _check_weight(penalty: Penalty) -> None:

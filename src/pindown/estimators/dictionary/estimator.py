@@ -319,7 +319,7 @@ class Dictionary(Decodes, BaseEncoder):
         """Return a penalty that takes some latents and rows of pictures, unless it was said which."""
         if len(self.shape_in_) == 1 or not isinstance(penalty, DependencyCount | DependencySparsity):
             return penalty
-        asked = penalty.n_columns is not None or penalty.n_rows is not None
+        asked = (penalty.n_columns, penalty.n_rows, penalty.n_pixels) != (None, None, None)
         return penalty if asked else replace(penalty, n_columns=PICTURE_COLUMNS, n_rows=PICTURE_ROWS)
 
     def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:

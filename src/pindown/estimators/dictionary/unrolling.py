@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 from scipy.sparse.csgraph import dijkstra
-from sklearn.neighbors import kneighbors_graph
+from sklearn.neighbors import NearestNeighbors, kneighbors_graph
 from torch import Tensor, nn
 
 from pindown.estimators.dictionary.autoencoder import Autoencoder
@@ -19,9 +19,14 @@ from pindown.training import Trainer
 N_LANDMARKS, N_NEIGHBOURS = 300, 10
 """Rows whose distances from all others are taken, and neighbours of each row that the ways go through."""
 
-DIRECTIONS, ITERATIONS = 5, 6
-"""Leading directions of pictures for each latent, in which neighbours are looked for, and iterations that find them. Of
-five factors of rooms 15, 25 and 40 directions leave coordinates that tell .70, .87 and .72 of them linearly."""
+DIRECTIONS, ITERATIONS = (2, 3, 4, 5, 6, 8), 6
+"""Leading directions of pictures for each latent, in which neighbours are looked for: those are taken whose coordinates
+tell most. And iterations that find them. With too few, factors that change little are folded onto others, with too many
+ways along the data are lost: which is which depends on the factors."""
+
+TOLD_DIRECTIONS, TOLD_ROWS, TOLD_NEIGHBOURS = 5, 3_000, 5
+"""Directions for each latent that coordinates should tell, by the rows that are neighbours in them; and rows that the
+number of directions is chosen by."""
 
 LEAST_SPREAD = 1e-6
 """Standard deviation below which a coordinate is constant: there are fewer directions than were asked for."""
@@ -79,7 +84,8 @@ def start_unrolled(
     # Each row once: between equal rows there is no way, and ten of them would have no other neighbours.
     x = x[np.sort(np.unique(_marks(x), axis=0, return_index=True)[1])]
     standardised = model.standardised(x)
-    z = torch.as_tensor(unrolled(_laid_out(model, x, device), model.d), dtype=standardised.dtype)
+    unroll = unrolled if x.ndim == 2 else least_folded
+    z = torch.as_tensor(unroll(_laid_out(model, x, device), model.d), dtype=standardised.dtype)
     model.straighten(x, z)
     model.to(device)
     rows = tuple(each.to(device) for each in (x, z, standardised))
@@ -100,6 +106,32 @@ def start_unrolled(
     model.settle_noise(rows[0])
 
 
+def least_folded(seen: np.ndarray, d: int) -> np.ndarray:
+    """Return unrolled coordinates of rows along as many of their leading directions as leave the fewest folds."""
+    choices = {min(times * d, seen.shape[1]) for times in DIRECTIONS}
+    some = seen[:TOLD_ROWS]
+    goal = some[:, : TOLD_DIRECTIONS * d]
+    best = max(sorted(choices), key=lambda n: told_by_neighbours(unrolled(some[:, :n], d), goal))
+    return unrolled(seen[:, :best], d)
+
+
+def told_by_neighbours(codes: np.ndarray, seen: np.ndarray) -> float:
+    """Return how much of the variance of rows those tell whose codes are nearest, the mean over columns.
+
+    Where codes are folded, distant rows share them, and neighbours tell little: no truth is needed to see it.
+
+    Examples
+    --------
+    >>> seen = np.random.default_rng(0).normal(size=(2_000, 2))
+    >>> round(told_by_neighbours(seen, seen), 1), round(told_by_neighbours(np.abs(seen), seen), 1)
+    (1.0, 0.0)
+    """
+    k = min(TOLD_NEIGHBOURS, len(codes) - 1)
+    near = NearestNeighbors(n_neighbors=k).fit(codes).kneighbors(return_distance=False)
+    error = (seen - seen[near].mean(1)).var(0) * k / (k + 1)  # of which that of neighbours is a part
+    return float((1 - error / seen.var(0)).mean())
+
+
 def _laid_out(model: Autoencoder, x: Tensor, device: str | torch.device) -> np.ndarray:
     """Return rows in which neighbours are looked for, of pictures along their leading directions.
 
@@ -111,7 +143,7 @@ def _laid_out(model: Autoencoder, x: Tensor, device: str | torch.device) -> np.n
         return seen.numpy()
     flat = seen.flatten(1).float().to(device)
     flat -= flat.mean(0)
-    n = min(DIRECTIONS * model.d, len(flat) - 1, flat.shape[1])
+    n = min(max(DIRECTIONS) * model.d, len(flat) - 1, flat.shape[1])
     # By subspace iterations, from directions that are the same whatever the device.
     start = torch.randn(flat.shape[1], n, generator=torch.Generator().manual_seed(0)).to(device)
     for _ in range(ITERATIONS):
