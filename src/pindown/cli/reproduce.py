@@ -65,7 +65,7 @@ def reproduce_experiment(
     n_wanted = len(wanted_rows) * len(wanted_seeds)
     out.print(f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
     told = f"finished runs are kept in {results.path}; to go on: {shlex.join(['pindown', *sys.argv[1:]])}"
-    with stopping(told), refusing(ImportError):  # a package that a table needs
+    with stopping(told), refusing(ImportError, FileNotFoundError):  # what a table needs
         for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
             with refusing(OSError):
                 results.append(record)

@@ -11,6 +11,7 @@ from typing import Any
 from pindown.papers import (
     antidiversity,
     antidiversity_bodies,
+    antidiversity_robots,
     antidiversity_worlds,
     reizinger2024,
     reizinger2024_figures,
@@ -48,6 +49,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *reizinger2024_frozen.EXPERIMENTS,
     *antidiversity.EXPERIMENTS,
     *antidiversity_bodies.EXPERIMENTS,
+    *antidiversity_robots.EXPERIMENTS,
     *antidiversity_worlds.EXPERIMENTS,
     *zheng2025.EXPERIMENTS,
     *zheng2025_activations.EXPERIMENTS,
@@ -67,6 +69,7 @@ __all__ = [
     "Table",
     "antidiversity",
     "antidiversity_bodies",
+    "antidiversity_robots",
     "antidiversity_worlds",
     "compare",
     "draw",

@@ -127,32 +127,17 @@ class CellRow:
 
     def latents(self, profile: Staged, seed: int, device: str) -> Latents:
         """Train this cell's stages."""
-        from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics
-
-        train = _transitions(profile, seed)
-        dynamics = InverseDynamics(
+        return staged(
+            _transitions(profile, seed),
             profile.late_actions if self.late else profile.n_actions,
+            n_codes=2,
             bottleneck=profile.bottleneck if self.kl else 0.0,
             strength=profile.strength if self.reversal and not self.late else 0.0,
-            max_iter=profile.dynamics_iter,
+            dynamics_iter=profile.dynamics_iter,
+            forget_iter=profile.forget_iter if self.reversal else 0,
+            seed=seed,
             device=device,
-            verbose=False,
-            random_state=seed,
         )
-        dynamics.fit(train.before, train.after, train.body)
-        if not self.reversal:
-            return Latents(dynamics)
-        forget = Forget(
-            2,
-            max_iter=profile.forget_iter,
-            holdout=0,
-            device=device,
-            verbose=False,
-            random_state=seed,
-        )
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is what the table says
-            return Latents(dynamics, forget.fit(dynamics.transform(train.before, train.after), train.body))
 
 
 @dataclass(frozen=True)
@@ -171,6 +156,33 @@ class Latents:
         """Return the displacement that codes lead to from the start of each transition, in its body."""
         actions = codes if self.forget is None else self.forget.inverse_transform(codes, moves.body)
         return self.dynamics.predict_next(moves.before, actions) - moves.before
+
+
+def staged(
+    train: Moves,
+    n_actions: int,
+    *,
+    n_codes: int,
+    bottleneck: float,
+    strength: float,
+    dynamics_iter: int,
+    forget_iter: int,
+    seed: int,
+    device: str,
+    groups: np.ndarray | None = None,
+) -> Latents:
+    """Train the first stage, and the second if it has steps; transitions of one group are kept back together."""
+    from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics
+
+    common: dict[str, Any] = {"device": device, "verbose": False, "random_state": seed}
+    dynamics = InverseDynamics(n_actions, bottleneck=bottleneck, strength=strength, max_iter=dynamics_iter, **common)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is what the table says
+        dynamics.fit(train.before, train.after, train.body, groups=groups)
+        if not forget_iter:
+            return Latents(dynamics)
+        forget = Forget(n_codes, max_iter=forget_iter, holdout=0, **common)
+        return Latents(dynamics, forget.fit(dynamics.transform(train.before, train.after), train.body))
 
 
 def _transfers(latents: Latents, moved: list[Moves], seed: int) -> dict[str, float]:
