@@ -168,6 +168,42 @@ def test_the_second_stage_hides_what_the_first_was_not_told_if_there_is_somethin
     assert told(act.transform(test.x, test.x_pos), test.u) < 0.65
 
 
+def on_a_belt(speed, seed, n=1_200):
+    """Two carts are pushed at random in a plane, and belts carry them apart."""
+    rng, body = np.random.default_rng(seed), np.arange(n) % 2
+    before, pushed = 3 * rng.normal(size=(n, 3)), rng.normal(size=(n, 2))
+    carried = speed * (2 * body - 1) + 0.1 * rng.normal(size=n)
+    return before, before + np.column_stack([pushed, carried]), body, pushed
+
+
+@pytest.mark.parametrize(("speed", "needed"), [(1.0, True), (0.0, False)])
+def test_the_second_stage_is_played_where_it_is_needed_and_only_there(speed, needed):
+    before, after, body, pushed = on_a_belt(speed, seed=0)
+    straight = {"chart": networks.linear, "forward": networks.linear}
+    quick = {"max_iter": 150, "learning_rate": 0.05, "verbose": False}
+    dynamics = InverseDynamics(3, bottleneck=0, strength=0, **quick, **straight)
+    forget = Forget(max_iter=100, holdout=0, verbose=False)
+    act = LatentAction(dynamics=dynamics, forget=forget, random_state=0).fit(before, after, body)
+    assert (act.second_stage_.played, act.forget_ is not None) == (needed, needed)
+    assert act.n_components_ == (2 if needed else 3)
+    assert str(act.second_stage_).startswith("second stage played: " if needed else "second stage left out: ")
+    before, after, body, pushed = on_a_belt(speed, seed=1)
+    codes = act.transform(before, after)
+    assert (told(act.dynamics_.transform(before, after), body) > 0.95) == needed
+    assert told(codes, body) < 0.75
+    assert linear_r2(codes, pushed) > 0.9
+    assert act.predict_next(before, codes, body).shape == before.shape
+
+
+def test_a_second_stage_that_was_asked_for_says_so():
+    before, after, body, _ = on_a_belt(0.0, seed=0)
+    dynamics = InverseDynamics(3, max_iter=2, verbose=False)
+    act = LatentAction(2, dynamics=dynamics, forget=Forget(max_iter=2, verbose=False), random_state=0)
+    assert "2 of 3 codes were asked for" in str(act.fit(before, after, body).second_stage_)
+    with pytest.raises(ValueError, match=r"n_components=4, but dynamics has n_actions=3. The second stage can only"):
+        act.set_params(n_components=4).fit(before, after, body)
+
+
 def test_codes_lead_on_in_the_body_they_come_from(two_bodies):
     act, _, test = two_bodies
     codes = act.transform(test.x, test.x_pos)

@@ -1,5 +1,6 @@
 """Bodies with charts of their own: six arms of a simulator, their joints before and after, and what codes tell."""
 
+import copy
 from pathlib import Path
 
 import numpy as np
@@ -161,6 +162,21 @@ def test_a_robot_joins_by_fifty_pairs_and_the_others_stay_as_they_are(learned, h
     assert act.predict_next({"UR5e": held_out.before["UR5e"]}, {"UR5e": codes["Panda"]})["UR5e"].shape == (240, 6)
 
 
+def test_a_robot_of_one_episode_joins_the_others(tied, held_out):
+    act, alone = copy.copy(tied), slice(60)
+    codes = tied.transform(*held_out.both)["Panda"][alone]
+    own = held_out.before["UR5e"][alone], held_out.after["UR5e"][alone]
+    act.adopt("other UR5e", *own, rows=np.arange(60), codes=codes, groups=np.zeros(60))
+    assert "other UR5e" not in tied.bodies_
+    assert linear_r2(act.transform({"other UR5e": own[0]}, {"other UR5e": own[1]})["other UR5e"], codes) > 0.6
+
+
+def test_where_few_episodes_are_held_out_the_body_is_read_off_all():
+    before, after, groups = (dict(part) for part in two())
+    act = LatentAction(3, **QUICK).fit(before, after, groups=groups)  # six episodes, of which one is held out
+    assert "of all transitions, for too few are held out, (chance 0.500)" in str(act.second_stage_)
+
+
 # The second stage.
 
 
@@ -276,6 +292,7 @@ def with_nan(x):
         (lambda x, y, g: (x, y, g, {"Panda": [[0, 1]]}), r"pairs are of two bodies, got 'Panda'"),
         (lambda x, y, g: (x, y, g, {("Panda", "Jaco"): [[0, 1]]}), "pairs name Jaco, of whom there are no transitions"),
         (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, 120]]}), "point to transition 120 of UR5e, which has 120"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, -1]]}), "point to transition -1 of UR5e, which has 120"),
         (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0.5, 1]]}), r"whole numbers of shape \(n, 2\)"),
         (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [0, 1]}), r"whole numbers of shape \(n, 2\)"),
     ],

@@ -6,15 +6,22 @@ import numpy as np
 import pytest
 
 from pindown import papers
-from pindown.papers import antidiversity, antidiversity_bodies, antidiversity_worlds
+from pindown.papers import _robots, antidiversity, antidiversity_bodies, antidiversity_robots, antidiversity_worlds
 from pindown.papers.antidiversity import SIGNS, SignRow
 from pindown.papers.antidiversity_bodies import BODIES
+from pindown.papers.antidiversity_robots import ROBOTS
 from pindown.papers.antidiversity_worlds import WORLDS
 
-EXPERIMENTS = [*antidiversity.EXPERIMENTS, *antidiversity_bodies.EXPERIMENTS, *antidiversity_worlds.EXPERIMENTS]
+EXPERIMENTS = [
+    *antidiversity.EXPERIMENTS,
+    *antidiversity_bodies.EXPERIMENTS,
+    *antidiversity_robots.EXPERIMENTS,
+    *antidiversity_worlds.EXPERIMENTS,
+]
 SHORT = replace(SIGNS.quick, name="short", n_samples=20_000, align_iter=1_000, forget_iter=200)
 FEW = replace(WORLDS.quick, name="few", n_samples=600, n_eval=600, max_iter=2)
 TINY = replace(BODIES.quick, name="tiny", n_samples=400, dynamics_iter=2, forget_iter=2, n_eval=400)
+IN_HASTE = replace(ROBOTS.quick, name="in haste", dynamics_iter=2, forget_iter=2)
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
 
 
@@ -53,6 +60,55 @@ def test_a_run_has_all_scores_and_can_be_repeated(experiment, row, profile):
     assert scores == again
     (line,) = papers.compare(experiment, profile, [first]).lines
     assert "–" not in line.ours
+
+
+# Six arms, from the recording that comes with the package.
+
+
+def two_arms(seed):
+    arms = _robots.small(seed)
+    learned, held = ({r: part[r] for r in ("Panda", "UR5e")} for part in (arms.learned, arms.held))
+    return _robots.Arms(learned, held, arms.n_pairs)
+
+
+BRIEF = replace(IN_HASTE, arms=two_arms)
+
+
+@pytest.mark.parametrize("row", [ROBOTS.rows[k] for k in (0, 10)], ids=lambda row: row.name)
+def test_a_run_of_robots_has_all_scores_and_can_be_repeated(row):
+    first, second = (next(papers.reproduce(ROBOTS, BRIEF, [(row, 3)], device="cpu")).scores for _ in range(2))
+    assert first == second
+    of_some = {"adopted", "codes", "second stage", *(f"labels {k}, one line" for k in _robots.LABELS)}
+    assert {*ROBOTS.scores, *ROBOTS.beside} - of_some <= set(first)
+
+
+def test_episodes_of_robots_are_held_out_whole_and_pairs_are_the_same_commands():
+    arms = _robots.small(0)
+    assert arms.n_pairs == 20 * 20
+    assert [len(moves.hand) for moves in arms.held.values()] == [20 * 20] * 6
+    assert [len(moves.hand) for moves in arms.learned.values()] == [60 * 20] * 6
+    for part in (arms.held, {r: moves.take(np.arange(arms.n_pairs)) for r, moves in arms.learned.items()}):
+        panda = part["Panda"].hand
+        assert all(np.corrcoef(panda[:, 0], moves.hand[:, 0])[0, 1] > 0.8 for moves in part.values())
+    own = {r: moves.hand[arms.n_pairs :] for r, moves in arms.learned.items()}
+    assert abs(np.corrcoef(own["Panda"][:, 0], own["UR5e"][:, 0])[0, 1]) < 0.3
+    starts = {tuple(row) for row in arms.held["Panda"].before}
+    assert not starts & {tuple(row) for row in arms.learned["Panda"].before}
+
+
+@pytest.mark.slow
+def test_fifty_pairs_tie_robots_together_and_changes_of_joints_are_not():
+    changes, tied = (ROBOTS.rows[k].measure(ROBOTS.quick, 3, "cpu") for k in (3, 13))
+    assert changes["leakage"] > 0.5 > 0.25 > tied["leakage"]
+    assert tied["transfer 0"] > 0.75 > 0 > changes["transfer 0"]
+    assert tied["within"] > 0.85
+    assert tied["adopted"] > 0.7
+
+
+def test_without_recordings_the_full_table_says_how_to_make_them(monkeypatch, tmp_path):
+    monkeypatch.setenv("PINDOWN_ROBOTS", str(tmp_path))
+    with pytest.raises(FileNotFoundError, match=r"no recording of robots in .*record.py .*PINDOWN_ROBOTS"):
+        ROBOTS.rows[0].measure(ROBOTS.full, 0, "cpu")
 
 
 # The sign decides the subspace.

@@ -14,20 +14,26 @@ from sklearn.utils.validation import check_is_fitted
 
 from pindown import _random, theory
 from pindown._random import RandomState
+from pindown.data import from_torch
 from pindown.estimators.forget import Forget
-from pindown.estimators.latent_action.dynamics import read_bodies
+from pindown.estimators.latent_action.dynamics import read_bodies, read_groups
 from pindown.estimators.latent_action.inverse import InverseDynamics
 from pindown.estimators.latent_action.own_charts import OwnCharts, fit_own_charts
 from pindown.estimators.latent_action.recordings import read_codes, read_recordings, read_rows
-from pindown.estimators.latent_action.second_stage import SecondStage
+from pindown.estimators.latent_action.second_stage import Codes, SecondStage, decided
+from pindown.labels import combined
 from pindown.saving import Saves
 
 
 class LatentAction(Saves, BaseEstimator):
-    """Codes of actions that are blind to the body that acts: `InverseDynamics`, then `Forget` of the body.
+    """Codes of actions that are blind to the body that acts: `InverseDynamics`, then `Forget` of the body, if need be.
 
     The first stage turns a transition into a code ã, and holds it to one law for all bodies; the second takes from it
-    what still tells them, and keeps what a decoder that is told the body needs to rebuild ã. **Invariance is not
+    what still tells them, and keeps what a decoder that is told the body needs to rebuild ã. It bends codes, and must
+    earn its place: it is tried only where probes read the body off held-out transitions for more than 5 % above chance,
+    and kept only if it hides the body better, costs no transfer where there are pairs, and keeps codes straight within
+    bodies where there are none; or if fewer codes are asked for than the first stage has. ``second_stage_`` says which,
+    and why. **Invariance is not
     unification**: within each body the codes are the actions up to a bijection Φ_e, but the bijections may differ, so
     that the code of an action in one body may stand for another action in another. `pindown.alignment.align` learns
     Φ_{e₂}∘Φ_{e₁}⁻¹ from pairs, and says how many it takes.
@@ -35,10 +41,9 @@ class LatentAction(Saves, BaseEstimator):
     **Bodies with charts of their own.** Robots have joints of their own, and more or fewer of them. Given as mappings
     from body to array, each body is read by a matrix of its own, in closed form: along the directions of what its past
     does not tell of its displacements, for an arm that was told to move swings on, and its wrist turns, as its past
-    says. Codes of all bodies are given one covariance, which mostly makes them blind; the second stage is tried only
-    where probes read the body off held-out episodes for more than 5 % above chance, and kept only if it hides the body
-    better and costs no transfer: ``second_stage_`` says which. With ``pairs``, motions that two bodies made alike,
-    charts read what bodies share, and one code is one action in all. A new body joins by `adopt`.
+    says. Codes of all bodies are given one covariance, which mostly makes them blind, so that nothing is left to the
+    second stage. With ``pairs``, motions that two bodies made alike, charts read what bodies share, and one code is one
+    action in all. A new body joins by `adopt`.
 
     Parameters
     ----------
@@ -66,7 +71,7 @@ class LatentAction(Saves, BaseEstimator):
     own_ : OwnCharts or None
         The chart of each body, if they have one each; ``own_.charts[body].by`` says what it was found by.
     second_stage_ : SecondStage or None
-        Whether the second stage was played, and what was measured; None for arrays of one width, of which it always is.
+        Whether the second stage was played, and what was measured; None in files of versions that always played it.
     held_out_ : HeldOut or None
         How much of held-out displacements the first stage tells.
     n_components_ : int
@@ -104,6 +109,7 @@ class LatentAction(Saves, BaseEstimator):
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
     own_: OwnCharts | None = None  # which, like the next, fits of earlier versions, loaded from files, have not
     bodies_: tuple[Any, ...] | None = None
+    stage_: SecondStage | None = None
 
     def __init__(
         self,
@@ -161,13 +167,26 @@ class LatentAction(Saves, BaseEstimator):
         counts = dynamics.n_actions is None
         if counts:
             dynamics.set_params(n_actions=n_components)
-        actions = dynamics.fit(X_t, X_next, whose, groups=groups).transform(X_t, X_next)
+        actions = from_torch(dynamics.fit(X_t, X_next, whose, groups=groups).transform(X_t, X_next))
         n_codes = dynamics.n_actions_ if counts else n_components
+        if n_codes is not None and n_codes > dynamics.n_actions_:
+            raise ValueError(
+                f"LatentAction: n_components={n_codes}, but dynamics has n_actions={dynamics.n_actions_}. The second "
+                "stage can only drop codes: ask for as many at most."
+            )
         # Nobody says whose transition is encoded, so that one map must do for all bodies.
-        forget.set_params(n_components=n_codes, charts=False).fit(actions, whose)
-        self.dynamics_, self.forget_, self.held_out_ = dynamics, forget, dynamics.held_out_
-        self.own_, self.bodies_ = None, tuple(np.unique(whose).tolist())
-        self.n_components_, self.n_features_in_ = forget.n_components_, dynamics.n_features_in_
+        forget.set_params(n_components=n_codes, charts=False)
+        number = np.unique(whose, return_inverse=True)[1].reshape(-1)
+        told = read_groups(groups, len(whose))
+        episode = np.arange(len(whose)) if told is None else combined(told, number)
+        codes, out = Codes(actions, number, episode), np.isin(np.arange(len(whose)), dynamics.kept_back_)
+        seed = _random.draw_seed(self.random_state) % 2**63
+        fewer = n_codes is not None and n_codes < dynamics.n_actions_
+        stage, played = decided(forget, codes.take(~out), codes.take(out), [], seed, asked=fewer)
+        self.dynamics_, self.forget_, self.held_out_ = dynamics, played, dynamics.held_out_
+        self.own_, self.stage_, self.bodies_ = None, stage, tuple(np.unique(whose).tolist())
+        self.n_components_ = dynamics.n_actions_ if played is None else played.n_components_
+        self.n_features_in_ = dynamics.n_features_in_
         return self
 
     def _fit_own(self, X_t: Mapping, X_next: Any, body: Any, groups: Any, pairs: Any) -> Self:
@@ -196,9 +215,9 @@ class LatentAction(Saves, BaseEstimator):
 
     @property
     def second_stage_(self) -> SecondStage | None:
-        """Whether the second stage was played, and why; None for arrays, of which it always is."""
+        """Whether the second stage was played, and why; None in files of versions that always played it."""
         check_is_fitted(self)
-        return None if self.own_ is None else self.own_.second_stage
+        return self.stage_ if self.own_ is None else self.own_.second_stage
 
     def transform(self, X_t, X_next, body=None):
         """Return the code of each transition, blind to the body; numpy in, numpy out; torch in, torch out.
@@ -211,10 +230,11 @@ class LatentAction(Saves, BaseEstimator):
         if self.own_ is None:
             if isinstance(X_t, Mapping):
                 raise ValueError("LatentAction: fit was given arrays, and transform a mapping. Give arrays here, too.")
-            if body is not None and self.bodies_ is not None:
+            if body is not None:
                 self._check_known(read_bodies(body, X_t).tolist(), self.bodies_)
-            return self.forget_.transform(self.dynamics_.transform(X_t, X_next))
-        recordings = read_recordings(self._mapping(X_t, "X_t"), X_next, None, fitting=False)
+            codes = self.dynamics_.transform(X_t, X_next)
+            return codes if self.forget_ is None else self.forget_.transform(codes)
+        recordings = read_recordings(self._mapping(X_t, "X_t"), X_next, None, least_episodes=0)
         codes = {whose: self.own_.encode(whose, each) for whose, each in recordings.items()}
         return {whose: _like(X_t[whose], values) for whose, values in codes.items()}
 
@@ -229,8 +249,10 @@ class LatentAction(Saves, BaseEstimator):
         if self.own_ is None:
             if body is None:
                 raise ValueError("LatentAction: say by body who acts: codes lead elsewhere in another.")
-            return self.dynamics_.predict_next(X_t, self.forget_.inverse_transform(Z, body))
-        places = read_recordings(self._mapping(X_t, "X_t"), X_t, None, fitting=False)
+            self._check_known(read_bodies(body, X_t).tolist(), self.bodies_)
+            actions = Z if self.forget_ is None else self.forget_.inverse_transform(Z, body)
+            return self.dynamics_.predict_next(X_t, actions)
+        places = read_recordings(self._mapping(X_t, "X_t"), X_t, None, least_episodes=0)
         if not isinstance(Z, Mapping) or set(Z) != set(places):
             raise ValueError("LatentAction: Z must be a mapping of the same bodies as X_t.")
         led = {}
@@ -248,7 +270,7 @@ class LatentAction(Saves, BaseEstimator):
         body : hashable
             Its name, which none has yet.
         X_t, X_next : array or tensor of shape (n_samples, n_features)
-            Its transitions, with columns of its own.
+            Its transitions, with columns of its own; one episode will do, for nothing is held out.
         rows : array of shape (n,)
             Numbers of transitions of which the codes are known: 50 do.
         codes : array of shape (n, n_components)
@@ -263,7 +285,8 @@ class LatentAction(Saves, BaseEstimator):
             )
         if body in self.own_.charts:
             raise ValueError(f"LatentAction: {body} has a chart. Fit anew to find another.")
-        recording = read_recordings({body: X_t}, {body: X_next}, None if groups is None else {body: groups})[body]
+        episodes = None if groups is None else {body: groups}
+        recording = read_recordings({body: X_t}, {body: X_next}, episodes, least_episodes=1)[body]
         numbers_ = read_rows(body, rows, len(recording))
         known = read_codes("codes", codes, len(numbers_), self.n_components_)
         if len(numbers_) < 2 * self.n_components_:
@@ -276,8 +299,8 @@ class LatentAction(Saves, BaseEstimator):
         return self
 
     @staticmethod
-    def _check_known(bodies: list[Any], known: tuple[Any, ...]) -> None:
-        if new := [body for body in bodies if body not in known]:
+    def _check_known(bodies: list[Any], known: tuple[Any, ...] | None) -> None:
+        if known is not None and (new := [body for body in bodies if body not in known]):
             raise ValueError(
                 f"LatentAction: body has a value that was not there in fit: {new[0]}. Those were "
                 f"{', '.join(map(str, known))}."

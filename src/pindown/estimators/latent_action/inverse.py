@@ -99,6 +99,8 @@ class InverseDynamics(Saves, BaseEstimator):
         The trained pair.
     held_out_ : HeldOut or None
         How much of transitions held out the codes tell, with the same of those learned from. None if none were.
+    kept_back_ : ndarray of int
+        Numbers of the transitions that were held out.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -182,6 +184,7 @@ class InverseDynamics(Saves, BaseEstimator):
         division = divided(data, share=self.holdout, seed=seed, paired=True, folds=False)
         self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed, *division)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        self.kept_back_ = division[0].held_out if division else np.zeros(0, dtype=np.int64)
         self.held_out_ = self._held_out(before, after, division[0]) if division else None
         if self.held_out_ is not None and self.held_out_.overfits:
             warn(f"InverseDynamics: {self.held_out_.warning}")

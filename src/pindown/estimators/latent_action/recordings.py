@@ -57,8 +57,8 @@ class Recording:
         return np.isin(self.episode, rng.permutation(numbers)[:n_held])
 
 
-def read_recordings(X_t: Mapping, X_next: Any, groups: Any, *, fitting: bool = True) -> dict[Any, Recording]:
-    """Return the transitions of each body, or say which has something wrong."""
+def read_recordings(X_t: Mapping, X_next: Any, groups: Any, *, least_episodes: int = 2) -> dict[Any, Recording]:
+    """Return the transitions of each body, or say which has something wrong; with 0 episodes, any number will do."""
     if not X_t:
         raise ValueError("LatentAction: X_t has no body. Give a mapping from each body to its observations.")
     for name, other in (("X_next", X_next), ("groups", groups)):
@@ -71,12 +71,12 @@ def read_recordings(X_t: Mapping, X_next: Any, groups: Any, *, fitting: bool = T
                 f"bodies, got {found}."
             )
     return {
-        body: _read_one(body, X_t[body], X_next[body], None if groups is None else groups[body], fitting)
+        body: _read_one(body, X_t[body], X_next[body], None if groups is None else groups[body], least_episodes)
         for body in X_t
     }
 
 
-def _read_one(body: Any, X_t: Any, X_next: Any, groups: Any, fitting: bool) -> Recording:
+def _read_one(body: Any, X_t: Any, X_next: Any, groups: Any, least_episodes: int) -> Recording:
     before, after = (_array(body, name, values) for name, values in (("X_t", X_t), ("X_next", X_next)))
     if before.shape != after.shape:
         raise ValueError(
@@ -89,8 +89,8 @@ def _read_one(body: Any, X_t: Any, X_next: Any, groups: Any, fitting: bool) -> R
     recording = Recording(before, after, episode)
     if groups is None:
         recording = Recording(before, after, np.cumsum(~recording.follows()))
-    if fitting:
-        _check_enough(body, recording)
+    if least_episodes:
+        _check_enough(body, recording, least_episodes)
     return recording
 
 
@@ -101,12 +101,12 @@ def _named(body: Any, groups: Any, n_rows: int) -> np.ndarray:
         raise ValueError(f"LatentAction: of {body}, {error}") from error
 
 
-def _check_enough(body: Any, recording: Recording) -> None:
+def _check_enough(body: Any, recording: Recording, least_episodes: int) -> None:
     n_rows, n_columns = recording.before.shape
-    if len(np.unique(recording.episode)) < 2:
+    if len(np.unique(recording.episode)) < least_episodes:
         raise ValueError(
-            f"LatentAction: {body} has one episode only, so that none can be held out. Give it two at least, or say by "
-            "groups where one ends."
+            f"LatentAction: {body} has one episode only, so that none can be held out. Give it two at least, say by "
+            "groups where one ends, or let it join the others by adopt."
         )
     if n_rows < ROWS_PER_COLUMN * n_columns:
         raise ValueError(
@@ -189,8 +189,9 @@ def _links(key: Any, value: Any, recordings: Mapping[Any, Recording]) -> np.ndar
         )
     for body, column in zip(key, rows.T, strict=True):
         if column.min() < 0 or column.max() >= len(recordings[body]):
+            nowhere = column.min() if column.min() < 0 else column.max()
             raise ValueError(
-                f"LatentAction: pairs of {key[0]} and {key[1]} point to transition {column.max()} of {body}, which has "
+                f"LatentAction: pairs of {key[0]} and {key[1]} point to transition {nowhere} of {body}, which has "
                 f"{len(recordings[body])}, numbered from 0. Are they numbers of episodes, or of other rows?"
             )
     return rows.astype(np.int64)
@@ -217,8 +218,9 @@ def read_rows(body: Any, rows: Any, n_rows: int) -> np.ndarray:
             f"{found.shape} of {found.dtype}."
         )
     if len(found) and (found.min() < 0 or found.max() >= n_rows):
+        nowhere = found.min() if found.min() < 0 else found.max()
         raise ValueError(
-            f"LatentAction: rows point to transition {found.max()} of {body}, which has {n_rows}, numbered from 0."
+            f"LatentAction: rows point to transition {nowhere} of {body}, which has {n_rows}, numbered from 0."
         )
     return found.astype(np.int64)
 

@@ -1,4 +1,4 @@
-"""Whether forgetting the body, after charts have made codes alike, is worth what it bends: measured, then decided."""
+"""Whether forgetting the body, after a first stage, is worth what it bends: measured on held-out episodes, decided."""
 
 from __future__ import annotations
 
@@ -24,10 +24,13 @@ GAIN, LOSS = 0.01, 0.02
 FOLDS = 5
 """Of pairs, each of which is predicted by a map fitted to the others."""
 
+LEAST_ROWS = 10
+"""Held-out transitions of a body, of two episodes, that probes can be scored on; with fewer, all transitions are."""
+
 
 @dataclass(frozen=True)
 class SecondStage:
-    """Whether `Forget` was played on the codes of charts, and what was measured on episodes held out.
+    """Whether `Forget` was played on the codes of the first stage, and what was measured on episodes held out.
 
     Attributes
     ----------
@@ -66,6 +69,20 @@ class Codes:
     body: np.ndarray
     episode: np.ndarray
 
+    def take(self, rows: np.ndarray) -> Codes:
+        """Return some of them."""
+        return Codes(self.codes[rows], self.body[rows], self.episode[rows])
+
+    def beside(self, others: Codes) -> Codes:
+        """Return these and others."""
+        mine, theirs = ((each.codes, each.body, each.episode) for each in (self, others))
+        return Codes(*(np.concatenate(parts) for parts in zip(mine, theirs, strict=True)))
+
+    def can_be_read(self, bodies: np.ndarray) -> bool:
+        """Say whether there is enough of each body for probes to learn from some episodes, and be scored on others."""
+        own = [self.body == body for body in bodies]
+        return all(rows.sum() >= LEAST_ROWS and len(np.unique(self.episode[rows])) > 1 for rows in own)
+
     def read(self, seed: int) -> Leakage:
         """Return what probes read of the body."""
         return leakage(self.codes, self.body, groups=self.episode, n_seeds=1, n_permutations=199, random_state=seed)
@@ -75,32 +92,40 @@ Paired = list[tuple[Any, np.ndarray, Any, np.ndarray]]
 """Two bodies at a time, and codes of the same motions in the first and in the second."""
 
 
-def decided(forget: Forget, learned: Codes, held_out: Codes, pairs: Paired, seed: int) -> tuple[SecondStage, Any]:
+def decided(
+    forget: Forget, learned: Codes, held_out: Codes, pairs: Paired, seed: int, *, asked: bool = False
+) -> tuple[SecondStage, Forget | None]:
     """Say whether to play the second stage, and return it fitted if so; else None.
 
     It is not tried where codes are blind without it, and kept where it lowers what the worst probe reads, keeps codes
-    straight within each body, and costs no transfer where there are pairs to measure it.
+    straight within each body, and costs no transfer where there are pairs to measure it. If fewer codes are ``asked``
+    for than the first stage has, it is what makes them, and always played.
     """
-    read = held_out.read(seed)
+    enough = held_out.can_be_read(np.unique(learned.body))
+    shown = held_out if enough else learned.beside(held_out)
+    where = "held-out transitions" if enough else "all transitions, for too few are held out,"
+    read = shown.read(seed)
     before, chance = read.worst, read.chance
-    if not read.leaks or before <= chance + BLIND:
-        reason = f"the worst probe reads the body off {before:.3f} of held-out transitions (chance {chance:.3f})."
+    if not asked and (not read.leaks or before <= chance + BLIND):
+        reason = f"the worst probe reads the body off {before:.3f} of {where} (chance {chance:.3f})."
         return SecondStage(False, reason, chance, before), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # what it leaves is measured below, and said
         forget.fit(learned.codes, learned.body)
-    made = forget.transform(held_out.codes)
-    after = Codes(made, held_out.body, held_out.episode).read(seed).worst
-    whose = [held_out.body == body for body in np.unique(held_out.body)]
-    kept = min(_straight(made[own], held_out.codes[own]) for own in whose)
+    made = forget.transform(shown.codes)
+    after = Codes(made, shown.body, shown.episode).read(seed).worst
+    whose = [shown.body == body for body in np.unique(shown.body)]
+    kept = min(_straight(made[own], shown.codes[own]) for own in whose)
     moved = [(a, forget.transform(x), b, forget.transform(y)) for a, x, b, y in pairs]
     transfer, transfer_after = _transfer(pairs), _transfer(moved)
     if transfer is None or transfer_after is None:
         lost, cost = 1 - kept, f"straight within bodies to R² {kept:.3f}"
     else:
         lost, cost = transfer - transfer_after, f"transfer {transfer:.3f} → {transfer_after:.3f}"
-    played = after <= before - GAIN and lost <= LOSS
-    reason = f"worst probe {before:.3f} → {after:.3f} on held-out episodes (chance {chance:.3f}), {cost}."
+    played = asked or (after <= before - GAIN and lost <= LOSS)
+    reason = f"worst probe {before:.3f} → {after:.3f} on {where} (chance {chance:.3f}), {cost}."
+    if asked:
+        reason = f"{made.shape[1]} of {learned.codes.shape[1]} codes were asked for; {reason}"
     stage = SecondStage(played, reason, chance, before, after, kept, transfer, transfer_after)
     return stage, forget if played else None
 
