@@ -32,11 +32,19 @@ def folder(tmp_path_factory):
 @pytest.fixture(scope="module")
 def run(folder):
     place = folder.parent / "run-of-activations"
-    options = ("--estimator", "Sparse", "-d", 16, "--option", "gate=TopK(2)", "--steps", 20)
-    said = ran("fit", folder, *options, "-o", place)
+    said = ran("fit", folder, "--sparse", 16, "--option", "gate=TopK(2)", "--steps", 20, "-o", place)
     assert said.exit_code == 0, said.output
     assert "16 latents of 8 activations" in said.output
     return place
+
+
+def test_the_number_of_atoms_stands_for_the_method_in_a_run_and_in_a_plan(run, folder):
+    recipe = json.loads((run / "run.json").read_text("utf-8"))["recipe"]
+    assert (recipe["estimator"], recipe["n_components"], recipe["options"]["gate"]) == ("Sparse", 16, "TopK(2)")
+    said = ran("plan", folder, "--sparse", 16, "--option", "gate=TopK(2)", "--json")
+    assert said.exit_code == 0, said.output
+    assert "--estimator Sparse --option 'gate=TopK(2)' -d 16" in json.loads(said.stdout)["command"]
+    assert ran("check", folder, "--sparse", 16, "-d", 16).exit_code == 2
 
 
 def test_codes_are_written_as_a_sparse_matrix_that_scipy_reads(run, folder):
@@ -69,6 +77,15 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
         (("--size", "8"), "--size is for a folder of pictures"),
         (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "k=40 codes of a row cannot fire"),
         (("--estimator", "Sparse", "-d", 700), "there are 600 rows"),
+        (("--sparse", 16, "--option", "gate=TopK(40)"), "k=40 codes of a row cannot fire where there are 16 in all"),
+        (("--sparse", 700), "there are 600 rows (n_samples=600) for -d 700"),
+        (("--sparse", 0), "Invalid value for '--sparse'"),
+        (("--sparse", "many"), "Invalid value for '--sparse'"),
+        (("--sparse", 16, "-d", 8), "--sparse 16 stands for --estimator Sparse -d 16: leave out -d, or --sparse."),
+        (("--sparse", 16, "--estimator", "Forget"), "leave out --estimator, or --sparse."),
+        (("--sparse", 16, "--option", "gate=TopQ(4)"), "there is no value 'TopQ': did you mean 'TopK'?"),
+        (("--sparse", 16, "--option", "gate=4"), "gate must be one of pindown.gates, such as TopK(32), got 4"),
+        (("--sparse", 16, "--signal", "batch"), "Sparse: cannot use --signal"),
     ],
 )
 def test_what_does_not_go_with_activations_is_refused_and_nothing_is_written(folder, options, message, tmp_path):

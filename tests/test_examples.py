@@ -14,7 +14,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 
 FOLDER = Path(__file__).parents[1] / "examples"
-WITH_DATA = ("confounded_batches", "digits", "emg_sessions", "table_alone", "two_bodies")
+WITH_DATA = ("confounded_batches", "digits", "emg_sessions", "stamps", "table_alone", "two_bodies")
 CONSTANTS = re.compile(r"^([A-Z_]+), ([A-Z_]+) = ([\d_]+), ([\d_]+)$", re.MULTILINE)
 
 
@@ -103,6 +103,32 @@ def test_without_the_recordings_the_emg_example_says_how_to_get_them(run, monkey
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(ImportError, match=re.escape('pip install "pindown[examples]"')):
         run("emg_sessions", WINDOW=250, STEPS=10)
+
+
+def test_a_random_network_tells_darkness_and_control_tasks_are_at_chance(run, capsys, monkeypatch, tmp_path):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)  # the small version, whatever is installed
+    monkeypatch.setenv("TUXPAINT_STAMPS", str(tmp_path / "none"))
+    made = run("stamps", N_PICTURES=200, N_OBJECTS=50)
+    said = capsys.readouterr().out
+    assert "Install tuxpaint-stamps-default" in said
+    assert "EfficientNet-lite0 is not installed" in said
+    score = {(each.model, each.factor): each.score for each in made["found"].probed}
+    assert min(score["random", "darkness"], score["pixels", "darkness"]) > 0.9
+    assert abs(made["control"] - 0.5) < 0.1
+    assert len(plt.get_fignums()) == 1
+
+
+def test_stamps_of_a_folder_are_read(run, monkeypatch, tmp_path):
+    from PIL import Image
+
+    rng = np.random.default_rng(0)
+    for k in range(20):
+        stamp = np.zeros((24, 40, 4), dtype=np.uint8)
+        stamp[4:20, 4 + k : 20 + k] = [*rng.integers(256, size=3), 255]
+        Image.fromarray(stamp).save(tmp_path / f"{k}.png")
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setenv("TUXPAINT_STAMPS", str(tmp_path))
+    assert tuple(run("stamps", N_PICTURES=120, N_OBJECTS=20)["world"].objects.shape) == (20, 4, 32, 32)
 
 
 def test_a_table_alone_has_a_graph_in_which_sizes_go_together(run):

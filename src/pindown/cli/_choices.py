@@ -123,6 +123,16 @@ PCA = Annotated[
 COMPONENTS = Annotated[
     int | None, typer.Option("--components", "-d", min=1, help="Number of latents. By default what the plan says.")
 ]
+SPARSE = Annotated[
+    int | None,
+    typer.Option(
+        "--sparse",
+        min=1,
+        metavar="N",
+        help="Short for a sparse dictionary of N atoms: --estimator Sparse -d N. Its gate: --option 'gate=TopK(32)'.",
+        show_default=False,
+    ),
+]
 OPTION = Annotated[
     list[str] | None,
     typer.Option("--option", help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
@@ -173,6 +183,24 @@ def columns(
         impute=impute,
         counts=counts,
     )
+
+
+def in_full(sparse: int | None, estimator: str | None, components: int | None) -> tuple[str | None, int | None]:
+    """Return the estimator and its number of latents, where a number of atoms may stand for both."""
+    if sparse is None:
+        return estimator, components
+    from pindown._messages import MessageError
+    from pindown.estimators.registry import OF_ATOMS, address_of
+
+    name = address_of(OF_ATOMS)
+    twice = [word for word, value in (("estimator", estimator), ("components", components)) if value is not None]
+    if twice:
+        raise MessageError(
+            f"{{sparse:{{n}}}} stands for {{estimator:{name}}} {{components:{{n}}}}: leave out {{{twice[0]}}}, or "
+            "{sparse}.",
+            n=str(sparse),
+        )
+    return name, sparse
 
 
 def parameters(option: list[str] | None, pca: int | None) -> list[str]:

@@ -32,7 +32,9 @@ from pindown.cli._choices import (
     SIZE,
     SKIP_CORRUPT,
     SKIP_UNLABELLED,
+    SPARSE,
     columns,
+    in_full,
     named,
     parameters,
 )
@@ -75,6 +77,7 @@ def _of_data(answer: Answer) -> Callable[..., None]:
         skip_corrupt: SKIP_CORRUPT = False,
         skip_unlabelled: SKIP_UNLABELLED = False,
         components: COMPONENTS = None,
+        sparse: SPARSE = None,
         estimator: ESTIMATOR = None,
         option: OPTION = None,
         as_json: JSON = False,
@@ -99,6 +102,8 @@ def _of_data(answer: Answer) -> Callable[..., None]:
             "skip_corrupt": skip_corrupt,
             "skip_unlabelled": skip_unlabelled,
         }
+        with refusing(ValueError):
+            estimator, components = in_full(sparse, estimator, components)
         answer(_look(data, chosen, options, estimator, parameters(option, pca), components), components, as_json)
 
     command.__doc__ = answer.__doc__

@@ -38,7 +38,9 @@ from pindown.cli._choices import (
     SIZE,
     SKIP_CORRUPT,
     SKIP_UNLABELLED,
+    SPARSE,
     columns,
+    in_full,
     named,
     parameters,
 )
@@ -89,6 +91,7 @@ def fit_data(
         typer.Option(help="Known latents: never shown to the fit, compared with by the audit; repeatable."),
     ] = None,
     components: COMPONENTS = None,
+    sparse: SPARSE = None,
     steps: Annotated[int | None, typer.Option(min=1, help="Steps of the training. By default the estimator's.")] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same latents.")] = 0,
     estimator: ESTIMATOR = None,
@@ -100,7 +103,8 @@ def fit_data(
     """Fit an encoder, and keep all that belongs to it in a folder.
 
     The side variable chooses the estimator: --nuisance leads to Forget, --pairs to Contrast, --signal to Classify, and
-    nothing to Dictionary; --estimator names another. Killed at any moment, the same command goes on.
+    nothing to Dictionary; --estimator names another, and --sparse N a sparse dictionary. Killed at any moment, the same
+    command goes on.
     """
     chosen = columns(
         signal=signal,
@@ -126,6 +130,7 @@ def fit_data(
     hold = ExitStack()
     with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
         source = named(data, chosen, options)
+        estimator, components = in_full(sparse, estimator, components)
         from pindown.estimators.registry import find
         from pindown.runs import Place, Recipe, estimator_for, read_options
 

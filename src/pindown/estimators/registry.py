@@ -25,6 +25,9 @@ from pindown.saving.names import GROUP
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
 """In the order in which they are chosen, where data would suit several."""
 
+OF_ATOMS: type[BaseEncoder] = Sparse
+"""What a shell's ``--sparse`` stands for."""
+
 SIDES = ("signal", "nuisance", "pairs", "given")
 """Parts of side variables that a fit may use; subjects and known latents are for the audit alone."""
 

@@ -5,6 +5,7 @@ of whatever holds rows; `moments` and `first_rows` look at any of them in bounde
 """
 
 from pindown.sources.arrays import Arrays, as_tensor
+from pindown.sources.cutouts import cutouts_in
 from pindown.sources.files import Parquet
 from pindown.sources.image_sets import MPI3D, Cars3D, DSprites, ImageSet, KittiMasks, Shapes3D, SmallNORB, ThreeDIdent
 from pindown.sources.joined import Joined
@@ -40,6 +41,7 @@ __all__ = [
     "World",
     "as_source",
     "as_tensor",
+    "cutouts_in",
     "first_rows",
     "moments",
 ]
