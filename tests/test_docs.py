@@ -11,14 +11,16 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import typer
 from commandline import call, write_table
+from torch import nn
 
 pytest.importorskip("sphinx.application")
 from offline import Page, broken_links, elsewhere
 from records import comparison, measurements
 
-from pindown import papers, theory
+from pindown import activations, papers, theory
 from pindown.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -259,6 +261,12 @@ def write_features(folder):
     (folder / "factors.csv").write_text("\n".join(["size,object", *lines]) + "\n")
 
 
+def write_activations(folder):
+    """Write activations of 5,000 tokens."""
+    tokens = torch.randint(500, (100, 50), generator=torch.Generator().manual_seed(0))
+    activations(nn.Sequential(nn.Embedding(500, 4), nn.Tanh()), tokens.split(50), "1", folder / "activations")
+
+
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # five steps pin down nothing
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
 def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
@@ -266,6 +274,7 @@ def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
     for name in ("data.csv", "new.csv"):
         write_table(tmp_path / name)
     write_features(tmp_path)
+    write_activations(tmp_path)
     for line in TYPED[page]:
         command, *words = shlex.split(line, comments=True)[1:]
         if command not in LONG:
