@@ -230,20 +230,21 @@ def best_rate(case: Case, method: str, kept: list[Row]) -> float:
 def table(case: Case, kept: list[Row]) -> str:
     """Return what is reported, mean over seeds."""
     world = case.world(0)
+    reported = [row for row in kept if row["seed"] != TUNED and row["steps"] == case.steps]
+    keys = {key: shown for key, shown in KEYS.items() if any(key in row for row in reported)}
     lines = [
         f"{world.d:,} features in {world.dictionary.shape[1]} dimensions, {world.law.n_active:.0f} at a time, "
         f"{case.steps:,} steps of {case.batch:,} fresh rows (`python benchmarks/sparse_worlds.py {case.name}`):",
         "",
-        f"| | {' | '.join(heading for heading, _ in KEYS.values())} | seeds |",
-        "|---|---|---|---|---|---|---|",
+        f"| | {' | '.join(heading for heading, _ in keys.values())} | seeds |",
+        "|---" * (len(keys) + 2) + "|",
     ]
-    reported = [row for row in kept if row["seed"] != TUNED and row["steps"] == case.steps]
     for method in dict.fromkeys(row["method"] for row in reported):
         rows = [row for row in reported if row["method"] == method]
         who, gate = method.split()
-        there = {key: all(key in row for row in rows) for key in KEYS}
         cells = [
-            style.format(mean(row[key] for row in rows)) if there[key] else "–" for key, (_, style) in KEYS.items()
+            style.format(mean(row[key] for row in rows)) if all(key in row for row in rows) else "–"
+            for key, (_, style) in keys.items()
         ]
         name = f"`Sparse`, {gate}" if who == "pindown" else f"SAELens, {gate}"
         lines.append(f"| {name} | {' | '.join(cells)} | {spans(row['seed'] for row in rows)} |")
