@@ -57,6 +57,40 @@ def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_i
     assert "X holds more than 2 codes can tell" in missed.why
 
 
+THREE = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+
+
+def folded(z):
+    """Return codes that lay latents on each other that differ in the sign of the first."""
+    return np.column_stack([np.abs(z[:, 0]), z[:, 1:]])
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
+    sample = Structured.well_posed(THREE, n_candidates=5, random_state=seed).sample(800, random_state=seed)
+    x, z = sample.x.numpy(), sample.z.double().numpy()
+    bent = z + 0.3 * np.sin(z[:, ::-1])
+    assert checks.rows_told_apart(lambda x: bent, x).outcome == "holds"
+    laid_on_each_other = checks.rows_told_apart(lambda x: folded(bent), x)
+    assert laid_on_each_other.outcome == "fails"
+    assert laid_on_each_other.statistic > 0.1
+    assert "Codes lay rows that differ on each other" in laid_on_each_other.why
+
+
+def test_noise_by_which_rows_with_one_code_differ_is_no_fold_and_a_fold_shows_through_it():
+    x, back = noisy_columns(0.3)
+    assert checks.rows_told_apart(lambda x: x @ back, x).outcome != "fails"
+    assert checks.rows_told_apart(lambda x: folded(x @ back), x).outcome == "fails"
+
+
+def test_few_rows_in_many_dimensions_do_not_say_whether_codes_are_folded():
+    z = rng().normal(size=(300, 10))
+    x = np.hstack([z, np.sin(2 * z @ rng(1).normal(size=(10, 10)))])
+    assert checks.rows_told_apart(lambda x: z, x).outcome == "undecided"
+    few = checks.rows_told_apart(lambda x: z[:50], x[:50])
+    assert (few.outcome, math.isnan(few.statistic)) == ("undecided", True)
+
+
 def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
     z = rng().normal(size=(2_000, 2))
     x = z + 0.4 * rng(1).normal(size=z.shape)

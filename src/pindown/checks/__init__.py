@@ -27,6 +27,7 @@ from pindown.checks.encoders import (
     enough_directions,
     live_codes,
     many_negatives,
+    rows_told_apart,
     signal_told,
     unfolded_codes,
 )
@@ -74,6 +75,7 @@ __all__ = [
     "overlapping_values",
     "related_partners",
     "rows_for_atoms",
+    "rows_told_apart",
     "same_spread",
     "scattered_codes",
     "signal_told",

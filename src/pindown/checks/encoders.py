@@ -6,14 +6,16 @@ from typing import Any
 import numpy as np
 from numpy.random import Generator
 from numpy.typing import NDArray
+from scipy.spatial import cKDTree
 
 from pindown import theory
 from pindown._names import counted
-from pindown.checks.arrays import N_RESAMPLES, Matrix, read, seen, smooth_fits
+from pindown.checks.arrays import GAMMA, N_LANDMARKS, N_RESAMPLES, Matrix, read, seen, smooth_fits, whitened
 from pindown.checks.conditions import SIGNAL_TOLD, UNFOLDED_CODES
-from pindown.checks.noise import Encode, Noise, noise_left
-from pindown.checks.verdict import Estimate, Outcome, Verdict, above, estimate
+from pindown.checks.noise import MIN_ROWS, Encode, Noise, noise_left
+from pindown.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.folding import THRESHOLD, Folding
+from pindown.metrics.smooth import smooth_regression
 from pindown.metrics.spectrum import ROWS_PER_DIRECTION
 from pindown.theory import Assumption
 
@@ -25,6 +27,14 @@ REBUILT, NOT_REBUILT = 0.9, 0.85
 
 STRETCH, LEAST_SIGNAL = 2.0, 0.05
 """By how much a prediction that noise has shrunk is stretched at most; and the least share of signal in a direction."""
+
+ALIKE, NOT_ALIKE = 0.03, 0.01
+"""Share of the variance of X by which rows with one code differ, from which they were laid on each other; and surely
+not below: .05 to .1 where a latent is folded, .013 at the most where none is."""
+
+NEAREST, NEAR = 10, 0.5
+"""Neighbours among codes that are looked at; and share of the variance of X that must lie between the nearest at most,
+as well as of their difference that distance must leave unexplained before they count as laid on each other."""
 
 DEAD = 1e-2
 """Spread of codes along any direction, relative to the largest, below which it has been given up."""
@@ -109,10 +119,8 @@ def signal_told(
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
     noise = noise_left(encode, rows) if noise is None else noise
-    codes, spreads = read("codes", encode(rows)), np.sqrt(noise.seen.variances)
-    most = max(1, len(rows) // ROWS_PER_DIRECTION)
-    kept = np.flatnonzero(spreads[: noise.seen.n_signal] > FAINT * spreads[0])[:most]
-    white = noise.seen.coordinates(rows.reshape(len(rows), -1), noise.seen.n_signal)[:, kept] / spreads[kept]
+    codes = read("codes", encode(rows))
+    white, kept = _standing_out(rows, noise)
     pictures = rows.ndim == 4
     counts = noise.seen.variances[kept] if pictures else np.ones(len(kept))
     told = _signal_r2(_terms(encode, codes, rows, white, noise, kept, rng), counts, rng)
@@ -131,6 +139,81 @@ def signal_told(
     elif outcome != "holds":
         why += " The encoder has given some of it up: more rows, or more steps, may help."
     return Verdict(assumption, told.value, REBUILT, outcome, why)
+
+
+def rows_told_apart(
+    encode: Encode,
+    X: Any,
+    assumption: Assumption = UNFOLDED_CODES,
+    *,
+    noise: Noise | None = None,
+    random_state: int = 0,
+) -> Verdict:
+    r"""Say whether rows that differ have codes that differ, by rows whose codes are neighbours.
+
+    With :math:`u_i` the directions of X that stand out of noise, :math:`c_i` the codes, both of unit variance, and
+    i(k) the row whose code is the k-th nearest to that of row i,
+
+    .. math:: \gamma_k = \tfrac12 \mathrm{E} \lVert u_i - u_{i(k)} \rVert^2 \to
+              \mathrm{E}\, \mathrm{var}(u \mid c) \quad\text{as}\quad
+              \delta_k = \mathrm{E} \lVert c_i - c_{i(k)} \rVert^2 \to 0.
+
+    The statistic is where a line through :math:`(\delta_k, \gamma_k)`, k up to ten, meets 0 [1]_, as a share of the
+    variance, less the noise that was measured, and less where it does for a smooth regression of u on c, which is a
+    function of codes, so that what it shows is distance. It is about 0 if u is a function of c, however bent, and not
+    if codes lay one sheet of rows on another: what these differ by is then left to chance. Codes that leave out a
+    smooth rest of X, as those of a short fit do, pass. In many dimensions no codes are near: that is undecided.
+
+    References
+    ----------
+    .. [1] Stefánsson, Končar and Jones, A note on the gamma test, Neural Computing & Applications 5, 1997.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(1_000, 2))
+    >>> x = np.column_stack([z, z[:, 0] * z[:, 1], z[:, 0] ** 2])
+    >>> [rows_told_apart(encode, x).outcome for encode in (lambda x: x[:, :2], lambda x: np.abs(x[:, :2]))]
+    ['holds', 'fails']
+    """
+    rng, rows = np.random.default_rng(random_state), np.asarray(X)
+    noise = noise_left(encode, rows) if noise is None else noise
+    codes = whitened(read("codes", encode(rows)))
+    white, kept = _standing_out(rows, noise)
+    if len(rows) < MIN_ROWS or not codes.shape[1]:
+        why = f"{counted(len(rows), 'row')} have no codes near enough to each other to be compared: give {MIN_ROWS}."
+        return Verdict(assumption, math.nan, ALIKE, "undecided", why)
+    apart, near = cKDTree(codes).query(codes, k=NEAREST + 1)
+    smooth = smooth_regression(codes, white, GAMMA, min(N_LANDMARKS, len(rows) // 4)).predict(codes)
+    differ, by_distance = (
+        np.square(u[:, None] - u[near[:, 1:]]).mean(2) / 2 for u in (white, np.asarray(smooth).reshape(white.shape))
+    )
+    own = (noise.seen.directions[:, kept] ** 2).T @ noise.seen.noise / noise.seen.variances[kept]
+    resampled = []
+    for some in (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES)):
+        means = (apart[some, 1:] ** 2).mean(0), (differ - by_distance)[some].mean(0)
+        resampled.append(np.polyfit(*means, 1)[1] - own.mean())
+    share = estimate(np.maximum(resampled, 0.0))
+    nearest, outcome = float(differ[:, 0].mean() - own.mean()), below(share, NOT_ALIKE)
+    if outcome == "fails" and (share.low <= ALIKE or share.value <= NEAR * nearest):
+        outcome = "undecided"
+    if outcome == "holds" and nearest > NEAR * (1 - own.mean()):
+        outcome = "undecided"
+    why = f"rows with one code would differ by {share} of the variance of X, and not at all if codes told them apart."
+    if outcome == "fails":
+        why += (
+            " Codes lay rows that differ on each other: give more restarts, more rows, or more columns that tell them "
+            "apart; where distant latents look nearly alike, none may help."
+        )
+    elif outcome == "undecided":
+        why += " So few rows have no nearer codes, or some rows that differ lie on each other: more rows would show."
+    return Verdict(assumption, share.value, ALIKE, outcome, why)
+
+
+def _standing_out(rows: Any, noise: Noise) -> tuple[Matrix, NDArray[np.int64]]:
+    """Return rows along the directions that stand out of noise, each of unit variance, and which these are."""
+    spreads, most = np.sqrt(noise.seen.variances), max(1, len(rows) // ROWS_PER_DIRECTION)
+    kept = np.flatnonzero(spreads[: noise.seen.n_signal] > FAINT * spreads[0])[:most]
+    return noise.seen.coordinates(rows.reshape(len(rows), -1), noise.seen.n_signal)[:, kept] / spreads[kept], kept
 
 
 def _terms(

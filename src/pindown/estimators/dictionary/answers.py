@@ -7,8 +7,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pindown import theory
-from pindown.checks import before, diverse_support, enough_rows, signal_told, sufficient_nonlinearity
+from pindown.checks import (
+    before,
+    diverse_support,
+    enough_rows,
+    rows_told_apart,
+    signal_told,
+    sufficient_nonlinearity,
+)
 from pindown.checks.arrays import read
+from pindown.checks.noise import noise_left
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, encoder_of, of_rebuilding
@@ -44,10 +52,15 @@ def _after(est: Dictionary, data: Data) -> Verdicts:
         rng = np.random.default_rng(0)
         which = np.sort(rng.permutation(np.flatnonzero(support.any(1)))[:JACOBIAN_PIXELS])
     jacobian = np.asarray(est.jacobian(rows[: PICTURE_ROWS if pictures else JACOBIAN_ROWS]))
+    encode = encoder_of(est, data)
+    noise = noise_left(encode, rows)
+    # Pixels jump as edges move, so that of pictures no two rows are near.
+    apart = () if pictures else (rows_told_apart(encode, rows, noise=noise),)
     return (
         diverse_support(dependence[which], est.threshold_),
         sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
-        signal_told(encoder_of(est, data), rows),
+        signal_told(encode, rows, noise=noise),
+        *apart,
     )
 
 
