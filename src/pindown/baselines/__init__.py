@@ -5,6 +5,7 @@ Jacobian of its decoder, and says what may then be claimed.
 """
 
 from pindown.baselines.alone import BetaVAE, FactorVAE
+from pindown.baselines.flow import Flow
 from pindown.baselines.paired import AdaGVAE, SlowVAE
 
-__all__ = ["AdaGVAE", "BetaVAE", "FactorVAE", "SlowVAE"]
+__all__ = ["AdaGVAE", "BetaVAE", "FactorVAE", "Flow", "SlowVAE"]

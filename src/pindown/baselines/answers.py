@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -13,18 +15,26 @@ from pindown.evidence.rows import Refits
 from pindown.evidence.scores import Evidence, Score
 
 
-def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
-    permuted = refits.held_out.with_permuted_columns(rng)
-    bound = min(fit.score(refits.held_out.X) for fit in refits.others)
-    return of_rebuilding(
-        refits, permuted, Score("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per row")
-    )
+def _evidence(score: str) -> Callable[[Refits, np.random.Generator], Evidence]:
+    def evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
+        permuted = refits.held_out.with_permuted_columns(rng)
+        value = min(fit.score(refits.held_out.X) for fit in refits.others)
+        return of_rebuilding(refits, permuted, Score(score, value, refits.null.score(permuted.X), unit="nats per row"))
+
+    return evidence
 
 
-def _score(est: Any, data: Data) -> FitScore:
+def _bound(est: Any, data: Data) -> FitScore:
     # Of latents that tell nothing: each standardised variable is noise of variance one.
     return FitScore("evidence lower bound, in nats per row", est.score(data.X), -est.n_features_in_ / 2)
 
 
-ALONE = Answers(side=None, starts_elsewhere=False, evidence=_evidence, score=_score)
+def _likelihood(est: Any, data: Data) -> FitScore:
+    # Of a normal law with the same covariance, which is that of directions of variance one.
+    normal = -est.n_components_ / 2 * (1 + math.log(2 * math.pi))
+    return FitScore("log likelihood, in nats per row", est.score(data.X), normal)
+
+
+ALONE = Answers(side=None, starts_elsewhere=False, evidence=_evidence("evidence lower bound"), score=_bound)
 IN_PAIRS = replace(ALONE, side="pairs")
+BY_LIKELIHOOD = replace(ALONE, evidence=_evidence("log likelihood"), score=_likelihood)

@@ -4,6 +4,7 @@ An estimator takes such a function as its ``encoder`` and calls it as ``encoder(
 from torch's global generator, which the estimator forks and seeds around the call.
 """
 
+from pindown.networks.bijections import Bijection, couplings, splines
 from pindown.networks.building import built, pretrained
 from pindown.networks.images import convolutional, deconvolutional, level, pictured, suited, temporal
 from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
@@ -23,6 +24,7 @@ from pindown.networks.vectors import (
 )
 
 __all__ = [
+    "Bijection",
     "Decorrelate",
     "FirstLayer",
     "Frame",
@@ -33,6 +35,7 @@ __all__ = [
     "Whiten",
     "built",
     "convolutional",
+    "couplings",
     "deconvolutional",
     "flat",
     "level",
@@ -45,6 +48,7 @@ __all__ = [
     "residual",
     "resnet18",
     "smooth",
+    "splines",
     "suited",
     "temporal",
     "unfolded",
