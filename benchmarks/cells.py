@@ -1,6 +1,6 @@
 """Real expression with a nuisance: cells of blood in phases of their cycle, and bladder samples in batches.
 
-Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, either alone. The cells are
+Run ``python benchmarks/cells.py CELLS.h5ad SAMPLES.npz``, either alone, ``--seeds 0 2`` for fewer. The cells are
 ``scanpy/datasets/10x_pbmc68k_reduced.h5ad`` of the package scanpy (700 × 765; 501, 182, 17 cells in three phases, ten
 types): phase is forgotten, type must survive. The samples are ``bladderbatch`` of Bioconductor (57 × 22,283, five
 batches, three states), as arrays ``X``, ``batch``, ``cancer``: batch and state go together, and a fit must say so.
@@ -11,8 +11,8 @@ Saved in results/, beside what is on record of the other study.
 
 from __future__ import annotations
 
+import argparse
 import json
-import sys
 import time
 import warnings
 from collections.abc import Iterator
@@ -35,7 +35,6 @@ from pindown.estimators.erasers import PerValueStandardiser
 from pindown.labels import as_numbers
 from pindown.metrics import confounding
 
-SEEDS = range(5)
 RECORD = Path(__file__).parent / "results" / "cells_cpu.json"
 COMPONENTS = (5, 10, 20)
 
@@ -102,12 +101,12 @@ def on_record(new: set[str]) -> list[dict[str, Any]]:
     return [row for row in saved if row["study"] not in new]
 
 
-def main(paths: list[str]) -> None:
+def main(paths: list[str], seeds: range) -> None:
     torch.set_num_threads(1)
     runs: list[dict[str, Any]] = []
     for study, X, e, label in studies(paths):
         print(study, confounding(as_numbers(label), as_numbers(e)))
-        for seed in SEEDS:
+        for seed in seeds:
             fit = np.zeros(len(X), dtype=bool)
             fit[next(StratifiedShuffleSplit(1, train_size=1 / 2, random_state=seed).split(X, e))[0]] = True
             for method, code, how in codes(X, e, label, fit, seed):
@@ -115,9 +114,13 @@ def main(paths: list[str]) -> None:
                 runs.append({"study": study, "seed": seed, "method": method} | scores | how)
                 print(runs[-1], flush=True)
     means = pd.DataFrame(runs).groupby(["study", "method"], sort=False)[["nuisance", "label"]].mean().reset_index()
-    over = {"mean over seeds": f"{SEEDS.start}–{SEEDS.stop - 1}"}
+    over = {"mean over seeds": f"{seeds.start}–{seeds.stop - 1}"}
     save("cells", [*runs, *(over | row for row in means.to_dict(orient="records")), *on_record(set(means["study"]))])
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser()
+    parser.add_argument("paths", nargs="+", metavar="FILE")
+    parser.add_argument("--seeds", type=int, nargs=2, metavar=("FIRST", "STOP"), default=(0, 5))
+    asked = parser.parse_args()
+    main(asked.paths, range(*asked.seeds))
