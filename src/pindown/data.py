@@ -14,7 +14,7 @@ from pindown.labels import as_numbers
 NEXT = "next"
 """In place of partners: each row's partner is the next row, of the same group if there are groups."""
 
-ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth")
+ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")
 """What may belong to observations."""
 
 
@@ -38,6 +38,8 @@ class Data:
         Subjects, sessions, episodes …: rows of one group are never on both sides of a division.
     truth : array (n, d), optional
         Latents, where they are known: no fit sees them.
+    floor : array (n, k), optional
+        What a code that is blind to the nuisance would be: what is read off it is what may be read off codes.
     names : tuple of str
         Of the observed variables, if they have any.
     notes : tuple of str
@@ -64,6 +66,7 @@ class Data:
     given: Any = None
     groups: Any = None
     truth: Any = None
+    floor: Any = None
     names: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     ids: Any = None

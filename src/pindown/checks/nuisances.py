@@ -216,13 +216,13 @@ def nothing_leaks(found: Leakage) -> Verdict:
     >>> print(nothing_leaks(leakage(e[:, None] + rng.normal(size=(500, 1)), e, n_seeds=1, random_state=0)).outcome)
     fails
     """
-    allowed = found.chance + LEAK * (1 - found.chance)
+    allowed = found.ground + LEAK * (1 - found.ground)
     if found.collapsed:
         why = f"the codes have collapsed, effective rank {found.effective_rank:.1f} of {found.n_columns}."
         return Verdict(INVARIANT_CODES, found.worst, allowed, "undecided", why)
-    read_for_sure = found.p_value <= READ
+    read_for_sure = found.p_value <= READ and (found.floor is None or found.interval[0] > found.floor)
     outcome: Outcome = "undecided"
-    if read_for_sure and found.excess > LEAK / 2:
+    if read_for_sure and found.worst > found.ground + LEAK / 2 * (1 - found.ground):
         outcome = "fails"
     elif not read_for_sure and found.interval[1] <= allowed:
         outcome = "holds"
@@ -236,9 +236,10 @@ def what_leaks(found: Leakage) -> str:
     """Return in a sentence how far the best reader of a nuisance gets; whether that is too far a verdict says."""
     if found.collapsed:
         return found.verdict
+    floor = "" if found.floor is None else f" and the floor {printed(found.floor)}"
     return (
         f"The best reader of the nuisance, {found.worst_probe}, has a {found.measure} of {printed(found.worst)} where "
-        f"chance is {printed(found.chance)}, at most {printed(found.interval[1])} with 95 % confidence "
+        f"chance is {printed(found.chance)}{floor}, at most {printed(found.interval[1])} with 95 % confidence "
         f"(p = {found.p_value:.2g} for chance); it reads {found.bits:.3f} bits or more."
     )
 

@@ -14,6 +14,7 @@ from pindown.cli.transform import RUN
 
 if TYPE_CHECKING:
     from pindown.data import Data
+    from pindown.report.findings import MethodAudit
     from pindown.report.result import Audit
     from pindown.runs import Run
 
@@ -56,7 +57,7 @@ def audit_run(
     say(f"\nThe page: {pages[0]}")
 
 
-def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) -> Audit:
+def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) -> Audit | MethodAudit:
     import warnings
 
     import numpy as np

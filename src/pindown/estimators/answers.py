@@ -31,6 +31,7 @@ from pindown.data import Data
 from pindown.estimators.afterwards import is_large_image
 from pindown.evidence.agreement import Measure, measure_for
 from pindown.evidence.blocks import Features, SharedBlock
+from pindown.evidence.findings import Findings
 from pindown.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.evidence.plans import Plan, generally_missing, in_words, or_directions
 from pindown.evidence.rows import Refits, Rows
@@ -290,6 +291,8 @@ class Answers:
         Parameters without which it could not read its side variables.
     settled : (est not fitted, Data, names of parameters that were asked for, MakePlan) -> Settled
         Parameters that are chosen in view of the data.
+    audited : (est, X, y, keywords of `audit`) -> Findings, or None
+        All that an audit finds, of a method whose data are no rows of one table: it divides, refits and measures.
 
     Examples
     --------
@@ -333,6 +336,7 @@ class Answers:
     divisible: Callable[[Any, Data], Verdict] = lambda est, data: divisible_rows(len(data), groups=data.groups)
     reading: Callable[[Any, Data], Settled] = lambda est, data: Settled()
     settled: Callable[[Any, Data, frozenset[str], MakePlan], Settled] = planned_components
+    audited: Callable[..., Findings] | None = None
 
     @property
     def roles(self) -> tuple[str, ...]:

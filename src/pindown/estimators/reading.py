@@ -130,8 +130,8 @@ def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any
 
 
 def refuse_unusable(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None:
-    """Raise if a side variable is there that a method cannot use; groups and truth are for audits."""
-    if unusable := [role for role in roles if role not in (*usable, "groups", "truth")]:
+    """Raise if a side variable is there that a method cannot use; groups, truth and a floor are for audits."""
+    if unusable := [role for role in roles if role not in (*usable, "groups", "truth", "floor")]:
         named, takes = (" and ".join(f"{{{role}}}" for role in some) for some in (unusable, usable))
         raise MessageError(
             f"{{owner}}: cannot use {named}; it takes {takes or 'no side variable'}. Leave it out, or take a method "

@@ -39,7 +39,7 @@ class Score:
     """A number measured on held-out rows, what chance would score, and how likely chance is to score as much.
 
     ``p_value`` is exact, by permutation; None where there is no such test. The least of the refits counts. What a
-    nuisance can be told by is a ``leak``: there, less is better.
+    nuisance can be told by is a ``leak``: there, less is better, and what may be told is its ``floor``.
     """
 
     name: str
@@ -48,16 +48,20 @@ class Score:
     p_value: float | None = None
     unit: str = ""
     leak: bool = False
+    floor: float | None = None
 
     @property
     def good(self) -> bool:
-        """Whether it beats chance; a leak, whether it does not."""
-        beats = self.value > self.chance and (self.p_value is None or self.p_value <= LEVEL)
+        """Whether it beats chance, and its floor; a leak, whether it does not."""
+        ground = self.chance if self.floor is None else max(self.chance, self.floor)
+        beats = self.value > ground and (self.p_value is None or self.p_value <= LEVEL)
         return beats != self.leak
 
     def __str__(self) -> str:
         p = "" if self.p_value is None else f", p = {self.p_value:.2g}"
-        return f"{self.name}: {printed(self.value)}{self.unit and ' ' + self.unit} (chance {printed(self.chance)}{p})"
+        floor = "" if self.floor is None else f", floor {printed(self.floor)}"
+        value = f"{printed(self.value)}{self.unit and ' ' + self.unit}"
+        return f"{self.name}: {value} (chance {printed(self.chance)}{floor}{p})"
 
 
 @dataclass(frozen=True)

@@ -73,6 +73,8 @@ class Leakage:
         What the nuisance shares with ``given``.
     notes : tuple of str
         What was left out, and why.
+    floor : float or None
+        The worst probe's score off what was handed over as a floor; None if nothing was.
     columns : tuple of Leakage
         One result per column of ``e`` if there are several; this result is then the worst column's, its p-value
         multiplied by their number.
@@ -100,6 +102,7 @@ class Leakage:
     confounding: Confounding | None = None
     notes: tuple[str, ...] = ()
     columns: tuple["Leakage", ...] = ()
+    floor: float | None = None
 
     @property
     def collapsed(self) -> bool:
@@ -108,8 +111,13 @@ class Leakage:
 
     @property
     def leaks(self) -> bool:
-        """Whether independence is rejected at the 5 % level."""
-        return self.p_value <= LEVEL
+        """Whether independence is rejected at the 5 % level and, with a floor, the worst probe is for sure above it."""
+        return self.p_value <= LEVEL and (self.floor is None or self.interval[0] > self.floor)
+
+    @property
+    def ground(self) -> float:
+        """What a code that is blind scores: the floor if there is one, and chance at least."""
+        return self.chance if self.floor is None else max(self.chance, self.floor)
 
     @property
     def excess(self) -> float:
@@ -120,7 +128,8 @@ class Leakage:
     def verdict(self) -> str:
         """One sentence on what was found: leaks, collapsed, undecided, or no leak found."""
         name, rank = self.nuisance, f"effective rank {self.effective_rank:.1f} of {self.n_columns}"
-        levels = f"{self.measure} {self.worst:.3f} (chance {self.chance:.3f})"
+        floor = "" if self.floor is None else f", floor {self.floor:.3f}"
+        levels = f"{self.measure} {self.worst:.3f} (chance {self.chance:.3f}{floor})"
         if self.leaks:
             dead = f" And Z has nearly collapsed, {rank}." if self.collapsed else ""
             return (
@@ -143,6 +152,7 @@ class Leakage:
         lines = [head, f"  {'probe':<12} {self.measure} [95 %]  bits"]
         lines += [f"  {name:<12} {score}" for name, score in self.by_probe.items()]
         lines.append(f"  {'chance':<12} {self.chance:6.3f}  (the worst, e shuffled: {self.chance_of_worst:.3f})")
+        lines += [] if self.floor is None else [f"  {'floor':<12} {self.floor:6.3f}"]
         if self.distance_correlation is not None:
             lines.append(f"  distance correlation {self.distance_correlation:.3f}")
         lines += [f"  note: {note}" for note in self.notes]
@@ -156,6 +166,7 @@ def leakage(
     *,
     groups: ArrayLike | None = None,
     given: ArrayLike | None = None,
+    floor: ArrayLike | None = None,
     continuous: bool | None = None,
     probes: str | Probe | Sequence[str | Probe] = PROBES,
     n_seeds: int = 3,
@@ -196,6 +207,10 @@ def leakage(
     given : array (n,), optional
         A label. Leakage is then that within its strata, I(e; Z | given), with permutations within them: what a code
         tells of e beyond what it may tell through the label. See `confounding`.
+    floor : array (n, k), optional
+        What a code that is blind would be, such as the true displacement of robots that were told alike: it is read
+        by the same probes, and what they score is the floor. Where e goes a little with everything, the p-value alone
+        misleads.
     continuous : bool, optional
         True makes whole numbers quantities, False fractional ones labels.
     probes : sequence of str or Probe
@@ -231,6 +246,13 @@ def leakage(
     label = None if given is None else read_labels("leakage", "given", given, len(code))
     streams = np.random.default_rng(random_state).spawn(len(nuisances))
     results = [_audit(code, each, own, label, effort, rng) for each, rng in zip(nuisances, streams, strict=True)]
+    if floor is not None:
+        blind = _read("leakage", "floor", floor)
+        if len(blind) != len(code):
+            raise ValueError(f"leakage: floor has {len(blind)} rows, but Z has {len(code)}. Give a row for each.")
+        streams = np.random.default_rng(streams[0]).spawn(len(nuisances))
+        floors = [_audit(blind, each, own, label, effort, rng) for each, rng in zip(nuisances, streams, strict=True)]
+        results = [replace(found, floor=least.worst) for found, least in zip(results, floors, strict=True)]
     if len(results) == 1:
         return results[0]
     worst = min(results, key=lambda result: (result.p_value, -result.excess))

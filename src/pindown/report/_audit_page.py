@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -115,7 +116,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
             "What was learned",
             "Measured on rows that were held out, with refits that have not seen them: the least of these counts. The "
             "tick is what chance scores.",
-            rulers=tuple(map(_score_ruler, audit.scores)),
+            rulers=tuple(map(score_ruler, audit.scores)),
             points=(f"The fit itself, on rows that it kept back: {audit.held_out}.",) if audit.held_out else (),
         ),
         Part(
@@ -127,12 +128,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
         _block_part(audit.block),
         _leakage_part(audit.leakage),
         _noise_part(audit.band),
-        Part(
-            "Controls",
-            "Trials whose outcome is known beforehand. If one fails, nothing else on this page can be trusted.",
-            header=("control", "expected", "found", "outcome"),
-            table=tuple(map(_control_line, audit.controls)),
-        ),
+        controls_part(audit.controls),
         Part(
             "Assumptions",
             "What the data say of each. That one holds means that no break was seen where a break of the size of the "
@@ -162,10 +158,13 @@ def _on_agreement(audit: Audit) -> str:
     )
 
 
-def _score_ruler(score: Score) -> Ruler:
+def score_ruler(score: Score) -> Ruler:
+    """Draw a score beside chance."""
     p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
+    floor = "" if score.floor is None else f", floor {shown(score.floor, 3)}"
     status = "" if score.good else "behind"
-    return Ruler(score.name, score.value, score.chance, f"chance {shown(score.chance, 3)}{p}", score.unit, status)
+    note = f"chance {shown(score.chance, 3)}{floor}{p}"
+    return Ruler(score.name, score.value, score.chance, note, score.unit, status, shuffled=score.floor)
 
 
 def _agreement_ruler(found: Agreement) -> Ruler:
@@ -226,6 +225,16 @@ def _leakage_part(leakage: Leakage | None) -> Part | None:
         f"chance; the worst probe counts. {what_leaks(leakage)}",
         rulers=rulers,
         points=leakage.notes,
+    )
+
+
+def controls_part(controls: Sequence[Control]) -> Part:
+    """Return the table of controls."""
+    return Part(
+        "Controls",
+        "Trials whose outcome is known beforehand. If one fails, nothing else on this page can be trusted.",
+        header=("control", "expected", "found", "outcome"),
+        table=tuple(map(_control_line, controls)),
     )
 
 
@@ -313,7 +322,7 @@ def _truth_part(audit: Audit) -> Part | None:
     return Part(
         "Against the truth",
         "The latents were supplied, so that recovery can be measured. Nothing above has seen them.",
-        rulers=tuple(map(_score_ruler, audit.recovery)),
+        rulers=tuple(map(score_ruler, audit.recovery)),
         drawings=() if by_truth is None else (squares(by_truth, "Truth by latents", caption),),
     )
 

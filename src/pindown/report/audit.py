@@ -23,6 +23,7 @@ from pindown.evidence.noise import Band, band, moved_by_noise
 from pindown.evidence.rows import Refits, Rows
 from pindown.report.agreeing import codes_of, said_of, spoken_of
 from pindown.report.claims import not_shown, refusals, sentence
+from pindown.report.findings import MethodAudit
 from pindown.report.pictures import pictures_of
 from pindown.report.refits import gathered, read, refit
 from pindown.report.result import Audit
@@ -42,10 +43,12 @@ def audit(
     given: Any = None,
     groups: Any = None,
     truth: Any = None,
+    floor: Any = None,
+    pairs: Any = None,
     n_fits: int = 3,
     verbose: bool = True,
     random_state: Any = None,
-) -> Audit:
+) -> Audit | MethodAudit:
     """Find out what may be said of a fitted estimator, without ground truth.
 
     The estimator may have seen all rows. So a quarter of them is held out, clones of it are fitted to the others, and
@@ -54,7 +57,8 @@ def audit(
     ``n_fits`` fits with other seeds and starts, two to halves of the rows, and one to shuffled side information (to
     columns that were permuted, if there is none; `Forget` needs neither).
 
-    Any estimator on `BaseEncoder` can be audited: what is measured is what it says of itself (``est.answers``).
+    Any estimator on `BaseEncoder` can be audited: what is measured is what it says of itself (``est.answers``). So can
+    `LatentAction`, of transitions of several bodies: see `MethodAudit`.
 
     Parameters
     ----------
@@ -69,6 +73,11 @@ def audit(
         Subject, session, episode …: rows of one group are never on both sides of a division.
     truth : array (n, d), optional
         The latents, if they are known: recovery is then reported beside the rest.
+    floor : array (n, k), optional
+        What a code that is blind to the nuisance would be: what probes read off it is what may be read off codes. The
+        true displacement of robots, say, tells a little of the robot, too.
+    pairs : mapping, optional
+        For `LatentAction`: transitions of two bodies that made the same motion, as in its ``fit``.
     n_fits : int
         Refits with other seeds, at least 2. All but the first also start at another map of the data, so that what they
         agree in was learned.
@@ -91,7 +100,14 @@ def audit(
     check_is_fitted(est)
     check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
-    data = X if isinstance(X, Data) else gathered(est, X, y, given, groups, truth)
+    if answers.audited is not None:
+        if given is not None:
+            raise ValueError(f"audit: {type(est).__name__} forgets within no label. Leave given out.")
+        sides = {"groups": groups, "truth": truth, "floor": floor, "pairs": pairs}
+        return MethodAudit(answers.audited(est, X, y, **sides, rng=rng))
+    if pairs is not None:
+        raise ValueError(f"audit: {type(est).__name__} takes no pairs beside y. Leave them out.")
+    data = X if isinstance(X, Data) else gathered(est, X, y, given, groups, truth, floor)
     rows, grouped = read(est, data), data.groups is not None
     n_stages = n_fits + 2 + (answers.null is not None) + 2  # fits, halves, a control; and what is measured
     with stages(f"Audit of {type(est).__name__}", n_stages, show=verbose) as begin:

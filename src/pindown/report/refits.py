@@ -30,10 +30,10 @@ MAX_HELD_OUT = 4_000
 """Held-out rows that are used: with more, what is measured would change little."""
 
 
-def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any) -> Data:
+def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any) -> Data:
     """Return rows and what belongs to them as one value, ``y`` in the part that it plays for an estimator."""
     role, n = est.answers.side, len(X)
-    parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth}
+    parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth, "floor": floor}
     arrays = {name: as_array(part) for name, part in parts.items() if part is not None}
     for name, array in arrays.items():
         if len(array) != n:
@@ -51,7 +51,9 @@ def read(est: BaseEncoder, data: Data) -> Rows:
     X = est._validated(data.X, reset=False)
     if role is not None and role not in data.sides and est.__sklearn_tags__().target_tags.required:
         raise ValueError(f"audit: y is missing. Give the {role} that the estimator was fitted to.")
-    used = {name: side for name, side in data.sides.items() if name in roles}
+    if data.floor is not None and role != "nuisance":
+        raise ValueError("audit: floor is what a blind code tells of a nuisance, and there is none. Leave it out.")
+    used = {name: side for name, side in data.sides.items() if name in (*roles, "floor")}
     truth = None if data.truth is None else data.truth.reshape(len(X), -1).astype(np.float64)
     units = None if data.groups is None else as_numbers(data.groups.reshape(-1))
     return est.answers.ready(est, Rows(Data(X, truth=truth, **used), role, units=units))

@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -147,20 +147,25 @@ class Audit:
         OSError
             If the file cannot be written.
         """
-        path = Path(path)
-        if path.suffix.lower() not in (".html", ".json"):
-            raise ValueError(
-                f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers, not in "
-                f"{path.suffix or 'nothing'!r}."
-            )
-        check_writable(path)
-        if path.suffix.lower() == ".json":
-            write_whole(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), path)
-        else:
-            from pindown.report._audit_page import render
+        from pindown.report._audit_page import render
 
-            write_whole(render(self), path)
-        return path
+        return save_as(path, self.to_dict, lambda: render(self))
+
+
+def save_as(path: str | Path, numbers: Callable[[], dict[str, Any]], page: Callable[[], str]) -> Path:
+    """Write a page, or numbers, as the ending of a path says, whole or not at all."""
+    path = Path(path)
+    if path.suffix.lower() not in (".html", ".json"):
+        raise ValueError(
+            f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers, not in "
+            f"{path.suffix or 'nothing'!r}."
+        )
+    check_writable(path)
+    if path.suffix.lower() == ".json":
+        write_whole(json.dumps(numbers(), indent=1, ensure_ascii=False, allow_nan=False), path)
+    else:
+        write_whole(page(), path)
+    return path
 
 
 def plain(value: Any) -> Any:

@@ -121,11 +121,18 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     quick: dict[str, Any] = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
     starts = STARTS if len(rows) <= FEW else 1
     of_x = read(_as_columns(fit, rows.X), rows.strata, **quick)
-    of_codes = read(codes, rows.strata, n_seeds=starts)
+    of_codes = read(codes, rows.strata, n_seeds=starts, floor=rows.data.floor)
     silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
     loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
     scores: tuple[Score, ...] = (
-        Score("nuisance told by the codes", of_codes.worst, of_codes.chance, of_codes.p_value, leak=True),
+        Score(
+            "nuisance told by the codes",
+            of_codes.worst,
+            of_codes.chance,
+            of_codes.p_value,
+            leak=True,
+            floor=of_codes.floor,
+        ),
         Score("nuisance told by X", of_x.worst, of_x.chance, of_x.p_value),
         _rebuilt_beside(fit, rows),
     )

@@ -16,6 +16,7 @@ from pindown import _random, theory
 from pindown._random import RandomState
 from pindown.data import from_torch
 from pindown.estimators.forget import Forget
+from pindown.estimators.latent_action.answers import ANSWERS
 from pindown.estimators.latent_action.dynamics import read_bodies, read_groups
 from pindown.estimators.latent_action.inverse import InverseDynamics
 from pindown.estimators.latent_action.own_charts import OwnCharts, fit_own_charts
@@ -107,6 +108,7 @@ class LatentAction(Saves, BaseEstimator):
     """
 
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
+    answers = ANSWERS
     own_: OwnCharts | None = None  # which, like the next, fits of earlier versions, loaded from files, have not
     bodies_: tuple[Any, ...] | None = None
     stage_: SecondStage | None = None

@@ -1,0 +1,83 @@
+"""What a method finds of itself whose data are no rows of one table: sections of scores, as plain data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pindown.evidence.scores import Control, Score
+
+
+@dataclass(frozen=True)
+class Section:
+    """A part of what was found: a sentence or two, scores beside chance, and points.
+
+    Examples
+    --------
+    >>> print(Section("Transfer", "By pairs.", (Score("50 pairs (R²)", 0.91, 0.0),)))
+    Transfer
+      50 pairs (R²): 0.910 (chance 0.000)
+    """
+
+    title: str
+    text: str
+    scores: tuple[Score, ...] = ()
+    points: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join([self.title, *(f"  {entry}" for entry in (*self.scores, *self.points))])
+
+
+@dataclass(frozen=True)
+class Findings:
+    """All that was found.
+
+    Attributes
+    ----------
+    estimator : str
+        What was audited.
+    promise : str
+        What its theorem would promise.
+    claim : str
+        The sentence that may be quoted; empty if there is none.
+    reasons : tuple of str
+        What stands against it; empty if nothing does.
+    sections : tuple of Section
+        What was measured.
+    controls : tuple of Control
+        Trials whose outcome is known beforehand.
+    not_shown : tuple of str
+        What was left open.
+    n_rows, n_held_out, n_fits : int
+        Rows given, rows that all is measured on, and fits made.
+    """
+
+    estimator: str
+    promise: str
+    claim: str
+    reasons: tuple[str, ...]
+    sections: tuple[Section, ...]
+    controls: tuple[Control, ...]
+    not_shown: tuple[str, ...]
+    n_rows: int
+    n_held_out: int
+    n_fits: int
+
+    @property
+    def claims(self) -> bool:
+        """Whether anything is claimed."""
+        return not self.reasons
+
+    @property
+    def said(self) -> str:
+        """The claim, or that there is none, and why."""
+        return self.claim if self.claims else f"Nothing is claimed: {'; '.join(self.reasons)}."
+
+    def score(self, name: str) -> Score:
+        """Return the score of this name."""
+        return next(score for section in self.sections for score in section.scores if score.name == name)
+
+    def __str__(self) -> str:
+        head = f"Audit of {self.estimator}, {self.n_rows:,} rows, {self.n_held_out:,} held out, {self.n_fits} fits"
+        controls = ["controls", *(f"  {control}" for control in self.controls)]
+        left = ["not shown", *(f"  {text}" for text in self.not_shown)]
+        return "\n".join([head, *map(str, self.sections), *controls, "claim", f"  {self.said}", *left])

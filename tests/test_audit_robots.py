@@ -1,0 +1,149 @@
+"""An audit of latent actions: what codes tell of the body beside a floor, what they still know, and across bodies."""
+
+import json
+
+import numpy as np
+import pytest
+
+from pindown import Classify, Forget, LatentAction, audit, networks
+from pindown.estimators import InverseDynamics
+from pindown.metrics import leakage
+
+RNG = np.random.default_rng(0)
+BODIES, STEPS, EPISODES = {"cart": 3, "sledge": 4}, 20, 64
+PAIRED = 32 * STEPS  # transitions in which bodies were told the same
+
+
+def world(seed=0, *, jerky=False):
+    """Return mappings: before, after, episode, and what bodies were told; a ``jerky`` cart is always pushed as hard."""
+    rng = np.random.default_rng(seed)
+    shared = rng.normal(size=(PAIRED, 2))
+    told, before, after = {}, {}, {}
+    for body, width in BODIES.items():
+        told[body] = np.concatenate([shared, rng.normal(size=(EPISODES * STEPS - PAIRED, 2))])
+        if jerky and body == "cart":
+            told[body] = np.sign(told[body]) + 0.1 * told[body]
+        at_once, later = rng.normal(size=(2, 2, width))
+        moved = told[body] @ at_once + 0.3 * np.roll(told[body], 1, axis=0) @ later
+        path = moved.reshape(EPISODES, STEPS, width).cumsum(1)
+        before[body] = np.concatenate([np.zeros((EPISODES, 1, width)), path[:, :-1]], 1).reshape(-1, width)
+        after[body] = path.reshape(-1, width)
+    episode = {body: np.repeat(np.arange(EPISODES), STEPS) for body in BODIES}
+    return before, after, episode, told
+
+
+PAIRS = {("cart", "sledge"): np.stack([np.arange(PAIRED)] * 2, 1)}
+QUICK = {"forget": Forget(max_iter=5, holdout=0, verbose=False), "random_state": 0}
+
+
+@pytest.fixture(scope="module")
+def tied():
+    before, after, episode, told = world()
+    act = LatentAction(2, **QUICK).fit(before, after, groups=episode, pairs=PAIRS)
+    sides = {"groups": episode, "truth": told, "floor": told, "pairs": PAIRS}
+    return act, audit(act, before, after, **sides, random_state=0)
+
+
+def test_blind_codes_that_know_what_was_told_are_claimed(tied):
+    found = tied[1].findings
+    assert found.claims
+    assert found.score("body told by the codes").good
+    assert found.score("body told by displacements").value > 0.8
+    assert min(found.score(f"truth of {body} (R²)").value for body in BODIES) > 0.9
+    assert found.score("truth, one reader for all bodies (R²)").value > 0.9
+    assert found.score("truth of sledge, by a reader of the others (R²)").value > 0.8
+    assert found.score("carried by 50 pairs (R²)").value > 0.9
+    assert found.score("fits to halves agree (R²)").value > 0.9
+    assert found.n_held_out == 2 * EPISODES // 4 * STEPS
+
+
+def test_the_page_has_all_that_was_found_and_the_numbers_can_be_had(tied, tmp_path):
+    page = tied[1].save(tmp_path / "audit.html").read_text(encoding="utf-8")
+    for text in ("What codes tell of the body", "What codes still know", "From body to body", "second stage left out"):
+        assert text in page
+    assert "floor 0." in page
+    numbers = json.loads(tied[1].save(tmp_path / "audit.json").read_text(encoding="utf-8"))
+    assert numbers["claims"]
+    assert numbers["sections"][0]["title"] == "What codes tell of the body"
+    with pytest.raises(ValueError, match=r"must end in .html"):
+        tied[1].save(tmp_path / "audit.txt")
+
+
+def test_without_pairs_readers_of_one_body_do_not_serve_another_and_the_audit_says_what_is_open():
+    before, after, episode, told = world(3)
+    act = LatentAction(2, **QUICK).fit(before, after, groups=episode)
+    found = audit(act, before, after, groups=episode, truth=told, random_state=0).findings
+    assert min(found.score(f"truth of {body} (R²)").value for body in BODIES) > 0.8
+    assert min(found.score(f"truth of {body}, by a reader of the others (R²)").value for body in BODIES) < 0.5
+    assert "no floor was given" in str(found)
+    assert not any(section.title == "From body to body" for section in found.sections)
+
+
+def test_codes_that_tell_the_body_are_not_claimed():
+    before, after, episode, told = world(jerky=True)
+    act = LatentAction(2, **QUICK).fit(before, after, groups=episode)
+    blind = {body: RNG.normal(size=(len(rows), 2)) for body, rows in told.items()}
+    found = audit(act, before, after, groups=episode, floor=blind, random_state=0).findings
+    assert not found.claims
+    assert "codes tell the body" in found.reasons[0]
+
+
+def test_arrays_of_one_width_are_audited_by_body():
+    rng = np.random.default_rng(0)
+    before = {body: rng.normal(size=(240, 3)) for body in "ab"}
+    after = {body: before[body] + rng.normal(size=(240, 2)) @ rng.normal(size=(2, 3)) for body in "ab"}
+    rows = [np.concatenate(list(part.values())) for part in (before, after)]
+    straight = {"chart": networks.linear, "forward": networks.linear}
+    dynamics = InverseDynamics(2, max_iter=60, learning_rate=0.05, bottleneck=0, strength=0, verbose=False, **straight)
+    act = LatentAction(2, dynamics=dynamics, **QUICK).fit(*rows, np.repeat(["a", "b"], 240))
+    groups = {body: np.arange(240) // 6 for body in "ab"}
+    found = audit(act, before, after, groups=groups, random_state=0).findings
+    assert found.score("displacements of a rebuilt (R²)").value > 0.3
+    assert found.estimator == "LatentAction(2)"
+
+
+def test_what_cannot_be_audited_is_refused_in_a_sentence(tied):
+    act, _ = tied
+    before, after, episode, told = world()
+    with pytest.raises(ValueError, match="give X and y of LatentAction as mappings"):
+        audit(act, before["cart"], after["cart"])
+    with pytest.raises(ValueError, match="truth must be a mapping of the same bodies"):
+        audit(act, before, after, groups=episode, truth=told["cart"])
+    short = {body: values[1:] for body, values in told.items()}
+    with pytest.raises(ValueError, match="floor of cart has 1279 rows, but X has 1280"):
+        audit(act, before, after, groups=episode, floor=short)
+    few = {body: np.minimum(values, 2) for body, values in episode.items()}
+    with pytest.raises(ValueError, match="cart has too few episodes to hold a quarter out"):
+        audit(act, before, after, groups=few)
+    with pytest.raises(ValueError, match="LatentAction forgets within no label"):
+        audit(act, before, after, given=episode)
+
+
+# A floor, for any nuisance.
+
+
+def test_a_floor_is_read_by_the_same_probes_and_what_is_not_above_it_is_no_leak():
+    e = RNG.integers(2, size=800)
+    told = RNG.normal(size=(800, 1)) + 0.8 * e[:, None]  # goes with e
+    code = np.hstack([told, RNG.normal(size=(800, 1))])
+    quick = {"n_seeds": 1, "n_permutations": 99, "probes": ["linear", "quadratic"], "random_state": 0}
+    alone, beside = leakage(code, e, **quick), leakage(code, e, floor=told, **quick)
+    assert alone.leaks
+    assert alone.floor is None
+    assert not beside.leaks
+    assert beside.worst == alone.worst
+    assert abs(beside.floor - beside.worst) < 0.08
+    assert f"floor {beside.floor:.3f}" in str(beside.verdict)
+    assert leakage(code + 3 * e[:, None], e, floor=told, **quick).leaks
+    with pytest.raises(ValueError, match="floor has 5 rows, but Z has 800"):
+        leakage(code, e, floor=told[:5], **quick)
+
+
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_a_floor_without_a_nuisance_and_pairs_without_bodies_are_refused():
+    x, labels = RNG.normal(size=(120, 2)), np.arange(120) % 4
+    est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)
+    with pytest.raises(ValueError, match="floor is what a blind code tells of a nuisance, and there is none"):
+        audit(est, x, labels, floor=x)
+    with pytest.raises(ValueError, match="Classify takes no pairs beside y"):
+        audit(est, x, labels, pairs={})
