@@ -25,6 +25,7 @@ from pindown.report._audit_page import page_of, render
 from pindown.report.colouring import Colouring
 from pindown.report.pictures import Pictures, _colourings
 from pindown.report.result import Audit
+from pindown.report.sliders import save_turned, slid
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -192,18 +193,23 @@ TRIAL = """<script>addEventListener("load", async () => {
   const kinds = key.textContent;
   select.value = "1";
   select.dispatchEvent(new Event("change"));
+  const slider = document.querySelector(".slider input"), tile = document.querySelector(".tile");
+  const at = () => getComputedStyle(tile).backgroundPositionX, low = at();
+  slider.value = slider.max;
+  slider.dispatchEvent(new Event("input"));
+  document.body.dataset.slid = [low, at(), tile.clientHeight > 50].join(" ");
   document.body.dataset.trial = [focused, turned, canvas.toDataURL() !== after, key.matches(".scale")].join(" ");
   document.body.dataset.kinds = kinds;
 });</script></body>"""
 
 
-@pytest.mark.parametrize(("d", "turns"), [(2, "false"), (200, "true")])
-def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp_path, d, turns):
+def dumped(page, tmp_path):
+    """Return the tag of the body of a page after a browser has drawn it."""
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:
         pytest.skip("No Chromium or Chrome is installed, so the page is not looked at.")
     path = tmp_path / "audit.html"
-    path.write_text(render(an_audit(d, text="A <b>title</b>")).replace("</body>", TRIAL), encoding="utf-8")
+    path.write_text(page, encoding="utf-8")
     command = [browser, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--enable-logging=stderr"]
     command += ["--disable-background-networking", "--disable-component-update", "--disable-sync", "--disable-quic"]
     command += [f"--user-data-dir={tmp_path / 'profile'}", "--virtual-time-budget=20000", "--dump-dom", path.as_uri()]
@@ -211,7 +217,13 @@ def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp
     assert "CONSOLE" not in done.stderr, done.stderr
     assert re.search(r'<html[^>]* class="drawn"', done.stdout)
     assert 'class="main-svg"' in done.stdout, "plotly drew the loss"
-    body = html.unescape(re.findall("<body[^>]*>", done.stdout)[0])
+    return html.unescape(re.findall("<body[^>]*>", done.stdout)[0])
+
+
+@pytest.mark.parametrize(("d", "turns"), [(2, "false"), (200, "true")])
+def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp_path, d, turns):
+    body = dumped(render(with_sliders(an_audit(d, text="A <b>title</b>"))).replace("</body>", TRIAL), tmp_path)
+    assert 'data-slid="0% 100% true"' in body, "a slider moves the picture above it"
     assert f'data-trial="true {turns} true true"' in body
     assert 'data-kinds="yA <b>title</b>other"' in body, "the key to the colours says what each stands for, as text"
 
@@ -232,3 +244,47 @@ def test_pictures_are_shown_along_each_latent_where_rows_are_pictures():
     assert page.count("data:image/png;base64,iVBORw0KGgo") == 3
     assert "The latents, in pictures" in page
     Reader(page)
+
+
+def with_sliders(audit):
+    along = np.random.default_rng(0).integers(255, size=(2, 5, 6, 6, 3), dtype=np.uint8)
+    sheets = (np.zeros((18, 28, 3), dtype=np.uint8),) * 3
+    return dataclasses.replace(audit, pictures=dataclasses.replace(audit.pictures, sheets=sheets, sliders=along))
+
+
+def test_there_is_a_slider_for_each_latent():
+    page = render(with_sliders(an_audit()))
+    assert page.count('type="range"') == 2
+    Reader(page)
+
+
+def test_sliders_go_along_decoded_codes_or_the_nearest_pictures_and_large_ones_take_fewer_steps():
+    rng = np.random.default_rng(0)
+    codes = rng.uniform(size=(300, 2))
+    grey = np.broadcast_to(codes[:, :1, None, None], (300, 1, 8, 8))
+    for decode in (None, lambda z: np.broadcast_to(z[:, :1, None, None], (len(z), 1, 8, 8))):
+        first, second = slid(codes, grey, decode)[..., 0, 0, 0].astype(int)
+        assert first[-1] - first[0] > 150  # of 255: the first code is how bright they are
+        assert np.ptp(second) < 60
+    large = np.zeros((20, 3, 256, 256), dtype=np.float32)
+    assert slid(rng.normal(size=(20, 3)), large).shape == (3, 5, 256, 256, 3)
+
+
+def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_library(tmp_path):
+    import torch
+
+    from pindown import disentangle
+
+    codes = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
+    stripes = torch.stack([torch.ones(4, 4).tril(), torch.ones(4, 4).triu()])
+    found = disentangle(lambda z: torch.sigmoid(torch.einsum("nj,jhw->nhw", z, stripes))[:, None], codes)
+    path = save_turned(found, tmp_path / "turned.html")
+    page = path.read_text(encoding="utf-8")
+    assert page.count('type="range"') == 4
+    assert "plotly-js" not in page.split("<script>")[0]
+    assert path.stat().st_size < 100_000
+    Reader(page)
+    flat = disentangle(lambda z: torch.cat([z.sin(), z[:, :1] * z[:, 1:]], dim=1), codes)
+    with pytest.raises(ValueError, match="no pictures"):
+        save_turned(flat, tmp_path / "flat.html")
+    assert not (tmp_path / "flat.html").exists()

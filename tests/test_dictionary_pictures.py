@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from pindown import Dictionary, load, networks, theory
+from pindown.checks.needs import needed
 from pindown.estimators.dictionary.unrolling import least_folded, unrolled
 from pindown.metrics import linear_r2, mcc
 from pindown.mixing import Room
@@ -73,7 +74,31 @@ def test_verdicts_after_a_fit_are_given_of_pictures_too(fitted):
     from pindown.data import Data
 
     verdicts = fitted.answers.after(fitted, Data(rooms(300, 5)[0].numpy()))
-    assert [verdict.outcome in ("holds", "fails", "undecided") for verdict in verdicts] == [True] * 3
+    assert [verdict.outcome in ("holds", "fails", "undecided") for verdict in verdicts] == [True] * 4
+    assert next(verdict for verdict in verdicts if verdict.assumption == theory.INDEPENDENT_BLOCKS).outcome == "holds"
+
+
+def graded(n, seed):
+    """One picture in other light: brightness, contrast and warmth change every pixel."""
+    z = torch.rand(n, 3, generator=torch.Generator().manual_seed(seed))
+    brightness, contrast, warmth = (z[:, j, None, None, None] for j in range(3))
+    tint = 1 + 0.4 * (warmth - 0.5) * torch.tensor([1.0, 0.3, -1.0])[:, None, None]
+    picture = Room(SIZE)(torch.full((1, 6), 0.4)).clamp(0.02, 1)
+    return (0.5 + 0.5 * brightness) * tint * picture ** (0.5 + contrast), z
+
+
+def test_where_every_latent_reaches_every_pixel_there_is_one_block_and_nothing_is_claimed():
+    from pindown.data import Data
+
+    x, z = graded(1_300, 1)
+    options = QUICK | SMALL | {"max_iter": 120, "batch_size": 64, "learning_rate": 8e-3}
+    est = Dictionary(3, penalty=DependencyCount(n_columns=1, n_rows=16), **options).fit(x[:1_000])
+    assert mcc(est.transform(x[1_000:]), z[1_000:]) < 0.9  # chance .83
+    # Levels of red and of blue reach fewer pixels than brightness and warmth do, and depend on each other.
+    assert [sorted(block.latents) for block in est.blocks_] == [[0, 1, 2]]
+    verdicts = est.answers.after(est, Data(x[1_000:].numpy()))
+    refused = [verdict.assumption for verdict in needed(est.guarantee, verdicts) if verdict.outcome == "fails"]
+    assert theory.INDEPENDENT_BLOCKS in refused
 
 
 def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):

@@ -39,7 +39,7 @@ from pindown.checks.nuisances import (
     surviving_dimensions,
     unconfounded,
 )
-from pindown.checks.supports import diverse_support, sufficient_nonlinearity
+from pindown.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
 from pindown.checks.values import (
     common_values,
     diverse_values,
@@ -67,6 +67,7 @@ __all__ = [
     "enough_rows",
     "enough_values",
     "even_conditional",
+    "independent_blocks",
     "invariant_codes",
     "live_codes",
     "lp_conditional",

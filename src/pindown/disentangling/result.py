@@ -92,7 +92,7 @@ class Disentangled:
 
     def pictures(self) -> Bytes:
         """Draw which pixels each new latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
-        self._require_pictures("pictures")
+        self.require_pictures("pictures")
         return reach_pictures(self.dependence, self.support)
 
     def traversals(self, *, steps: int = 8, rotated: bool = True) -> Bytes:
@@ -105,7 +105,12 @@ class Disentangled:
         rotated
             Whether latents are the new ones; False draws the old ones, to compare.
         """
-        self._require_pictures("traversals")
+        self.require_pictures("traversals")
+        x = self.traversed(steps=steps, rotated=rotated)
+        return contact_sheet(x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1), columns=steps)
+
+    def traversed(self, *, steps: int = 8, rotated: bool = True) -> Tensor:
+        """Return what is decoded along each latent, one after the other, as `traversals` draws it; (d · steps, …)."""
         turn = torch.as_tensor(self.rotation if rotated else np.eye(len(self.rotation))).to(self.codes)
         codes = self.codes @ turn
         points = codes.median(0).values.repeat(codes.shape[1], steps, 1)  # (d, steps, d)
@@ -113,11 +118,10 @@ class Disentangled:
         for j, along in enumerate(codes.quantile(shares, dim=0).T):
             points[j, :, j] = along
         with torch.no_grad():
-            x = self.decoder(points.flatten(0, 1) @ turn.mT)
-        shown = x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1)
-        return contact_sheet(shown, columns=steps)
+            return self.decoder(points.flatten(0, 1) @ turn.mT).cpu()
 
-    def _require_pictures(self, what: str) -> None:
+    def require_pictures(self, what: str) -> None:
+        """Refuse to draw what is no picture."""
         if self.support.ndim != 4:
             raise ValueError(
                 f"{what}: the decoder makes rows of shape {self.support.shape[1:]}, no pictures (c, h, w). Look at "

@@ -35,11 +35,25 @@ def contact_sheet(pictures: Tensor, *, columns: int = 8) -> Bytes:
     columns = min(columns, n)
     rows = -(-n // columns)
     sheet = np.full((rows * (h + GAP) - GAP, columns * (w + GAP) - GAP, 3), 255, dtype=np.uint8)
-    tiles = (pictures.detach().float().clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
-    for number, tile in enumerate(tiles):
+    for number, tile in enumerate(_bytes(pictures)):
         top, left = number // columns * (h + GAP), number % columns * (w + GAP)
         sheet[top : top + h, left : left + w] = tile
     return sheet
+
+
+def tiles(pictures: Any) -> Bytes:
+    """Return pictures (n, c, h, w) of any range as bytes (n, h, w, 3), as `thumbnails` shows them.
+
+    Examples
+    --------
+    >>> tiles(torch.ones(2, 1, 4, 5)).shape
+    (2, 4, 5, 3)
+    """
+    return _bytes(_shown(torch.as_tensor(np.asarray(pictures, dtype=np.float32))))
+
+
+def _bytes(pictures: Tensor) -> Bytes:
+    return (pictures.detach().float().clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
 
 
 def thumbnails(pictures: Any, *, columns: int = 8) -> Bytes:
@@ -114,9 +128,20 @@ def nearest_traversals(codes: Any, pictures: Any, *, steps: int = 8, most: int =
     z, x = _coded("nearest_traversals", codes, pictures)
     if steps < 2:
         raise ValueError(f"nearest_traversals: steps must be at least 2, got {steps}.")
-    standard, loudest = _standard(z), np.argsort(-z.std(0), kind="stable")[:most]
-    chosen = np.concatenate([_along(standard, int(j), steps) for j in np.sort(loudest)])
-    return contact_sheet(_shown(x[chosen]), columns=steps)
+    loudest = np.sort(np.argsort(-z.std(0), kind="stable")[:most])
+    return contact_sheet(_shown(x[along_codes(z, loudest, steps)]), columns=steps)
+
+
+def along_codes(codes: Any, which: Any, steps: int) -> NDArray[np.int64]:
+    """Return which rows are nearest to points along some codes, from low to high, with the others in the middle.
+
+    Examples
+    --------
+    >>> along_codes(np.array([[0.0], [2.0], [1.0]]), [0], 3).tolist()
+    [0, 2, 1]
+    """
+    standard = _standard(np.asarray(codes, dtype=np.float64))
+    return np.concatenate([_along(standard, int(j), steps) for j in which])
 
 
 def film_strip(frames: Mapping[int, Any], pictures: Any, code: int, *, steps: int = 8) -> Bytes:

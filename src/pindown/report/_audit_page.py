@@ -17,6 +17,7 @@ from pindown.report.claims import enough
 from pindown.report.colouring import Colouring
 from pindown.report.drawings import Drawing, protractor, sheet, squares
 from pindown.report.page import Curve, Curves, Figure, Latents, fill, shown
+from pindown.report.sliders import sliders
 
 if TYPE_CHECKING:
     from pindown.checks.verdict import Verdict
@@ -303,10 +304,12 @@ def _sheet_part(pictures: Pictures) -> Part | None:
         "the last, and all the others from the first: the nearest picture is shown.",
     )
     drawings = zip(pictures.sheets, captions, strict=True)
+    along = "Each slider takes one latent from low to high, while the others stay in the middle."
+    moved = () if pictures.sliders is None else (sliders(pictures.sliders, along),)
     return Part(
         "The latents, in pictures",
         "What changes as a latent does.",
-        drawings=tuple(sheet(picture, caption) for picture, caption in drawings),
+        drawings=(*moved, *(sheet(picture, caption) for picture, caption in drawings)),
     )
 
 

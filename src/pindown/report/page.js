@@ -49,6 +49,13 @@ function chosen(figure, group, canvas, { points, colourings }) {
   return cloud;
 }
 
+// A slider moves the image behind its tile.
+for (const input of document.querySelectorAll(".slider input")) {
+  const show = () => input.parentElement.querySelector(".tile").style.setProperty("--column", input.value);
+  input.addEventListener("input", show);
+  show(); // a browser may remember where it stood
+}
+
 function showKey(box, { name, shades, key, amounts, others }) {
   const part = (tag, text, background) => {
     const made = document.createElement(tag);
@@ -234,7 +241,9 @@ function drawPlots() {
 }
 
 async function loadPlotly() {
-  const packed = Uint8Array.from(atob(document.getElementById("plotly-js").textContent), (c) => c.charCodeAt(0));
+  const source = document.getElementById("plotly-js");
+  if (!source) return; // a page without plots
+  const packed = Uint8Array.from(atob(source.textContent), (c) => c.charCodeAt(0));
   const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
   script.textContent = await new Response(unpacked).text();

@@ -248,10 +248,10 @@ def fill(template: str, **content: Any) -> str:
     environment.filters["kind"] = lambda figure: type(figure).__name__.lower()
     return environment.get_template(template).render(
         **content,
-        # These three are ours; all else is escaped.
+        # These three are ours; all else is escaped. Plotly comes to pages that plot.
         style=Markup(_beside("page.css")),
         script=Markup(_beside("page.js")),
-        plotly=Markup(_plotly()),
+        plotly=lambda: Markup(_plotly()),
     )
 
 

@@ -15,6 +15,7 @@ from pindown.estimators.refitting import has_another_start
 from pindown.evidence.agreement import matching, principal_angles
 from pindown.evidence.rows import Refits, Rows
 from pindown.mixing import nearest_traversals, swaps, thumbnails
+from pindown.report.sliders import slid
 
 Matrix = NDArray[np.float64]
 
@@ -42,6 +43,7 @@ class Pictures:
     n_rows: int  # of which those drawn are a sample
     starts_elsewhere: bool = False  # whether refits start at another map of the data
     sheets: tuple[NDArray[np.uint8], ...] | None = None  # of rows that are pictures: some, along codes, and swapped
+    sliders: NDArray[np.uint8] | None = None  # of rows that are pictures: along codes, (d, steps, height, width, 3)
     by_truth: Matrix | None = None  # |rank correlation| of the truth, if it was supplied, with the codes
 
 
@@ -63,6 +65,7 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
         support=drawn.support,
         n_rows=len(rows),
         sheets=_sheets(codes, rows.X) if rows.X.ndim == 4 else None,
+        sliders=_slid(est, codes, rows.X) if rows.X.ndim == 4 else None,
         by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, codes),
         starts_elsewhere=est.answers.starts_elsewhere and has_another_start(shape_of(est.encoder_.preprocess)),
     )
@@ -70,6 +73,12 @@ def pictures_of(est: BaseEncoder, refits: Refits, codes: Matrix, other: Matrix, 
 
 def _sheets(codes: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
     return thumbnails(x[:THUMBNAILS]), nearest_traversals(codes, x), swaps(codes, x)
+
+
+def _slid(est: BaseEncoder, codes: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
+    """Return pictures along codes: decoded where a method has a decoder, else the nearest of those held out."""
+    decodes = hasattr(est, "inverse_transform") and codes.shape[1] == est.n_components_
+    return slid(codes, x, est.inverse_transform if decodes else None)
 
 
 def _by_truth(truth: NDArray[Any], codes: Matrix) -> Matrix | None:

@@ -11,6 +11,7 @@ from pindown.checks import (
     before,
     diverse_support,
     enough_rows,
+    independent_blocks,
     rows_told_apart,
     signal_told,
     sufficient_nonlinearity,
@@ -19,6 +20,7 @@ from pindown.checks.arrays import read
 from pindown.checks.noise import noise_left
 from pindown.checks.verdict import with_better
 from pindown.data import Data
+from pindown.disentangling.supports import held_by
 from pindown.estimators.answers import Answers, Drawn, FitScore, Verdicts, encoder_of, of_rebuilding
 from pindown.evidence.plans import Plan, generally_missing, or_directions
 from pindown.evidence.rows import Refits
@@ -56,8 +58,10 @@ def _after(est: Dictionary, data: Data) -> Verdicts:
     noise = noise_left(encode, rows)
     # Pixels jump as edges move, so that of pictures no two rows are near.
     apart = () if pictures else (rows_told_apart(encode, rows, noise=noise),)
+    patterns = held_by(support[which]) if pictures else support
     return (
         diverse_support(dependence[which], est.threshold_),
+        independent_blocks(encode(rows), patterns),
         sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
         signal_told(encode, rows, noise=noise),
         *apart,

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from pindown import _random, networks, theory
 from pindown._random import RandomState
+from pindown.checks.supports import DEPENDENCE_ROWS
 from pindown.disentangling.result import reach_pictures
 from pindown.disentangling.rotation import sparsest_rotation
 from pindown.estimators.base import BaseEncoder
@@ -121,7 +122,8 @@ class Dictionary(Decodes, BaseEncoder):
     threshold_ : float
         What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
     blocks_ : tuple of structure.Block
-        The latents that may be claimed, alone or together.
+        The latents that may be claimed, alone or together: all as one where those of different blocks depend on each
+        other, for then sparsity may have been bought with it.
     bounds_ : ndarray of shape (n_restarts,)
         Evidence lower bound of each restart on held-out rows, in nats per row.
     agreement_ : ndarray of shape (n_restarts,)
@@ -302,7 +304,8 @@ class Dictionary(Decodes, BaseEncoder):
         for part, penalty, max_iter in self._parts_with_penalty():
             objective.penalty = penalty
             log = _joined(log, minimise(objective, seed, part, max_iter))
-        self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out)
+        more = self._some_rows(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
+        self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out, more)
         return objective, log
 
     def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
@@ -330,10 +333,14 @@ class Dictionary(Decodes, BaseEncoder):
         model = make(seed + k)
         assert isinstance(model, Autoencoder)
         if (k + (len(self.shape_in_) == 3)) % 2:
-            peek = _random.generator(seed, best_device(self.device))
-            rows = first_rows(draw(step, peek) for step in count())
-            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(peek.device, rows))
+            rows, device = self._some_rows(draw, seed), best_device(self.device)
+            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(device, rows))
         return model
+
+    def _some_rows(self, draw: Draw, seed: int) -> Tensor:
+        """Return some of the rows that are learned from, on the CPU."""
+        peek = _random.generator(seed, best_device(self.device))
+        return first_rows(draw(step, peek) for step in count())
 
     def _learned(self, objective: nn.Module, look: DictionaryLook) -> None:
         assert isinstance(objective, Autoencoder)

@@ -7,6 +7,7 @@ import torch
 from torch import Tensor
 
 from pindown import structure
+from pindown.checks.supports import DEPENDENT, dependence_of_blocks
 from pindown.disentangling import derivatives
 from pindown.disentangling.supports import bent_enough, held_by, supported
 from pindown.estimators.dictionary.autoencoder import Autoencoder
@@ -26,25 +27,43 @@ def moments_of(model: Autoencoder, x: Tensor) -> np.ndarray:
     return (torch.einsum("nij,nik->ijk", dependence, dependence) / len(dependence)).cpu().numpy()
 
 
-def settled(model: Autoencoder, x: Tensor) -> Settled:
-    """Return what reaches what, as rows see it."""
+def settled(model: Autoencoder, x: Tensor, more: Tensor) -> Settled:
+    """Return what reaches what, as rows see it, and which blocks are told apart, by the codes of more rows."""
     if x.ndim == 4:
-        return _settled_pixels(model, x)
+        return _settled_pixels(model, x, more)
     dependence = model.dependence(x).double().abs().mean(0).cpu().numpy()
     reached, threshold = supported(dependence)
     support = reached.astype(int)
-    return dependence, support, threshold, structure.identified_blocks(support)
+    return dependence, support, threshold, independent(structure.identified_blocks(support), model.codes(more))
 
 
-def _settled_pixels(model: Autoencoder, x: Tensor) -> Settled:
+def _settled_pixels(model: Autoencoder, x: Tensor, more: Tensor) -> Settled:
     seen, counted, moments = _of_pixels(model, x)
     z = model.codes(x[:N_CODES])
     strength = derivatives.reach(model.decoder, z, seen, np.eye(model.d))
     reached, threshold = supported(strength, seen.lively)
     bent = bent_enough(moments, reached[counted])
-    blocks = structure.identified_blocks(held_by(reached[counted][bent]))
+    blocks = independent(structure.identified_blocks(held_by(reached[counted][bent])), model.codes(more))
     shape = (*x.shape[1:], model.d)
     return strength.reshape(shape), reached.astype(int).reshape(shape), threshold, blocks
+
+
+def independent(blocks: tuple[structure.Block, ...], codes: Tensor) -> tuple[structure.Block, ...]:
+    """Return blocks as they are if they are independent, as the theorem assumes, and else all latents as one.
+
+    Examples
+    --------
+    >>> z = torch.randn(500, 3, generator=torch.Generator().manual_seed(0))
+    >>> for codes in (z, z @ torch.tensor([[1.0, 1, 0], [0, 1, 0], [0, 0, 1]])):
+    ...     print([sorted(block.latents) for block in independent(structure.identified_blocks(np.eye(3)), codes)])
+    [[0], [1], [2]]
+    [[0, 1, 2]]
+    """
+    found, _ = dependence_of_blocks(codes.double().cpu().numpy(), [sorted(block.latents) for block in blocks])
+    if found <= DEPENDENT:
+        return blocks
+    latents, reach = (frozenset().union(*(getattr(block, name) for block in blocks)) for name in ("latents", "reach"))
+    return (structure.Block(latents, reach, frozenset()),)
 
 
 def _of_pixels(model: Autoencoder, x: Tensor) -> tuple[derivatives.Outputs, np.ndarray, np.ndarray]:
