@@ -24,6 +24,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from itertools import product
 from pathlib import Path
 from statistics import mean
 from typing import Any
@@ -58,6 +59,7 @@ class Case:
     rates: tuple[float, ...]  # of SAELens
     seeds: tuple[int, ...] = (0, 1, 2)
     n_test: int = 4_000
+    revive: tuple[bool, ...] = (True,)  # whether silent codes of ours start anew; the first is the default
 
     @property
     def record(self) -> Path:
@@ -80,6 +82,7 @@ CASES = (
         "language",
         lambda seed: Superposed.like_language(512, 64, random_state=seed),
         *(600, 512, (Matryoshka, BatchTopK), (Matryoshka, BatchTopK), (6e-3, 1.2e-2, 2.4e-2)),
+        revive=(True, False),
     ),
     Case(
         "language16k",
@@ -94,10 +97,10 @@ CASES = (
 # ---- training -------------------------------------------------------------------------------------------------------
 
 
-def ours(case: Case, gate: type, seed: int) -> Row:
+def ours(case: Case, gate: type, seed: int, revive: bool) -> Row:
     world = case.world(seed)
     start = time.process_time()
-    options: dict[str, Any] = {"max_iter": case.steps, "batch_size": case.batch, "verbose": False}
+    options: dict[str, Any] = {"max_iter": case.steps, "batch_size": case.batch, "revive": revive, "verbose": False}
     sparse = Sparse(world.d, gate=made(gate, world), **options, random_state=seed).fit_process(world)
     took = time.process_time() - start
     return scored(case, world, seed, sparse.components_, sparse.sparse_codes, sparse.inverse_transform) | {
@@ -204,21 +207,21 @@ def runs(case: Case, kept: list[Row]) -> Iterator[Row]:
     if not here:
         print("sae-lens is not installed: our half alone.")
 
-    def new(who: str, gate: type, seed: int, rate: float | None = None) -> Iterator[Row]:
-        method = f"{who} {gate.__name__}"
+    def new(who: str, gate: type, seed: int, *, rate: float | None = None, revive: bool = True) -> Iterator[Row]:
+        method = f"{who} {gate.__name__}{'' if revive else ', revive=False'}"
         run = {"method": method, "seed": seed, "steps": case.steps, "batch": case.batch}
         if not any(run.items() <= row.items() and row.get("rate") == rate for row in kept):
-            found = ours(case, gate, seed) if rate is None else theirs(case, gate, seed, rate)
+            found = ours(case, gate, seed, revive) if rate is None else theirs(case, gate, seed, rate)
             yield run | found
 
     for gate in case.ours:
-        for seed in case.seeds:
-            yield from new("pindown", gate, seed)
+        for revive, seed in product(case.revive, case.seeds):
+            yield from new("pindown", gate, seed, revive=revive)
     for gate in case.theirs if here else ():
         for rate in case.rates if len(case.rates) > 1 else ():
-            yield from new("SAELens", gate, TUNED, rate)
+            yield from new("SAELens", gate, TUNED, rate=rate)
         for seed in case.seeds:
-            yield from new("SAELens", gate, seed, best_rate(case, f"SAELens {gate.__name__}", kept))
+            yield from new("SAELens", gate, seed, rate=best_rate(case, f"SAELens {gate.__name__}", kept))
 
 
 def best_rate(case: Case, method: str, kept: list[Row]) -> float:
@@ -241,7 +244,7 @@ def table(case: Case, kept: list[Row]) -> str:
     ]
     for method in dict.fromkeys(row["method"] for row in reported):
         rows = [row for row in reported if row["method"] == method]
-        who, gate = method.split()
+        who, gate = method.split(maxsplit=1)
         cells = [
             style.format(mean(row[key] for row in rows)) if all(key in row for row in rows) else "–"
             for key, (_, style) in keys.items()

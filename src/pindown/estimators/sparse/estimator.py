@@ -63,6 +63,8 @@ class Sparse(OfAtoms, Incremental):
         Dictionaries that are trained side by side. The first is the fit, the others its witnesses.
     revive : bool
         Whether a code that stays silent starts anew. Without, it may stay dead for good, as in most of the literature.
+        It helps where features fire about equally often. Where most are rare, it costs more than it brings: see
+        what was measured in worlds like language, and try both.
     sparse_output : bool
         Whether `transform` returns a scipy csr array. Then no matrix of rows × codes is formed.
     batch_size : int or None
