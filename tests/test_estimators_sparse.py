@@ -184,6 +184,19 @@ def test_a_silent_code_stays_dead_if_nobody_wants_it_revived():
     assert not Sparse(32, **QUICK | {"max_iter": 1, "revive": False}).fit(X).encoder_.body.revives
 
 
+def test_no_code_is_revived_in_the_last_quarter_of_the_steps_but_lots_have_no_end():
+    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(()), until=200).train()
+    with torch.no_grad():
+        model.bias[3] = -100.0
+    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    for _ in range(SILENT_TURNS * 8 // 200 + 3):
+        model.loss(rows)
+    assert model.bias[3] == -100
+    few = Sparse(32, **QUICK | {"max_iter": 4}).fit(X)
+    assert few.encoder_.body.until == 3 * int(few.encoder_.body.seen) // 4
+    assert Sparse(32, **QUICK | {"max_iter": 1}).partial_fit(X).encoder_.body.until is None
+
+
 def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
     model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).eval()
     before = copy.deepcopy(model.state_dict())

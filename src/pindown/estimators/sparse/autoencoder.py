@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import torch
@@ -13,6 +13,7 @@ from pindown.estimators.encoding import Encoder
 from pindown.gates import Gate, chosen, combined
 from pindown.gates.openings import Opening
 from pindown.training import optimizers
+from pindown.training.convergence import FIRST_ROUND
 
 REVIVED = 64
 """Codes that are revived in a step, at most."""
@@ -20,6 +21,10 @@ REVIVED = 64
 SILENT_TURNS, SILENT_SHARE = 64, 0.1
 """A code is dead if it was silent for so many times the rows in which codes that share evenly fire once, and for this
 share of all rows seen so far: the longer a training, the rarer what it may wait for."""
+
+REVIVING = 0.75
+"""Share of a training in which codes are revived: one that starts anew in the last steps, whose rates are small, does
+not find its place any more, and fires where others should."""
 
 
 class Codes(NamedTuple):
@@ -46,6 +51,7 @@ class Autoencoder(nn.Module):
     leftover: Tensor
     gate: Opening | None
     revives: bool = True  # also of those that were saved before this could be chosen
+    until: int | None = None  # rows after which none is revived
 
     def __init__(self, n_features: int, n_codes: int) -> None:
         super().__init__()
@@ -64,9 +70,9 @@ class Autoencoder(nn.Module):
         """Number of codes."""
         return len(self.atoms)
 
-    def opened(self, gate: Gate, unit: Tensor, *, revives: bool = True) -> Autoencoder:
-        """Give it its gate, the unit of its codes, and whether dead ones are revived."""
-        self.gate, self.revives = gate(self.n_codes), revives
+    def opened(self, gate: Gate, unit: Tensor, *, revives: bool = True, until: int | None = None) -> Autoencoder:
+        """Give it its gate, the unit of its codes, whether dead ones are revived, and up to how many rows."""
+        self.gate, self.revives, self.until = gate(self.n_codes), revives, until
         self.unit.copy_(unit)
         return self
 
@@ -133,6 +139,8 @@ class Autoencoder(nn.Module):
         longest, which = self.silent.topk(len(self.leftover))
         length = torch.linalg.vector_norm(self.leftover, dim=1, keepdim=True)
         dead = ((longest > turns) & (longest > SILENT_SHARE * self.seen))[:, None] & (length > 0)  # (revived, 1)
+        if self.until is not None:
+            dead = dead & (self.seen < self.until)
         direction = self.leftover / length.clamp(min=1e-12)
         for part in (self.atoms, self.weight):
             part.index_copy_(0, which, torch.where(dead, direction, part[which]))
@@ -157,6 +165,17 @@ class Autoencoder(nn.Module):
     def settle(self) -> None:
         """Give atoms unit length."""
         self.atoms.div_(torch.linalg.vector_norm(self.atoms, dim=1, keepdim=True).clamp(min=1e-12))
+
+
+def reviving(max_iter: int | None, batches: Iterator[tuple[Tensor, ...]]) -> int:
+    """Return the rows of a training in which codes are revived.
+
+    Examples
+    --------
+    >>> reviving(100, iter([(torch.zeros(8, 3),)])), reviving(None, iter([(torch.zeros(8, 3),)]))
+    (600, 12000)
+    """
+    return int(REVIVING * (FIRST_ROUND if max_iter is None else max_iter) * len(next(batches)[0]))
 
 
 class Seeds(nn.Module):

@@ -22,7 +22,7 @@ from pindown.estimators.reading import Look, Reading, is_in_memory
 from pindown.estimators.sparse import saelens
 from pindown.estimators.sparse.agreement import SeedAgreement, agreement_of
 from pindown.estimators.sparse.answers import ANSWERS
-from pindown.estimators.sparse.autoencoder import Autoencoder, Seeds, turning
+from pindown.estimators.sparse.autoencoder import Autoencoder, Seeds, reviving, turning
 from pindown.estimators.sparse.codes import OfAtoms, rebuilt, sparse_codes
 from pindown.gates import Gate, TopK
 from pindown.metrics.sparse_codes import firing, fvu
@@ -62,9 +62,9 @@ class Sparse(OfAtoms, Incremental):
     n_seeds : int
         Dictionaries that are trained side by side. The first is the fit, the others its witnesses.
     revive : bool
-        Whether a code that stays silent starts anew. Without, it may stay dead for good, as in most of the literature.
-        It helps where features fire about equally often. Where most are rare, it costs more than it brings: see
-        what was measured in worlds like language, and try both.
+        Whether a code that stays silent starts anew, in the first three quarters of the steps. Without, it may stay
+        dead for good, as in most of the literature. It helps where features fire about equally often; where most are
+        rare, it may cost more than it brings.
     sparse_output : bool
         Whether `transform` returns a scipy csr array. Then no matrix of rows × codes is formed.
     batch_size : int or None
@@ -171,7 +171,11 @@ class Sparse(OfAtoms, Incremental):
 
         After `fit`, or in an estimator that was loaded, it begins anew. The first lot settles mean and unit.
         """
-        return self._partial_fit(X, {})
+        self._partial_fit(X, {})
+        assert isinstance(self.objective_, Seeds)
+        for each in self.objective_.all:
+            each.until = None  # lots have no end
+        return self
 
     def transform(self, X):
         """Encode rows; numpy in, numpy out; torch in, torch out; a csr array if ``sparse_output``."""
@@ -289,8 +293,9 @@ class Sparse(OfAtoms, Incremental):
         assert isinstance(body, Autoencoder)
         assert isinstance(scale, Tensor)
         others = [Autoencoder(self.n_features_in_, look.n_components) for _ in range(self.n_seeds - 1)]
+        until = reviving(self.max_iter, batches)
         for each in (body, *others):
-            each.opened(self.gate, scale, revives=self.revive)
+            each.opened(self.gate, scale, revives=self.revive, until=until)
         return Seeds(encoder, others)
 
     def _learned(self, objective: nn.Module, look: Look) -> None:

@@ -19,7 +19,7 @@ from pindown._random import RandomState
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.reading import LOOKED_AT, Look, Reading
-from pindown.estimators.sparse.autoencoder import Autoencoder, Codes, turning
+from pindown.estimators.sparse.autoencoder import Autoencoder, Codes, reviving, turning
 from pindown.estimators.sparse.estimator import Sparse
 from pindown.estimators.sparse.graph import CodeGraph, drives
 from pindown.estimators.sparse.maps import Mlp, read_map
@@ -142,7 +142,8 @@ class SparsePair(BaseEncoder):
     n_jacobians : int or None
         Rows of a batch at which J is taken; None takes one in 32.
     revive : bool
-        Whether a code that stays silent starts anew. Without, it may stay dead for good, as in most of the literature.
+        Whether a code that stays silent starts anew, in the first three quarters of the steps. Without, it may stay
+        dead for good, as in most of the literature.
     batch_size : int or None
         Rows per step; None takes 1,024, or all if there are fewer.
     max_iter : int or None
@@ -319,10 +320,11 @@ class SparsePair(BaseEncoder):
     def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         between = copy.deepcopy(read_map(self.map))
         after = Encoder(copy.deepcopy(look.after), Autoencoder(between.n_out, look.n_components), Reals())
+        until = reviving(self.max_iter, batches)
         for side in (encoder, after):
             assert isinstance(side.body, Autoencoder)
             assert isinstance(side.preprocess.scale, Tensor)
-            side.body.opened(self.gate, side.preprocess.scale, revives=self.revive)
+            side.body.opened(self.gate, side.preprocess.scale, revives=self.revive, until=until)
         return Pair(encoder, after, between, self.weight, self.n_jacobians)
 
     def _learned(self, objective: nn.Module, look: Look) -> None:
