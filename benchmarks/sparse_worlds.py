@@ -234,7 +234,7 @@ def table(case: Case, kept: list[Row]) -> str:
     """Return what is reported, mean over seeds."""
     world = case.world(0)
     reported = [row for row in kept if row["seed"] != TUNED and row["steps"] == case.steps]
-    keys = {key: shown for key, shown in KEYS.items() if any(key in row for row in reported)}
+    keys = {key: shown for key, shown in KEYS.items() if all(key in row for row in reported)}
     lines = [
         f"{world.d:,} features in {world.dictionary.shape[1]} dimensions, {world.law.n_active:.0f} at a time, "
         f"{case.steps:,} steps of {case.batch:,} fresh rows (`python benchmarks/sparse_worlds.py {case.name}`):",
@@ -245,10 +245,7 @@ def table(case: Case, kept: list[Row]) -> str:
     for method in dict.fromkeys(row["method"] for row in reported):
         rows = [row for row in reported if row["method"] == method]
         who, gate = method.split(maxsplit=1)
-        cells = [
-            style.format(mean(row[key] for row in rows)) if all(key in row for row in rows) else "–"
-            for key, (_, style) in keys.items()
-        ]
+        cells = [style.format(mean(row[key] for row in rows)) for key, (_, style) in keys.items()]
         name = f"`Sparse`, {gate}" if who == "pindown" else f"SAELens, {gate}"
         lines.append(f"| {name} | {' | '.join(cells)} | {spans(row['seed'] for row in rows)} |")
     return "\n".join(lines)
