@@ -5,9 +5,10 @@ import pytest
 import torch
 from scipy import integrate, stats
 
-from pindown import disentangle, load
+from pindown import audit, disentangle, load
 from pindown.baselines import AdaGVAE, BetaVAE, FactorVAE, Flow, SlowVAE
 from pindown.baselines.divergences import Posterior, Slow, TotalCorrelation, Weighed, adapted, kl
+from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.metrics import mcc
 from pindown.penalties import DependencySparsity
 from pindown.processes import Structured
@@ -132,6 +133,31 @@ def test_total_correlation_is_told_by_a_classifier_that_the_codes_do_not_train()
 def test_weights_that_make_no_sense_are_refused(est, message):
     with pytest.raises(ValueError, match=message):
         est.fit(np.random.default_rng(0).normal(size=(50, 3)))
+
+
+@pytest.mark.parametrize("kind", [*ALONE, *PAIRED])
+def test_pictures_of_one_colour_are_refused(kind):
+    with pytest.raises(ValueError, match=rf"^{kind.__name__}: X has 60 pictures that are all the same, such as"):
+        kind(2, **QUICK).fit(np.full((60, 3, 8, 8), 0.3))
+
+
+def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(300, 1)) @ np.ones((1, 4)) + 0.3 * rng.normal(size=(300, 4))  # one latent, and noise
+    with pytest.warns(IdentifiabilityWarning, match=r"BetaVAE: latent\(s\) \[.*\] have collapsed.* Ask for fewer comp"):
+        est = BetaVAE(2, beta=8, **QUICK | {"max_iter": 150}).fit(x)
+    idle = int(est.transform(x).std(0).argmin())
+    decoder = torch.nn.Linear(2, 4)
+    torch.nn.init.zeros_(decoder.weight[:, idle])
+    with pytest.raises(ValueError, match=rf"does not respond to latent\(s\) \[{idle}\], which have collapsed: leave"):
+        disentangle(decoder, est.transform(x))
+
+
+def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain, world):
+    found = audit(BetaVAE(3, **QUICK).fit(x := world.sample(120, random_state=1).x), x, random_state=0)
+    assert plain.guarantee is None
+    assert "no theorem covers" in found.claim
+    assert found.theorem is None
 
 
 def test_what_cannot_be_learned_from_is_refused(plain):

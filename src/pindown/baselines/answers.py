@@ -15,6 +15,15 @@ from pindown.evidence.rows import Refits
 from pindown.evidence.scores import Evidence, Score
 
 
+def refuse_one_picture(owner: str, X: Any) -> None:
+    """Raise if all pictures are the same, as those of one colour are."""
+    if isinstance(X, np.ndarray) and X.ndim > 2 and (X[0] == X).all():
+        raise ValueError(
+            f"{owner}: X has {len(X)} pictures that are all the same, such as pictures of one colour, so that there is "
+            "nothing to learn from: see whether they were read as they should be."
+        )
+
+
 def _evidence(score: str) -> Callable[[Refits, np.random.Generator], Evidence]:
     def evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
         permuted = refits.held_out.with_permuted_columns(rng)

@@ -10,7 +10,7 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown.baselines.answers import IN_PAIRS
+from pindown.baselines.answers import IN_PAIRS, refuse_one_picture
 from pindown.baselines.variational import Variational
 from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
@@ -19,7 +19,7 @@ from pindown.estimators.dictionary.autoencoder import first_rows, random_numbers
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.parameters import check_penalty
 from pindown.estimators.pixels import decoder_for
-from pindown.estimators.reading import Look
+from pindown.estimators.reading import Look, Reading
 from pindown.networks import built
 from pindown.networks.building import Make
 from pindown.penalties import Penalty
@@ -38,6 +38,7 @@ class Autoencoding(Decodes, BaseEncoder):
     _adapts = False
     _wants_vectors = True
     _usual_rates = (3e-3, 2e-3)
+    _codes_are_normal = True
 
     @abstractmethod
     def _divergence(self) -> nn.Module:
@@ -61,6 +62,9 @@ class Autoencoding(Decodes, BaseEncoder):
     @property
     def _takes_pictures(self) -> bool:
         return True
+
+    def _refuse(self, reading: Reading) -> None:
+        refuse_one_picture(type(self).__name__, reading.data.X)
 
     def _space(self) -> Space:
         check_penalty(self, self.penalty)

@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown._random import RandomState
-from pindown.baselines.answers import BY_LIKELIHOOD
+from pindown.baselines.answers import BY_LIKELIHOOD, refuse_one_picture
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.decoding import Decodes
 from pindown.estimators.dictionary.autoencoder import first_rows, rows_at_once, units_of
@@ -142,6 +142,9 @@ class Flow(Decodes, BaseEncoder):
     def _space(self) -> Space:
         check_penalty(self, self.penalty)
         return Reals()
+
+    def _refuse(self, reading: Reading) -> None:
+        refuse_one_picture("Flow", reading.data.X)
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
         asked, seen = self._asked_components(), math.prod(first.shape_out)

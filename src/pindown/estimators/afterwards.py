@@ -17,6 +17,10 @@ from pindown.estimators.parameters import rate
 from pindown.folding import Folding, look_for_flat_directions, look_for_folds
 from pindown.sources import Indexed
 
+IDLE, BEGUN = 0.1, 25
+"""Standard deviation of a code, whose prior has 1, below which its posterior is the prior for every row; and steps
+before which codes are where they began."""
+
 COLLAPSED, SEEN_ROWS = 1e-3, 2_000
 """Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
 
@@ -57,14 +61,27 @@ def is_large_image(shape: Sequence[int]) -> bool:
 
 def _warn_of_collapse(est: Any, x: Tensor) -> None:
     codes, curve = est._encode(x), est.loss_curve_
-    alive = codes.std(0, correction=0).max() > COLLAPSED * codes.square().mean().sqrt()
-    if alive or (x == x[0]).all():
+    spread = codes.std(0, correction=0)
+    if (x == x[0]).all():
+        return
+    if spread.max() > COLLAPSED * codes.square().mean().sqrt():
+        _warn_of_idle(est, spread)
         return
     warn(
         f"{type(est).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
         f"{curve.max():.3g} at most, and ended at {curve[-1]:.3g}. Try a smaller learning_rate (now "
         f"{rate(est, len(x)):g}), and see whether X varies with what it is trained against."
     )
+
+
+def _warn_of_idle(est: Any, spread: Tensor) -> None:
+    learned = est._codes_are_normal and est.n_iter_ >= BEGUN
+    if idle := (spread < IDLE).nonzero()[:, 0].tolist() if learned else []:
+        warn(
+            f"{type(est).__name__}: latent(s) {idle} have collapsed: their codes vary by less than {IDLE}, where the "
+            "prior has 1, so that they tell nothing of X. Ask for fewer components, or for a smaller weight of the "
+            "divergence."
+        )
 
 
 def _folding(est: Any, x: Tensor) -> Folding:

@@ -20,6 +20,7 @@ from pindown.papers import (
     zheng2025,
     zheng2025_activations,
     zheng2025_images,
+    zheng2025_penalties,
     zimmermann2021,
     zimmermann2021_identification,
     zimmermann2021_images,
@@ -54,6 +55,7 @@ EXPERIMENTS: tuple[Experiment[Any], ...] = (
     *zheng2025.EXPERIMENTS,
     *zheng2025_activations.EXPERIMENTS,
     *zheng2025_images.EXPERIMENTS,
+    *zheng2025_penalties.EXPERIMENTS,
 )
 
 __all__ = [
@@ -83,6 +85,7 @@ __all__ = [
     "zheng2025",
     "zheng2025_activations",
     "zheng2025_images",
+    "zheng2025_penalties",
     "zimmermann2021",
     "zimmermann2021_identification",
     "zimmermann2021_images",

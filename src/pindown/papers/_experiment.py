@@ -135,6 +135,8 @@ class Experiment(Generic[ProfileT]):
         What a reader must know before comparing.
     axes
         How to draw it, if the paper has a figure.
+    every_seed
+        Whether cells show each seed beside the mean: a large ± may be one that collapsed.
     """
 
     name: str
@@ -148,6 +150,7 @@ class Experiment(Generic[ProfileT]):
     full: ProfileT
     notes: tuple[str, ...]
     axes: Axes | None = None
+    every_seed: bool = False
 
 
 @dataclass(frozen=True)

@@ -67,8 +67,8 @@ def compare(experiment: Experiment, profile: Profile, records: Sequence[Record])
                     number=row.number,
                     setting=row.setting,
                     paper=tuple(str(published) for published in row.published),
-                    ours=tuple(_summary(runs, score) for score in experiment.scores),
-                    beside=tuple(_summary(runs, score) for score in experiment.beside),
+                    ours=tuple(_summary(runs, score, experiment.every_seed) for score in experiment.scores),
+                    beside=tuple(_summary(runs, score, experiment.every_seed) for score in experiment.beside),
                 )
             )
     return Table(
@@ -81,11 +81,14 @@ def compare(experiment: Experiment, profile: Profile, records: Sequence[Record])
     )
 
 
-def _summary(runs: Sequence[Record], score: str) -> str:
-    percent = [100 * run.scores[score] for run in runs if score in run.scores]
+def _summary(runs: Sequence[Record], score: str, every_seed: bool = False) -> str:
+    ordered = sorted(runs, key=lambda run: run.seed)
+    percent = [100 * run.scores[score] for run in ordered if score in run.scores]
     if not percent:
         return "–"
-    return str(Published(fmean(percent), stdev(percent) if len(percent) > 1 else None))
+    mean = str(Published(fmean(percent), stdev(percent) if len(percent) > 1 else None))
+    apart = every_seed and max(percent) > min(percent)
+    return f"{mean} ({', '.join(f'{each:.1f}' for each in percent)})" if apart else mean
 
 
 def _provenance(profile: Profile, runs: Sequence[Record]) -> list[str]:

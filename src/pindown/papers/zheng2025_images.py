@@ -57,8 +57,10 @@ class PictureRow:
 
     def renderer(self, pixels: int) -> Renderer:
         """Return who draws."""
-        from pindown.mixing import Arm, Room
+        from pindown.mixing import Arm, Room, Sprites
 
+        if self.world == "sprites":
+            return Sprites(pixels, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0})
         if self.world == "rooms":
             names = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
             return Room(pixels, factors=names, fixed={"shape": 0}, samples=1)
@@ -85,33 +87,47 @@ class PictureRow:
             "verbose": False,
         }
         if self.method == "Dictionary":
-            return Dictionary(5, n_restarts=1, **how)
-        return FactorVAE(5, penalty=penalties[self.method], **how)
+            return Dictionary(self.n_factors, n_restarts=1, **how)
+        return FactorVAE(self.n_factors, penalty=penalties[self.method], **how)
 
-    def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
-        """Train, and score on held-out pictures."""
+    @property
+    def n_factors(self) -> int:
+        """How many factors the world has, and codes are asked for."""
+        return self.renderer(8).d
+
+    def codes(self, profile: Pictures, seed: int, device: str) -> tuple[Any, Any]:
+        """Train; return codes and latents of held-out pictures."""
         import torch
-
-        from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
 
         draw = self.renderer(profile.pixels)
 
         def drawn(n: int, seed: int) -> tuple[Any, Any]:
-            z = torch.rand(n, 5, generator=torch.Generator().manual_seed(seed))
+            z = torch.rand(n, draw.d, generator=torch.Generator().manual_seed(seed))
             return draw(z), z.numpy()
 
         est = self.generator(profile, seed, device).fit(drawn(profile.n_rows, seed)[0])
         x, z = drawn(profile.n_eval, EVALUATION_SEEDS + seed)
-        z_hat = est.transform(x).numpy()
-        factors = (VALUES * z).astype(int).clip(0, VALUES - 1)
+        return est.transform(x).numpy(), z
+
+    def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
+        """Train, and score on held-out pictures."""
+        from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+
+        z_hat, z = self.codes(profile, seed, device)
+        factors = values(z)
         return {
             "FactorVAE score": float(disentanglement.factor_vae(z_hat, factors, random_state=seed)),
             "DCI": float(disentanglement.dci(z_hat, factors, random_state=seed).disentanglement),
             "MIG": float(disentanglement.mig(z_hat, factors, random_state=seed)),
             "r2": float(linear_r2(z_hat, z)),
             "mcc": float(mcc(z_hat, z)),
-            "chance mcc": float(chance_mcc(5)),
+            "chance mcc": float(chance_mcc(z.shape[1])),
         }
+
+
+def values(z: Any) -> Any:
+    """Return latents in [0, 1) as labels of equal parts."""
+    return (VALUES * z).astype(int).clip(0, VALUES - 1)
 
 
 def of(score: float, spread: float, dci: float, spread_of_dci: float) -> tuple[Published, ...]:
