@@ -30,7 +30,7 @@ MAX_HELD_OUT = 4_000
 """Held-out rows that are used: with more, what is measured would change little."""
 
 
-def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any) -> Data:
+def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any = None) -> Data:
     """Return rows and what belongs to them as one value, ``y`` in the part that it plays for an estimator."""
     role, n = est.answers.side, len(X)
     parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth, "floor": floor}

@@ -27,7 +27,7 @@ class Arrays(Indexed):
     ----------
     x : array of shape (n, …)
         The observations.
-    signal, nuisance, pairs, given, groups, truth : array of n rows, optional
+    signal, nuisance, pairs, given, groups, truth, floor : array of n rows, optional
         What belongs to them, by the part it plays: see `pindown.data.Data`.
     y : array of n rows, optional
         What belongs to them, if the estimator is to say what it is.
@@ -52,10 +52,11 @@ class Arrays(Indexed):
         given: Any = None,
         groups: Any = None,
         truth: Any = None,
+        floor: Any = None,
         y: Any = None,
     ) -> None:
         roles = {"signal": signal, "nuisance": nuisance, "pairs": pairs, "given": given, "groups": groups}
-        sides = {role: side for role, side in {**roles, "truth": truth, "y": y}.items() if side is not None}
+        sides = {role: side for role, side in {**roles, "truth": truth, "floor": floor, "y": y}.items() if side is not None}
         self.parts: dict[str, Any] = {name: in_rows(part, name) for name, part in {"x": x, **sides}.items()}
         x = self.parts["x"]
         if x.is_complex() if isinstance(x, Tensor) else np.dtype(x.dtype).kind not in NUMBERS:

@@ -46,7 +46,7 @@ class ImageSet(Indexed):
     ) -> None:
         self.shape, self.labels, self.n_rows = shape, labels, len(labels)
         for role in roles or ():
-            if role not in ROLES or role in ("pairs", "truth"):
+            if role not in ROLES or role in ("pairs", "truth", "floor"):
                 raise ValueError(f"{type(self).__name__}: no factor can be {role!r}: {nearest(role, ROLES[:2])}")
         self.roles = {role: self._place(name) for role, name in (roles or {}).items()}
 
