@@ -56,7 +56,8 @@ class Arrays(Indexed):
         y: Any = None,
     ) -> None:
         roles = {"signal": signal, "nuisance": nuisance, "pairs": pairs, "given": given, "groups": groups}
-        sides = {role: side for role, side in {**roles, "truth": truth, "floor": floor, "y": y}.items() if side is not None}
+        roles |= {"truth": truth, "floor": floor, "y": y}
+        sides = {role: side for role, side in roles.items() if side is not None}
         self.parts: dict[str, Any] = {name: in_rows(part, name) for name, part in {"x": x, **sides}.items()}
         x = self.parts["x"]
         if x.is_complex() if isinstance(x, Tensor) else np.dtype(x.dtype).kind not in NUMBERS:
