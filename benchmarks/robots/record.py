@@ -13,7 +13,7 @@ own.
 Of each robot are kept: ``joints`` (episodes, steps + 1, joints) in radians, ``position`` (…, 3) in metres and
 ``rotation`` (…, 4), a quaternion (x, y, z, w), of the end effector, ``gripper`` (…, fingers), ``cube`` (…, 7), where
 the object is, ``command`` (episodes, steps, 7) in the units of the controller, ``paired`` and ``scripted`` (episodes,).
-With ``--frames 64`` also ``frames`` (…, cameras, 64, 64, 3).
+What cameras see of such a recording ``render.py`` draws afterwards.
 """
 
 from __future__ import annotations
@@ -29,7 +29,6 @@ from typing import Any
 import numpy as np
 
 ROBOTS = ("Panda", "Sawyer", "IIWA", "Kinova3", "Jaco", "UR5e")
-CAMERAS = ("frontview", "agentview")
 HOLD = 2
 """Steps that a command is held for."""
 
@@ -59,36 +58,28 @@ def commands(rng: np.random.Generator, n_steps: int, *, rotation: bool, scripted
     return np.repeat(told, HOLD, axis=0)[:n_steps]
 
 
-def environment(robot: str, seed: int, size: int | None) -> Any:
+def environment(robot: str, seed: int) -> Any:
     """Return a table with a cube and this arm, with the same gripper and controller as all others."""
     import robosuite
     from robosuite.controllers import load_composite_controller_config
 
-    pictures: dict[str, Any] = {"use_camera_obs": False, "has_offscreen_renderer": False}
-    if size is not None:
-        pictures = {
-            "use_camera_obs": True,
-            "has_offscreen_renderer": True,
-            "camera_names": list(CAMERAS),
-            "camera_heights": size,
-            "camera_widths": size,
-        }
     return robosuite.make(
         "Lift",
         robots=robot,
         gripper_types="PandaGripper",
         controller_configs=load_composite_controller_config(controller="BASIC", robot=robot),
         has_renderer=False,
+        has_offscreen_renderer=False,
+        use_camera_obs=False,
         ignore_done=True,
         control_freq=20,
         hard_reset=False,
         initialization_noise={"magnitude": POSTURES, "type": "gaussian"},
         seed=seed,
-        **pictures,
     )
 
 
-def seen(observed: dict[str, Any], size: int | None) -> dict[str, np.ndarray]:
+def seen(observed: dict[str, Any]) -> dict[str, np.ndarray]:
     """Return what is kept of a moment."""
     angles = np.arctan2(observed["robot0_joint_pos_sin"], observed["robot0_joint_pos_cos"])
     kept = {
@@ -98,16 +89,13 @@ def seen(observed: dict[str, Any], size: int | None) -> dict[str, np.ndarray]:
         "gripper": observed["robot0_gripper_qpos"],
         "cube": np.concatenate([observed["cube_pos"], observed["cube_quat"]]),
     }
-    kept = {name: np.asarray(part, dtype=np.float32) for name, part in kept.items()}
-    if size is not None:
-        kept["frames"] = np.stack([observed[f"{camera}_image"][::-1] for camera in CAMERAS])
-    return kept
+    return {name: np.asarray(part, dtype=np.float32) for name, part in kept.items()}
 
 
 def record(robot: str, options: argparse.Namespace) -> dict[str, np.ndarray]:
     """Run all episodes of a robot."""
     number = ROBOTS.index(robot)
-    env = environment(robot, options.seed * len(ROBOTS) + number, options.frames)
+    env = environment(robot, options.seed * len(ROBOTS) + number)
     episodes, told = [], []
     paired = np.arange(options.episodes) < options.paired
     scripted = np.arange(options.episodes) % options.scripted_every == options.scripted_every - 1
@@ -115,8 +103,8 @@ def record(robot: str, options: argparse.Namespace) -> dict[str, np.ndarray]:
         whose = 0 if paired[episode] else 1 + number
         rng = np.random.default_rng([options.seed, episode, whose])
         told.append(commands(rng, options.steps, rotation=options.rotation, scripted=bool(scripted[episode])))
-        moments = [seen(env.reset(), options.frames)]
-        moments += [seen(env.step(command[: env.action_dim])[0], options.frames) for command in told[-1]]
+        moments = [seen(env.reset())]
+        moments += [seen(env.step(command[: env.action_dim])[0]) for command in told[-1]]
         episodes.append({name: np.stack([moment[name] for moment in moments]) for name in moments[0]})
     env.close()
     kept = {name: np.stack([each[name] for each in episodes]) for name in episodes[0]}
@@ -133,7 +121,6 @@ def main() -> None:
     parser.add_argument("--paired", type=int, default=30, help="how many of the episodes all robots share")
     parser.add_argument("--scripted-every", type=int, default=2, help="every so manieth episode is scripted")
     parser.add_argument("--rotation", action="store_true", help="command rotations and the gripper, too")
-    parser.add_argument("--frames", type=int, help="size of the pictures to keep, in pixels; none by default")
     parser.add_argument("--seed", type=int, default=0)
     options = parser.parse_args()
     if not 0 <= options.paired <= options.episodes or min(options.steps, options.scripted_every) < 1:

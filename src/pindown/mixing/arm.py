@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from functools import partial
 
 import torch
@@ -10,6 +12,7 @@ from torch import Tensor
 from pindown.mixing import rays
 from pindown.mixing.factors import Factor
 from pindown.mixing.renderer import Renderer, colour_of
+from pindown.spaces import Box, Space
 
 LENGTHS = (0.75, 0.7, 0.45)  # of upper arm, forearm and hand
 RADII = (0.16, 0.13, 0.1)
@@ -27,12 +30,21 @@ class Arm(Renderer):
     ----------
     size, factors, domain, fixed, samples
         See `Renderer`.
+    lengths : tuple of float
+        Of upper arm, forearm and hand: arms of another build.
 
     Examples
     --------
     >>> arm = Arm(16, factors=("yaw", "elbow"))
     >>> tuple(arm(torch.rand(4, 2)).shape)
     (4, 3, 16, 16)
+
+    Where a hand is, and which joints put it there:
+
+    >>> long = Arm(16, factors=("yaw", "shoulder", "elbow"), fixed={"wrist": 0.0}, lengths=(0.8, 0.8, 0.4))
+    >>> z = long.reaching(torch.tensor([[0.2, 1.0, 0.9]]))
+    >>> long.hand(z).round(decimals=4)
+    tensor([[0.2000, 1.0000, 0.9000]])
     """
 
     known = (
@@ -48,6 +60,48 @@ class Arm(Renderer):
         Factor("elevation", 18.0, 42.0, period=360.0),
     )
     usual = ("yaw", "shoulder", "elbow", "wrist", "arm_hue", "ground_hue")
+
+    def __init__(
+        self,
+        size: int = 64,
+        *,
+        factors: Sequence[str] | None = None,
+        domain: Space = Box(),  # noqa: B008, a frozen value
+        fixed: Mapping[str, float] | None = None,
+        samples: int = 2,
+        lengths: tuple[float, float, float] = LENGTHS,
+    ) -> None:
+        super().__init__(size, factors=factors, domain=domain, fixed=fixed, samples=samples)
+        if len(lengths) != 3 or not min(lengths) > 0:
+            raise ValueError(f"Arm: lengths must be three positive numbers, got {lengths}.")
+        self.lengths = tuple(lengths)
+
+    def hand(self, z: Tensor) -> Tensor:
+        """Return where the tip of the hand is: to the right, up, towards the camera; (n, d) → (n, 3)."""
+        return self._joints(self.values(z))[-1][..., 0]
+
+    def reaching(self, hand: Tensor) -> Tensor:
+        """Return latents that put the tip of the hand there, for an arm of yaw, shoulder and elbow; (n, 3) → (n, 3).
+
+        The wrist stays as it is, so that forearm and hand are one rod, and the elbow bends to one side: there is one
+        posture. Raises if a joint would have to leave its range.
+        """
+        names = [factor.name for factor in self.factors]
+        if sorted(names) != ["elbow", "shoulder", "yaw"] or not isinstance(self.domain, Box):
+            raise ValueError(f"Arm: reaching takes an arm in a box whose factors are yaw, shoulder, elbow, got {names}.")
+        upper, fore, palm = self.lengths
+        wrist = math.radians(self.fixed.get("wrist", self._known("wrist").middle))
+        rod, bent = abs(fore + palm * complex(math.cos(wrist), math.sin(wrist))), math.sin(wrist) * palm
+        bent = math.asin(bent / rod)  # between the forearm and the line from elbow to tip
+        out, up = hand[:, [0, 2]].norm(dim=1), hand[:, 1] - BASE
+        turn = torch.acos((out**2 + up**2 - upper**2 - rod**2) / (2 * upper * rod))
+        lean = torch.atan2(out, up) - torch.atan2(rod * turn.sin(), upper + rod * turn.cos())
+        angles = {"yaw": torch.atan2(hand[:, 0], hand[:, 2]), "shoulder": lean, "elbow": turn - bent}
+        shares = [(angles[f.name].rad2deg() - f.low) / (f.high - f.low) for f in self.factors]
+        share = torch.stack(shares, 1)
+        if not ((share >= 0) & (share <= 1)).all():  # nor where there is no angle at all, and the cosine is none
+            raise ValueError(f"Arm: a hand is where an arm of lengths {self.lengths} cannot reach. Bring hands nearer.")
+        return self.domain.low + (self.domain.high - self.domain.low) * share
 
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         rise, lamp = torch.deg2rad(values["elevation"]), torch.deg2rad(values["light"])
@@ -74,7 +128,7 @@ class Arm(Renderer):
         yaw = torch.deg2rad(values["yaw"])
         place = rays.vector(yaw, 0.0, BASE, 0.0).expand(len(yaw), 3, 1)
         joints, lean = [place], torch.zeros_like(yaw)
-        for name, length in zip(("shoulder", "elbow", "wrist"), LENGTHS, strict=True):
+        for name, length in zip(("shoulder", "elbow", "wrist"), self.lengths, strict=True):
             lean = lean + torch.deg2rad(values[name])
             out = lean.sin()
             place = place + length * torch.stack([out * yaw.sin(), lean.cos(), out * yaw.cos()], 1)[..., None]

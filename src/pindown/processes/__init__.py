@@ -10,6 +10,7 @@ from pindown.processes.clusters import Clusters, Instances, in_hyperplane
 from pindown.processes.code_laws import BernoulliGaussian, CodeLaw, Exactly, Hierarchy
 from pindown.processes.composed import Composed, cutouts
 from pindown.processes.expression import Expression
+from pindown.processes.filmed import Film, Filmed
 from pindown.processes.nuisance import Confounded, Nuisance, ShapeNuisance
 from pindown.processes.pairs import Pairs
 from pindown.processes.sensors import Sensors
@@ -26,6 +27,8 @@ __all__ = [
     "Confounded",
     "Exactly",
     "Expression",
+    "Film",
+    "Filmed",
     "Hierarchy",
     "Instances",
     "Nuisance",

@@ -46,6 +46,11 @@ class LatentAction(Saves, BaseEstimator):
     second stage. With ``pairs``, motions that two bodies made alike, charts read what bodies share, and one code is one
     action in all. A new body joins by `adopt`.
 
+    **From frames.** The arrays of a mapping may be frames, (n, c, h, w). What is seen of them in each body, its slow
+    directions within episodes (`sight.py`), then takes the place of joints, and all else is the same; `predict_next`
+    draws frames. Episodes must have several transitions. Codes are not counted there: without pairs there are six
+    unless ``n_components`` says how many, since frames show more of an arm than its hand.
+
     Parameters
     ----------
     n_components : int or None
@@ -133,7 +138,7 @@ class LatentAction(Saves, BaseEstimator):
         ----------
         X_t, X_next : array or tensor of shape (n_samples, n_features), or mappings from body to such
             Observations before and after each transition, row by row. In a mapping each body has columns of its own,
-            and a chart of its own; rows of an episode are in the order of time.
+            or frames (n_samples, c, h, w), and a chart of its own; rows of an episode are in the order of time.
         body : array or tensor of shape (n_samples,)
             Whose transition it is: labels of two bodies or more, each of several rows. Left out with mappings.
         groups : array of shape (n_samples,), or a mapping from body to such, optional
@@ -152,6 +157,11 @@ class LatentAction(Saves, BaseEstimator):
             )
         if body is None:
             raise ValueError("LatentAction: say by body whose each transition is, or give mappings from body to array.")
+        if np.ndim(X_t) == 4:
+            raise ValueError(
+                "LatentAction: frames are seen by a chart of each body's own. Give X_t and X_next as mappings from "
+                "body to frames."
+            )
         if _is_ragged(X_t):
             raise ValueError(
                 "LatentAction: rows of X_t differ in width. Give X_t and X_next as mappings from body to array: each "
@@ -259,9 +269,8 @@ class LatentAction(Saves, BaseEstimator):
             raise ValueError("LatentAction: Z must be a mapping of the same bodies as X_t.")
         led = {}
         for whose, each in places.items():
-            chart = self.own_.known(whose, each.before)
             codes = read_codes(f"Z of {whose}", Z[whose], len(each), self.n_components_)
-            led[whose] = _like(X_t[whose], chart.lead(each.before, codes))
+            led[whose] = _like(X_t[whose], self.own_.lead(whose, each.before, codes))
         return led
 
     def adopt(self, body, X_t, X_next, *, rows, codes, groups=None) -> Self:

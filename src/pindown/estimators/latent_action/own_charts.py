@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -22,15 +22,17 @@ from pindown.estimators.latent_action.body_charts import (
 )
 from pindown.estimators.latent_action.recordings import Pairs, Recording, read_pairs
 from pindown.estimators.latent_action.second_stage import Codes, Paired, SecondStage, decided
+from pindown.estimators.latent_action.sight import N_SEEN, Sight, find_sight
 
 
 @dataclass(frozen=True, eq=False)
 class OwnCharts:
-    """The chart of each body, and the second stage if it was worth it."""
+    """The chart of each body, the second stage if it was worth it, and what is seen of bodies that were filmed."""
 
     charts: dict[Any, BodyChart]
     forget: Forget | None
     second_stage: SecondStage
+    sights: dict[Any, Sight] = field(default_factory=dict)
 
     @property
     def n_codes(self) -> int:
@@ -39,28 +41,50 @@ class OwnCharts:
 
     def encode(self, body: Any, recording: Recording) -> np.ndarray:
         """Return the codes of a body's transitions; (n, k)."""
-        chart = self.known(body, recording.before)
-        codes = chart.encode(recording.before, recording.after)
+        self._check_known(body, recording.before)
+        return self._encode(body, self.sights[body].seen(recording) if self.sights else recording)
+
+    def _encode(self, body: Any, seen: Recording) -> np.ndarray:
+        chart = self.charts[body]
+        codes = chart.encode(seen.before, seen.after)
         return codes if self.forget is None or chart.by == "codes" else self.forget.transform(codes)
 
-    def known(self, body: Any, before: np.ndarray) -> BodyChart:
-        """Return the chart of a body, or say that there is none for what is observed of it."""
+    def lead(self, body: Any, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
+        """Return where codes lead from a body's observations: columns, or frames."""
+        self._check_known(body, before)
+        if not self.sights:
+            return self.charts[body].lead(before, codes)
+        sight = self.sights[body]
+        return sight.draw(before, self.charts[body].lead(sight.see(before), codes))
+
+    def _check_known(self, body: Any, before: np.ndarray) -> None:
+        """Say that there is no chart of a body, or none for what is observed of it."""
         if body not in self.charts:
             raise ValueError(
                 f"LatentAction: there was no {body} in fit, but {', '.join(sorted(map(str, self.charts)))}. A body has "
                 "a chart of its own: let it join by adopt, with some motions that another made, too."
             )
-        chart = self.charts[body]
-        if before.shape[1] != len(chart.centre):
-            raise ValueError(
-                f"LatentAction: {body} had {len(chart.centre)} columns in fit, and now has {before.shape[1]}."
-            )
-        return chart
+        if self.sights:
+            if before.shape[1:] != self.sights[body].shape:
+                raise ValueError(
+                    f"LatentAction: {body} had frames of shape {self.sights[body].shape} in fit, and now has "
+                    f"{before.shape[1:]}."
+                )
+        elif before.shape[1:] != self.charts[body].centre.shape:
+            now = "frames" if before.ndim == 4 else before.shape[1]
+            raise ValueError(f"LatentAction: {body} had {len(self.charts[body].centre)} columns in fit, and now has {now}.")
 
     def with_body(self, body: Any, recording: Recording, rows: np.ndarray, codes: np.ndarray) -> OwnCharts:
         """Return the same, with a body that joins by codes of some of its transitions."""
+        if recording.filmed != bool(self.sights):
+            had, has = ("frames", "columns")[:: 1 if self.sights else -1]
+            raise ValueError(f"LatentAction: bodies had {had} in fit, and {body} has {has}. Give what they had.")
+        sights = self.sights
+        if recording.filmed:
+            sight = find_sight(recording, max(N_SEEN, self.n_codes))
+            recording, sights = sight.seen(recording), {**sights, body: sight}
         chart = adopted(recording, recording.take(rows), codes)
-        return replace(self, charts={**self.charts, body: chart})
+        return replace(self, charts={**self.charts, body: chart}, sights=sights)
 
 
 def fit_own_charts(
@@ -71,6 +95,14 @@ def fit_own_charts(
     out = {body: each.divided(rng) for body, each in recordings.items()}
     learned = {body: each.take(~out[body]) for body, each in recordings.items()}
     held = {body: each.take(out[body]) for body, each in recordings.items()}
+    sights: dict[Any, Sight] = {}
+    if any(each.filmed for each in recordings.values()):
+        # Without pairs codes are all that is seen; with them, what bodies share of it.
+        n_seen = N_SEEN if n_codes is None else n_codes if pairs is None else max(N_SEEN, n_codes)
+        sights = {body: find_sight(each, n_seen) for body, each in learned.items()}
+        recordings, learned, held = (
+            {body: sights[body].seen(each) for body, each in part.items()} for part in (recordings, learned, held)
+        )
     n_codes = counted([sizes(each) for each in learned.values()]) if n_codes is None else n_codes
     narrow, width = min(((body, each.before.shape[1]) for body, each in recordings.items()), key=lambda pair: pair[1])
     if n_codes > width:
@@ -85,13 +117,13 @@ def fit_own_charts(
         paired = [_paired(charts, recordings, *bodies, np.asarray(rows)) for bodies, rows in pairs.items()]
     forget.set_params(n_components=n_codes, charts=False)
     stage, played = decided(forget, _codes(charts, learned), _codes(charts, held), paired, seed)
-    own = OwnCharts(charts, played, stage)
+    own = OwnCharts(charts, played, stage)  # of what is seen
     own = replace(own, charts={body: led(charts[body], each, own.encode(body, each)) for body, each in learned.items()})
     score, trained = (
         float(np.mean([_told(own, body, each) for body, each in part.items()])) for part in (held, learned)
     )
     name, n_rows = "share of the squared displacement that codes tell, mean over bodies", sum(map(len, held.values()))
-    return own, HeldOut(name, score, trained, 0.0, n_rows=n_rows, n_folds=1, n_steps=0)
+    return replace(own, sights=sights), HeldOut(name, score, trained, 0.0, n_rows=n_rows, n_folds=1, n_steps=0)
 
 
 def _paired(
@@ -110,5 +142,5 @@ def _codes(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording])
 
 
 def _told(own: OwnCharts, body: Any, recording: Recording) -> float:
-    missed = recording.after - own.charts[body].lead(recording.before, own.encode(body, recording))
+    missed = recording.after - own.lead(body, recording.before, own.encode(body, recording))
     return 1 - float((missed**2).sum() / (recording.change**2).sum())

@@ -20,13 +20,19 @@ HELD_OUT = 0.2
 ROWS_PER_COLUMN = 5
 """Transitions that a body needs, for each of its columns."""
 
+LEAST_FILMED = 60
+"""Transitions that a body needs of which there are frames."""
+
 Pairs = Mapping[tuple[Any, Any], Any]
 """For two bodies, numbers of transitions of the first and of the second that made the same motion; (n, 2)."""
 
 
 @dataclass(frozen=True, eq=False)
 class Recording:
-    """A body's transitions: observations before and after, (n, d) each, and the number of each one's episode, (n,)."""
+    """A body's transitions: observations before and after, and the number of each one's episode, (n,).
+
+    Observations are columns, (n, d), or frames, (n, c, h, w), until a `Sight` makes columns of them.
+    """
 
     before: np.ndarray
     after: np.ndarray
@@ -34,6 +40,11 @@ class Recording:
 
     def __len__(self) -> int:
         return len(self.before)
+
+    @property
+    def filmed(self) -> bool:
+        """Whether observations are frames."""
+        return self.before.ndim == 4
 
     @property
     def change(self) -> np.ndarray:
@@ -47,7 +58,8 @@ class Recording:
     def follows(self) -> np.ndarray:
         """Say of each transition whether it begins where the one above it ended, in the same episode; (n,)."""
         size = np.abs(self.change).max(initial=0.0)
-        goes_on = np.abs(self.before[1:] - self.after[:-1]).max(1) <= 1e-6 * size
+        apart = np.abs(self.before[1:] - self.after[:-1]).reshape(max(0, len(self) - 1), -1)
+        goes_on = apart.max(1, initial=0.0) <= 1e-6 * size
         return np.concatenate([[False], goes_on & (self.episode[1:] == self.episode[:-1])])
 
     def divided(self, rng: np.random.Generator) -> np.ndarray:
@@ -70,10 +82,17 @@ def read_recordings(X_t: Mapping, X_next: Any, groups: Any, *, least_episodes: i
                 f"LatentAction: X_t is a mapping of the bodies {_listed(X_t)}, and {name} must be one of the same "
                 f"bodies, got {found}."
             )
-    return {
+    read = {
         body: _read_one(body, X_t[body], X_next[body], None if groups is None else groups[body], least_episodes)
         for body in X_t
     }
+    if len({each.filmed for each in read.values()}) > 1:
+        with_frames, without = (next(body for body in read if read[body].filmed == which) for which in (True, False))
+        raise ValueError(
+            f"LatentAction: there are frames of {with_frames}, and of {without} there are none, but "
+            f"{read[without].before.shape[1]} columns. Give frames of all bodies, or columns of all."
+        )
+    return read
 
 
 def _read_one(body: Any, X_t: Any, X_next: Any, groups: Any, least_episodes: int) -> Recording:
@@ -102,29 +121,53 @@ def _named(body: Any, groups: Any, n_rows: int) -> np.ndarray:
 
 
 def _check_enough(body: Any, recording: Recording, least_episodes: int) -> None:
-    n_rows, n_columns = recording.before.shape
-    if len(np.unique(recording.episode)) < least_episodes:
+    lengths = np.unique(recording.episode, return_counts=True)[1]
+    if recording.filmed and lengths.max() == 1:
+        raise ValueError(
+            f"LatentAction: every episode of {body} has one transition only, so that nobody can see which changes of "
+            "its frames last. Give episodes of several, their rows in the order of time, or say by groups where one "
+            "ends."
+        )
+    if len(lengths) < least_episodes:
         raise ValueError(
             f"LatentAction: {body} has one episode only, so that none can be held out. Give it two at least, say by "
             "groups where one ends, or let it join the others by adopt."
         )
-    if n_rows < ROWS_PER_COLUMN * n_columns:
-        raise ValueError(
-            f"LatentAction: {body} has {n_rows} transitions of {n_columns} columns. Give {ROWS_PER_COLUMN} for each "
-            f"column at least, or let it join those that have more by adopt."
-        )
+    _check_rows(body, recording)
     if not np.ptp(recording.change, axis=0).any():
         raise ValueError(f"LatentAction: X_next of {body} is X_t in every row, so that nothing moved.")
 
 
+def _check_rows(body: Any, recording: Recording) -> None:
+    n_rows, n_columns = len(recording), recording.before.shape[1]
+    if recording.filmed and n_rows < LEAST_FILMED:
+        raise ValueError(
+            f"LatentAction: {body} has {n_rows} transitions of frames, and its chart takes {LEAST_FILMED} at least."
+        )
+    if not recording.filmed and n_rows < ROWS_PER_COLUMN * n_columns:
+        raise ValueError(
+            f"LatentAction: {body} has {n_rows} transitions of {n_columns} columns. Give {ROWS_PER_COLUMN} for each "
+            f"column at least, or let it join those that have more by adopt."
+        )
+
+
 def _array(body: Any, name: str, values: Any) -> np.ndarray:
     values = from_torch(values)
-    if not isinstance(values, np.ndarray) and len({np.shape(row) for row in values}) > 1:
-        raise ValueError(
-            f"LatentAction: rows of {name} of {body} differ in width. A body has the same columns in all of its "
-            "episodes: give those of another build as another body."
-        )
+    if not isinstance(values, np.ndarray):
+        shapes = {np.shape(row) for row in values}
+        if () in shapes and any(row is None for row in values):
+            raise ValueError(
+                f"LatentAction: rows of {name} of {body} are missing. Leave out the transitions before and after them."
+            )
+        if len(shapes) > 1:
+            what, whole = ("size", "frames of one size") if max(map(len, shapes)) == 3 else ("width", "the same columns")
+            raise ValueError(
+                f"LatentAction: rows of {name} of {body} differ in {what}. A body has {whole} in all of its episodes: "
+                "give those of another build or camera as another body."
+            )
     try:
+        if np.ndim(values) == 4:
+            return check_array(values, dtype=np.float32, allow_nd=True, input_name=name)
         return check_array(values, dtype=np.float64, input_name=name)
     except ValueError as error:
         raise ValueError(f"LatentAction: {name} of {body}: {error}") from error
