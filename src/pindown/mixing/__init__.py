@@ -10,7 +10,16 @@ from pindown.mixing.factors import Factor
 from pindown.mixing.maps import Bend, Leaky, Mixing, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth
 from pindown.mixing.renderer import Renderer
 from pindown.mixing.room import Room
-from pindown.mixing.sheets import contact_sheet, film_strip, nearest_traversals, save_png, swaps, thumbnails, traversals
+from pindown.mixing.sheets import (
+    contact_sheet,
+    film_strip,
+    nearest_traversals,
+    save_animation,
+    save_png,
+    swaps,
+    thumbnails,
+    traversals,
+)
 from pindown.mixing.sparse_maps import SparseMixing, sparse
 from pindown.mixing.sprites import Sprites
 
@@ -31,6 +40,7 @@ __all__ = [
     "leaky_relu_mlp",
     "nearest_traversals",
     "orthogonal",
+    "save_animation",
     "save_png",
     "smooth",
     "sparse",

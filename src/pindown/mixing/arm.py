@@ -88,7 +88,9 @@ class Arm(Renderer):
         """
         names = [factor.name for factor in self.factors]
         if sorted(names) != ["elbow", "shoulder", "yaw"] or not isinstance(self.domain, Box):
-            raise ValueError(f"Arm: reaching takes an arm in a box whose factors are yaw, shoulder, elbow, got {names}.")
+            raise ValueError(
+                f"Arm: reaching takes an arm in a box whose factors are yaw, shoulder, elbow, got {names}."
+            )
         upper, fore, palm = self.lengths
         wrist = math.radians(self.fixed.get("wrist", self._known("wrist").middle))
         rod, bent = abs(fore + palm * complex(math.cos(wrist), math.sin(wrist))), math.sin(wrist) * palm

@@ -254,6 +254,45 @@ def save_png(path: str | Path, picture: Any) -> None:
         beside.write_bytes(content)
 
 
+def save_animation(path: str | Path, pictures: Any, *, seconds: float = 0.2) -> None:
+    """Write bytes (n, height, width, 3) as an animated PNG, which browsers play again and again; whole or not at all.
+
+    Parameters
+    ----------
+    path : str or Path
+        Of the file.
+    pictures : array of bytes (n, height, width, 3)
+        One after the other.
+    seconds : float
+        How long each is shown.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_animation(f"{folder}/a.png", np.zeros((3, 4, 5, 3), dtype=np.uint8))
+    ...     Path(f"{folder}/a.png").read_bytes().count(b"fcTL")  # what comes before each picture
+    3
+    """
+    films = np.asarray(pictures)
+    if films.dtype != np.uint8 or films.ndim != 4 or films.shape[3] != 3 or not len(films):
+        raise ValueError(
+            f"save_animation: pictures must be bytes (n, height, width, 3), got {films.dtype} {films.shape}."
+        )
+    number, parts = 0, [_header(films[0]), (b"acTL", struct.pack(">II", len(films), 0))]
+    for picture in films:
+        height, width, _ = picture.shape
+        shown = struct.pack(">IIIIIHHBB", number, width, height, 0, 0, round(1000 * seconds), 1000, 0, 0)
+        parts.append((b"fcTL", shown))
+        data = _lines(picture)
+        # The first picture is one that readers of plain PNG show, too; others are numbered together with what comes
+        # before them.
+        parts.append((b"fdAT", struct.pack(">I", number + 1) + data) if number else (b"IDAT", data))
+        number += 2 if number else 1
+    with whole(Path(path)) as beside:
+        beside.write_bytes(_chunks([*parts, (b"IEND", b"")]))
+
+
 def png(picture: Any) -> bytes:
     """Return bytes (height, width, 3) as the content of a PNG file.
 
@@ -265,10 +304,21 @@ def png(picture: Any) -> bytes:
     array = np.asarray(picture)
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
         raise ValueError(f"save_png: picture must be bytes (height, width, 3), got {array.dtype} {array.shape}.")
-    height, width, _ = array.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), array.reshape(height, -1)], axis=1)  # 0: no filter
-    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
-    parts = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return _chunks([_header(array), (b"IDAT", _lines(array)), (b"IEND", b"")])
+
+
+def _header(picture: Bytes) -> tuple[bytes, bytes]:
+    height, width, _ = picture.shape
+    return b"IHDR", struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+
+
+def _lines(picture: Bytes) -> bytes:
+    height = len(picture)
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), picture.reshape(height, -1)], axis=1)  # 0: no filter
+    return zlib.compress(lines.tobytes(), 9)
+
+
+def _chunks(parts: list[tuple[bytes, bytes]]) -> bytes:
     chunks = (
         struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in parts
     )

@@ -19,7 +19,7 @@ from pindown.theory import Assumption
 _CENTRE = torch.tensor((0.9, 0.9, 0.6), dtype=torch.float64)
 _HALF_WIDTHS = torch.tensor((0.15, 0.15, 0.15), dtype=torch.float64)
 STEP = 0.15
-"""Hands are in a box around the centre (to the right, up, towards the camera), and move by at most so much along each."""
+"""Hands are in a box around the centre (to the right, up, towards the camera), and move by at most this along each."""
 
 JOINTS = ("yaw", "shoulder", "elbow")
 

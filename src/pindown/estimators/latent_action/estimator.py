@@ -273,6 +273,35 @@ class LatentAction(Saves, BaseEstimator):
             led[whose] = _like(X_t[whose], self.own_.lead(whose, each.before, codes))
         return led
 
+    def roll_out(self, X_t, Z):
+        """Return where codes lead one after the other: `predict_next`, again and again from what it gave.
+
+        Parameters
+        ----------
+        X_t : mapping from body to array of shape (n, n_features) or (n, c, h, w)
+            Where each begins.
+        Z : mapping from the same bodies to array of shape (n, n_steps, n_components)
+            Codes, which may be those of another body: with ``pairs`` in ``fit`` one code is one action in all.
+
+        Returns
+        -------
+        mapping from body to array of shape (n, n_steps + 1, n_features) or (n, n_steps + 1, c, h, w)
+            What is observed, beginning with ``X_t``.
+        """
+        here = dict(self._mapping(X_t, "X_t"))
+        codes = {whose: np.asarray(from_torch(part)) for whose, part in self._mapping(Z, "Z").items()}
+        if wrong := {whose: part.shape for whose, part in codes.items() if part.ndim != 3}:
+            whose, shape = next(iter(wrong.items()))
+            raise ValueError(f"LatentAction: Z of {whose} must have shape (n, n_steps, n_components), got {shape}.")
+        if len({part.shape[1] for part in codes.values()}) > 1:
+            raise ValueError("LatentAction: Z must have as many steps for every body.")
+        seen = [here]
+        for step in range(next(iter(codes.values())).shape[1]):
+            here = self.predict_next(here, {whose: part[:, step] for whose, part in codes.items()})
+            seen.append(here)
+        stack = torch.stack if all(isinstance(part, torch.Tensor) for part in here.values()) else np.stack
+        return {whose: stack([moment[whose] for moment in seen], 1) for whose in here}
+
     def adopt(self, body, X_t, X_next, *, rows, codes, groups=None) -> Self:
         """Let another body join, by codes of some of its motions; the charts of all others stay as they are.
 

@@ -72,7 +72,9 @@ class OwnCharts:
                 )
         elif before.shape[1:] != self.charts[body].centre.shape:
             now = "frames" if before.ndim == 4 else before.shape[1]
-            raise ValueError(f"LatentAction: {body} had {len(self.charts[body].centre)} columns in fit, and now has {now}.")
+            raise ValueError(
+                f"LatentAction: {body} had {len(self.charts[body].centre)} columns in fit, and now has {now}."
+            )
 
     def with_body(self, body: Any, recording: Recording, rows: np.ndarray, codes: np.ndarray) -> OwnCharts:
         """Return the same, with a body that joins by codes of some of its transitions."""

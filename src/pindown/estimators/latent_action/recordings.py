@@ -160,7 +160,9 @@ def _array(body: Any, name: str, values: Any) -> np.ndarray:
                 f"LatentAction: rows of {name} of {body} are missing. Leave out the transitions before and after them."
             )
         if len(shapes) > 1:
-            what, whole = ("size", "frames of one size") if max(map(len, shapes)) == 3 else ("width", "the same columns")
+            what, whole = (
+                ("size", "frames of one size") if max(map(len, shapes)) == 3 else ("width", "the same columns")
+            )
             raise ValueError(
                 f"LatentAction: rows of {name} of {body} differ in {what}. A body has {whole} in all of its episodes: "
                 "give those of another build or camera as another body."

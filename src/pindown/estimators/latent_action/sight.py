@@ -49,6 +49,8 @@ class Sight:
         Mean square of a step along each, as a share of its variance within episodes; the slowest first.
     unit : ndarray of shape (k,)
         Spread of what is seen, by which the polynomial standardises it.
+    range : ndarray of shape (2, k)
+        The least and the most that was seen; beyond, a polynomial says nothing, and nothing is drawn.
     drawing : ndarray of shape (n_terms, m)
         Coefficients of a polynomial that tells frames, along the axes, from what is seen.
     """
@@ -59,6 +61,7 @@ class Sight:
     slow: np.ndarray
     slowness: np.ndarray
     unit: np.ndarray
+    range: np.ndarray
     drawing: np.ndarray
 
     def see(self, frames: np.ndarray) -> np.ndarray:
@@ -71,7 +74,7 @@ class Sight:
         return Recording(self.see(recording.before), self.see(recording.after), recording.episode)
 
     def draw(self, frames: np.ndarray, seen: np.ndarray) -> np.ndarray:
-        """Change frames until that is what is seen of them; (n, …) and (n, k) → (n, …).
+        """Change frames until that is what is seen of them, as far as it ever was; (n, …) and (n, k) → (n, …).
 
         What does not move with the body stays as it is.
         """
@@ -79,7 +82,7 @@ class Sight:
         return frames + (change.astype(self.axes.dtype) @ self.axes.T).reshape(frames.shape)
 
     def _terms(self, seen: np.ndarray) -> np.ndarray:
-        return _terms(seen / self.unit)
+        return _terms(np.clip(seen, *self.range) / self.unit)
 
 
 def find_sight(recording: Recording, n_seen: int) -> Sight:
@@ -116,7 +119,8 @@ def find_sight(recording: Recording, n_seen: int) -> Sight:
     size = terms.T @ terms
     penalty = PENALTY * np.trace(size) / len(size) * np.eye(len(size))
     drawing = np.linalg.solve(size + penalty, terms.T @ along)
-    return Sight(recording.before.shape[1:], mean, axes, slow, slowness, unit, drawing)
+    span = np.stack([seen.min(0), seen.max(0)])
+    return Sight(recording.before.shape[1:], mean, axes, slow, slowness, unit, span, drawing)
 
 
 def _terms(x: np.ndarray) -> np.ndarray:

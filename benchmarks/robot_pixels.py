@@ -1,0 +1,286 @@
+"""Latent actions of arms from frames: what codes tell of the hand, of the robot, and where they lead in ten steps.
+
+Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 --paired 48``, draw frames with
+``benchmarks/robots/render.py recordings/S --robots Panda UR5e`` (five minutes a robot), then
+
+    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/_static/robot-rollout.png
+
+(five minutes on one core; ``--device cuda`` trains the convolutions on a GPU). All settings were chosen on Sawyer and
+Jaco of recording 10. Saved in results/.
+
+Codes are of three steps, 150 ms. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
+the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
+axis. *leakage*: balanced accuracy of the worst probe that reads the robot off codes, and off the true displacement,
+the floor. *transfer*: R² of codes of a robot from those of another, as they are, and by an affine map fitted to 50
+pairs. *rollout*: squared error of the frames of ten steps, as a share of that of standing still: by codes of the
+robot's own transitions, by those of the other robot in the same motions, and, as a control, by those of other episodes.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from itertools import permutations
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from _measure import record, write
+from sklearn.linear_model import RidgeCV
+from sklearn.metrics import r2_score
+from torch import nn
+
+from pindown import Forget, LatentAction
+from pindown.alignment import PolynomialRidge
+from pindown.estimators import IdentifiabilityWarning, InverseDynamics
+from pindown.metrics import leakage
+from pindown.mixing import save_animation, save_png, thumbnails
+from pindown.networks import convolutional
+
+STEP, PAIRS, ROLLED = 3, 50, 10
+PENALTIES = np.logspace(-6, 4, 21)
+Codes = dict[str, np.ndarray]
+
+
+class Film(NamedTuple):
+    """A robot's episodes: frames between 0 and 1, (n, t, c, h, w), and places of the hand, (n, t, 3)."""
+
+    frames: np.ndarray
+    hand: np.ndarray
+
+    def of(self, episodes: np.ndarray) -> Film:
+        """Return some of them."""
+        return Film(self.frames[episodes], self.hand[episodes])
+
+    def transitions(self, step: int) -> tuple[np.ndarray, np.ndarray]:
+        """Return frames so many steps apart; (n (t − step), c, h, w) twice."""
+        before, after = self.frames[:, :-step], self.frames[:, step:]
+        return before.reshape(-1, *before.shape[2:]), after.reshape(-1, *after.shape[2:])
+
+    def moved(self, step: int) -> np.ndarray:
+        """Return displacements of the hand; (n (t − step), 3)."""
+        return (self.hand[:, step:] - self.hand[:, :-step]).reshape(-1, 3)
+
+    def episode(self, step: int) -> np.ndarray:
+        """Return the episode of each transition."""
+        return np.repeat(np.arange(len(self.frames)), self.frames.shape[1] - step)
+
+
+Films = dict[str, Film]
+
+
+def read(folder: Path, cameras: list[str]) -> tuple[Films, Films, int]:
+    """Return films to learn from and held-out ones; how many of the first are paired, as all of the second are."""
+    learned, held = {}, {}
+    for path in sorted(folder.glob("*-frames.npz")):
+        robot = path.name.removesuffix("-frames.npz")
+        with np.load(path) as drawn, np.load(folder / f"{robot}.npz") as recorded:
+            chosen = [drawn["cameras"].tolist().index(camera) for camera in cameras]
+            frames = np.concatenate([drawn["frames"][:, :, camera] for camera in chosen], -1)
+            hand, n_paired = recorded["position"][: len(frames)].astype(np.float64), int(recorded["paired"].sum())
+        film = Film(np.moveaxis(frames, -1, 2).astype(np.float32) / 255, hand)
+        out = np.isin(np.arange(len(frames)), np.arange(n_paired // 2, n_paired))
+        learned[robot], held[robot] = film.of(~out), film.of(out)
+    return learned, held, n_paired // 2
+
+
+def r2(truth: np.ndarray, made: np.ndarray) -> float:
+    return float(r2_score(truth, made, multioutput="variance_weighted"))
+
+
+def rows(films: Films, step: int) -> tuple[dict, dict]:
+    before, after = ({robot: film.transitions(step)[i] for robot, film in films.items()} for i in (0, 1))
+    return before, after
+
+
+def scored(data: tuple[Films, Films, int], codes: tuple[Codes, Codes], seed: int) -> dict[str, Any]:
+    """Return what codes of learned and of held-out transitions tell."""
+    (learned, held, n_paired), (known, new) = data, codes
+    found: dict[str, Any] = {"n_codes": next(iter(new.values())).shape[1]}
+    for robot, film in held.items():
+        told = RidgeCV(PENALTIES).fit(known[robot], learned[robot].moved(STEP)).predict(new[robot])
+        truth = film.moved(STEP)
+        found[f"within {robot}"] = r2(truth, told)
+        found |= {f"within {robot} {axis}": r2(truth[:, i], told[:, i]) for i, axis in enumerate("xyz")}
+    found["leakage"] = leak(new, held, seed)
+    rng = np.random.default_rng(seed)
+    n_pairs = n_paired * (next(iter(held.values())).frames.shape[1] - STEP)
+    some = rng.permutation(n_pairs)[:PAIRS]
+    ways = list(permutations(held, 2))
+    found["transfer 0"] = float(np.mean([r2(new[b], new[a]) for a, b in ways]))
+    carried = [r2(new[b], PolynomialRidge().fit(known[a][some], known[b][some]).predict(new[a])) for a, b in ways]
+    return found | {f"transfer {PAIRS}": float(np.mean(carried))}
+
+
+def leak(codes: Codes, films: Films, seed: int) -> float:
+    robot = np.repeat(list(codes), [len(part) for part in codes.values()])
+    episode = np.concatenate([1000 * i + films[r].episode(STEP) for i, r in enumerate(codes)])
+    values = np.concatenate(list(codes.values()))
+    return leakage(values, robot, groups=episode, n_seeds=1, n_permutations=99, random_state=seed).worst
+
+
+def supervised(film: Film, device: str, n_steps: int, seed: int) -> Any:
+    """Return a convolutional chart c whose c(x′) − c(x) was trained to be the displacement, which is told."""
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        chart: nn.Module = convolutional(film.frames.shape[2:], 3, widths=(16, 32, 64, 64)).to(device)
+    rng = np.random.default_rng(seed)
+    before, after = film.transitions(STEP)
+    moved = film.moved(STEP)
+    unit = moved.std()
+    optimizer = torch.optim.AdamW(chart.parameters(), lr=1e-3, weight_decay=1e-2)
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=n_steps)
+    for _ in range(n_steps):
+        batch = rng.integers(len(before), size=64)
+        x, y, z = (torch.as_tensor(part[batch], device=device).float() for part in (before, after, moved / unit))
+        loss = (chart(y - 0.5) - chart(x - 0.5) - z).square().mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rate.step()
+
+    def code(other: Film) -> np.ndarray:
+        with torch.no_grad():
+            seen = [chart(torch.as_tensor(frames, device=device) - 0.5).cpu() for frames in other.frames]
+        made = torch.stack(seen).double().numpy() * unit
+        return (made[:, STEP:] - made[:, :-STEP]).reshape(-1, 3)
+
+    return code
+
+
+def components(film: Film) -> Any:
+    """Return the 48 leading components of frames' differences over three steps, whitened: what a user does first."""
+    before, after = film.transitions(STEP)
+    change = (after - before).reshape(len(before), -1)
+    _, sizes, axes = torch.svd_lowrank(torch.as_tensor(change), q=56, niter=2)
+    white = (axes[:, :48] / sizes[:48] * len(change) ** 0.5).numpy()
+
+    def code(other: Film) -> np.ndarray:
+        x, y = other.transitions(STEP)
+        return (y.reshape(len(y), -1) - x.reshape(len(x), -1)).astype(np.float32) @ white
+
+    return code
+
+
+def behind(film: Film, seed: int) -> Any:
+    """Return `InverseDynamics` of the leading 32 components of frames."""
+    frames = film.frames.reshape(-1, int(np.prod(film.frames.shape[2:])))
+    mean = frames.mean(0)
+    axes = torch.svd_lowrank(torch.as_tensor(frames - mean), q=40, niter=3)[2][:, :32].numpy()
+
+    def seen(other: Film) -> tuple[np.ndarray, np.ndarray]:
+        x, y = ((part.reshape(len(part), -1) - mean) @ axes for part in other.transitions(STEP))
+        return x, y
+
+    model = InverseDynamics(3, max_iter=500, random_state=seed, verbose=False, device="cpu")
+    model.fit(*seen(film), groups=film.episode(STEP))
+    return lambda other: model.transform(*seen(other))
+
+
+def latent(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, seed: int) -> tuple[Any, Codes, Codes]:
+    """Fit to transitions of one step, and read those of three."""
+    learned, held, n_paired = data
+    first, *others = learned
+    n_rows = n_paired * (learned[first].frames.shape[1] - 1)
+    ties = None
+    if n_pairs:
+        chosen = np.random.default_rng(seed).permutation(n_rows)[:n_pairs]
+        ties = {(first, other): np.stack([chosen, chosen], 1) for other in others}
+    act = LatentAction(n_codes, forget=Forget(max_iter=300, verbose=False, device="cpu"), random_state=seed)
+    act.fit(*rows(learned, 1), groups={robot: film.episode(1) for robot, film in learned.items()}, pairs=ties)
+    return act, act.transform(*rows(learned, STEP)), act.transform(*rows(held, STEP))
+
+
+def rolled(act: Any, held: Films) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """Return errors of ten steps by own, the other robot's, and strangers' codes; and the films."""
+    starts = {robot: film.frames[:, 0] for robot, film in held.items()}
+    n_steps = next(iter(held.values())).frames.shape[1] - 1
+    own = {r: z.reshape(len(starts[r]), n_steps, -1)[:, :ROLLED] for r, z in act.transform(*rows(held, 1)).items()}
+    turned = dict(zip(own, [*list(own.values())[1:], next(iter(own.values()))], strict=True))
+    strange = {robot: np.roll(codes, 1, axis=0) for robot, codes in own.items()}
+    true = {robot: film.frames[:, : ROLLED + 1] for robot, film in held.items()}
+    films = {"true": true}
+    errors: dict[str, Any] = {}
+    for name, codes in (("own", own), ("swapped", turned), ("strange", strange)):
+        films[name] = act.roll_out(starts, codes)
+        for robot in held:
+            missed, still = (((part - true[robot]) ** 2).sum() for part in (films[name][robot], true[robot][:, :1]))
+            errors[f"rollout {robot} {name}"] = float(missed / still)
+    return errors, films
+
+
+def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> None:
+    """Draw one row of frames for each robot and film, every second step, and an animation beside it."""
+    robots = list(films["true"])
+    shown = [films[name][robot][episode][:, :3] for robot in robots for name in ("true", "own", "swapped")]
+    save_png(path, thumbnails(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
+    moments = [thumbnails(np.stack([part[t] for part in shown]).clip(0, 1), columns=3) for t in range(ROLLED + 1)]
+    save_animation(path.with_name(f"{path.stem}-moving.png"), np.repeat(np.repeat(moments, 2, 1), 2, 2))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("--cameras", nargs="+", default=["sideview"])
+    parser.add_argument("--device", default="cpu", help="where convolutions are trained")
+    parser.add_argument("--conv-steps", type=int, default=600, help="steps of the supervised convolutions")
+    parser.add_argument(
+        "--strip", type=Path, help="a PNG of the first recording's rollouts, with an animation beside it"
+    )
+    parser.add_argument("--to", type=Path, help="a file to write instead of the one in results/")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is what the table says
+    table: list[dict[str, Any]] = []
+    for seed in options.seeds:
+        data = learned, held, _ = read(options.folder / str(seed), options.cameras)
+
+        def add(name: str, codes: Any, data: Any = data, seed: int = seed, start: float = 0.0, **more: Any) -> None:
+            row = {
+                "seed": seed,
+                "cameras": " ".join(options.cameras),
+                "code": name,
+                **scored(data, codes, seed),
+                **more,
+            }
+            table.append({**row, "seconds": round(time.process_time() - start, 1)})
+            print("  ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()), flush=True)
+            write(record("robot_pixels") if options.to is None else options.to, table)
+
+        def each(make: Any, learned: Films = learned, held: Films = held) -> tuple[Codes, Codes]:
+            maps = {robot: make(film) for robot, film in learned.items()}
+            known, new = ({robot: maps[robot](film) for robot, film in part.items()} for part in (learned, held))
+            return known, new
+
+        start = time.process_time()
+        truth = tuple({robot: film.moved(STEP) for robot, film in part.items()} for part in (learned, held))
+        add("displacement of the hand (floor, ceiling)", truth, start=start)
+        for name, n_codes, n_pairs in (
+            ("LatentAction(3)", 3, 0),
+            ("LatentAction(6)", 6, 0),
+            ("LatentAction(3), 50 pairs", 3, PAIRS),
+            ("LatentAction(3), 200 pairs", 3, 200),
+        ):
+            start = time.process_time()
+            act, *codes = latent(data, n_codes, n_pairs, seed)
+            errors, films = rolled(act, held) if n_pairs else ({}, {})
+            add(name, codes, start=start, played=act.second_stage_.played, **errors)
+            if options.strip and films and n_pairs == PAIRS and seed == options.seeds[0]:
+                strip(options.strip, films, 0)
+        start = time.process_time()
+        known, new = each(components)
+        for k in (3, 6, 48):
+            first = tuple({robot: codes[:, :k] for robot, codes in part.items()} for part in (known, new))
+            add(f"{k} components of differences, whitened", first, start=start)
+        start = time.process_time()
+        add("InverseDynamics(3) of 32 components", each(lambda film, seed=seed: behind(film, seed)), start=start)
+        start = time.process_time()
+        told = each(lambda film, seed=seed: supervised(film, options.device, options.conv_steps, seed))
+        add("convolutions, supervised", told, start=start)
+
+
+if __name__ == "__main__":
+    main()

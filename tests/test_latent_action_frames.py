@@ -1,0 +1,185 @@
+"""Latent actions from frames: arms before a camera, what is seen of them, where codes lead, and frames of no use."""
+
+import numpy as np
+import pytest
+import torch
+
+import pindown
+from pindown import Forget, LatentAction
+from pindown.metrics import linear_r2
+from pindown.mixing import Arm
+from pindown.processes import Filmed
+
+WORLD = Filmed.different(2, size=32)
+QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}
+STEPS = 12
+
+
+class Transitions:
+    """Frames before and after, true actions and episodes of each body; the same motions for both if ``same``."""
+
+    def __init__(self, n, seed, *, same=False):
+        half = torch.arange(n) % 2
+        self.films = {
+            e: WORLD.episodes(n, STEPS, bodies=torch.full((n,), e), random_state=seed)
+            if same
+            else WORLD.episodes(n, STEPS, bodies=(half + e) % 2, random_state=seed + e)
+            for e in (0, 1)
+        }
+        frames = {e: film.frames[film.u == e].numpy() for e, film in self.films.items()}
+        self.frames = frames
+        self.before = {e: f[:, :-1].reshape(-1, 3, 32, 32) for e, f in frames.items()}
+        self.after = {e: f[:, 1:].reshape(-1, 3, 32, 32) for e, f in frames.items()}
+        self.moved = {e: f.actions[f.u == e].flatten(0, 1).numpy() for e, f in self.films.items()}
+        self.episode = {e: np.repeat(np.arange(len(f)), STEPS) for e, f in frames.items()}
+
+    @property
+    def both(self):
+        return self.before, self.after
+
+
+@pytest.fixture(scope="module")
+def learned():
+    return Transitions(50, 0, same=True)
+
+
+@pytest.fixture(scope="module")
+def held_out():
+    return Transitions(24, 1, same=True)
+
+
+@pytest.fixture(scope="module")
+def untied(learned):
+    return LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode)
+
+
+@pytest.fixture(scope="module")
+def tied(learned):
+    rows = np.random.default_rng(0).permutation(len(learned.before[0]))[:50]
+    pairs = {(0, 1): np.stack([rows, rows], 1)}
+    return LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs)
+
+
+# What is found.
+
+
+def test_displacements_of_hands_come_back_from_frames_without_labels(untied, held_out):
+    codes = untied.transform(*held_out.both)
+    assert min(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) > 0.45
+
+
+def test_frames_that_do_not_follow_each_other_show_no_actions(learned, held_out):
+    rng = np.random.default_rng(0)
+    strangers = {e: after[rng.permutation(len(after))] for e, after in learned.after.items()}
+    broken = LatentAction(3, **QUICK).fit(learned.before, strangers, groups=learned.episode)
+    codes = broken.transform(*held_out.both)
+    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.2
+
+
+def test_codes_are_alike_for_bodies_that_pairs_tie(tied, untied, held_out):
+    one, other = tied.transform(*held_out.both).values()
+    alike = [np.corrcoef(one[:, j], other[:, j])[0, 1] for j in range(3)]
+    assert np.mean(alike) > 0.4
+    one, other = untied.transform(*held_out.both).values()
+    assert np.mean([np.corrcoef(one[:, j], other[:, j])[0, 1] for j in range(3)]) < np.mean(alike)
+
+
+def missed(act, transitions, codes):
+    """Return the squared error of frames over ten steps, as a share of that of standing still, for each body."""
+    starts = {e: frames[:, 0] for e, frames in transitions.frames.items()}
+    steps = {e: part.reshape(len(starts[e]), STEPS, -1)[:, :10] for e, part in codes.items()}
+    led = act.roll_out(starts, steps)
+    true = {e: frames[:, :11] for e, frames in transitions.frames.items()}
+    return {e: ((led[e] - true[e]) ** 2).sum() / ((true[e][:, :1] - true[e]) ** 2).sum() for e in true}
+
+
+def test_ten_steps_lead_on_in_the_own_body_and_in_another(tied, held_out):
+    codes = tied.transform(*held_out.both)
+    own = missed(tied, held_out, codes)
+    swapped = missed(tied, held_out, {0: codes[1], 1: codes[0]})
+    nowhere = missed(tied, held_out, {e: part[::-1] for e, part in codes.items()})
+    for e in (0, 1):
+        assert own[e] < 0.8
+        assert swapped[e] < 2 * own[e]
+        assert nowhere[e] > 1.2 * own[e]
+
+
+def test_what_is_drawn_is_seen_again(tied, held_out):
+    sight = tied.own_.sights[0]
+    frames, aim = held_out.before[0][:20], sight.see(held_out.after[0][:20])
+    assert np.abs(sight.see(sight.draw(frames, aim)) - aim).max() < 0.2 * aim.std()
+
+
+def test_a_body_joins_by_frames(untied, learned, held_out):
+    joints, wrist = ("yaw", "shoulder", "elbow"), {"wrist": 10.0}
+    third = Filmed((WORLD.arms[0], Arm(32, factors=joints, fixed=wrist, lengths=(0.7, 0.54, 0.3), samples=1)))
+    film = third.episodes(50, STEPS, bodies=torch.ones(50, dtype=torch.int64), random_state=0).frames.numpy()
+    rows = np.random.default_rng(0).permutation(50 * STEPS)[:50]
+    act = LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode)
+    codes = act.transform(*learned.both)[0][rows]
+    both = film[:, :-1].reshape(-1, 3, 32, 32), film[:, 1:].reshape(-1, 3, 32, 32)
+    act.adopt("new", *both, rows=rows, codes=codes, groups=learned.episode[0])
+    new = act.transform({"new": both[0]}, {"new": both[1]})["new"]
+    assert linear_r2(new, learned.moved[0]) > 0.2
+    with pytest.raises(ValueError, match=r"bodies had frames in fit, and joints has columns\. Give"):
+        act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], rows=rows[:20] % 40, codes=codes[:20])
+
+
+def test_a_fit_to_frames_is_saved_and_loaded(tied, held_out, tmp_path):
+    tied.save(tmp_path / "a.pindown")
+    again = pindown.load(tmp_path / "a.pindown")
+    first, second = (act.transform(*held_out.both)[0] for act in (tied, again))
+    assert np.array_equal(first, second)
+    tensors = {e: torch.as_tensor(part[:3]) for e, part in held_out.before.items()}
+    led = tied.roll_out(tensors, {e: torch.zeros(3, 2, 3) for e in (0, 1)})
+    assert tuple(led[0].shape) == (3, 3, 3, 32, 32)
+
+
+# What is refused.
+
+
+def few(n=60):
+    rng = np.random.default_rng(0)
+    film = {body: rng.random((n + 1, 3, 8, 8)) for body in ("arm", "leg")}
+    before, after = ({body: f[part] for body, f in film.items()} for part in (slice(-1), slice(1, None)))
+    return before, after, {body: np.arange(n) // 10 for body in film}
+
+
+def without(values, body, change):
+    return {**values, body: change(values[body])}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "groups", "message"),
+    [
+        (lambda x: x[:, 0, 0], lambda x: x[:, 0, 0], None, "there are frames of arm, and of leg there are none, but 8"),
+        (lambda x: [*x[:-1], None], None, None, "rows of X_t of leg are missing. Leave out the transitions before and"),
+        (lambda x: [*x[:-1], x[0, :, 1:]], None, None, "rows of X_t of leg differ in size. A body has frames of one"),
+        (None, lambda x: x[:, :, :4], None, r"X_t of leg has shape \(60, 3, 8, 8\) and X_next \(60, 3, 4, 8\)"),
+        (None, None, np.arange, "every episode of leg has one transition only, so that nobody can see which changes"),
+        (lambda x: x * np.nan, None, None, "X_t of leg: Input X_t contains NaN"),
+        (lambda x: x[:30], lambda x: x[:30], lambda n: np.arange(30) // 10, "leg has 30 transitions of frames"),
+    ],
+)
+def test_frames_of_no_use_are_refused_by_name(before, after, groups, message):
+    x, x_next, episode = few()
+    x = without(x, "leg", before) if before else x
+    x_next = without(x_next, "leg", after) if after else x_next
+    episode = without(episode, "leg", lambda e: groups(len(e))) if groups else episode
+    with pytest.raises(ValueError, match=message):
+        LatentAction(2, **QUICK).fit(x, x_next, groups=episode)
+
+
+def test_frames_of_another_size_or_as_one_array_are_refused(tied, held_out):
+    some = {e: part[:4] for e, part in held_out.before.items()}
+    small = {e: part[:, :, ::2, ::2] for e, part in some.items()}
+    with pytest.raises(ValueError, match=r"0 had frames of shape \(3, 32, 32\) in fit, and now has \(3, 16, 16\)"):
+        tied.transform(small, small)
+    with pytest.raises(ValueError, match="Give X_t and X_next as mappings from body to frames"):
+        LatentAction().fit(some[0], some[0], np.zeros(4))
+    with pytest.raises(ValueError, match=r"Z of 0 must have shape \(n, n_steps, n_components\), got \(4, 3\)"):
+        tied.roll_out(some, {e: np.zeros((4, 3)) for e in (0, 1)})
+    with pytest.raises(ValueError, match="as many steps for every body"):
+        tied.roll_out(some, {e: np.zeros((4, 2 + e, 3)) for e in (0, 1)})
+    with pytest.raises(ValueError, match="as in fit, got ndarray"):
+        tied.roll_out(some[0], some[0])
