@@ -73,15 +73,13 @@ def test_frames_that_do_not_follow_each_other_show_no_actions(learned, held_out)
     strangers = {e: after[rng.permutation(len(after))] for e, after in learned.after.items()}
     broken = LatentAction(3, **QUICK).fit(learned.before, strangers, groups=learned.episode)
     codes = broken.transform(*held_out.both)
-    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.2
+    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.1
 
 
-def test_codes_are_alike_for_bodies_that_pairs_tie(tied, untied, held_out):
+def test_codes_are_alike_for_bodies_that_pairs_tie(tied, held_out):
     one, other = tied.transform(*held_out.both).values()
-    alike = [np.corrcoef(one[:, j], other[:, j])[0, 1] for j in range(3)]
-    assert np.mean(alike) > 0.4
-    one, other = untied.transform(*held_out.both).values()
-    assert np.mean([np.corrcoef(one[:, j], other[:, j])[0, 1] for j in range(3)]) < np.mean(alike)
+    assert np.mean([np.corrcoef(one[:, j], other[:, j])[0, 1] for j in range(3)]) > 0.5
+    assert abs(np.mean([np.corrcoef(one[:, j], other[::-1, j])[0, 1] for j in range(3)])) < 0.3
 
 
 def missed(act, transitions, codes):
@@ -101,7 +99,7 @@ def test_ten_steps_lead_on_in_the_own_body_and_in_another(tied, held_out):
     for e in (0, 1):
         assert own[e] < 0.8
         assert swapped[e] < 2 * own[e]
-        assert nowhere[e] > 1.2 * own[e]
+        assert nowhere[e] > 2 * own[e]
 
 
 def test_what_is_drawn_is_seen_again(tied, held_out):
@@ -120,9 +118,9 @@ def test_a_body_joins_by_frames(untied, learned, held_out):
     both = film[:, :-1].reshape(-1, 3, 32, 32), film[:, 1:].reshape(-1, 3, 32, 32)
     act.adopt("new", *both, rows=rows, codes=codes, groups=learned.episode[0])
     new = act.transform({"new": both[0]}, {"new": both[1]})["new"]
-    assert linear_r2(new, learned.moved[0]) > 0.2
+    assert linear_r2(new, learned.moved[0]) > 0.5
     with pytest.raises(ValueError, match=r"bodies had frames in fit, and joints has columns\. Give"):
-        act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], rows=rows[:20] % 40, codes=codes[:20])
+        act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], rows=np.arange(20), codes=codes[:20])
 
 
 def test_a_fit_to_frames_is_saved_and_loaded(tied, held_out, tmp_path):

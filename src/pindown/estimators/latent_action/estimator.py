@@ -157,7 +157,7 @@ class LatentAction(Saves, BaseEstimator):
             )
         if body is None:
             raise ValueError("LatentAction: say by body whose each transition is, or give mappings from body to array.")
-        if np.ndim(X_t) == 4:
+        if getattr(X_t, "ndim", 0) == 4:
             raise ValueError(
                 "LatentAction: frames are seen by a chart of each body's own. Give X_t and X_next as mappings from "
                 "body to frames."
