@@ -3,7 +3,7 @@
 Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 --paired 48``, draw frames with
 ``benchmarks/robots/render.py recordings/S --robots Panda UR5e`` (five minutes a robot), then
 
-    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/_static/robot-rollout.png
+    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/robot-rollout.png
 
 (five minutes on one core; ``--device cuda`` trains the convolutions on a GPU). All settings were chosen on Sawyer and
 Jaco of recording 10. Saved in results/.
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("seeds", type=int, nargs="+")
     parser.add_argument("--cameras", nargs="+", default=["sideview"])
     parser.add_argument("--device", default="cpu", help="where convolutions are trained")
-    parser.add_argument("--conv-steps", type=int, default=600, help="steps of the supervised convolutions")
+    parser.add_argument("--conv-steps", type=int, default=300, help="steps of the supervised convolutions")
     parser.add_argument(
         "--strip", type=Path, help="a PNG of the first recording's rollouts, with an animation beside it"
     )

@@ -41,10 +41,10 @@ class Arm(Renderer):
 
     Where a hand is, and which joints put it there:
 
-    >>> long = Arm(16, factors=("yaw", "shoulder", "elbow"), fixed={"wrist": 0.0}, lengths=(0.8, 0.8, 0.4))
-    >>> z = long.reaching(torch.tensor([[0.2, 1.0, 0.9]]))
-    >>> long.hand(z).round(decimals=4)
-    tensor([[0.2000, 1.0000, 0.9000]])
+    >>> short = Arm(16, factors=("yaw", "shoulder", "elbow"), fixed={"wrist": 0.0}, lengths=(0.7, 0.6, 0.3))
+    >>> z = short.reaching(torch.tensor([[0.7, 0.9, 0.7]]))
+    >>> short.hand(z).round(decimals=4)
+    tensor([[0.7000, 0.9000, 0.7000]])
     """
 
     known = (
