@@ -73,7 +73,7 @@ features["pixels"] = nn.functional.adaptive_avg_pool2d(sample.x, 16).flatten(1).
 
 # %%
 # A linear probe of each factor. No object is on both sides of a division.
-found = probe(features, factors, groups=sample.u.numpy(), n_resamples=5, n_permutations=499, random_state=0)
+found = probe(features, factors, groups=sample.u.numpy(), n_resamples=5, n_permutations=999, random_state=0)
 print(found.sentence)
 control = np.mean([each.control for each in found.probed])
 print(f"random labels of the objects, the control task: {control:.2f} (chance 0.50)")
