@@ -385,7 +385,7 @@ def test_bodies_of_few_rows_may_stand_among_others():
     x, x_next, body = tiny()
     body[:5] = range(10, 15)
     stages = {"dynamics": brief(), "forget": Forget(max_iter=3, holdout=0, verbose=False)}
-    with pytest.warns(IdentifiabilityWarning, match="5 rows have a value of y that is too rare"):
+    with pytest.warns(IdentifiabilityWarning, match="5 transitions are of bodies too rare for probes to read"):
         act = LatentAction(1, random_state=0, **stages).fit(x, x_next, body)
     assert np.isfinite(act.transform(x, x_next)).all()
 

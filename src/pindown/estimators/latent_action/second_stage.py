@@ -11,7 +11,7 @@ from sklearn.metrics import r2_score
 from sklearn.model_selection import cross_val_predict
 
 from pindown.alignment import PolynomialRidge
-from pindown.estimators.afterwards import IdentifiabilityWarning
+from pindown.estimators.afterwards import IdentifiabilityWarning, warn
 from pindown.estimators.forget import Forget
 from pindown.metrics import Leakage, leakage
 
@@ -23,6 +23,9 @@ GAIN, LOSS = 0.01, 0.02
 
 FOLDS = 5
 """Of pairs, each of which is predicted by a map fitted to the others."""
+
+FEWEST = 4
+"""Transitions of a body with which it can be read at all: two to fit a probe, and two to score it."""
 
 LEAST_ROWS = 10
 """Held-out transitions of a body, of two episodes, that probes can be scored on; with fewer, all transitions are."""
@@ -78,6 +81,17 @@ class Codes:
         mine, theirs = ((each.codes, each.body, each.episode) for each in (self, others))
         return Codes(*(np.concatenate(parts) for parts in zip(mine, theirs, strict=True)))
 
+    def common(self) -> np.ndarray:
+        """Return the bodies of which probes can be shown some rows, of one episode, and scored on others."""
+        own = {body: self.body == body for body in np.unique(self.body)}
+        found = [b for b, rows in own.items() if rows.sum() >= FEWEST and len(np.unique(self.episode[rows])) > 1]
+        if len(found) < 2:
+            raise ValueError(
+                f"LatentAction: probes read the body off {FEWEST} transitions of each, of two episodes, and no "
+                "two bodies have so many. Give more."
+            )
+        return np.array(found)
+
     def can_be_read(self, bodies: np.ndarray) -> bool:
         """Say whether there is enough of each body for probes to learn from some episodes, and be scored on others."""
         own = [self.body == body for body in bodies]
@@ -101,8 +115,13 @@ def decided(
     straight within each body, and costs no transfer where there are pairs to measure it. If fewer codes are ``asked``
     for than the first stage has, it is what makes them, and always played.
     """
-    enough = held_out.can_be_read(np.unique(learned.body))
-    shown = held_out if enough else learned.beside(held_out)
+    whole = learned.beside(held_out)
+    bodies = whole.common()
+    if rare := int((~np.isin(whole.body, bodies)).sum()):
+        warn(f"LatentAction: {rare} transitions are of bodies too rare for probes to read: nothing is said of them.")
+    enough = held_out.can_be_read(bodies)
+    shown = held_out if enough else whole
+    shown = shown.take(np.isin(shown.body, bodies))
     where = "held-out transitions" if enough else "all transitions, for too few are held out,"
     read = shown.read(seed)
     before, chance = read.worst, read.chance
