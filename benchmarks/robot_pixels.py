@@ -3,7 +3,7 @@
 Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 --paired 48``, draw frames with
 ``benchmarks/robots/render.py recordings/S --robots Panda UR5e`` (five minutes a robot), then
 
-    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/robot-rollout.png
+    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/figures/robot-rollout.png
 
 (five minutes on one core; ``--device cuda`` trains the convolutions on a GPU). All settings were chosen on Sawyer and
 Jaco of recording 10. Saved in results/.

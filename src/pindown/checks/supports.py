@@ -30,7 +30,7 @@ N_RESAMPLES = 30
 
 DEPENDENT = 0.25
 """Distance correlation of a latent with those of other blocks above which these are not independent: .38 to .80 in
-dense worlds of pictures, whose sparse codes were bought with it, and .11 to .15 in rooms (four seeds of each)."""
+dense worlds of pictures, whose sparse codes were bought with it (three fits), and .11 to .15 in rooms (two)."""
 
 DEPENDENCE_ROWS = 1_000
 """Rows by which dependence is measured, at most."""
