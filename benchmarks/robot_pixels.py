@@ -6,7 +6,7 @@ Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 -
     python benchmarks/robot_pixels.py recordings/ 0 --strip docs/figures/robot-rollout.png
 
 (five minutes on one core; ``--device cuda`` trains the convolutions on a GPU). All settings were chosen on Sawyer and
-Jaco of recording 10. Saved in results/.
+Jaco of recording 10. Saved in results/, and the table of the first recording put into docs/antidiversity.md.
 
 Codes are of three steps, 150 ms. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
 the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _measure import record, write
+from _parts import put_into
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from torch import nn
@@ -41,6 +42,7 @@ from pindown.networks import convolutional
 
 STEP, PAIRS, ROLLED = 3, 50, 10
 PENALTIES = np.logspace(-6, 4, 21)
+PAGE = Path(__file__).parents[1] / "docs" / "antidiversity.md"
 Codes = dict[str, np.ndarray]
 
 
@@ -220,6 +222,25 @@ def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> 
     save_animation(path.with_name(f"{path.stem}-moving.png"), np.repeat(np.repeat(moments, 2, 1), 2, 2))
 
 
+def as_table(rows: list[dict[str, Any]]) -> str:
+    """Return what codes of one recording tell, as a table of Markdown."""
+    robots = [key.removesuffix(" own").removeprefix("rollout ") for row in rows for key in row if key.endswith(" own")]
+    robots = list(dict.fromkeys(robots))
+    columns = [*(f"within {robot}" for robot in robots), "leakage", "transfer 0", f"transfer {PAIRS}"]
+    head = ["codes", "number", *robots, "leakage", "transfer 0", str(PAIRS), "ten steps, own", "swapped"]
+    lines = [f"| {' | '.join(head)} |", f"|---{'|---:' * (len(head) - 1)}|"]
+    for row in rows:
+        scores = ["< 0" if row[column] < 0 else f"{row[column]:.2f}" for column in columns]
+        ahead = [
+            " / ".join(f"{row[f'rollout {robot} {by}']:.2f}" for robot in robots)
+            if f"rollout {robots[0]} own" in row
+            else ""
+            for by in ("own", "swapped")
+        ]
+        lines.append(f"| {' | '.join([row['code'], str(row['n_codes']), *scores, *ahead])} |")
+    return "\n".join(lines)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
@@ -280,6 +301,8 @@ def main() -> None:
         start = time.process_time()
         told = each(lambda film, seed=seed: supervised(film, options.device, options.conv_steps, seed))
         add("convolutions, supervised", told, start=start)
+    if options.to is None:
+        put_into(PAGE, as_table([row for row in table if row["seed"] == options.seeds[0]]), "frames")
 
 
 if __name__ == "__main__":
