@@ -11,7 +11,7 @@ ESTIMATORS = [
     BetaVAE(max_iter=3),
     Classify(max_iter=20),
     Classify(space=Reals(), vector_space=Reals(), scale=1.0, holdout=0, max_iter=60, device="cpu"),
-    Contrast(max_iter=20),
+    Contrast(max_iter=5),
     Contrast(space=Reals(), p=1, temperature=0.5, holdout=0, batch_size=2, max_iter=20, device="cpu"),
     Dictionary(n_restarts=2, max_iter=10),
     Dictionary(penalty=None, n_restarts=1, max_iter=10, batch_size=2, device="cpu"),

@@ -313,7 +313,8 @@ def test_a_page_in_docs_is_made_from_the_results_of_its_name(path):
     profile = experiment.full if records[0].profile == "full" else experiment.quick
     if "layers" in path.stem:
         profile = replace(profile, n_layers=int(path.stem[-1]))
-    assert {record.row for record in records} == {row.number for row in experiment.rows}
+    missing = {row.number for row in experiment.rows} - {record.row for record in records}
+    assert not missing or profile.name == "full"  # on many machines hours: the page names them
     assert all(record.answers(experiment, profile) for record in records)
     page = (DOCS / f"{path.stem}.md").read_text("utf-8")
     assert page.endswith(papers.compare(experiment, profile, records).markdown())

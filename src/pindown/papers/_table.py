@@ -55,7 +55,7 @@ def compare(experiment: Experiment, profile: Profile, records: Sequence[Record])
     experiment, profile
         What was run, and how large. Records of other experiments or settings are left out.
     records
-        The runs; rows without one are left out.
+        The runs; rows without one are left out, and a note names them.
     """
     ours = {(record.row, record.seed): record for record in records if record.answers(experiment, profile)}
     lines = []
@@ -77,7 +77,7 @@ def compare(experiment: Experiment, profile: Profile, records: Sequence[Record])
         scores=experiment.scores,
         beside=experiment.beside,
         lines=tuple(lines),
-        notes=(*_provenance(profile, list(ours.values())), *experiment.notes),
+        notes=(*_provenance(profile, list(ours.values())), *_left_out(experiment, lines), *experiment.notes),
     )
 
 
@@ -103,6 +103,12 @@ def _provenance(profile: Profile, runs: Sequence[Record]) -> list[str]:
         f"Ours: profile {profile.name}, {_numbered('seed', seeds)}; {settings}.",
         f"{len(runs)} runs, {sum(run.seconds for run in runs):.0f} s on {' and '.join(places)}; {'; '.join(versions)}.",
     ]
+
+
+def _left_out(experiment: Experiment, lines: Sequence[Line]) -> list[str]:
+    """Name the rows that nobody has run, so that a table which holds some of them does not pass for the whole."""
+    missing = sorted({row.number for row in experiment.rows} - {line.number for line in lines})
+    return [f"Not run: {_numbered('row', missing)}."] if lines and missing else []
 
 
 def _numbered(noun: str, numbers: Sequence[int]) -> str:

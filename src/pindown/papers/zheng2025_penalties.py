@@ -97,7 +97,7 @@ NOTES = (
 
 TABLE_7 = Experiment(
     name="zheng2025/table7",
-    title="penalties and larger pictures, disentanglement in %",
+    title="penalties and larger pictures, scores in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 7",
     headings=("world", "method"),
     scores=("FactorVAE score", "DCI"),
