@@ -23,7 +23,8 @@ def world(seed=0, *, jerky=False):
         told[body] = np.concatenate([shared, rng.normal(size=(EPISODES * STEPS - PAIRED, 2))])
         if jerky and body == "cart":
             told[body] = np.sign(told[body]) + 0.1 * told[body]
-        at_once, later = rng.normal(size=(2, 2, width))
+        # Of one length and at right angles: what a body hardly shows of what it was told, nobody can tell.
+        at_once, later = np.linalg.qr(rng.normal(size=(2, width, 2)))[0].swapaxes(1, 2)
         moved = told[body] @ at_once + 0.3 * np.roll(told[body], 1, axis=0) @ later
         path = moved.reshape(EPISODES, STEPS, width).cumsum(1)
         before[body] = np.concatenate([np.zeros((EPISODES, 1, width)), path[:, :-1]], 1).reshape(-1, width)
