@@ -266,6 +266,11 @@ def test_sliders_go_along_decoded_codes_or_the_nearest_pictures_and_large_ones_t
         first, second = slid(codes, grey, decode)[..., 0, 0, 0].astype(int)
         assert first[-1] - first[0] > 150  # of 255: the first code is how bright they are
         assert np.ptp(second) < 60
+    # Of twenty the first sixteen, whichever vary most: a slider's number is that of its latent.
+    many = rng.uniform(size=(300, 20)) * np.linspace(0.5, 1, 20)
+    shown = slid(many, grey, lambda z: np.broadcast_to(z[:, 15, None, None, None], (len(z), 1, 8, 8)))[..., 0, 0, 0]
+    assert len(shown) == 16
+    assert np.flatnonzero(np.ptp(shown.astype(int), axis=1)).tolist() == [15]
     large = np.zeros((20, 3, 256, 256), dtype=np.float32)
     assert slid(rng.normal(size=(20, 3)), large).shape == (3, 5, 256, 256, 3)
 

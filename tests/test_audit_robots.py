@@ -70,6 +70,15 @@ def test_the_page_has_all_that_was_found_and_the_numbers_can_be_had(tied, tmp_pa
         tied[1].save(tmp_path / "audit.txt")
 
 
+def test_a_notebook_shows_it_and_a_score_that_is_not_there_is_named(tied):
+    found = tied[1].findings
+    assert "<blockquote>" in tied[1]._repr_html_()
+    assert "body told by the codes" in tied[1]._repr_html_()
+    assert str(tied[1].__rich__()) == str(tied[1])
+    with pytest.raises(KeyError, match=r"There is no score 'leak', but 'body told by the codes'"):
+        found.score("leak")
+
+
 def test_without_pairs_readers_of_one_body_do_not_serve_another_and_the_audit_says_what_is_open():
     before, after, episode, told = world(3)
     act = LatentAction(2, **QUICK).fit(before, after, groups=episode)

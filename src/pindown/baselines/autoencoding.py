@@ -10,47 +10,33 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown.baselines.answers import IN_PAIRS, refuse_one_picture
+from pindown.baselines.answers import IN_PAIRS
+from pindown.baselines.generating import Generating
 from pindown.baselines.variational import Variational
 from pindown.data import Data
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.decoding import Decodes
 from pindown.estimators.dictionary.autoencoder import first_rows, random_numbers
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.parameters import check_penalty
 from pindown.estimators.pixels import decoder_for
-from pindown.estimators.reading import Look, Reading
+from pindown.estimators.reading import Look
 from pindown.networks import built
 from pindown.networks.building import Make
-from pindown.penalties import Penalty
 from pindown.sources.drawing import Takeable
 from pindown.sources.pairing import pair_up
-from pindown.spaces import Reals, Space
+from pindown.spaces import Space
 from pindown.training import best_device
 
 
-class Autoencoding(Decodes, BaseEncoder):
+class Autoencoding(Generating):
     """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its codes."""
 
-    penalty: Penalty | None
     decoder: Make
     _n_views = 1
     _adapts = False
-    _wants_vectors = True
-    _usual_rates = (3e-3, 2e-3)
     _codes_are_normal = True
 
     @abstractmethod
     def _divergence(self) -> nn.Module:
         """Return how posteriors are compared with the prior, after checking the parameters for it."""
-
-    @property
-    def decoder_(self) -> nn.Module:
-        """The trained decoder, to standardised observations: what `pindown.disentangle` takes."""
-        check_is_fitted(self)
-        decoder = self.objective_.decoder
-        assert isinstance(decoder, nn.Module)
-        return decoder
 
     def score(self, X, y=None) -> float:
         """Return the evidence lower bound of observations in nats per row, with a standard normal prior."""
@@ -59,17 +45,9 @@ class Autoencoding(Decodes, BaseEncoder):
         assert isinstance(model, Variational)
         return model.bound(self._put(self._validated(X, reset=False)), seed=0)
 
-    @property
-    def _takes_pictures(self) -> bool:
-        return True
-
-    def _refuse(self, reading: Reading) -> None:
-        refuse_one_picture(type(self).__name__, reading.data.X)
-
     def _space(self) -> Space:
-        check_penalty(self, self.penalty)
         self._divergence()
-        return Reals()
+        return super()._space()
 
     def _chance(self, n_rows: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return normal numbers for each latent of each view, and uniform ones for each latent."""

@@ -11,24 +11,21 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown._random import RandomState
-from pindown.baselines.answers import BY_LIKELIHOOD, refuse_one_picture
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.decoding import Decodes
+from pindown.baselines.answers import BY_LIKELIHOOD
+from pindown.baselines.generating import Generating
 from pindown.estimators.dictionary.autoencoder import first_rows, rows_at_once, units_of
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.parameters import check_penalty
 from pindown.estimators.reading import Look, Reading
 from pindown.networks import preprocessing
 from pindown.networks.bijections import Bijection, couplings
 from pindown.networks.building import Make
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.penalties import Penalty
-from pindown.spaces import Reals, Space
 from pindown.training import Trainer, optimizers
 from pindown.training.optimizers import MakeOptimizer
 
 
-class Flow(Decodes, BaseEncoder):
+class Flow(Generating):
     r"""Normalising flow: an invertible network that turns observations into standard normal codes, by zuko.
 
     It maximises the likelihood of as many directions of the rows as there are codes, the leading ones:
@@ -82,8 +79,6 @@ class Flow(Decodes, BaseEncoder):
     """
 
     answers = BY_LIKELIHOOD
-    _wants_vectors = True
-    _usual_rates = (3e-3, 2e-3)
 
     def __init__(
         self,
@@ -118,14 +113,6 @@ class Flow(Decodes, BaseEncoder):
         self.verbose = verbose
         self.random_state = random_state
 
-    @property
-    def decoder_(self) -> nn.Module:
-        """The trained map from codes to standardised observations: what `pindown.disentangle` takes."""
-        check_is_fitted(self)
-        decoder = self.objective_.decoder
-        assert isinstance(decoder, nn.Module)
-        return decoder
-
     def score(self, X, y=None) -> float:
         """Return the log likelihood of the directions that the flow sees, in their units, in nats per row."""
         check_is_fitted(self)
@@ -134,17 +121,6 @@ class Flow(Decodes, BaseEncoder):
         x = self._put(self._validated(X, reset=False))
         with torch.no_grad():
             return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(rows_at_once(x))]).mean())
-
-    @property
-    def _takes_pictures(self) -> bool:
-        return True
-
-    def _space(self) -> Space:
-        check_penalty(self, self.penalty)
-        return Reals()
-
-    def _refuse(self, reading: Reading) -> None:
-        refuse_one_picture("Flow", reading.data.X)
 
     def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
         asked, seen = self._asked_components(), math.prod(first.shape_out)

@@ -143,15 +143,16 @@ def dependence_of_blocks(codes: Any, blocks: Sequence[Sequence[int]]) -> tuple[f
     >>> [round(dependence_of_blocks(codes, blocks)[0], 1) for blocks in ([[0], [1], [2]], [[0, 1], [2]])]
     [0.4, 0.0]
     """
-    some = np.asarray(codes)[:DEPENDENCE_ROWS]
-    if len(blocks) < 2 or len(some) < 4:
+    ranks = rankdata(codes, axis=0) / len(codes)
+    if len(blocks) < 2 or len(ranks) < 4:
         return 0.0, 0
-    ranks = rankdata(some, axis=0) / len(some)
-    found = {
-        latent: distance_correlation(ranks[:, [latent]], ranks[:, sorted(set(range(ranks.shape[1])) - set(block))])
-        for block in blocks
-        for latent in block
-    }
+
+    def dependence(latent: int, block: Sequence[int]) -> float:
+        others = sorted(set(range(ranks.shape[1])) - set(block))
+        # The same rows for every latent, drawn from all of them: the first may be those of one day.
+        return distance_correlation(ranks[:, [latent]], ranks[:, others], max_rows=DEPENDENCE_ROWS, random_state=0)
+
+    found = {latent: dependence(latent, block) for block in blocks for latent in block}
     latent = max(found, key=lambda each: found[each])
     return found[latent], latent
 

@@ -73,8 +73,11 @@ class Findings:
         return self.claim if self.claims else f"Nothing is claimed: {'; '.join(self.reasons)}."
 
     def score(self, name: str) -> Score:
-        """Return the score of this name."""
-        return next(score for section in self.sections for score in section.scores if score.name == name)
+        """Return the score of this name; a KeyError names those there are."""
+        found = {score.name: score for section in self.sections for score in section.scores}
+        if name not in found:
+            raise KeyError(f"There is no score {name!r}, but {', '.join(map(repr, found))}.")
+        return found[name]
 
     def __str__(self) -> str:
         head = f"Audit of {self.estimator}, {self.n_rows:,} rows, {self.n_held_out:,} held out, {self.n_fits} fits"

@@ -111,18 +111,22 @@ class PictureRow:
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out pictures."""
-        from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+        return scored(*self.codes(profile, seed, device), seed)
 
-        z_hat, z = self.codes(profile, seed, device)
-        factors = values(z)
-        return {
-            "FactorVAE score": float(disentanglement.factor_vae(z_hat, factors, random_state=seed)),
-            "DCI": float(disentanglement.dci(z_hat, factors, random_state=seed).disentanglement),
-            "MIG": float(disentanglement.mig(z_hat, factors, random_state=seed)),
-            "r2": float(linear_r2(z_hat, z)),
-            "mcc": float(mcc(z_hat, z)),
-            "chance mcc": float(chance_mcc(z.shape[1])),
-        }
+
+def scored(z_hat: Any, z: Any, seed: int) -> dict[str, float]:
+    """Return the scores that the tables of generators share."""
+    from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
+
+    factors = values(z)
+    return {
+        "FactorVAE score": float(disentanglement.factor_vae(z_hat, factors, random_state=seed)),
+        "DCI": float(disentanglement.dci(z_hat, factors, random_state=seed).disentanglement),
+        "MIG": float(disentanglement.mig(z_hat, factors, random_state=seed)),
+        "r2": float(linear_r2(z_hat, z)),
+        "mcc": float(mcc(z_hat, z)),
+        "chance mcc": float(chance_mcc(z.shape[1])),
+    }
 
 
 def values(z: Any) -> Any:

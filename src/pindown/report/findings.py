@@ -39,6 +39,16 @@ class MethodAudit:
     def __repr__(self) -> str:
         return f"<Audit of {self.findings.estimator}: {'a claim' if self.claims else 'nothing is claimed'}>"
 
+    def _repr_html_(self) -> str:
+        from pindown.report.summary import summary_of_findings
+
+        return summary_of_findings(self.findings)  # in a notebook
+
+    def __rich__(self) -> Any:
+        from rich.text import Text
+
+        return Text(str(self))  # its brackets are no markup
+
     def to_dict(self) -> dict[str, Any]:
         """Return all as dictionaries, lists, text and numbers; None for what is no number."""
         return {"claims": self.claims} | plain(self.findings)

@@ -147,9 +147,12 @@ class Audit:
         OSError
             If the file cannot be written.
         """
+        return save_as(path, self.to_dict, self._page)
+
+    def _page(self) -> str:
         from pindown.report._audit_page import render
 
-        return save_as(path, self.to_dict, lambda: render(self))
+        return render(self)
 
 
 def save_as(path: str | Path, numbers: Callable[[], dict[str, Any]], page: Callable[[], str]) -> Path:

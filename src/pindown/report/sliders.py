@@ -22,14 +22,14 @@ Tiles = NDArray[np.uint8]
 """Pictures along latents, (d, steps, height, width, 3)."""
 
 MOST_LATENTS, STEPS, FEWEST = 16, 15, 5
-"""Latents that have a slider, those that vary most; and pictures along each, at most and at least."""
+"""Latents that have a slider, the first; and pictures along each, at most and at least."""
 
 MOST_BYTES = 3_000_000
 """Numbers in the pictures of a page, before they are compressed: of large pictures fewer steps are drawn."""
 
 
 def slid(codes: Any, x: Any, decode: Callable[[NDArray[Any]], NDArray[Any]] | None = None) -> Tiles:
-    """Return pictures along each code, from low to high, while the others stay in the middle.
+    """Return pictures along each code, the first sixteen, from low to high, while the others stay in the middle.
 
     Parameters
     ----------
@@ -47,7 +47,7 @@ def slid(codes: Any, x: Any, decode: Callable[[NDArray[Any]], NDArray[Any]] | No
     (2, 15, 8, 8, 3)
     """
     z, pictures = np.asarray(codes, dtype=np.float64), np.asarray(x)
-    which = np.sort(np.argsort(-z.std(0), kind="stable")[:MOST_LATENTS])
+    which = np.arange(min(MOST_LATENTS, z.shape[1]))  # so that a slider's number is that of its latent
     room = MOST_BYTES // (len(which) * 3 * pictures.shape[2] * pictures.shape[3])
     steps = max(FEWEST, min(STEPS, room))
     if decode is None:

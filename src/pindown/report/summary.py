@@ -9,16 +9,15 @@ from typing import TYPE_CHECKING
 from pindown._numbers import printed
 
 if TYPE_CHECKING:
+    from pindown.evidence.findings import Findings
+    from pindown.evidence.scores import Score
     from pindown.report.result import Audit
 
 
 def summary(audit: Audit) -> str:
     """Return the claim, and tables of scores, agreement and verdicts, as one element."""
     theorem = "no theorem" if audit.theorem is None else audit.theorem.name
-    scores = [
-        (s.name, printed(s.value), printed(s.chance), "" if s.p_value is None else f"{s.p_value:.2g}")
-        for s in (*audit.scores, *audit.recovery)
-    ]
+    scores = [_score(score) for score in (*audit.scores, *audit.recovery)]
     if (own := audit.held_out) is not None:
         chance = "" if own.chance is None else printed(own.chance)
         scores.append((f"the fit itself, rows {own.rows}: {own.name}", printed(own.score), chance, ""))
@@ -32,6 +31,24 @@ def summary(audit: Audit) -> str:
         f"{_table(('on held-out rows', 'measured', 'chance', 'p'), scores)}"
         f"{_table(('outcome', 'assumption', 'why'), verdicts)}</div>"
     )
+
+
+def summary_of_findings(found: Findings) -> str:
+    """Return the same of what a method found of itself."""
+    parts = [
+        _table((section.title, "measured", "chance", "p"), map(_score, section.scores)) for section in found.sections
+    ]
+    controls = [("passed" if c.passed else "failed", c.name, c.found) for c in found.controls]
+    return (
+        f"<div><p><b>Audit of {escape(found.estimator)}</b>, {found.n_rows:,} rows, {found.n_held_out:,} held out, "
+        f"{found.n_fits} fits</p><blockquote>{escape(found.said)}</blockquote>{''.join(parts)}"
+        f"{_table(('outcome', 'control', 'found'), controls)}</div>"
+    )
+
+
+def _score(score: Score) -> tuple[str, str, str, str]:
+    p = "" if score.p_value is None else f"{score.p_value:.2g}"
+    return score.name, printed(score.value), printed(score.chance), p
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

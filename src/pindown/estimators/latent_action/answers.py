@@ -92,7 +92,7 @@ def audited(
         claim="" if reasons else _claim(est, of_codes, worst, agree, curve),
         reasons=reasons,
         sections=(
-            _leakage_section(of_codes, data, seed),
+            _leakage_section(of_codes, fit, data, seed),
             told,
             Section(
                 "Do fits agree?",
@@ -223,7 +223,7 @@ def _rebuilt(fit: LatentAction, number: int, body: Any, each: Recording, codes: 
     if fit.own_ is None:
         made = fit.predict_next(each.before, codes, np.full(len(each), number))
     else:
-        made = fit.own_.charts[body].lead(each.before, codes)
+        made = fit.own_.lead(body, each.before, codes)
     return 1 - float(((each.after - made) ** 2).sum() / (each.change**2).sum())
 
 
@@ -258,8 +258,10 @@ def _labelled(codes: Codes, data: Divided) -> tuple[np.ndarray, np.ndarray, np.n
     return rows, body, combined(np.concatenate([each.episode for each in data.held.values()]), body)
 
 
-def _leakage_section(found: Leakage, data: Divided, seed: int) -> Section:
-    changes, body, episode = _labelled({b: each.change for b, each in data.held.items()}, data)
+def _leakage_section(found: Leakage, fit: LatentAction, data: Divided, seed: int) -> Section:
+    own = fit.own_
+    seen = data.held if own is None else {body: own.seen(body, each) for body, each in data.held.items()}
+    changes, body, episode = _labelled({b: each.change for b, each in seen.items()}, data)
     of_x = leakage(changes, body, groups=episode, probes=QUICK, n_seeds=1, n_permutations=99, random_state=seed)
     return Section(
         "What codes tell of the body",

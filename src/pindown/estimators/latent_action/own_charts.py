@@ -41,13 +41,14 @@ class OwnCharts:
 
     def encode(self, body: Any, recording: Recording) -> np.ndarray:
         """Return the codes of a body's transitions; (n, k)."""
-        self._check_known(body, recording.before)
-        return self._encode(body, self.sights[body].seen(recording) if self.sights else recording)
-
-    def _encode(self, body: Any, seen: Recording) -> np.ndarray:
-        chart = self.charts[body]
+        seen, chart = self.seen(body, recording), self.charts[body]
         codes = chart.encode(seen.before, seen.after)
         return codes if self.forget is None or chart.by == "codes" else self.forget.transform(codes)
+
+    def seen(self, body: Any, recording: Recording) -> Recording:
+        """Return a body's transitions as its chart takes them: columns as they are, of frames what is seen of them."""
+        self._check_known(body, recording.before)
+        return self.sights[body].seen(recording) if self.sights else recording
 
     def lead(self, body: Any, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return where codes lead from a body's observations: columns, or frames."""
