@@ -20,7 +20,7 @@ from pindown.mixing import (
     thumbnails,
     traversals,
 )
-from pindown.mixing.rays import FAR, Hit, Surface, capsule, cube, cylinder, painted, sphere
+from pindown.mixing.rays import FAR, Hit, Rays, Surface, capsule, cube, cylinder, dot, painted, reciprocals, sphere
 from pindown.mixing.renderer import RAYS_AT_ONCE
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
 from pindown.sources import as_source
@@ -123,32 +123,41 @@ def test_a_square_covers_its_area():
     torch.testing.assert_close(covered, torch.full((2,), (2 * 0.85 * 0.3) ** 2), atol=0.003, rtol=0)
 
 
-def test_rays_meet_solids_where_geometry_says():
-    o = torch.tensor([0.0, 0.5, 5.0], dtype=torch.float64)[None, :, None]  # (1, 3, 1)
-    d = torch.tensor([[0.0, 0.0, -1.0], [0.0, 1.0, 0.0]], dtype=torch.float64).T[None]  # (1, 3, 2): ahead, and up
-    up, one = torch.tensor([0.0, 1.0, 0.0], dtype=torch.float64)[None, :, None], torch.ones(1, 1, dtype=torch.float64)
-    centre = 0.5 * up
-    hits = [sphere(o, d, centre, one), cube(o, d, centre, one), cylinder(o, d, one, 2 * one)]
-    for hit in [*hits, capsule(o, d, centre - up, centre + up, one)]:
-        assert hit.distance[0, 0].item() == pytest.approx(4.0)
+def place(*values):
+    """Three coordinates of one picture."""
+    return tuple(torch.tensor([[value]], dtype=torch.float64) for value in values)
+
+
+def rays(start, *directions):
+    d = tuple(torch.tensor([parts], dtype=torch.float64) for parts in zip(*directions, strict=True))
+    return Rays(start, d, reciprocals(d), dot(d, d), lambda v: dot(v, d))
+
+
+@pytest.mark.parametrize("long", [1.0, 2.0])
+def test_rays_meet_solids_where_geometry_says(long):
+    seen = rays(place(0.0, 0.5, 5.0), (0.0, 0.0, -long), (0.0, long, 0.0))  # ahead, and up
+    one, centre, low, high = torch.ones(1, 1).double(), place(0, 0.5, 0), place(0, -0.5, 0), place(0, 1.5, 0)
+    hits = [sphere(seen, centre, one), cube(seen, centre, one), cylinder(seen, one, 2 * one)]
+    for hit in [*hits, capsule(seen, low, high, one)]:
+        assert hit.distance[0, 0].item() == pytest.approx(4.0 / long)
         assert hit.distance[0, 1] == FAR
-        for axis, part in zip(torch.eye(3, dtype=torch.float64), (0.0, 0.0, 1.0), strict=True):
-            assert hit.facing(axis[None, :, None].expand(1, 3, 2))[0, 0].item() == pytest.approx(part)
+        for axis, part in zip(torch.eye(3).tolist(), (0.0, 0.0, 1.0), strict=True):
+            assert hit.facing(place(*axis))[0, 0].item() == pytest.approx(part)
 
 
 def test_what_is_nearest_is_painted_in_its_own_light():
-    o, d = torch.zeros(1, 3, 1), torch.tensor([0.0, 0.0, -1.0])[None, :, None]
-    behind, ahead = (Hit(torch.tensor([[far]]), lambda v: v[:, 2]) for far in (4.0, 2.0))
-    red, green = (torch.tensor(colour)[None, :, None] for colour in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
+    origin = place(0.0, 0.0, 0.0)
+    behind, ahead = (Hit(torch.tensor([[far]]).double(), lambda v: v[2]) for far in (4.0, 2.0))
+    red, green = (torch.tensor(colour).double()[None, :, None] for colour in ([1.0, 0.0, 0.0], [0.0, 1.0, 0.0]))
 
-    def none_passes(point, toward):
-        return torch.zeros(1, 1)
+    def none_passes(light):
+        return torch.zeros(1, 1).double()
 
-    near, far = Surface(ahead, green, shaded=False), Surface(behind, red)
+    near, far, view = Surface(ahead, green, shaded=False), Surface(behind, red), rays(origin, (0.0, 0.0, -1.0))
     for surfaces in ([near, far], [far, near]):
-        seen = painted(o, d, surfaces, torch.zeros(1, 3, 1), none_passes)
+        seen = painted(view, surfaces, origin, none_passes)
         torch.testing.assert_close(seen, (0.42 + 0.62) * green)  # the lamp is at the eye, and no shadow falls on it
-    torch.testing.assert_close(painted(o, d, [far], torch.zeros(1, 3, 1), none_passes), 0.42 * red)
+    torch.testing.assert_close(painted(view, [far], origin, none_passes), 0.42 * red)
 
 
 def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():

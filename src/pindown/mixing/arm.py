@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import partial
+from functools import partial, reduce
 
 import torch
 from torch import Tensor
@@ -78,7 +78,7 @@ class Arm(Renderer):
 
     def hand(self, z: Tensor) -> Tensor:
         """Return where the tip of the hand is: to the right, up, towards the camera; (n, d) → (n, 3)."""
-        return self._joints(self.values(z))[-1][..., 0]
+        return torch.stack(self._joints(self.values(z))[-1], 1)
 
     def reaching(self, hand: Tensor) -> Tensor:
         """Return latents that put the tip of the hand there, for an arm of yaw, shoulder and elbow; (n, 3) → (n, 3).
@@ -106,45 +106,43 @@ class Arm(Renderer):
         return self.domain.low + (self.domain.high - self.domain.low) * share
 
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        rise, lamp = torch.deg2rad(values["elevation"]), torch.deg2rad(values["light"])
-        zero = torch.zeros_like(rise)
-        target = rays.vector(rise, 0.0, 0.65, 0.0)
-        o = target + 4.2 * torch.stack([zero, rise.sin(), rise.cos()], 1)[..., None]
-        d = rays.camera(x, y, o, target, torch.full_like(rise, 0.39))
-        lamp_at = torch.stack([3.2 * lamp.sin(), zero + 3.6, 2.4 * lamp.cos()], 1)[..., None]
+        rise, lamp, bright = torch.deg2rad(values["elevation"]), torch.deg2rad(values["light"]), values["brightness"]
+        target = rays.place(rise, 0.0, 0.65, 0.0)
+        eye = (target[0], 0.65 + 4.2 * rise.sin(), 4.2 * rise.cos())
+        seen = rays.camera(x, y, eye, target, torch.full_like(rise, 0.39))
         joints = self._joints(values)
-        floor, wall = rays.room(o, d, 4.5)
-        ground, own = colour_of(values["ground_hue"], 0.45)[..., None], colour_of(values["arm_hue"])[..., None]
-        hand = colour_of(values["hand_hue"])[..., None] if self._is_drawn("hand_hue") else 0.45 + 0.55 * own
-        foot = joints[0] * rays.vector(rise, 1.0, 0.0, 1.0)
+        floor, wall = rays.room(seen, 4.5)
+        ground, own = bright[:, None] * colour_of(values["ground_hue"], 0.45), colour_of(values["arm_hue"])
+        hand = colour_of(values["hand_hue"]) if self._is_drawn("hand_hue") else 0.45 + 0.55 * own
+        foot = (joints[0][0], torch.zeros_like(rise), joints[0][2])
         rods = [(foot, joints[0], 0.2, 0.55 * own), *zip(joints, joints[1:], RADII, (own, own, hand), strict=False)]
         surfaces = [rays.Surface(floor, ground), rays.Surface(wall, 0.8 * ground, shaded=False)]
         for a, b, radius, colour in rods:
-            hit = rays.capsule(o, d, a, b, torch.full_like(a[:, 0], radius))
-            surfaces.append(rays.Surface(hit, colour, gloss=0.3, shaded=False))
-        passes = partial(self._passes, joints=joints)
-        return rays.painted(o, d, surfaces, lamp_at, passes) * values["brightness"][:, None, None]
+            hit = rays.capsule(seen, a, b, torch.full_like(rise, radius))
+            surfaces.append(rays.Surface(hit, bright[:, None] * colour, 0.3 * bright, shaded=False))
+        lamp_at = (3.2 * lamp.sin(), torch.full_like(lamp, 3.6), 2.4 * lamp.cos())
+        return rays.painted(seen, surfaces, lamp_at, partial(self._passes, joints=joints))
 
-    def _joints(self, values: dict[str, Tensor]) -> list[Tensor]:
-        """Return shoulder, elbow, wrist and tip, (n, 3, 1) each: angles are from upright, each from the one before."""
+    def _joints(self, values: dict[str, Tensor]) -> list[rays.Vector]:
+        """Return shoulder, elbow, wrist and tip: angles are from upright, each from the one before."""
         yaw = torch.deg2rad(values["yaw"])
-        place = rays.vector(yaw, 0.0, BASE, 0.0).expand(len(yaw), 3, 1)
-        joints, lean = [place], torch.zeros_like(yaw)
+        joint = rays.place(yaw, 0.0, BASE, 0.0)
+        joints, lean = [joint], torch.zeros_like(yaw)
         for name, length in zip(("shoulder", "elbow", "wrist"), self.lengths, strict=True):
             lean = lean + torch.deg2rad(values[name])
             out = lean.sin()
-            place = place + length * torch.stack([out * yaw.sin(), lean.cos(), out * yaw.cos()], 1)[..., None]
-            joints.append(place)
+            joint = rays.ahead(joint, torch.full_like(yaw, length), (out * yaw.sin(), lean.cos(), out * yaw.cos()))
+            joints.append(joint)
         return joints
 
-    def _passes(self, point: Tensor, toward: Tensor, joints: list[Tensor]) -> Tensor:
+    def _passes(self, light: rays.Light, joints: list[rays.Vector]) -> Tensor:
         """Return how much light passes the arm: three balls on each rod stand for it."""
-        passes = torch.ones_like(point[:, 0])
+        passes = []
         for a, b, radius in zip(joints, joints[1:], RADII, strict=False):
             for share in (1 / 6, 1 / 2, 5 / 6):
-                ball = torch.lerp(a, b, share)
-                passes = passes * rays.shadow(point, toward, ball, torch.full_like(ball[:, 0], 1.1 * radius))
-        return passes
+                ball = rays.ahead(a, torch.full_like(a[0], share), rays.minus(b, a))
+                passes.append(rays.shadow(light, ball, torch.full_like(a[0], 1.1 * radius)))
+        return reduce(torch.mul, passes)
 
     def _is_drawn(self, name: str) -> bool:
         return name in self.fixed or any(factor.name == name for factor in self.factors)

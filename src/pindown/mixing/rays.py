@@ -1,31 +1,50 @@
 """Analytic ray casting: a camera, where rays meet solids, and how what they meet is lit.
 
-Rays start at o (n, 3, 1) in directions d (n, 3, p) of unit length; a solid has one place and size per picture. Where a
-ray misses, its distance is `FAR`. y is up.
+Vectors are three coordinates, each as broad as it has to be: (n, 1) of a place, which a picture has once, (n, p) of
+what differs between its p rays. So what all rays of a picture share is computed once, and no sum over a short axis is
+ever taken. y is up.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import partial
+from functools import reduce
 from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from pindown.distributions import cached_tensor
-
 FAR = 1e4
+"""Where a ray meets nothing."""
+
+STEEPEST = 1e6
+"""Reciprocals of coordinates end here: a ray may go along a wall."""
+
+Vector = tuple[Tensor, Tensor, Tensor]
+
+
+class Rays(NamedTuple):
+    """Where rays start, and where they go: directions have length 1 straight ahead, and more to the sides.
+
+    Distances along a ray are in units of its direction. ``along`` maps a vector that a picture has once to its inner
+    product with all directions.
+    """
+
+    start: Vector
+    d: Vector
+    slope: Vector  # reciprocals of the directions
+    squared: Tensor  # their squared lengths
+    along: Callable[[Vector], Tensor]
 
 
 class Hit(NamedTuple):
-    """How far along each ray a solid is, (n, p), and how its surface faces there: (n, 3, p) → parts along its normal.
+    """How far along each ray a solid is, and how its surface faces there: vectors → their parts along its normal.
 
     A map, and not the normal itself: of planes it is a coordinate, and numbers are chosen between faster than vectors.
     """
 
     distance: Tensor
-    facing: Callable[[Tensor], Tensor]
+    facing: Callable[[Vector], Tensor]
 
 
 class Surface(NamedTuple):
@@ -33,170 +52,218 @@ class Surface(NamedTuple):
 
     hit: Hit
     colour: Tensor
-    gloss: float = 0.0
+    gloss: Tensor | None = None
     shaded: bool = True
 
 
-def camera(x: Tensor, y: Tensor, eye: Tensor, target: Tensor, spread: Tensor) -> Tensor:
-    """Return directions of rays through points of the picture; (p,), (p,), (n, 3, 1), (n, 3, 1), (n,) → (n, 3, p).
+class Light(NamedTuple):
+    """How light comes to what rays meet: from where, how far, and which part of a picture's vector is towards it."""
+
+    lamp: Vector
+    distance: Tensor
+    along: Callable[[Vector], Tensor]
+
+
+def camera(x: Tensor, y: Tensor, eye: Vector, target: Vector, spread: Tensor) -> Rays:
+    """Return the rays from an eye through points of a picture, x (w,) to the right and y (h, 1) up.
 
     ``spread`` is half the width of the picture at distance 1.
     """
-    forward = unit(target - eye)  # (n, 3, 1)
-    right = unit(torch.linalg.cross(forward, _up(forward), dim=1))
-    over = torch.linalg.cross(right, forward, dim=1)
-    wide = spread[:, None]
-    # All three are of unit length and at right angles, so that the length of the sum is known.
-    length = (1 + wide**2 * (x**2 + y**2)).rsqrt()
-    ray = torch.addcmul(torch.addcmul(forward, wide[:, None] * right, x), wide[:, None] * over, y)
-    return ray * length[:, None]
+    forward = fx, fy, fz = unit(minus(target, eye))
+    flat = (fx**2 + fz**2).rsqrt()
+    right = (-fz * flat, torch.zeros_like(fx), fx * flat)
+    over = (-right[2] * fy, right[2] * fx - right[0] * fz, right[0] * fy)
+    x, y = spread[:, None] * x, spread[:, None] * y  # (n, 1, w), (n, h, 1)
+
+    def spanned(straight: Tensor, across: Tensor, up: Tensor) -> Tensor:
+        line = torch.addcmul(straight[:, None], up[:, None], y)  # what all rays of a line share
+        return torch.addcmul(line, across[:, None], x).flatten(1)
+
+    def along(v: Vector) -> Tensor:
+        return spanned(dot(v, forward), dot(v, right), dot(v, over))
+
+    dx, dy, dz = (spanned(*parts) for parts in zip(forward, right, over, strict=True))
+    d = (dx, dy, dz)
+    return Rays(eye, d, reciprocals(d), (1 + y**2 + x**2).flatten(1), along)
 
 
-def unit(v: Tensor) -> Tensor:
+def reciprocals(d: Vector) -> Vector:
+    """Return one over each coordinate."""
+    x, y, z = (part.reciprocal().clamp(-STEEPEST, STEEPEST) for part in d)
+    return x, y, z
+
+
+def place(like: Tensor, x: float, y: float, z: float) -> Vector:
+    """Return a constant vector, where and in the precision in which another tensor is."""
+    return torch.full_like(like, x), torch.full_like(like, y), torch.full_like(like, z)
+
+
+def dot(a: Vector, b: Vector) -> Tensor:
+    """Return inner products, narrow coordinates first: these are summed before they are broad."""
+    products = sorted(zip(a, b, strict=True), key=lambda pair: max(part.numel() for part in pair))
+    return reduce(lambda found, pair: torch.addcmul(found, *pair), products[1:], products[0][0] * products[0][1])
+
+
+def minus(a: Vector, b: Vector) -> Vector:
+    """Return a − b."""
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def ahead(start: Vector, distance: Tensor, d: Vector, sign: int = 1) -> Vector:
+    """Return start ± distance · d."""
+    x, y, z = (torch.addcmul(at, distance, part, value=sign) for at, part in zip(start, d, strict=True))
+    return x, y, z
+
+
+def unit(v: Vector) -> Vector:
     """Scale to length 1."""
-    return v * dot(v, v)[:, None].clamp_min(1e-12).rsqrt()
+    size = dot(v, v).clamp_min(1e-12).rsqrt()
+    return v[0] * size, v[1] * size, v[2] * size
 
 
-def vector(like: Tensor, *values: float) -> Tensor:
-    """Return a constant where another tensor is, copied there once: a copy at each call would wait for the device."""
-    return cached_tensor(values, like.device, like.dtype)[:, None]  # (3, 1)
-
-
-def dot(a: Tensor, b: Tensor) -> Tensor:
-    """Return inner products; (n, 3, p) → (n, p). Three passes over numbers: products of vectors are never written."""
-    (ax, ay, az), (bx, by, bz) = a.unbind(1), b.unbind(1)
-    return torch.addcmul(torch.addcmul(ax * bx, ay, by), az, bz)
-
-
-def sphere(o: Tensor, d: Tensor, centre: Tensor, radius: Tensor) -> Hit:
-    """Meet a sphere; centre (n, 3, 1), radius (n, 1)."""
-    away = o - centre
-    distance = _ball(away, d, radius)
-    out = torch.addcmul(away, distance[:, None], d)
+def sphere(rays: Rays, centre: Vector, radius: Tensor) -> Hit:
+    """Meet a sphere."""
+    away = minus(rays.start, centre)
+    distance = _ball(rays, rays.along(away), dot(away, away) - radius**2)
+    out = ahead(away, distance, rays.d)
     return Hit(distance, lambda v: dot(out, v) / radius)
 
 
-def _ball(away: Tensor, d: Tensor, radius: Tensor) -> Tensor:
-    b, c = dot(away, d), dot(away, away) - radius**2
-    inside = b**2 - c
-    distance = -b - inside.clamp_min(0).sqrt()
+def _ball(rays: Rays, b: Tensor, c: Tensor) -> Tensor:
+    """Meet a ball, b being the part along the ray of where it starts, seen from the centre, and c how far outside."""
+    inside = torch.addcmul(b**2, rays.squared, c, value=-1)
+    distance = (-b - inside.clamp_min(0).sqrt()) / rays.squared
     return distance.masked_fill((inside < 0) | (distance < 0), FAR)
 
 
-def capsule(o: Tensor, d: Tensor, a: Tensor, b: Tensor, radius: Tensor) -> Hit:
-    """Meet a rod with round ends from a to b, (n, 3, 1) each; radius (n, 1)."""
-    axis, away = b - a, o - a
-    length, along, start = dot(axis, axis), dot(axis, d), dot(axis, away)
-    p, q = length - along**2, length * dot(away, d) - start * along
+def capsule(rays: Rays, a: Vector, b: Vector, radius: Tensor) -> Hit:
+    """Meet a rod with round ends from a to b."""
+    axis, away, from_b = minus(b, a), minus(rays.start, a), minus(rays.start, b)
+    length, start, along, near = dot(axis, axis), dot(axis, away), rays.along(axis), rays.along(away)
+    p = torch.addcmul(length * rays.squared, along, along, value=-1)
+    q = torch.addcmul(length * near, start, along, value=-1)
     r = length * dot(away, away) - start**2 - radius**2 * length
-    inside = q**2 - p * r
+    inside = torch.addcmul(q**2, p, r, value=-1)
     distance = (-q - inside.clamp_min(0).sqrt()) / p.clamp_min(1e-9)
-    height = start + distance * along
+    height = torch.addcmul(start, distance, along)
     body = (inside >= 0) & (height > 0) & (height < length) & (distance > 0)
-    end = torch.where((height <= 0)[:, None], a, b)  # a ray that misses the body can still meet the nearer end
-    distance = torch.where(body, distance, _ball(o - end, d, radius))
-    from_a = torch.addcmul(away, distance[:, None], d)
-    share = (dot(from_a, axis) / length.clamp_min(1e-9)).clamp(0, 1)
-    out = torch.addcmul(from_a, share[:, None], axis, value=-1)
+    below = height <= 0  # a ray that misses the body can still meet the nearer end
+    out_a, out_b = (dot(v, v) - radius**2 for v in (away, from_b))
+    end = _ball(rays, torch.where(below, near, rays.along(from_b)), torch.where(below, out_a, out_b))
+    distance = torch.where(body, distance, end)
+    share = (torch.addcmul(start, distance, along) / length.clamp_min(1e-9)).clamp(0, 1)
+    out = ahead(ahead(away, distance, rays.d), share, axis, -1)
     return Hit(distance, lambda v: dot(out, v) / radius)
 
 
-def cylinder(o: Tensor, d: Tensor, radius: Tensor, height: Tensor) -> Hit:
-    """Meet an upright cylinder that stands on the origin, from above or from the side; radius, height (n, 1)."""
-    ox, oy, oz = o.unbind(1)
-    dx, dy, dz = d.unbind(1)
+def cylinder(rays: Rays, radius: Tensor, height: Tensor) -> Hit:
+    """Meet an upright cylinder that stands on the origin, from above or from the side."""
+    (ox, oy, oz), (dx, dy, dz) = rays.start, rays.d
     a = (dx**2 + dz**2).clamp_min(1e-9)
     b, c = ox * dx + oz * dz, ox**2 + oz**2 - radius**2
-    inside = b**2 - a * c
+    inside = torch.addcmul(b**2, a, c, value=-1)
     side = (-b - inside.clamp_min(0).sqrt()) / a
-    at = oy + side * dy
+    at = torch.addcmul(oy, side, dy)
     side = side.masked_fill((inside < 0) | (side < 0) | (at < 0) | (at > height), FAR)
-    top = (height - oy) / torch.where(dy.abs() < 1e-6, -1e-6, dy)
+    top = (height - oy) * rays.slope[1]
     across = (ox + top * dx) ** 2 + (oz + top * dz) ** 2
-    top = top.masked_fill((across > radius**2) | (top < 0), FAR)
+    top = torch.where((across > radius**2) | (top < 0), FAR, top)
     distance = torch.minimum(side, top)
-    on_top, x, z = top < side, ox + distance * dx, oz + distance * dz
-    return Hit(distance, lambda v: torch.where(on_top, v[:, 1], (x * v[:, 0] + z * v[:, 2]) / radius))
+    on_top, x, z = top < side, torch.addcmul(ox, distance, dx), torch.addcmul(oz, distance, dz)
+    return Hit(distance, lambda v: torch.where(on_top, v[1], torch.addcmul(x * v[0], z, v[2]) / radius))
 
 
-def cube(o: Tensor, d: Tensor, centre: Tensor, half: Tensor) -> Hit:
-    """Meet a cube along the axes; centre (n, 3, 1), half an edge (n, 1)."""
-    slope = d.reciprocal().clamp(-1e6, 1e6)
-    middle, steep = (centre - o) * slope, slope.abs()
-    near, far = (torch.addcmul(middle, half[:, None], steep, value=sign) for sign in (-1, 1))
-    enter, leave = near.amax(1), far.amin(1)
+def cube(rays: Rays, centre: Vector, half: Tensor) -> Hit:
+    """Meet a cube along the axes; half an edge."""
+    middle = [out * slope for out, slope in zip(minus(centre, rays.start), rays.slope, strict=True)]
+    near, far = (
+        [torch.addcmul(at, half, slope.abs(), value=sign) for at, slope in zip(middle, rays.slope, strict=True)]
+        for sign in (-1, 1)
+    )
+    enter, leave = torch.maximum(torch.maximum(*near[:2]), near[2]), torch.minimum(torch.minimum(*far[:2]), far[2])
+    on_x, on_z = near[0] >= enter, near[2] >= enter
     distance = enter.masked_fill((enter > leave) | (enter < 0), FAR)
-    normal = torch.where(near >= enter[:, None], -d.sign(), 0.0)
-    return Hit(distance, partial(dot, normal))
+
+    def chosen(v: Vector) -> Tensor:
+        return torch.where(on_x, v[0], torch.where(on_z, v[2], v[1]))
+
+    outward = -chosen(rays.d).sign()
+    return Hit(distance, lambda v: outward * chosen(v))
 
 
-def room(o: Tensor, d: Tensor, half: float) -> tuple[Hit, Hit]:
+def room(rays: Rays, half: float) -> tuple[Hit, Hit]:
     """Meet, from within, the floor y = 0 and four walls at x, z = ± half."""
-    floor = -o[:, 1] / d[:, 1].clamp_max(-1e-6)
-    floor = floor.masked_fill(d[:, 1] > -1e-6, FAR)
-    flat = d[:, ::2]
-    toward = torch.where(flat.abs() < 1e-6, 1e-6, flat)
-    out = ((half * toward.sign() - o[:, ::2]) / toward).clamp_min(0)
-    sideways = out[:, 0] <= out[:, 1]
-    inward = -torch.where(sideways, toward[:, 0], toward[:, 1]).sign()
-    walls = torch.minimum(out[:, 0], out[:, 1])
-    return Hit(floor, lambda v: v[:, 1]), Hit(walls, lambda v: inward * torch.where(sideways, v[:, 0], v[:, 2]))
+    (ox, oy, oz), (dx, dy, dz), (x, y, z) = rays.start, rays.d, rays.slope
+    floor = torch.where(dy > -1e-6, FAR, -oy * y)
+    out_x, out_z = (torch.add(-start * slope, slope.abs(), alpha=half) for start, slope in ((ox, x), (oz, z)))
+    sideways, walls = out_x <= out_z, torch.minimum(out_x, out_z)
+    inward = -torch.where(sideways, dx, dz).sign()
+    return Hit(floor, lambda v: v[1]), Hit(walls, lambda v: inward * torch.where(sideways, v[0], v[2]))
 
 
-def shadow(point: Tensor, toward: Tensor, centre: Tensor, radius: Tensor) -> Tensor:
-    """Return how much light passes a ball on its way to a point, from 0 to 1, with a soft edge; (n, p)."""
-    away = point - centre
-    ahead = -dot(away, toward)
-    miss = (dot(away, away) - ahead**2).clamp_min(1e-9).sqrt()
-    soft = 0.25 * radius + 0.12 * ahead.clamp_min(0)
-    share = ((miss - radius + soft) / (2 * soft)).clamp(0, 1)
+def shadow(light: Light, centre: Vector, radius: Tensor) -> Tensor:
+    """Return how much light passes a ball on its way, from 0 to 1, with a soft edge."""
+    away = minus(centre, light.lamp)
+    back = light.along(away)
+    before = back + light.distance  # how far before the ball the light ends
+    miss = torch.addcmul(dot(away, away), back, back, value=-1).clamp_min(1e-9).sqrt()
+    soft = torch.add(0.25 * radius, before.clamp_min(0), alpha=0.12)
+    share = ((miss - radius) / (2 * soft) + 0.5).clamp(0, 1)
     passes = share**2 * (3 - 2 * share)
-    return passes.masked_fill(ahead <= 0, 1.0)
+    return passes.masked_fill(before <= 0, 1.0)
 
 
-def painted(
-    o: Tensor,
-    d: Tensor,
-    surfaces: Sequence[Surface],
-    lamp: Tensor,
-    passes: Callable[[Tensor, Tensor], Tensor],
-) -> Tensor:
-    """Return the colours of what rays meet first, in the light of a lamp at (n, 3, 1); (n, 3, p).
+def painted(rays: Rays, surfaces: Sequence[Surface], lamp: Vector, passes: Callable[[Light], Tensor]) -> Tensor:
+    """Return the colours of what rays meet first, in the light of a lamp; (n, 3, p).
 
-    The nearest surface is found first, so that each ray is lit once. ``passes`` maps points, and directions to the
-    lamp, to the share of its light that gets there.
+    The nearest surface is found first, and what is needed of it chosen, so that each ray is lit once. ``passes`` maps
+    the way of the light to the share of it that gets there.
     """
-    distance, in_front = surfaces[0].hit.distance, []
-    for surface in surfaces[1:]:
-        in_front.append(surface.hit.distance < distance)
+    first, *others = surfaces
+    distance, nearest = first.hit.distance, []
+    for surface in others:
+        nearest.append(surface.hit.distance < distance)
         distance = torch.minimum(surface.hit.distance, distance)
-    point = torch.addcmul(o, distance[:, None], d)
-    toward = unit(lamp - point)
-    passing, straight = passes(point, toward), dot(toward, d)
-    colour = surfaces[0].colour
-    light, shine = lit(surfaces[0], toward, d, passing, straight)
-    for closer, surface in zip(in_front, surfaces[1:], strict=True):
-        of_it = lit(surface, toward, d, passing, straight)
-        light, shine = (torch.where(closer, *pair) for pair in zip(of_it, (light, shine), strict=True))
+    from_start = minus(lamp, rays.start)
+    toward = ahead(from_start, distance, rays.d, -1)  # to the lamp, as far as it is
+    nearness = dot(toward, toward).clamp_min(1e-12).rsqrt()
+
+    def along(v: Vector) -> Tensor:
+        return torch.addcmul(dot(v, from_start), distance, rays.along(v), value=-1) * nearness
+
+    facing, colour, exposed = first.hit.facing(toward), first.colour, None if first.shaded else nearness > 0
+    glossy = None if first.gloss is None else (first.gloss, first.hit.facing(rays.d))
+    for closer, surface in zip(nearest, others, strict=True):
+        facing = torch.where(closer, surface.hit.facing(toward), facing)
         colour = torch.where(closer[:, None], surface.colour, colour)
+        exposed = _exposed(exposed, closer, surface)
+        glossy = _glossy(glossy, closer, surface, rays)
+    angle = facing * nearness
+    passing = passes(Light(lamp, nearness.reciprocal(), along))
+    passing = passing if exposed is None else passing.masked_fill(exposed, 1.0)
+    light = torch.addcmul(torch.full_like(angle[:1, :1], 0.42), angle.clamp_min(0), passing, value=0.62)
+    if glossy is None:
+        return colour * light[:, None]
+    # The mirrored ray is 2 (normal · toward) normal − toward, and what of it goes to the eye is its part against view.
+    gloss, against = glossy
+    mirrored = torch.addcmul(rays.along(from_start), distance, rays.squared, value=-1) * nearness
+    mirrored = torch.addcmul(mirrored, angle, against, value=-2) * rays.squared.rsqrt()
+    shine = gloss * (mirrored.clamp_min(0) ** 24 * passing).masked_fill(angle <= 0, 0.0)
     return torch.addcmul(shine[:, None], colour, light[:, None])
 
 
-def lit(surface: Surface, toward: Tensor, view: Tensor, passing: Tensor, straight: Tensor) -> tuple[Tensor, Tensor]:
-    """Return the light on a surface, some from everywhere and the rest by the angle, and its highlight; (n, p) each.
-
-    ``straight`` is the part of ``toward``, to the lamp, along ``view``.
-    """
-    angle = surface.hit.facing(toward)
-    direct = angle.clamp_min(0)
-    light = 0.42 + 0.62 * (direct * passing if surface.shaded else direct)
-    if not surface.gloss:
-        return light, torch.zeros_like(straight)
-    # The mirrored ray is 2 (normal · toward) normal − toward, and what of it goes to the eye is its part against view.
-    mirrored = torch.addcmul(straight, angle, surface.hit.facing(view), value=-2)
-    shine = surface.gloss * mirrored.clamp_min(0) ** 24 * (angle > 0)
-    return light, shine * passing if surface.shaded else shine
+def _exposed(behind: Tensor | None, closer: Tensor, surface: Surface) -> Tensor | None:
+    """Return where no shadow falls, with one more surface before the others; None: nowhere."""
+    if surface.shaded:
+        return None if behind is None else behind & ~closer
+    return closer if behind is None else behind | closer
 
 
-def _up(d: Tensor) -> Tensor:
-    return vector(d, 0.0, 1.0, 0.0).expand_as(d)
+def _glossy(
+    behind: tuple[Tensor, Tensor] | None, closer: Tensor, surface: Surface, rays: Rays
+) -> tuple[Tensor, Tensor] | None:
+    """Return how glossy what is seen is, and how it faces the view, with one more surface before the others."""
+    if surface.gloss is None:
+        return None if behind is None else (behind[0].masked_fill(closer, 0.0), behind[1])
+    gloss, facing = behind or (torch.zeros_like(surface.gloss), torch.zeros_like(surface.gloss))
+    return torch.where(closer, surface.gloss, gloss), torch.where(closer, surface.hit.facing(rays.d), facing)

@@ -108,7 +108,8 @@ class Renderer(nn.Module, ABC):
         """Draw pictures; (n, d) → (n, 3, size, size)."""
         rays = RAYS_AT_ONCE.get(z.device.type, RAYS_AT_ONCE["cpu"])
         at_once = max(1, rays // (self.size * self.samples) ** 2)
-        return torch.cat([self._pixels(part) for part in z.split(at_once)])
+        parts = [self._pixels(part) for part in z.split(at_once)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts)
 
     def extra_repr(self) -> str:
         """Size and factors, for ``print``."""
@@ -116,14 +117,16 @@ class Renderer(nn.Module, ABC):
 
     @abstractmethod
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        """Return colours (n, 3, points) at points of the picture, x to the right and y up, both from −1 to 1."""
+        """Return colours (n, 3, h · w) at points of the picture, x (w,) to the right and y (h, 1) up, from −1 to 1.
+
+        Of each factor there is a value for every picture, (n, 1).
+        """
 
     def _pixels(self, z: Tensor) -> Tensor:
         fine = self.size * self.samples
         line = ((torch.arange(fine, device=z.device) + 0.5) / fine * 2 - 1).to(z.dtype)
-        y, x = torch.meshgrid(-line, line, indexing="ij")
-        colours = self._draw(self.values(z), x.reshape(-1), y.reshape(-1))  # (n, 3, fine²)
-        pictures = colours.clamp(0, 1).unflatten(-1, (fine, fine))
+        values = {name: value[:, None] for name, value in self.values(z).items()}
+        pictures = self._draw(values, line, -line[:, None]).clamp(0, 1).unflatten(-1, (fine, fine))
         return nn.functional.avg_pool2d(pictures, self.samples) if self.samples > 1 else pictures
 
     def _share(self, z: Tensor) -> Tensor:
@@ -148,7 +151,7 @@ class Renderer(nn.Module, ABC):
 
 
 def colour_of(hue: Tensor, saturation: float = 0.7, value: float = 0.95) -> Tensor:
-    """Return the colour of a hue from 0 to 1, where 1 is red again, as 0 is; (n,) → (n, 3)."""
-    turns = cached_tensor((0.0, 4.0, 2.0), hue.device, hue.dtype)
+    """Return the colour of a hue from 0 to 1, where 1 is red again, as 0 is; (n, 1) → (n, 3, 1)."""
+    turns = cached_tensor((0.0, 4.0, 2.0), hue.device, hue.dtype)[:, None]
     pure = ((6 * hue[:, None] + turns).remainder(6) - 3).abs().sub(1).clamp(0, 1)
     return value * (1 - saturation + saturation * pure)

@@ -57,36 +57,35 @@ class Room(Renderer):
 
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         turn, rise, lamp = (torch.deg2rad(values[name]) for name in ("azimuth", "elevation", "light"))
-        radius = values["size"][:, None]  # (n, 1)
-        middle = torch.stack([torch.zeros_like(radius), radius, torch.zeros_like(radius)], 1)  # (n, 3, 1)
-        target = rays.vector(turn, 0.0, 0.55, 0.0)
-        around = torch.stack([turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos()], 1)
-        o = target + DISTANCE * around[..., None]
-        d = rays.camera(x, y, o, target, 0.62 / values["zoom"])
-        high = torch.full_like(lamp, math.sin(ABOVE))
-        lamp_at = LAMP * torch.stack([lamp.sin() * math.cos(ABOVE), high, lamp.cos() * math.cos(ABOVE)], 1)[..., None]
-        floor, wall, own = (colour_of(values[f"{name}_hue"])[..., None] for name in ("floor", "wall", "object"))
-        on_floor, on_wall = rays.room(o, d, HALF)
-        thing = self._object(o, d, middle, radius, values["shape"][:, None])
+        radius, bright = values["size"], values["brightness"][:, None]
+        middle = (torch.zeros_like(radius), radius, torch.zeros_like(radius))
+        target = rays.place(turn, 0.0, 0.55, 0.0)
+        around = (turn.sin() * rise.cos(), rise.sin(), turn.cos() * rise.cos())
+        seen = rays.camera(
+            x, y, rays.ahead(target, torch.full_like(turn, DISTANCE), around), target, 0.62 / values["zoom"]
+        )
+        across, high = LAMP * math.cos(ABOVE), torch.full_like(lamp, LAMP * math.sin(ABOVE))
+        floor, wall, own = (bright * colour_of(values[f"{name}_hue"]) for name in ("floor", "wall", "object"))
+        on_floor, on_wall = rays.room(seen, HALF)
         # The ball that casts the shadow is the solid's own, so nothing of it is hidden from the lamp by itself.
         surfaces = [
             rays.Surface(on_floor, floor),
             rays.Surface(on_wall, wall),
-            rays.Surface(thing, own, gloss=0.35, shaded=False),
+            rays.Surface(self._object(seen, middle, values["shape"]), own, 0.35 * values["brightness"], shaded=False),
         ]
         passes = partial(rays.shadow, centre=middle, radius=0.95 * radius)
-        return rays.painted(o, d, surfaces, lamp_at, passes) * values["brightness"][:, None, None]
+        return rays.painted(seen, surfaces, (across * lamp.sin(), high, across * lamp.cos()), passes)
 
-    def _object(self, o: Tensor, d: Tensor, middle: Tensor, radius: Tensor, shape: Tensor) -> rays.Hit:
+    def _object(self, seen: rays.Rays, middle: rays.Vector, shape: Tensor) -> rays.Hit:
         """Meet the solid; only the shapes that can occur are met at all."""
         fixed = all(factor.name != "shape" for factor in self.factors)
         number = int(self.fixed.get("shape", 2)) if fixed else None
-        low, high = (middle * rays.vector(middle, 0.0, height, 0.0) for height in (0.6, 1.75))
+        x, radius, z = middle
         solids = (
-            lambda: rays.cube(o, d, 0.8 * middle, 0.8 * radius),
-            lambda: rays.cylinder(o, d, 0.78 * radius, 1.7 * radius),
-            lambda: rays.sphere(o, d, middle, radius),
-            lambda: rays.capsule(o, d, low, high, 0.6 * radius),
+            lambda: rays.cube(seen, (x, 0.8 * radius, z), 0.8 * radius),
+            lambda: rays.cylinder(seen, 0.78 * radius, 1.7 * radius),
+            lambda: rays.sphere(seen, middle, radius),
+            lambda: rays.capsule(seen, (x, 0.6 * radius, z), (x, 1.75 * radius, z), 0.6 * radius),
         )
         if number is not None:
             return solids[number]()

@@ -64,17 +64,15 @@ class Sprites(Renderer):
     def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
         latent = {factor.name for factor in self.factors} | set(self.fixed)
         ground = values["ground"] if "ground" in latent else torch.full_like(values["x"], 0.04)
-        picture = ground[:, None, None].expand(-1, 3, len(x))
+        picture = ground[:, None].expand(-1, 3, len(y) * len(x))
         edge = 2.0 / (self.size * self.samples)  # a pixel
         for number in range(self.n_sprites):
-            own = {
-                name: values[f"{name}{_suffix(number)}"][:, None] for name in ("shape", "size", "rotation", "x", "y")
-            }
+            own = {name: values[f"{name}{_suffix(number)}"] for name in ("shape", "size", "rotation", "x", "y")}
             inside = _inside(own, x, y, edge)
             plain = self.n_sprites == 1 and "hue" not in latent
             hue = values[f"hue{_suffix(number)}"]
-            colour = torch.full_like(hue[:, None], 0.95).expand(-1, 3) if plain else colour_of(hue)
-            picture = picture + inside[:, None] * (colour[..., None] - picture)
+            colour = torch.full_like(hue[:, None], 0.95) if plain else colour_of(hue)
+            picture = picture + inside[:, None] * (colour - picture)
         return picture
 
 
@@ -98,10 +96,10 @@ def _suffix(number: int) -> str:
 
 def _inside(own: dict[str, Tensor], x: Tensor, y: Tensor, edge: float) -> Tensor:
     """Return how much of each point a sprite covers, from 0 to 1; (n, p)."""
-    turn = torch.deg2rad(own["rotation"])
-    right, up = x - own["x"], y - own["y"]
-    u = (turn.cos() * right + turn.sin() * up) / own["size"]
-    v = (turn.cos() * up - turn.sin() * right) / own["size"]
+    turn, size = torch.deg2rad(own["rotation"])[:, None], own["size"][:, None]
+    right, up = x - own["x"][:, None], y - own["y"][:, None]  # (n, 1, w), (n, h, 1)
+    cos, sin = turn.cos() / size, turn.sin() / size
+    u, v = (cos * right + sin * up).flatten(1), (cos * up - sin * right).flatten(1)
     outside = torch.stack([_square(u, v), _ellipse(u, v), _heart(u, v)])  # (3, n, p), in units of the size
     far = outside.gather(0, own["shape"].long()[None].expand(1, *u.shape))[0] * own["size"]
     return (0.5 - far / edge).clamp(0, 1)
