@@ -100,3 +100,24 @@ def test_an_encoder_of_ones_own_is_moved_to_where_it_is_trained(device):
 
     fitted = quietly(lambda where: Contrast(2, encoder=own, **options(where)).fit(X, NEXT), device)
     assert {w.device.type for w in fitted.encoder_.parameters()} == {device}
+
+
+class Waiting(nn.Module):
+    """A network that the host asks for a number in every step, as many that people bring do."""
+
+    def __init__(self, n_in, n_out):
+        super().__init__()
+        self.layer = nn.Linear(n_in, n_out)
+
+    def forward(self, x):
+        return self.layer(x) if self.layer.weight.abs().max().item() < 1e6 else x
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize(("encoder", "captured"), [(Waiting, False), (networks.linear, True)])
+def test_a_step_is_captured_on_a_gpu_unless_the_network_waits_for_it(encoder, captured, device, monkeypatch):
+    graphs = []
+    monkeypatch.setattr(torch.cuda, "CUDAGraph", lambda make=torch.cuda.CUDAGraph: graphs.append(1) or make())
+    fitted = quietly(lambda where: Contrast(2, encoder=encoder, **options(where)).fit(X, NEXT), device)
+    assert np.isfinite(fitted.transform(X)).all()
+    assert bool(graphs) == (captured and device == "cuda")

@@ -148,20 +148,29 @@ class PlainStep:
 
 @dataclass
 class CapturedStep:
-    """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds."""
+    """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds.
+
+    A step in which the host waits for the device, as in ``.item()`` or ``nonzero()`` of somebody's network, cannot be
+    recorded; it is taken as it is, every time.
+    """
 
     descent: Descent
     draw: CapturableDraw
     generator: torch.Generator
     _graph: Any = None
     _warm: int = 0
+    _waits: bool = False
 
     def __call__(self, step: int) -> None:
         """Take the step of this number."""
         self.draw.prepare(step, self.generator)
-        if self._warm < 3:  # steps in which kernels are compiled, buffers allocated and constants copied
+        if self._warm < 2 or self._waits:  # steps in which kernels are compiled, buffers allocated, constants copied
             self._warm += 1
             self._on_side_stream()
+            return
+        if self._warm == 2:
+            self._warm += 1
+            self._watched()
             return
         if self._graph is None:
             self._graph = torch.cuda.CUDAGraph()
@@ -169,6 +178,22 @@ class CapturedStep:
             with torch.cuda.graph(self._graph):
                 self._descend()
         self._graph.replay()
+
+    def _watched(self) -> None:
+        """Take a step in which to wait is an error; if it is one, begin that step again, and watch no more."""
+        before, drawn = torch.cuda.get_sync_debug_mode(), self.generator.get_state()
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            self._on_side_stream()
+        except RuntimeError as error:
+            if "synchronizing" not in str(error):
+                raise
+            self._waits = True
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
+        if self._waits:
+            self.generator.set_state(drawn)
+            self._on_side_stream()
 
     def _descend(self) -> None:
         self.descent.step([lambda: self.draw.batch(self.generator)])
