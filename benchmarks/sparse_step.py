@@ -1,13 +1,16 @@
 """A step of one sparse autoencoder: milliseconds and megabytes, against eager PyTorch that keeps all codes.
 
-Run ``python benchmarks/sparse_step.py`` on a GPU (a minute), or on a CPU at a small size. Both have the same weights,
-batch, gate (the 32 largest codes of a row) and Adam. The baseline forms the matrix of rows × codes, as most code does,
-in the forward pass and in its gradient. ``captured`` is our step as the training loop runs it on a GPU, as a graph.
-The gradients of both are compared first.
+Run ``python benchmarks/sparse_step.py`` on a GPU (a minute), or on a CPU at a small size. All have the same sizes,
+batch, gate (the 32 largest codes of a row) and Adam, ours and the baseline the same weights. The baseline forms the
+matrix of rows × codes, as most code does, in the forward pass and in its gradient. ``captured`` is our step as the
+training loop runs it on a GPU, as a graph. The gradients of both are compared first. SAELens (``sae-lens``, with its
+codes dense, the default, and sparse) and sparsify (``eai-sparsify``) stand beside them where they are installed: their
+own modules and losses, no auxiliary loss of dead codes, decoders of unit norm as each keeps them.
 """
 
 from __future__ import annotations
 
+import importlib.util
 from collections.abc import Callable
 from typing import Any
 
@@ -41,6 +44,45 @@ class Dense(nn.Module):
         return (x - codes @ self.atoms).square().mean()
 
 
+class SAELens(nn.Module):
+    """SAELens' own module for training, and its loss."""
+
+    def __init__(self, m: int, d: int, *, sparse: bool) -> None:
+        super().__init__()
+        from sae_lens import TopKTrainingSAE, TopKTrainingSAEConfig
+
+        self.sae = TopKTrainingSAE(TopKTrainingSAEConfig(d_in=m, d_sae=d, k=K, use_sparse_activations=sparse))
+
+    def loss(self, x: torch.Tensor) -> torch.Tensor:
+        """Return what SAELens minimises while no code is dead."""
+        from sae_lens.saes.sae import TrainStepInput
+
+        return self.sae.training_forward_pass(TrainStepInput(x, {}, None, 0, False)).loss
+
+
+class Sparsify(nn.Module):
+    """sparsify's own module, and its loss."""
+
+    def __init__(self, m: int, d: int) -> None:
+        super().__init__()
+        from sparsify import SparseCoder, SparseCoderConfig
+
+        self.coder = SparseCoder(m, SparseCoderConfig(num_latents=d, k=K), device="cpu")
+
+    def loss(self, x: torch.Tensor) -> torch.Tensor:
+        """Return the share of variance that is not rebuilt, as its trainer takes it, with the decoder normalised."""
+        self.coder.set_decoder_norm_to_unit_norm()
+        return self.coder(x).fvu
+
+
+OTHERS: dict[str, tuple[str, Callable[[int, int], nn.Module]]] = {
+    "SAELens": ("sae_lens", lambda m, d: SAELens(m, d, sparse=False)),
+    "SAELens, sparse codes": ("sae_lens", lambda m, d: SAELens(m, d, sparse=True)),
+    "sparsify": ("sparsify", Sparsify),
+}
+"""Name → package, and what makes its module of m columns and d codes."""
+
+
 def stepping(model: Any, x: torch.Tensor) -> Callable[[], None]:
     steps = torch.optim.AdamW(
         model.parameters(), lr=torch.tensor(1e-4, device=x.device), fused=True, capturable=x.is_cuda
@@ -67,7 +109,8 @@ def made(kind: str, n: int, m: int, d: int, device: str) -> tuple[Any, torch.Ten
         torch.default_generator.manual_seed(0)
         ours = Autoencoder(m, d).opened(TopK(K), torch.ones(())).train()
         x = torch.randn(n, m)
-    return (ours if kind == "pindown" else Dense(ours)).to(device), x.to(device)
+        model = OTHERS[kind][1](m, d) if kind in OTHERS else ours if kind == "pindown" else Dense(ours)
+    return model.to(device), x.to(device)
 
 
 def agree(n: int, m: int, d: int, device: str) -> float:
@@ -82,10 +125,13 @@ def agree(n: int, m: int, d: int, device: str) -> float:
 
 def main() -> None:
     device, rows = "cuda" if torch.cuda.is_available() else "cpu", []
+    others = [kind for kind, (package, _) in OTHERS.items() if importlib.util.find_spec(package)]
+    if device == "cpu":  # sparse codes of SAELens and kernels of sparsify are made for a GPU
+        others = [kind for kind in others if kind == "SAELens"]
     for n, m, d in SIZES[device]:
         size = {"rows": n, "columns": m, "codes": d, "difference of gradients": agree(n, m, d, device)}
         found = []
-        for kind in ("eager PyTorch", "pindown"):
+        for kind in ("eager PyTorch", "pindown", *others):
             model, x = made(kind, n, m, d, device)
             step = stepping(model, x)
             took = seconds(step, repeat=15)

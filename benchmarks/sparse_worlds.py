@@ -59,6 +59,7 @@ class Case:
     rates: tuple[float, ...]  # of SAELens
     seeds: tuple[int, ...] = (0, 1, 2)
     n_test: int = 4_000
+    shorter: int = 1  # how many times fewer steps a rate of SAELens is chosen by
     revive: tuple[bool, ...] = (True,)  # whether silent codes of ours start anew; the first is the default
 
     @property
@@ -87,9 +88,10 @@ CASES = (
     Case(
         "language16k",
         lambda seed: Superposed.like_language(16_384, 768, random_state=seed),
-        *(16, 1_024, (Matryoshka,), (Matryoshka,), (3e-3,)),
+        *(16, 1_024, (BatchTopK, Matryoshka), (BatchTopK, Matryoshka), (3e-4, 1e-3, 3e-3)),
         seeds=(0,),
         n_test=2_000,
+        shorter=4,
     ),
 )
 
@@ -207,7 +209,9 @@ def runs(case: Case, kept: list[Row]) -> Iterator[Row]:
     if not here:
         print("sae-lens is not installed: our half alone.")
 
-    def new(who: str, gate: type, seed: int, *, rate: float | None = None, revive: bool = True) -> Iterator[Row]:
+    def new(
+        who: str, gate: type, seed: int, *, rate: float | None = None, revive: bool = True, case: Case = case
+    ) -> Iterator[Row]:
         method = f"{who} {gate.__name__}{'' if revive else ', revive=False'}"
         run = {"method": method, "seed": seed, "steps": case.steps, "batch": case.batch}
         if not any(run.items() <= row.items() and row.get("rate") == rate for row in kept):
@@ -217,11 +221,12 @@ def runs(case: Case, kept: list[Row]) -> Iterator[Row]:
     for gate in case.ours:
         for revive, seed in product(case.revive, case.seeds):
             yield from new("pindown", gate, seed, revive=revive)
+    trial = replace(case, steps=case.steps // case.shorter)
     for gate in case.theirs if here else ():
         for rate in case.rates if len(case.rates) > 1 else ():
-            yield from new("SAELens", gate, TUNED, rate=rate)
+            yield from new("SAELens", gate, TUNED, rate=rate, case=trial)
         for seed in case.seeds:
-            yield from new("SAELens", gate, seed, rate=best_rate(case, f"SAELens {gate.__name__}", kept))
+            yield from new("SAELens", gate, seed, rate=best_rate(trial, f"SAELens {gate.__name__}", kept))
 
 
 def best_rate(case: Case, method: str, kept: list[Row]) -> float:
