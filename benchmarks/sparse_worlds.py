@@ -92,6 +92,7 @@ CASES = (
         seeds=(0,),
         n_test=2_000,
         shorter=4,
+        revive=(True, False),
     ),
 )
 
