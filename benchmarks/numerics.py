@@ -2,7 +2,8 @@
 
 ``python benchmarks/numerics.py`` runs them all and keeps a record in ``results/numerics.json``, one entry for each
 setting and each set of versions; ``python benchmarks/numerics.py two-threads`` runs one. In an environment with other
-versions, as that of ``make test-oldest``, the same command adds its entries to the record.
+versions, as that of ``make test-oldest``, the same command adds its entries to the record; those of a record that
+another machine wrote are added by ``--take``.
 """
 
 from __future__ import annotations
@@ -59,6 +60,18 @@ def keep(entries: list[dict[str, Any]]) -> None:
     os.replace(beside, RECORD)
 
 
+def with_new(entries: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return the latest entry of each setting in each place.
+
+    Examples
+    --------
+    >>> with_new([{"setting": "zen", "where": "here", "when": "1"}], [{"setting": "zen", "where": "here", "when": "2"}])
+    [{'setting': 'zen', 'where': 'here', 'when': '2'}]
+    """
+    latest = {(e["setting"], str(e["where"])): e for e in sorted([*entries, *new], key=lambda e: e["when"])}
+    return list(latest.values())
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument(
@@ -67,7 +80,12 @@ def main() -> None:
     parser.add_argument("--jobs", default="auto", help="processes")
     parser.add_argument("--tests", nargs="+", default=[], help="as pytest takes them; all that compute if not given")
     parser.add_argument("--keep", type=Path, help="a folder for what pytest says")
+    parser.add_argument("--take", type=Path, nargs="+", help="records of other machines to add, running nothing")
     arguments = parser.parse_args()
+    if arguments.take:
+        for path in arguments.take:
+            keep(with_new(json.loads(RECORD.read_text("utf-8")), json.loads(path.read_text("utf-8"))))
+        return
     if unknown := set(arguments.numerics) - set(NUMERICS):
         parser.error(f"{', '.join(sorted(unknown))}: no such setting. There are {', '.join(NUMERICS)}.")
     here, failures = where(), 0
@@ -85,7 +103,7 @@ def main() -> None:
             sep="\n  ",
         )
         entries = json.loads(RECORD.read_text(encoding="utf-8")) if RECORD.exists() else []
-        keep([e for e in entries if (e["setting"], e["where"]) != (numerics, here)] + [found])
+        keep(with_new(entries, [found]))
     print("All green." if not failures else f"{failures} failed.")
     sys.exit(bool(failures))
 
