@@ -16,6 +16,7 @@ import json
 import subprocess
 import sys
 import time
+import zlib
 from collections import defaultdict
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
@@ -123,8 +124,8 @@ def measure(arguments: argparse.Namespace) -> list[dict[str, Any]]:
     with ThreadPoolExecutor(arguments.jobs) as pool:
         doing = {}
         # The longest in all settings first, so that none is begun when the others are done.
-        for (i, names), (numerics, shift) in itertools.product(enumerate(parts), arguments.settings):
-            path = folder / f"{numerics}-{shift}-{i}.json"
+        for names, (numerics, shift) in itertools.product(parts, arguments.settings):
+            path = folder / f"{numerics}-{shift}-{zlib.crc32(' '.join(names).encode()):08x}.json"
             doing[pool.submit(run, names, shift, numerics, path, until)] = (path, shift, numerics)
         for count, future in enumerate(as_completed(doing), 1):
             path, shift, numerics = doing[future]
