@@ -1,10 +1,11 @@
 """Single latents from pictures alone, and generators that are disentangled after training; and a dense world.
 
 Run ``python benchmarks/generators.py`` on a GPU, or some rows by the beginning of their names, ``… "Dictionary"
---seeds 0 1 --pixels 64``. With ``--small`` pictures are small and steps are few: some minutes on a CPU, which shows
-that all of it runs. Every row is written as soon as it is there, in place of what the record has of the same world,
-seed, pixels, steps and restarts. Settings were chosen on seeds from 10 on. These worlds are ours; scores of other data
-sets are not comparable.
+--seeds 0 1 --pixels 64``: all seeds of the first name, then of the next, some ``--jobs`` at a time. With ``--small``
+pictures are small and steps are few: some minutes on a CPU, which shows that all of it runs. Every row is written as
+soon as it is there, in place of what the record has of the same world, seed, pixels, steps and restarts; ``--output``
+names another record, and ``--take`` copies the rows of such records. Settings were chosen on seeds from 10 on. These
+worlds are ours; scores of other data sets are not comparable.
 """
 
 from __future__ import annotations
@@ -14,12 +15,15 @@ import json
 import time
 import warnings
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from _measure import record, save
+from _measure import record, where, write
 from scipy.stats import norm
 
 from pindown import Dictionary, __version__, disentangle
@@ -86,19 +90,36 @@ def graded(picture: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
 
 
 def scores(codes: np.ndarray, z: np.ndarray, prefix: str = "") -> dict[str, float]:
-    """Return how well single latents are told, each by a code; DCI on a thousand rows, in ten values of each."""
+    """Return how well single latents are told, each by a code; DCI of them as quantities, and in ten values of each.
+
+    The latter falls with every row near the edge of a value, however single codes are: it is told beside what the
+    factors themselves score, each with as much noise as leaves it the correlation that its code has.
+    """
     bins = np.minimum((10 * z).astype(int), 9)[:1_000]
+
+    def by_value(found: np.ndarray) -> float:
+        return round(float(disentanglement.dci(found[:1_000], bins).disentanglement), 4)
+
     return {
         f"{prefix}mcc": round(float(mcc(codes, z)), 4),
         f"{prefix}r2": round(float(linear_r2(codes, z)), 4),
-        f"{prefix}dci": round(float(disentanglement.dci(codes[:1_000], bins).disentanglement), 4),
+        f"{prefix}dci": round(float(disentanglement.dci(codes, z, continuous=True).disentanglement), 4),
+        f"{prefix}dci_by_value": by_value(codes),
+        f"{prefix}dci_by_value_of_noisy_factors": by_value(as_noisy(codes, z)),
     }
 
 
-def each_mcc(codes: np.ndarray, z: np.ndarray) -> list[float]:
-    """Return the largest absolute correlation of a code with each factor."""
+def as_noisy(codes: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Return factors with noise, each correlated with the true one as much as the code that correlates most."""
+    most = np.maximum(each_correlation(codes, z).max(0), 0.05)
+    noise = np.random.default_rng(0).normal(size=z.shape) * z.std(0) * np.sqrt(np.maximum(most**-2 - 1, 0))
+    return z + noise
+
+
+def each_correlation(codes: np.ndarray, z: np.ndarray) -> np.ndarray:
+    """Return the absolute correlation of each code with each factor."""
     d = codes.shape[1]
-    return np.abs(np.corrcoef(codes.T, z.T)[:d, d:]).max(0).round(3).tolist()
+    return np.abs(np.corrcoef(np.asarray(codes).T, z.T)[:d, d:])
 
 
 def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any]:  # noqa: B008 (a frozen value)
@@ -113,7 +134,7 @@ def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any
     return {
         "fit_seconds": round(fitted, 1),
         **scores(codes, z),
-        "of_each": each_mcc(codes, z),
+        "of_each": each_correlation(codes, z).max(0).round(3).tolist(),
         "chance_mcc": round(float(chance_mcc(len(factors))), 4),
         "bounds": est.bounds_.round(1).tolist(),
         "agreement": est.agreement_.round(3).tolist(),
@@ -159,35 +180,62 @@ ROWS: dict[str, Callable[[Scale, int], dict[str, Any]]] = {
 }
 
 
+def measured(name: str, seed: int, scale: Scale) -> dict[str, Any]:
+    """Measure a row."""
+    start = time.monotonic()
+    with warnings.catch_warnings(action="ignore"):
+        told = ROWS[name](scale, seed)
+    spent = {"seconds": round(time.monotonic() - start, 1), "pindown": __version__}
+    return {
+        "name": name,
+        "seed": seed,
+        "pixels": scale.pixels,
+        "steps": scale.max_iter,
+        "restarts": scale.n_restarts,
+        **told,
+        **spent,
+    }
+
+
+def add(path: Path, row: dict[str, Any], at: dict[str, str] | None = None) -> None:
+    """Write a row into a record, in place of what it has of the same run."""
+    told = json.loads(path.read_text()) if path.exists() else {"rows": []}
+    same = [all(row[key] == other.get(key) for key in KEYS) for other in told["rows"]]
+    kept = [other for other, drop in zip(told["rows"], same, strict=True) if not drop]
+    print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
+    write(path, [*kept, row], at)
+
+
+KEYS = ("name", "seed", "pixels", "steps", "restarts")
+"""By which runs are told apart."""
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("names", nargs="*", help="beginnings of names of rows; none: all")
+    parser.add_argument("names", nargs="*", default=[""], help="beginnings of names of rows, in this order; none: all")
     parser.add_argument("--seeds", type=int, nargs="*", default=[0, 1, 2, 3, 4])
     parser.add_argument("--pixels", type=int)
     parser.add_argument("--steps", type=int)
     parser.add_argument("--restarts", type=int, default=2)
+    parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--small", action="store_true")
+    parser.add_argument("--output", type=Path)
+    parser.add_argument("--take", type=Path, nargs="*", default=[])
     asked = parser.parse_args()
+    for path in asked.take:
+        told = json.loads(path.read_text())
+        for row in told["rows"]:
+            add(asked.output or record("generators"), row, told["where"])
+    if asked.take:
+        return
     scale = SMALL if asked.small else Scale()
     pixels, steps = asked.pixels or scale.pixels, asked.steps or scale.max_iter
     scale = Scale(pixels, scale.n_rows, steps, scale.n_test, asked.restarts)
-    for seed in asked.seeds:
-        for name, row in ROWS.items():
-            if asked.names and not any(name.startswith(begin) for begin in asked.names):
-                continue
-            start = time.monotonic()
-            with warnings.catch_warnings(action="ignore"):
-                told = row(scale, seed)
-            which = {"name": name, "seed": seed, "pixels": pixels, "steps": steps, "restarts": scale.n_restarts}
-            spent = {"seconds": round(time.monotonic() - start, 1), "pindown": __version__}
-            save("generators", [*others(which), which | told | spent])
-
-
-def others(which: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return what the record of this machine has of other runs."""
-    path = record("generators")
-    rows = json.loads(path.read_text())["rows"] if path.exists() else []
-    return [row for row in rows if any(row.get(name) != value for name, value in which.items())]
+    names = dict.fromkeys(name for begin in asked.names for name in ROWS if name.startswith(begin))
+    with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
+        runs = [pool.submit(measured, name, seed, scale) for name in names for seed in asked.seeds]
+        for run in as_completed(runs):
+            add(asked.output or record("generators"), run.result())
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """A training step with a penalty on the Jacobian, as a multiple of the same step without: ours against torch.func's.
 
 Run ``python benchmarks/penalties.py``. All ways are measured in turns within one run, so that what else the machine
-does falls on all alike; the multiple is the median over turns of the ratio to the plain step of the same turn.
+does falls on all alike; the multiple is the median over turns of the ratio to the plain step of the same turn. On a GPU
+convolutions take 256 pictures a step.
 """
 
 from __future__ import annotations
@@ -13,14 +14,15 @@ from functools import partial
 from statistics import median
 
 import torch
-from _measure import cpu_peak_bytes, save
+from _measure import cpu_peak_bytes, gpu_peak_bytes, save
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, jvp, vmap
 
 from pindown.penalties import DependencySparsity, dependency_sparsity, pushforward
 from pindown.penalties.dependency import batch_scale, entrywise, sampled_columns
 
-BATCH = {"mlp": 512, "conv": 32}
+DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+BATCH = {"mlp": 512, "conv": 256 if DEVICE.type == "cuda" else 32}
 
 
 def perceptron(d: int, m: int, hidden: int = 128) -> nn.Module:
@@ -48,17 +50,21 @@ class Step:
     """One step of a variational autoencoder with Adam; the penalty sees the latents and decodes them."""
 
     def __init__(self, kind: str, d: int, batch: int) -> None:
-        self.generator = torch.Generator().manual_seed(0)
-        self.decoder = perceptron(d, 2 * d) if kind == "mlp" else image_decoder(d)
-        self.encoder = perceptron(2 * d, 2 * d) if kind == "mlp" else image_encoder(d)
+        self.generator = torch.Generator(DEVICE).manual_seed(0)
+        self.decoder = (perceptron(d, 2 * d) if kind == "mlp" else image_decoder(d)).to(DEVICE)
+        self.encoder = (perceptron(2 * d, 2 * d) if kind == "mlp" else image_encoder(d)).to(DEVICE)
         shape = (batch, 2 * d) if kind == "mlp" else (batch, 3, 64, 64)
-        self.x = torch.randn(shape, generator=self.generator)
+        self.x = self.drawn(*shape)
         self.optimizer = torch.optim.AdamW([*self.encoder.parameters(), *self.decoder.parameters()], fused=True)
+
+    def drawn(self, *shape: int) -> Tensor:
+        """Return standard normal numbers."""
+        return torch.randn(shape, generator=self.generator, device=DEVICE)
 
     def __call__(self, decode: Callable[[Step, Tensor], tuple[Tensor, Tensor]]) -> None:
         """Descend once."""
         mean, log_scale = self.encoder(self.x).chunk(2, 1)
-        z = mean + log_scale.exp() * torch.randn(mean.shape, generator=self.generator)
+        z = mean + log_scale.exp() * self.drawn(*mean.shape)
         x_hat, cost = decode(self, z)
         bound = (x_hat - self.x).square().sum() + (mean.square() + (2 * log_scale).exp() - 2 * log_scale).sum()
         self.optimizer.zero_grad()
@@ -67,7 +73,7 @@ class Step:
 
 
 def plain(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    return step.decoder(z), torch.zeros(())
+    return step.decoder(z), torch.zeros((), device=DEVICE)
 
 
 def exact(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -82,12 +88,12 @@ def sampled(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def sampled_rows(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    chance = torch.rand(z.shape, generator=step.generator)
+    chance = torch.rand(z.shape, generator=step.generator, device=DEVICE)
     return DependencySparsity(weight=1.0, n_columns=1, n_rows=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
 def sampled_pixels(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    chance = torch.rand(z.shape, generator=step.generator)
+    chance = torch.rand(z.shape, generator=step.generator, device=DEVICE)
     return DependencySparsity(weight=1.0, n_pixels=1, n_rows=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
@@ -101,13 +107,13 @@ def from_columns(x: Tensor, columns: Tensor, z: Tensor) -> Tensor:
 
 
 def loop_of_jvp(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    units = torch.eye(z.shape[1])[:, None].expand(-1, *z.shape)
+    units = torch.eye(z.shape[1], device=DEVICE)[:, None].expand(-1, *z.shape)
     x = step.decoder(z)
     return x, from_columns(x, torch.stack([jvp(step.decoder, (z,), (unit,))[1] for unit in units]), z)
 
 
 def vmap_of_jvp(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    units = torch.eye(z.shape[1])[:, None].expand(-1, *z.shape)
+    units = torch.eye(z.shape[1], device=DEVICE)[:, None].expand(-1, *z.shape)
     x = step.decoder(z)
     return x, from_columns(x, vmap(lambda unit: jvp(step.decoder, (z,), (unit,))[1])(units), z)
 
@@ -144,6 +150,8 @@ def multiples(kind: str, d: int, ways: list[str], turns: int, calls: int) -> dic
             start = time.perf_counter()
             for _ in range(calls):
                 step(WAYS[way])
+            if DEVICE.type == "cuda":
+                torch.cuda.synchronize()
             times[way] = (time.perf_counter() - start) / calls
         for way in ways:
             ratios[way].append(times[way] / times["plain"])
@@ -156,6 +164,13 @@ def once(way: str, kind: str, d: int, warm_up: bool = False) -> None:
     Step(kind, d, 2 if warm_up else BATCH[kind])(WAYS[way])
 
 
+def peak_bytes(way: str, kind: str, d: int) -> int:
+    if DEVICE.type == "cuda":
+        step = Step(kind, d, BATCH[kind])
+        return gpu_peak_bytes(lambda: step(WAYS[way]))
+    return cpu_peak_bytes(partial(once, way), kind, d)
+
+
 def rows(kind: str, d: int, ways: list[str], *, turns: int, calls: int) -> list[dict]:
     measured = multiples(kind, d, ways, turns, calls)
     return [
@@ -165,7 +180,7 @@ def rows(kind: str, d: int, ways: list[str], *, turns: int, calls: int) -> list[
             "way": way,
             "times_plain_step": measured[way],
             "plain_ms": measured["plain_ms"],
-            "MB": cpu_peak_bytes(partial(once, way), kind, d) / 2**20,
+            "MB": peak_bytes(way, kind, d) / 2**20,
         }
         for way in ways
     ]
@@ -178,6 +193,6 @@ if __name__ == "__main__":
     found = [
         *rows("mlp", 5, every, turns=21, calls=3),
         *rows("mlp", 10, every, turns=21, calls=3),
-        *rows("conv", 10, every[:-1], turns=5, calls=1),
+        *rows("conv", 10, every[:-1], turns=5 if DEVICE.type == "cpu" else 21, calls=1 if DEVICE.type == "cpu" else 5),
     ]
     save("penalties", found)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from pindown import structure
-from pindown.checks.supports import DEPENDENT, dependence_of_blocks
+from pindown.checks.supports import DEPENDENT, SHARED, dependence_of_blocks, shared_by_blocks
 from pindown.disentangling import derivatives
 from pindown.disentangling.supports import bent_enough, held_by, supported
 from pindown.estimators.dictionary.autoencoder import Autoencoder
@@ -59,8 +59,8 @@ def independent(blocks: tuple[structure.Block, ...], codes: Tensor) -> tuple[str
     [[0], [1], [2]]
     [[0, 1, 2]]
     """
-    found, _ = dependence_of_blocks(codes.double().cpu().numpy(), [sorted(block.latents) for block in blocks])
-    if found <= DEPENDENT:
+    array, members = codes.double().cpu().numpy(), [sorted(block.latents) for block in blocks]
+    if dependence_of_blocks(array, members)[0] <= DEPENDENT and shared_by_blocks(array, members)[0] <= SHARED:
         return blocks
     latents, reach = (frozenset().union(*(getattr(block, name) for block in blocks)) for name in ("latents", "reach"))
     return (structure.Block(latents, reach, frozenset()),)
