@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _measure import record, where, write
+from _measure import record, write
 from scipy.stats import norm
 
 from pindown import Dictionary, __version__, disentangle

@@ -6,7 +6,7 @@ import torch
 from scipy import integrate, stats
 
 from pindown import audit, disentangle, load
-from pindown.baselines import AdaGVAE, BetaVAE, FactorVAE, Flow, SlowVAE
+from pindown.baselines import AdaGVAE, BetaVAE, DisCo, FactorVAE, Flow, SlowVAE
 from pindown.baselines.divergences import Posterior, Slow, TotalCorrelation, Weighed, adapted, kl
 from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.metrics import mcc
@@ -15,7 +15,7 @@ from pindown.processes import Structured
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 QUICK = {"max_iter": 10, "batch_size": 32, "random_state": 0, "device": "cpu", "verbose": False}
-ALONE, PAIRED = (BetaVAE, FactorVAE, Flow), (SlowVAE, AdaGVAE)
+ALONE, PAIRED = (BetaVAE, DisCo, FactorVAE, Flow), (SlowVAE, AdaGVAE)
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +46,7 @@ def test_each_fits_encodes_decodes_samples_and_is_saved(kind, shape, tmp_path):
     assert torch.equal(load(tmp_path / "fit.pindown").transform(x), codes)
 
 
-@pytest.mark.parametrize("kind", [BetaVAE, FactorVAE])
+@pytest.mark.parametrize("kind", [BetaVAE, DisCo, FactorVAE])
 def test_a_penalty_is_taken_along(kind, world):
     x = world.sample(200, random_state=1).x
     est = kind(3, penalty=DependencySparsity(5.0, n_columns=1), **QUICK | {"max_iter": 20}).fit(x)
@@ -68,6 +68,21 @@ def test_a_trained_autoencoder_is_disentangled_without_training(plain, world):
     found = disentangle(plain.decoder_, codes)
     assert mcc(codes @ found.rotation, test.z) > 0.9  # chance .83
     assert found.after < found.before
+
+
+def test_directions_turn_codes_and_leave_the_generator_as_it_was(world):
+    x = world.sample(300, random_state=1).x
+    est = DisCo(3, **QUICK | {"max_iter": 20}).fit(x)
+    turn = est.directions_
+    np.testing.assert_allclose(turn.T @ turn, np.eye(3), atol=1e-5)
+    assert np.abs(turn - np.eye(3)).max() > 0.01  # they were looked for
+    codes, bound = est.transform(x).numpy(), est.score(x)
+    rebuilt = est.inverse_transform(codes)
+    with torch.no_grad():
+        est.objective_.turn.angles.zero_()
+    np.testing.assert_allclose(codes, est.transform(x).numpy() @ turn, atol=1e-5)
+    np.testing.assert_allclose(rebuilt, est.inverse_transform(codes @ turn.T), atol=1e-4)
+    assert est.score(x) == pytest.approx(bound, rel=1e-6)
 
 
 # ---- divergences, by hand -----------------------------------------------------------------------------

@@ -148,6 +148,19 @@ def test_latents_that_reach_the_same_variables_are_named():
     assert "[2] reach nothing" in checks.diverse_support([[1, 0, 0], [0, 1, 0]], 0.5).why
 
 
+def test_two_codes_of_one_angle_are_not_independent_however_little_they_correlate():
+    rng = np.random.default_rng(0)
+    angle, others = rng.uniform(0, 0.8 * 2 * np.pi, 1_000), rng.normal(size=(1_000, 4))
+    bent = checks.independent_blocks(np.column_stack([np.cos(angle), np.sin(angle), others]), np.eye(6))
+    assert bent.outcome == "fails"
+    assert "latents 0 and 1" in bent.why
+    assert bent.statistic > 0.8  # nats, of which two normal latents that correlate by .57 share .2
+    assert checks.independent_blocks(np.column_stack([angle, others]), np.eye(5)).outcome == "holds"
+    together = np.array([[1, 1, 0, 0, 0, 0], *np.eye(6, dtype=int)[2:]])
+    codes = np.column_stack([np.cos(angle), np.sin(angle), others])
+    assert checks.independent_blocks(codes, together).outcome == "holds"  # within a block they may
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bent_variables_are_told_from_linear_ones(seed):
     support = generators.diverse(6, 3, random_state=seed)

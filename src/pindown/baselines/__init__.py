@@ -5,7 +5,8 @@ Jacobian of its decoder, and says what may then be claimed.
 """
 
 from pindown.baselines.alone import BetaVAE, FactorVAE
+from pindown.baselines.directions import DisCo
 from pindown.baselines.flow import Flow
 from pindown.baselines.paired import AdaGVAE, SlowVAE
 
-__all__ = ["AdaGVAE", "BetaVAE", "FactorVAE", "Flow", "SlowVAE"]
+__all__ = ["AdaGVAE", "BetaVAE", "DisCo", "FactorVAE", "Flow", "SlowVAE"]

@@ -59,7 +59,17 @@ class Variational(nn.Module):
         """Return the law of the latents of rows."""
         white = self.encoder.preprocess(x)
         log_std = self.spread(white).to(self.log_noise) + math.log(START_SPREAD)
-        return Posterior(self.encoder.space(self.encoder.body(white)).to(self.log_noise), log_std)
+        return Posterior(self.encoder.space(self.body(white)).to(self.log_noise), log_std)
+
+    @property
+    def body(self) -> nn.Module:
+        """What gives the means of posteriors."""
+        return self.encoder.body
+
+    @property
+    def generator(self) -> nn.Module:
+        """What decodes draws of posteriors."""
+        return self.decoder
 
     def forward(self, *batch: Tensor) -> Tensor:
         """Return what is minimised of views (n, …), normal numbers (n, views · d) and uniform ones (n, d)."""
@@ -70,7 +80,9 @@ class Variational(nn.Module):
         codes = tuple(each.sample(part) for each, part in zip(posteriors, normal.chunk(len(views), 1), strict=True))
         misfit, cost = torch.zeros((), device=normal.device), torch.zeros((), device=normal.device)
         for x, z in zip(views, codes, strict=True):
-            rebuilt, more = (self.decoder(z), 0.0) if self.penalty is None else self.penalty(self.decoder, z, uniform)
+            rebuilt, more = (
+                (self.generator(z), 0.0) if self.penalty is None else self.penalty(self.generator, z, uniform)
+            )
             misfit, cost = misfit + self.misfit(x, rebuilt) / len(views), cost + more / len(views)
         return misfit + self.divergence(posteriors, codes, uniform) + cost
 
@@ -90,5 +102,5 @@ class Variational(nn.Module):
             posterior = self.posterior(part)
             z = posterior.sample(chance.to(self.log_noise.dtype))
             divergence = 0.5 * (posterior.mean.square() + posterior.variance - 1) - posterior.log_std
-            total -= len(part) * float(self.misfit(part, self.decoder(z)) + divergence.sum(1).mean())
+            total -= len(part) * float(self.misfit(part, self.generator(z)) + divergence.sum(1).mean())
         return total / len(x)

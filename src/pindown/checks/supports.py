@@ -38,8 +38,8 @@ DEPENDENCE_ROWS = 1_000
 SHARED, MOST_BINS = 0.2, 8
 """Nats that two latents of different blocks share above which these are not independent, as two normal ones do that
 correlate by .57; and bins of equally many rows by which they are counted, at most. With a code to spare, as where noise
-hides a factor or a factor is a category, a hue goes around its circle in two codes: .28 to .72 in such rooms (four fits,
-seeds 10 and 11), .02 to .12 between all other codes of these and of rooms whose codes are single factors."""
+hides a factor or a factor is a category, a hue goes around its circle in two codes: .28 to .72 in such rooms (four
+fits, seeds 10 and 11), and .12 at most between all other codes of these and of rooms whose codes are single factors."""
 
 
 def diverse_support(dependence: Any, threshold: float) -> Verdict:
@@ -110,9 +110,10 @@ def independent_blocks(codes: Any, support: Any) -> Verdict:
     """Say whether blocks of latents that reach different observed variables are independent, as far as codes show.
 
     Where every latent reaches everything, a fit that looks for few dependencies can make some by latents that depend on
-    each other, such as the levels of red and of blue in place of brightness and warmth; and with more codes than latents
-    one of these can bend through two. The statistic is the largest distance correlation of a latent with all those of
-    other blocks, by the ranks of their codes; where only that is small, the most information that two of them share.
+    each other, such as the levels of red and of blue in place of brightness and warmth; and with more codes than
+    latents one of these can bend through two. The statistic is the largest distance correlation of a latent with all
+    those of other blocks, by the ranks of their codes; where that is small, the most information that two of them
+    share, unless it is small as well.
 
     Parameters
     ----------
