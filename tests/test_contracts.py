@@ -4,11 +4,13 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
-from pindown.baselines import BetaVAE
+from pindown.baselines import BetaVAE, FactorVAE, Flow
 from pindown.spaces import Reals
 
 ESTIMATORS = [
     BetaVAE(max_iter=3),
+    FactorVAE(max_iter=2),
+    Flow(max_iter=2),
     Classify(max_iter=20),
     Classify(space=Reals(), vector_space=Reals(), scale=1.0, holdout=0, max_iter=60, device="cpu"),
     Contrast(max_iter=5),
