@@ -111,9 +111,8 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     )
     sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0).sample(1_500, random_state=1)
     nuisance = sample.u.numpy() if told else np.random.default_rng(2).permutation(sample.u.numpy())
-    est = Forget(4, encoder=networks.linear, max_iter=40, batch_size=256, verbose=False, random_state=0).fit(
-        sample.x.numpy(), nuisance
-    )
+    options = {"holdout": 0.0, "max_iter": 40, "batch_size": 256, "verbose": False, "random_state": 0}
+    est = Forget(4, encoder=networks.linear, **options).fit(sample.x.numpy(), nuisance)
     found = audit(est, sample.x.numpy(), nuisance, n_fits=2, random_state=0)
     assert found.claims == told
     assert n_starts.count(answers.STARTS) == 1  # all readers of the codes, since a network may start badly

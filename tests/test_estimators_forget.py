@@ -95,7 +95,16 @@ def test_a_value_beside_which_all_others_are_rare_has_nothing_to_be_compared_wit
 
 
 def test_too_few_rows_are_not_probed():
-    assert linear(max_iter=5, holdout=0.1).fit(*moved()).history_.probe is None
+    few = linear(max_iter=5, holdout=0.1).fit(*moved(n=190))
+    assert few.history_.probe is None
+    assert few.held_out_ is None
+
+
+def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
+    for forget in (linear(max_iter=5, holdout=0.1), Forget(charts=False, encoder=small, max_iter=5, random_state=0)):
+        held_out = forget.fit(*moved(n=300)).held_out_
+        assert held_out.n_rows == 75
+        assert held_out.chance == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("encoder", [networks.linear, small])

@@ -79,7 +79,7 @@ def test_few_rows_are_shrunk_towards_what_all_share_and_values_that_do_nothing_c
         x[e == 1] += 0.5 * normal(50, seed=100 + seed)
         shift, _ = effects(x, e, 2, 0 * e)
         kept.append(np.linalg.norm(shift[1] - shift[0]) / np.linalg.norm(x[e == 1].mean(0) - x[e == 0].mean(0)))
-    assert 0.5 < np.mean(kept) < 0.85  # .43 would be best, but none is moved by more than its error
+    assert 0.33 < np.mean(kept) < 0.6  # .43 would be best
 
 
 def test_a_value_with_one_row_and_a_column_that_never_varies_are_no_trouble():
@@ -88,6 +88,19 @@ def test_a_value_with_one_row_and_a_column_that_never_varies_are_no_trouble():
     charts = closed_form(x, e, 2, 0 * e, 2)
     assert np.isfinite(charts.encode(x, e)).all()
     assert np.isfinite(turned(charts, x, e, 0 * e).encode(x, e)).all()
+
+
+def test_a_gene_that_no_cell_of_a_rare_value_expresses_is_not_stretched_without_end():
+    on, e = normal(416, 60) > 1.5, np.r_[np.zeros(400, dtype=int), np.ones(16, dtype=int)]
+    x = np.where(on, 1 + normal(416, 60, seed=1) ** 2, 0.0)
+    few = e.copy()
+    few[400:408] = 2  # eight cells to fit to, of which many have none of some gene, and eight of the same kind
+    silent = (x[few == 1] == 0).all(0)
+    assert silent.sum() > 20
+    shift, scale = effects(x[few < 2], e[few < 2], 2, 0 * e[few < 2])
+    other = (x[few == 2] - shift[1]) / scale[1]
+    assert np.sqrt((other[:, silent] ** 2).mean()) < 3  # and not thousands
+    assert (scale[1] / scale[0])[silent].min() > 0.3
 
 
 def test_turned_charts_have_one_covariance_and_can_be_undone():
@@ -207,6 +220,28 @@ def test_where_one_map_is_asked_for_no_chart_is_looked_for():
         assert forget.fit(x, e).charts_ is None
         assert forget.chosen_ is None
         assert np.array_equal(forget.transform(x, e), forget.transform(x))
+
+
+def bent_apart(n, n_rare=0):
+    """Return rows whose first two columns are one in the second value, which no shift or stretch undoes."""
+    x, e = normal(n, 6), np.arange(n) % 2
+    x[e == 1, 1] = x[e == 1, 0] + 0.2 * x[e == 1, 1]
+    e[:n_rare] = 2
+    return x, e
+
+
+@pytest.mark.parametrize(("n", "n_rare", "n_steps"), [(400, 0, 1), (900, 10, 1), (900, 0, 5)])
+def test_where_rows_held_out_are_too_few_to_judge_a_game_none_is_played_and_charts_are_kept(n, n_rare, n_steps):
+    forget = quick(max_iter=5)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        forget.fit(*bent_apart(n, n_rare))
+    assert forget.n_iter_ == n_steps
+    leaks = [str(w.message) for w in caught if "leaks" in str(w.message)]
+    assert leaks or n > 400
+    assert all(("too few to judge more than closed forms" in text) == (n_steps == 1) for text in leaks)
+    assert (forget.chosen_.n_rows == n) == (n_steps == 1)
+    assert EVEN in {compared.name for compared in forget.chosen_.compared}
 
 
 def test_codes_are_worth_what_they_tell_less_twice_what_leaks():

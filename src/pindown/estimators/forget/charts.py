@@ -62,8 +62,9 @@ def effects(x: np.ndarray, value: np.ndarray, n_values: int, strata: np.ndarray)
     measured = counts > 1
     # The logarithm of a variance from few rows is too small on average, and this is how much it varies.
     biased, varies = special.digamma(half) - np.log(half), special.polygamma(1, half)
-    logs = 0.5 * (np.log(np.maximum(squares * (counts / (2 * half))[:, None], 1e-6)) - biased[:, None])
     kurtosis = np.clip((around**4).mean(0), LEAST_KURTOSIS, MOST_KURTOSIS)
+    squares = _with_one_more(squares * counts[:, None], 2 * half[:, None], (kurtosis - 1) / 2)
+    logs = 0.5 * (np.log(squares) - biased[:, None])
     stretch, open_ = _least_squares(design[measured], logs[measured], 2 / varies[measured], n_strata)
     stretch = _shrunk(stretch, open_[:, None] * (kurtosis - 1) / 4, towards=stretch.mean(1, keepdims=True))
     stretch[~np.isin(np.arange(n_values), kinds[measured, 1])] = 0.0
@@ -76,6 +77,16 @@ def effects(x: np.ndarray, value: np.ndarray, n_values: int, strata: np.ndarray)
     scale = even.std(0)
     scale = np.where(scale > 1e-12 * np.abs(even).max(0), scale, 1.0)
     return Effects((shift + even.mean(0)) * np.exp(stretch), scale * np.exp(stretch))
+
+
+def _with_one_more(total: np.ndarray, freedom: np.ndarray, one: np.ndarray) -> np.ndarray:
+    """Return variances (cells, d) from sums of squares, with one more row of the cell's mean over columns in each.
+
+    A gene that no cell of a rare value expresses has no spread there, and would be stretched without end by it. Where
+    tails are heavy it takes more rows, ``one`` (d,), to tell of a spread as much as one row of a normal law does.
+    """
+    level = np.maximum((total / freedom).mean(1, keepdims=True), 1e-6)
+    return (total + one * level) / (freedom + one)
 
 
 def _cell_means(x: np.ndarray, cell: np.ndarray, counts: np.ndarray) -> np.ndarray:

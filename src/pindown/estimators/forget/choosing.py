@@ -27,6 +27,9 @@ MOST_READ = 4_000
 LEAK_COSTS = 2.0
 """What a share of the nuisance that is told counts against a share of the signal that is told."""
 
+FEWEST_READ = 0.8
+"""Share of the values that readers of all rows tell apart of which rows held out must have enough to judge a game."""
+
 N_FOLDS = 5
 """Parts of the rows, each encoded by shifts and spreads of the others."""
 
@@ -51,6 +54,12 @@ class Candidate:
     def is_blind(self) -> bool:
         """Whether readers do not get far."""
         return self.excess <= MAX_LEAK
+
+    def is_of_as_many_values(self, other: Candidate) -> bool:
+        """Say whether readers could tell of nearly as many values as of those that another was judged by."""
+        if self.leak is None or other.leak is None:
+            return False
+        return other.leak.chance > FEWEST_READ * self.leak.chance
 
     @property
     def worth(self) -> float:

@@ -84,7 +84,10 @@ class History:
                 )
         probe = self.probe
         if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
-            said += (f"on {probe.n_rows} rows held out, {probe.verdict} Try more steps (max_iter), or fewer codes.",)
+            remedy = "Try more steps (max_iter), or fewer codes."
+            if self.held_out_loss is None:
+                remedy = "Rows are too few to judge more than closed forms by: give more, or join rare values of y."
+            said += (f"on {probe.n_rows} rows held out, {probe.verdict} {remedy}",)
         return said
 
 

@@ -77,7 +77,8 @@ class NuisanceLook(Look):
     """What `Forget` sees before training: directions that tell the nuisance, where to start, rows held out.
 
     If there are ``charts``, ``choice`` says how closed forms fare, and ``fixed`` is the map that goes with them, for
-    rows of unknown value. Where it is settled that they do, no game is played; where not, there are ``charts_apart``.
+    rows of unknown value. Where it is settled that they do, or rows held out are too few to judge a game by, none is
+    played; where not, there are ``charts_apart``.
     """
 
     n_told: tuple[int, int] = field(kw_only=True)
@@ -91,6 +92,7 @@ class NuisanceLook(Look):
     choice: Choice | None = field(default=None, kw_only=True)
     fixed: Encoder | None = field(default=None, kw_only=True)
     charts_apart: Charts | None = field(default=None, kw_only=True)  # the same, without rows held out
+    straight: Candidate | None = field(default=None, kw_only=True)  # and how these fare on rows held out
     missed: float = field(default=math.nan, kw_only=True)  # by codes in closed form, of columns in standard units
     of_fixed: tuple[str, ...] = field(default=(), kw_only=True)  # what stands against one map, where there are charts
 
@@ -148,11 +150,15 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         value = seen.groups[:, -1]
         codes = charts.encode(x, value)
         look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
-        if (choice.kept.is_blind and choice.kept.name == CLOSED) or not len(held) or asked.settled_on is not None:
+        # Fewer rows do not tell blind codes from others, and a game that they could not judge would be kept by chance.
+        settled = (choice.kept.is_blind and choice.kept.name == CLOSED) or len(held) < FEWEST_HELD_OUT
+        settled = settled or asked.settled_on is not None
+        apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
+        straight = None if settled else look.held_out.of_charts(choice.kept.name, apart, seed)
+        if straight is None or not straight.is_of_as_many_values(choice.kept):
             missed = 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum()))
             return replace(look, n_components=charts.n_codes, missed=missed)
-        apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
-        look = replace(look, charts_apart=apart)
+        look = replace(look, charts_apart=apart, straight=straight)
     return _with_start(look, white, groupings, asked, tells_label)
 
 
@@ -163,11 +169,8 @@ def _divided(reading: Reading, rng: np.random.Generator, asked: Asked) -> tuple[
     # Rows of a world cost nothing; those of a stream that were looked at first are trained on later.
     share = asked.holdout if reading.source is None else float(isinstance(reading.source, Drawn)) / 2
     n_held = min(int(share * n), MOST_HELD_OUT_OF_LINEAR if asked.linear else MOST_HELD_OUT)
-    if asked.linear or not share:
-        n_held = n_held if n_held >= FEWEST_HELD_OUT else 0
-    else:
-        n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4))
-        n_held = n_held if n_held >= LEAST_QUARTER else 0
+    n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4)) if share else 0
+    n_held = n_held if n_held >= LEAST_QUARTER else 0
     if groups is not None:  # whole groups, in the order in which one of their rows comes first
         number = np.unique(groups, return_inverse=True)[1].reshape(-1)
         place = np.full(number.max() + 1, n)

@@ -58,10 +58,9 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
         log = TrainingLog(np.array([look.missed]), 0.0, stopped_on_plateau=False)
         return Played(Straight(look.fixed), log, look.choice)
     one_map = _best_of(make, minimise, look.compared, n_restarts, seed)
-    rows, charts = look.held_out, look.charts_apart
-    if charts is None or look.choice is None:
+    rows, charts, straight = look.held_out, look.charts_apart, look.straight
+    if charts is None or straight is None:
         return one_map
-    straight = rows.of_charts(look.choice.kept.name, charts, seed)
     fixed = rows.of_game(FIXED, one_map.objective, charts, seed)
     if fixed.is_blind and fixed.told >= MOST_TOLD:
         return one_map._replace(choice=Choice(fixed, (straight, fixed), rows.n_rows))
