@@ -1,8 +1,8 @@
 """Sessions of EMG recordings, forgotten: what probes still read of the session, and of the gesture, by each eraser.
 
-Run ``python benchmarks/emg.py`` (about twelve minutes on one core; the recordings come with geomstats: ``pip install
-"pindown[examples]"``), or name the first seed and the one after the last: ``python benchmarks/emg.py 2 7``. Settings
-were chosen on seeds 0 and 1, and from 10 on; those to quote are 2 to 6. Saved in results/.
+Run ``python benchmarks/emg.py`` (all cores, about twelve minutes on one; the recordings come with geomstats: ``pip
+install "pindown[examples]"``), or in parts, as in `_parts`. Settings were chosen on seeds 0 and 1, and from 10 on;
+those to quote are 2 to 6. Saved in results/, and put into docs/forget.md.
 
 Two kinds of held-out rows. *windows*: a third of the windows, at random, so that readers and erasers have seen their
 neighbours in time. *repetitions*: two of six repetitions of all gestures, whole, so that nobody has; probes then also
@@ -12,15 +12,15 @@ learn on one of the two and are scored on the other.
 from __future__ import annotations
 
 import importlib.util
-import sys
 import warnings
+from functools import cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-import torch
 from _measure import save
+from _parts import asked, put_into, runs, spans
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -31,7 +31,9 @@ from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.erasers import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, leakage
 
-REPORT = range(2, 7)
+REPORT = 2, 7
+KINDS = "windows", "repetitions"
+PAGE = Path(__file__).parents[1] / "docs" / "forget.md"
 WINDOW = 125
 """Samples in a window, about half a second."""
 
@@ -51,6 +53,7 @@ class Windows(NamedTuple):
         return Windows(*(part[rows] for part in self))
 
 
+@cache
 def read_windows() -> Windows:
     package = importlib.util.find_spec("geomstats")  # importing it asks for an older numpy
     if package is None or package.origin is None:
@@ -93,6 +96,9 @@ def codes(train: Windows, test: Windows, seed: int) -> dict[str, tuple[np.ndarra
     ):
         forget = _forget(n_components, seed).fit(fitted, train.session, given=train.gesture)
         made[name] = _both(forget, fitted, scored)
+    default = Forget(verbose=False, random_state=seed).fit(train.X, train.session, given=train.gesture)
+    made["Forget, all defaults"] = tuple(default.transform(part.X, part.session) for part in (train, test))
+    made["Forget, all defaults, session unknown"] = _both(default, *recorded)
     gestures = Classify(4, max_iter=400, verbose=False, random_state=seed).fit(standard[0], train.gesture)
     kept = made["Classify"] = _both(gestures, *standard)
     again = PerValueStandardiser().fit(kept[0], train.session)
@@ -111,7 +117,9 @@ def _forget(n_components: int | None, seed: int) -> Forget:
     return Forget(n_components, strength=0.5, max_iter=1_000, holdout=0, verbose=False, random_state=seed)
 
 
-def measured(data: Windows, kind: str, seed: int) -> list[dict[str, Any]]:
+def measured(number: int, seed: int) -> list[dict[str, Any]]:
+    warnings.simplefilter("ignore", IdentifiabilityWarning)  # no direction is blind: what leaks is what is measured
+    data, kind = read_windows(), KINDS[number]
     out = held_out(data, kind, seed)
     train, test = data.of(~out), data.of(out)
     groups = np.char.add(test.session.astype(str), test.repetition.astype(str)) if kind == "repetitions" else None
@@ -125,24 +133,51 @@ def measured(data: Windows, kind: str, seed: int) -> list[dict[str, Any]]:
         gesture = [reader.fit(fitted, train.gesture).score(scored, test.gesture) for reader in (linear, boosted)]
         session = [told.by_probe[reader.name].score for reader in READERS]
         rows.append(
-            {"held_out": kind, "seed": seed, "method": name}
+            {"world": kind, "seed": seed, "condition": name}
             | {f"session, {probe.name}": score for probe, score in zip(READERS, session, strict=True)}
             | {"gesture, linear": gesture[0], "gesture, boosting": gesture[1]}
         )
-        print(rows[-1], flush=True)
     return rows
 
 
-def main(seeds: range) -> None:
-    torch.set_num_threads(1)
-    warnings.simplefilter("ignore", IdentifiabilityWarning)  # no direction is blind: what leaks is what is measured
-    data = read_windows()
-    runs = [row for kind in ("windows", "repetitions") for seed in seeds for row in measured(data, kind, seed)]
-    scores = [name for name in runs[0] if ", " in name]
-    means = pd.DataFrame(runs).groupby(["held_out", "method"], sort=False)[scores].mean().reset_index()
-    over = {"mean over seeds": f"{seeds.start}–{seeds.stop - 1}"}
-    save("emg", [*runs, *(over | row for row in means.to_dict(orient="records"))])
+SHOWN = {
+    "untouched": "recordings",
+    "means projected off": "means projected off",
+    "own mean and spread": "standardised per session",
+    "Forget, all defaults": "`Forget` with all its defaults, told the session",
+    "Forget, all defaults, session unknown": "the same, session unknown",
+    "Forget, not standardised": "recordings, then `Forget`",
+    "Forget": "standardised, then `Forget`",
+    "Forget, 8 codes": "standardised, then `Forget` with 8 codes",
+    "Classify": "standardised, then `Classify` by gesture",
+    "Classify, then Forget": "the same, then `Forget`",
+}
+"""Methods in the tables of the page, by what they are called there; the others are in results/."""
+
+
+def report(found: list[dict[str, Any]]) -> None:
+    """Save runs and means, and put a table for each kind of held-out rows into the page."""
+    scores = [name for name in found[0] if ", " in name]
+    means = pd.DataFrame(found).groupby(["world", "condition"], sort=False)[scores].mean()
+    over = {"mean over seeds": spans(run["seed"] for run in found)}
+    records = means.reset_index().to_dict(orient="records")
+    save("emg", [*found, *(over | {str(name): value for name, value in row.items()} for row in records)])
+    columns = ["session, boosting", "gesture, linear", "gesture, boosting"]
+    for kind in KINDS:
+        lines = ["| codes | session, boosted trees | gesture, linear | gesture, boosted trees |", "|---|---|---|---|"]
+        for method, called in SHOWN.items():
+            numbers = (f"{means.loc[(kind, method), column]:.2f}" for column in columns)
+            lines.append(f"| {called} | {' | '.join(numbers)} |")
+        put_into(PAGE, "\n".join(lines), kind)
+
+
+def main() -> None:
+    wanted = asked(__doc__)
+    jobs = [(number, seed) for number in range(len(KINDS)) for seed in range(*wanted.seeds or REPORT)]
+    found = sorted(runs(measured, jobs, wanted), key=lambda run: (KINDS.index(run["world"]), run["seed"]))
+    if wanted.to is None:
+        report(found)
 
 
 if __name__ == "__main__":
-    main(range(*map(int, sys.argv[1:3])) if len(sys.argv) > 1 else REPORT)
+    main()
