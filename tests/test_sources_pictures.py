@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from pindown import Classify
+from pindown import Classify, Data, Forget
+from pindown.planning import plan
 from pindown.sources import Pictures, as_source
 
 image = pytest.importorskip("PIL.Image")
@@ -124,7 +125,7 @@ def test_labels_go_with_their_pictures_by_name(folder):
 
 def test_a_label_file_that_misses_some_is_told(folder):
     labels = write_labels(folder, "file,scanner", "0.png,a", "1.png,b", "7.png,b")
-    with pytest.raises(ValueError, match=r"labels.csv misses 2 pictures, such as 2.png. .* skip_unlabelled=True"):
+    with pytest.raises(ValueError, match=r"labels.csv misses 2 pictures, such as 2.png: .* skip_unlabelled=True"):
         Pictures(folder, labels=labels, nuisance="scanner")
     source = Pictures(folder, labels=labels, nuisance="scanner", skip_unlabelled=True)
     assert source.files == ("0.png", "1.png")
@@ -138,12 +139,30 @@ def test_a_label_file_that_misses_some_is_told(folder):
         (["file,scanner"], r"a file of labels has a head"),
         (["file", "0.png"], r"a file of labels has a head"),
         (["file,scanner", "0.png,a", "0.png,b"], r"labels.csv has 0.png twice"),
+        (["file,scanner", "0.png,a", "1.png, ", "2.png", "3.png,b"], r"misses 2 pictures, such as 1.png: .* empty one"),
+        (["file,scanner", *(f"{n}.png," for n in range(4))], r"'scanner' has no values"),
         (["file,skanner", *(f"{n}.png,a" for n in range(4))], r"no column is called 'scanner': did you mean 'skanner'"),
     ],
 )
 def test_bad_label_files_are_told(folder, lines, message):
     with pytest.raises(ValueError, match=message):
         Pictures(folder, labels=write_labels(folder, *lines), nuisance="scanner")
+
+
+def test_tables_of_offices_are_read_and_other_alphabets_are_told(folder):
+    labels = write_labels(folder, "\ufefffile;scanner", *(f"{n}.png;{'ab'[n % 2]}" for n in range(4)))
+    assert Pictures(folder, labels=labels, nuisance="scanner").sides()["nuisance"].tolist() == ["a", "b", "a", "b"]
+    labels.write_bytes("file,scanner\n0.png,nørd\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"labels.csv is no text in UTF-8: byte 20 is 0xf8. Save it as UTF-8."):
+        Pictures(folder, labels=labels, nuisance="scanner")
+
+
+def test_pictures_that_are_all_the_same_are_told():
+    black, scanner = np.zeros((60, 3, 8, 8), dtype=np.float32), np.arange(60) % 2
+    with pytest.raises(ValueError, match="all rows of x are the same, so that there is nothing to learn from"):
+        Forget(2, verbose=False).fit(black, scanner)
+    with pytest.raises(ValueError, match="X has no columns, or none that varies"):
+        plan(Data(black, nuisance=scanner), n_components=2)
 
 
 def test_other_mistakes_are_told(tmp_path, folder):

@@ -32,6 +32,10 @@ def read(name: str, values: Any) -> Matrix:
     """Return rows of numbers as a float64 matrix, images and sequences as vectors, or say what is wrong with them."""
     array = as_array(values)
     array = array.reshape(len(array), -1) if array.ndim > 2 and array.size else array
+    if array.ndim == 2 and array.shape[1] == 0:
+        raise ValueError(
+            f"{name} has no columns, or none that varies: there is nothing to see. Was the right file read?"
+        )
     if array.ndim != 2 or array.dtype.kind not in "buif" or 0 in array.shape:
         raise ValueError(
             f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}. "

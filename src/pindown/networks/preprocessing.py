@@ -84,6 +84,10 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
         return Whiten(leading.mean, scaled(leading.variance, leading.directions), source.shape)
     found = moments(source)
     assert found.covariance is not None
+    if not found.covariance.any():
+        raise ValueError(
+            "whiten: all rows of x are the same, so that there is nothing to learn from. Was the right array read?"
+        )
     return Whiten(found.mean, whitening(found.covariance)[:, :n_components], source.shape)
 
 

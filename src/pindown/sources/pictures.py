@@ -105,7 +105,8 @@ class Pictures(Indexed):
         }
         asked = {role: columns for role, columns in roles.items() if columns is not None}
         if labels is not None:
-            table = _labels(Path(labels))
+            columns = [c for some in asked.values() for c in ((some,) if isinstance(some, str) else some)]
+            table = _labels(Path(labels), columns)
             names = self._labelled(names, table, Path(labels), skip_unlabelled, notes)
         elif asked:
             raise ValueError(
@@ -115,7 +116,7 @@ class Pictures(Indexed):
             names = self._readable(names, notes)
         self.files, self.notes, self.n_rows = tuple(names), tuple(notes), len(names)
         self.shape = self._one_shape()
-        self._sides = {role: _columns(table, names, columns, labels) for role, columns in asked.items()}
+        self._sides = {role: _columns(table, names, columns) for role, columns in asked.items()}
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return these rows, in this order."""
@@ -210,8 +211,8 @@ class Pictures(Indexed):
             )
         if missing and not skip:
             raise ValueError(
-                f"{labels.name} misses {counted(len(missing), 'picture')}, such as {missing[0]}. Add them, or pass "
-                "skip_unlabelled=True to leave these pictures out."
+                f"{labels.name} misses {counted(len(missing), 'picture')}, such as {missing[0]}: no row has it, or an "
+                "empty one. Add them, or pass skip_unlabelled=True to leave these pictures out."
             )
         if missing:
             notes.append(f"{counted(len(missing), 'picture')} without a label left out, such as {missing[0]}")
@@ -243,14 +244,19 @@ def pictures_in(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in found]
 
 
-def _labels(path: Path) -> dict[str, dict[str, str]]:
-    """Return the rows of a csv file by the picture they belong to."""
+def _labels(path: Path, asked: Sequence[str]) -> dict[str, dict[str, str]]:
+    """Return the rows of a csv file by the picture they belong to: those with something in the columns asked for."""
     if not path.exists():
         raise FileNotFoundError(f"there is no file {path}.")
-    with path.open(newline="", encoding="utf-8-sig") as file:
-        reader = csv.DictReader(file)
-        columns = reader.fieldnames or []
-        rows = list(reader)
+    try:
+        lines = path.read_text(encoding="utf-8-sig").splitlines()
+    except UnicodeDecodeError as error:
+        raise ValueError(
+            f"{path.name} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#x}. Save it as UTF-8."
+        ) from error
+    reader = csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
+    columns = reader.fieldnames or []
+    rows = list(reader)
     if len(columns) < 2 or not rows:
         raise ValueError(f"{path.name}: a file of labels has a head, a column of files and one of labels at least.")
     key = "file" if "file" in columns else columns[0]
@@ -259,17 +265,19 @@ def _labels(path: Path) -> dict[str, dict[str, str]]:
         if row[key] in found:
             raise ValueError(f"{path.name} has {row[key]} twice. A picture has one row.")
         found[row[key]] = row
-    return found
+    for column in asked:
+        if column not in columns:
+            raise ValueError(f"{path.name}: no column is called {column!r}: {nearest(column, list(columns))}")
+    told = {name: row for name, row in found.items() if all((row[column] or "").strip() for column in asked)}
+    if not told:
+        raise ValueError(
+            f"{path.name}: {listed([*map(repr, asked)])} has no values. Fill the column in, or take another."
+        )
+    return told
 
 
-def _columns(
-    table: dict[str, dict[str, str]], names: list[str], columns: str | Sequence[str], path: Any
-) -> NDArray[Any]:
+def _columns(table: dict[str, dict[str, str]], names: list[str], columns: str | Sequence[str]) -> NDArray[Any]:
     some = (columns,) if isinstance(columns, str) else tuple(columns)
-    known = [*next(iter(table.values()))]
-    for column in some:
-        if column not in known:
-            raise ValueError(f"{Path(path).name}: no column is called {column!r}: {nearest(column, known)}")
     sides = [_numbers_or_text([table[name][column] for name in names]) for column in some]
     return sides[0] if isinstance(columns, str) else np.stack(sides, axis=1)
 
