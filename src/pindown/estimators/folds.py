@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import warnings
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from sklearn.base import clone
 
 from pindown import theory
 from pindown.data import Data, as_array
@@ -87,7 +87,8 @@ def out_of_fold(
     fold = folds_of(data, n_folds, random_state)
     own = np.asarray(est.answers.codes(est, data), dtype=np.float64)
     codes = np.empty_like(own)
-    like = clone(est).set_params(n_components=est.n_components_)
+    # With what the fit has found, how long to train and whether to bend, which refits would look for in folds again.
+    like = copy.copy(est).set_params(n_components=est.n_components_)
     free = theory.AFFINE if est.guarantee is None else est.guarantee.indeterminacy
     for k in range(int(fold.max()) + 1):
         learned, left = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
