@@ -173,7 +173,8 @@ def report(found: list[dict[str, Any]]) -> None:
 
 def main() -> None:
     wanted = asked(__doc__)
-    jobs = [(number, seed) for number in range(len(KINDS)) for seed in range(*wanted.seeds or REPORT)]
+    kinds = [number for number, kind in enumerate(KINDS) if wanted.only in kind]
+    jobs = [(number, seed) for number in kinds for seed in range(*wanted.seeds or REPORT)]
     found = sorted(runs(measured, jobs, wanted), key=lambda run: (KINDS.index(run["world"]), run["seed"]))
     if wanted.to is None:
         report(found)
