@@ -123,7 +123,7 @@ def theirs(case: Case, gate: type, seed: int, rate: float) -> Row:
     def rows() -> Iterator[torch.Tensor]:
         generator = torch.Generator(DEVICE).manual_seed(seed)
         while True:
-            yield world.sample(case.batch, random_state=generator).x.to(DEVICE)
+            yield world.sample(case.batch, random_state=generator, device=DEVICE).x
 
     schedule = {"lr_scheduler_name": "cosineannealing", "lr_end": rate / 100, "lr_warm_up_steps": case.steps // 20}
     config = SAETrainerConfig(

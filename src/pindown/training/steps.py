@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -181,16 +182,14 @@ class CapturedStep:
 
     def _watched(self) -> None:
         """Take a step in which to wait is an error; if it is one, begin that step again, and watch no more."""
-        before, drawn = torch.cuda.get_sync_debug_mode(), self.generator.get_state()
-        torch.cuda.set_sync_debug_mode("error")
+        drawn = self.generator.get_state()
         try:
-            self._on_side_stream()
+            with _waiting_refused():
+                self._on_side_stream()
         except RuntimeError as error:
             if "synchronizing" not in str(error):
                 raise
             self._waits = True
-        finally:
-            torch.cuda.set_sync_debug_mode(before)
         if self._waits:
             self.generator.set_state(drawn)
             self._on_side_stream()
@@ -204,3 +203,16 @@ class CapturedStep:
         with torch.cuda.stream(side):
             self._descend()
         torch.cuda.current_stream().wait_stream(side)
+
+
+@contextmanager
+def _waiting_refused() -> Iterator[None]:
+    """Make it an error that the host waits for the device."""
+    before = torch.cuda.get_sync_debug_mode()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
+        torch.cuda.set_sync_debug_mode("error")
+        try:
+            yield
+        finally:
+            torch.cuda.set_sync_debug_mode(before)
