@@ -5,8 +5,9 @@ Jacobian of its decoder, and says what may then be claimed.
 """
 
 from pindown.baselines.alone import BetaVAE, FactorVAE
+from pindown.baselines.diffusion import EncDiff
 from pindown.baselines.directions import DisCo
 from pindown.baselines.flow import Flow
 from pindown.baselines.paired import AdaGVAE, SlowVAE
 
-__all__ = ["AdaGVAE", "BetaVAE", "DisCo", "FactorVAE", "Flow", "SlowVAE"]
+__all__ = ["AdaGVAE", "BetaVAE", "DisCo", "EncDiff", "FactorVAE", "Flow", "SlowVAE"]

@@ -38,6 +38,10 @@ def _bound(est: Any, data: Data) -> FitScore:
     return FitScore("evidence lower bound, in nats per row", est.score(data.X), -est.n_features_in_ / 2)
 
 
+def _around_means(est: Any, data: Data) -> FitScore:
+    return _bound(est, data)._replace(name="log likelihood around mean pictures, in nats per row")
+
+
 def _likelihood(est: Any, data: Data) -> FitScore:
     # Of a normal law with the same covariance, which is that of directions of variance one.
     normal = -est.n_components_ / 2 * (1 + math.log(2 * math.pi))
@@ -46,4 +50,5 @@ def _likelihood(est: Any, data: Data) -> FitScore:
 
 ALONE = Answers(side=None, starts_elsewhere=False, evidence=_evidence("evidence lower bound"), score=_bound)
 IN_PAIRS = replace(ALONE, side="pairs")
+BY_REBUILDING = replace(ALONE, evidence=_evidence("log likelihood around mean pictures"), score=_around_means)
 BY_LIKELIHOOD = replace(ALONE, evidence=_evidence("log likelihood"), score=_likelihood)

@@ -6,6 +6,7 @@ from torch's global generator, which the estimator forks and seeds around the ca
 
 from pindown.networks.bijections import Bijection, couplings, splines
 from pindown.networks.building import built, pretrained
+from pindown.networks.denoising import Denoiser, denoising
 from pindown.networks.images import convolutional, deconvolutional, level, pictured, suited, temporal
 from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
 from pindown.networks.resnet import resnet18
@@ -26,6 +27,7 @@ from pindown.networks.vectors import (
 __all__ = [
     "Bijection",
     "Decorrelate",
+    "Denoiser",
     "FirstLayer",
     "Frame",
     "Preprocess",
@@ -37,6 +39,7 @@ __all__ = [
     "convolutional",
     "couplings",
     "deconvolutional",
+    "denoising",
     "flat",
     "level",
     "linear",

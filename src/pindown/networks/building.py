@@ -57,6 +57,8 @@ outputs.
     try:
         module = copy.deepcopy(make) if given else make(n_in, n_out)
         result = _tried(module, before) if isinstance(module, nn.Module) else None
+    except ImportError:  # which says itself what to install
+        raise
     except Exception as error:
         what = type(make).__name__ if given else getattr(make, "__name__", make)
         why = str(error).partition("\n")[0].rstrip(". ")
