@@ -7,9 +7,9 @@ import numpy as np
 import pytest
 import torch
 
-from pindown import Classify, Contrast, Dictionary, Forget, audit, networks
+from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, theory
 from pindown.estimators.forget import answers
-from pindown.metrics import leakage, linear_r2, mcc
+from pindown.metrics import effective_rank, leakage, linear_r2, mcc
 from pindown.processes import Clusters, Nuisance, Pairs, Structured
 
 RNG = np.random.default_rng(0)
@@ -123,6 +123,22 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     assert json.loads(json.dumps(found.to_dict()))["leakage"]["by_probe"].keys() == found.leakage.by_probe.keys()
     if not told:
         assert "nothing to forget" in found.claim
+
+
+@may_warn
+def test_codes_of_charts_that_vary_along_one_direction_most_have_not_collapsed():
+    rng = np.random.default_rng(0)
+    e = np.arange(300) % 2
+    size = rng.normal(size=(300, 1))  # as of crabs, most of whose measures are their size
+    x = (size + 0.05 * rng.normal(size=(300, 4))) * (1 + e[:, None]) + e[:, None]
+    est = Forget(verbose=False, random_state=0).fit(x, e)
+    assert est.charts_ is not None
+    found = audit(est, x, e, n_fits=2, random_state=0)
+    assert effective_rank(est.transform(x, e)) < 1.1
+    assert found.leakage.effective_rank > 2
+    assert not any("collapsed" in reason for reason in found.reasons)
+    looked_at = {verdict.assumption for verdict in found.verdicts}
+    assert not looked_at & {theory.LINEAR_ENCODER, theory.NUISANCE_VMF}  # charts are no linear code of X alone
 
 
 def test_a_dictionary_of_columns_that_share_no_latent_gives_no_claim():

@@ -11,6 +11,7 @@ from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, pla
 from pindown._numbers import printed
 from pindown.checks import conditions
 from pindown.data import Data
+from pindown.estimators import IdentifiabilityWarning
 from pindown.processes import Clusters, Nuisance, Pairs, Structured
 from pindown.report._audit_page import render
 from pindown.report.page import shown
@@ -150,7 +151,8 @@ def test_a_coin_that_is_given_is_not_claimed():
     rng = np.random.default_rng(0)
     sample = Nuisance.on_sphere(5, 2, 10.0, n_layers=1, random_state=0).sample(800, random_state=1)
     x, nuisance, coin = sample.x.numpy(), sample.u.numpy(), rng.integers(2, size=800)
-    est = Forget(encoder=networks.linear, max_iter=20, **QUIET).fit(x, nuisance, given=coin)
+    with pytest.warns(IdentifiabilityWarning, match="do not show the given label"):
+        est = Forget(encoder=networks.linear, max_iter=20, **QUIET).fit(x, nuisance, given=coin)
     found = audit(est, x, nuisance, given=coin, n_fits=2, random_state=0)
     told = next(score for score in found.scores if score.name == "given label told by the codes")
     assert told.value == pytest.approx(0.5, abs=0.12)

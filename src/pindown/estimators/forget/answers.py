@@ -66,8 +66,14 @@ FEW, STARTS = 1_000, 3
 """Rows held out up to which readers that draw start so many times. Of few rows a network that starts badly learns
 nothing (of 120, one start read .55 where three read .71), and a start costs hundredths of a second."""
 
+DEAD = 1e-3
+"""Spread, beside the largest, up to which a code of charts counts as constant."""
+
 MOST_ROWS = 4_000
 """Rows learned from in which X must tell the nuisance, too."""
+
+OF_LINEAR = theory.NUISANCE_VMF, theory.LINEAR_ENCODER
+"""Assumptions of a linear code, which say nothing of others."""
 
 BINS = 8
 """Bins of a nuisance that is a quantity, where nothing else is said."""
@@ -112,7 +118,7 @@ def _measurable(learned_from: Rows, held_out: Rows) -> Rows:
 def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     fit, rows = refits.others[0], refits.held_out
     seed = int(rng.integers(2**31))
-    codes = fit.transform(rows.X, rows.side)
+    codes = _in_own_units(fit, fit.transform(rows.X, rows.side))
 
     def read(code: NDArray[Any], label: NDArray[Any], of: Rows = rows, **effort: Any) -> Leakage:
         groups, given = of.units, of.data.given
@@ -165,6 +171,12 @@ def _evidence(refits: Refits, rng: np.random.Generator) -> Evidence:
     return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
 
 
+def _in_own_units(fit: Forget, codes: NDArray[Any]) -> NDArray[Any]:
+    """Return codes of charts, each with unit spread: they vary as X does, perhaps along one direction most."""
+    spread = codes.std(0)
+    return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if fit.answers.is_told(fit) else codes
+
+
 def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
     """Return rows of numbers as they are, and pictures along the directions that the fit sees of them."""
     if X.ndim == 2:
@@ -186,6 +198,8 @@ def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
     label = _label(est, data)
     counted = enough_rows(len(whole), d, whole.signal), common_values(_label(est, whole))
     verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
+    if getattr(est, "charts_", None) is not None:  # a fit that is told the nuisance, and need not be linear
+        verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
     return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
 
 
@@ -241,7 +255,7 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
         told, d = (found.n_told, found.n_components) if found else (told, max(1, n_directions - touched))
     found_before = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
     theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
-    beside = _OF_CLASSES if linear else (*_OF_CLASSES, theory.NUISANCE_VMF, theory.LINEAR_ENCODER)
+    beside = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
     verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in beside)
     needs: tuple[str, ...] = ()
     if confounded:

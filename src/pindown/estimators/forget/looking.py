@@ -126,9 +126,8 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
     is_given, groups = data.given is not None, data.groups
     of_rows = None if groups is None else groups[rows]
     doubts = _of_rare(nuisance) + _of_blocks(nuisance)
-    tells_label = nuisance.n_strata > 1 and not asked.linear
-    if tells_label and (doubt := _of_label(label_shown(white, seen, of_rows, seed))):
-        doubts, tells_label = (*doubts, doubt), False
+    shown = _of_label(label_shown(white, seen, of_rows, seed)) if nuisance.n_strata > 1 else ()
+    doubts, tells_label = (*doubts, *shown), nuisance.n_strata > 1 and not (shown or asked.linear)
     compared = held if len(held) else used[:MOST_HELD_OUT]
     counts = 1.0 if asked.spreads is None else worth_rebuilding(white, asked.spreads, seen.groups[:, -1])
     look = NuisanceLook(
@@ -156,7 +155,7 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
         straight = None if settled else look.held_out.of_charts(choice.kept.name, apart, seed)
         if straight is None or not straight.is_of_as_many_values(choice.kept):
-            missed = 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum()))
+            missed = max(0.0, 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum())))
             return replace(look, n_components=charts.n_codes, missed=missed)
         look = replace(look, charts_apart=apart, straight=straight)
     return _with_start(look, white, groupings, asked, tells_label)
@@ -207,13 +206,13 @@ def _of_blocks(nuisance: Nuisance) -> tuple[str, ...]:
     )
 
 
-def _of_label(shown: Any) -> str:
+def _of_label(shown: Any) -> tuple[str, ...]:
     if shown is None or shown.p_value <= SHOWN:
-        return ""
+        return ()
     return (
         f"rows that readers have not seen do not show the given label: the best reader of {shown.n_used} rows has "
         f"{shown.worst:.2f}, chance is {shown.chance:.2f} (p = {shown.p_value:.2g}). So codes are not asked to tell "
-        "it, and nothing may be claimed of it."
+        "it, and nothing may be claimed of it.",
     )
 
 
