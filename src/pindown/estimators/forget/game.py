@@ -23,8 +23,9 @@ from pindown.penalties import energy_distance
 AVERAGED_SHARE = 0.25
 """Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
 
-ENERGY_WEIGHT = 2.0
-"""What a unit of the energy distance between values is worth, in nats of the classifier's loss.
+ENERGY_WEIGHT, OF_PICTURES = 2.0, 10.0
+"""What a unit of the energy distance between values is worth, in nats of the classifier's loss; and of pictures, whose
+encoder can bend further.
 
 An encoder can stay ahead of every network it is trained against while neighbours, or trees, still tell values apart."""
 
@@ -125,11 +126,13 @@ class Game(nn.Module):
         label_weights: Tensor,
         max_iter: int,
         charts: Charts | None = None,
+        pictures: bool = False,
     ) -> None:
         super().__init__()
         self.charts = copy.deepcopy(charts)  # it goes to the device of the game
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
+        self.energy_weight = OF_PICTURES if pictures else ENERGY_WEIGHT
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
         self.first_averaged = int((1 - AVERAGED_SHARE) * max_iter)
         self.register_buffer("worth", worth)
@@ -163,7 +166,7 @@ class Game(nn.Module):
         if self.is_linear:
             return loss
         energy = self.energy(standard, groups, weights, strata)
-        return loss + self.strength * (self.label_loss(standard, groups, strata) + ENERGY_WEIGHT * energy)
+        return loss + self.strength * (self.label_loss(standard, groups, strata) + self.energy_weight * energy)
 
     def charted(self, x: Tensor, groups: Tensor) -> Tensor:
         """Return what the encoder is shown of rows: themselves, or their codes by the chart of their value."""

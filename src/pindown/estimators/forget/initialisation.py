@@ -15,6 +15,7 @@ from pindown.estimators.encoding import Encoder
 from pindown.estimators.forget.charts import Charts
 from pindown.estimators.forget.game import Game
 from pindown.estimators.forget.nuisance import Nuisance
+from pindown.estimators.pixels import is_image
 from pindown.networks import Frame, Unfolded, built
 
 TELLING_WEIGHT = 0.01
@@ -70,6 +71,7 @@ class Initialisation(NamedTuple):
             label_weights=torch.as_tensor(nuisance.label_weights()),
             max_iter=max_iter,
             charts=charts,
+            pictures=charts is None and is_image(encoder.preprocess.shape_in),
         )
 
     def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
