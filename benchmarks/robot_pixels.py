@@ -5,8 +5,9 @@ Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 -
 
     python benchmarks/robot_pixels.py recordings/ 0 --strip docs/figures/robot-rollout.png
 
-(five minutes on one core; ``--device cuda`` trains the convolutions on a GPU). All settings were chosen on Sawyer and
-Jaco of recording 10. Saved in results/, and the table of the first recording put into docs/antidiversity.md.
+(five minutes on one core; ``--device cuda`` trains convolutions on a GPU, and only there those that contrast in time).
+``--robots`` takes other arms; ``--to`` keeps what is measured in a file, and ``--parts`` puts such files together. All
+settings were chosen on recording 10. Saved in results/, and means over recordings put into docs/antidiversity.md.
 
 Codes are of three steps, 150 ms. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
 the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
@@ -19,8 +20,10 @@ robot's own transitions, by those of the other robot in the same motions, and, a
 from __future__ import annotations
 
 import argparse
+import json
 import time
 import warnings
+from collections.abc import Callable, Iterator
 from itertools import permutations
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -28,7 +31,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _measure import record, write
-from _parts import put_into
+from _parts import put_into, spans
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from torch import nn
@@ -42,6 +45,7 @@ from pindown.networks import convolutional
 
 STEP, PAIRS, ROLLED = 3, 50, 10
 PENALTIES = np.logspace(-6, 4, 21)
+SUPERVISED = "convolutions, supervised"
 PAGE = Path(__file__).parents[1] / "docs" / "antidiversity.md"
 Codes = dict[str, np.ndarray]
 
@@ -73,14 +77,13 @@ class Film(NamedTuple):
 Films = dict[str, Film]
 
 
-def read(folder: Path, cameras: list[str]) -> tuple[Films, Films, int]:
+def read(folder: Path, cameras: list[str], robots: list[str]) -> tuple[Films, Films, int]:
     """Return films to learn from and held-out ones; how many of the first are paired, as all of the second are."""
     learned, held = {}, {}
-    for path in sorted(folder.glob("*-frames.npz")):
-        robot = path.name.removesuffix("-frames.npz")
-        with np.load(path) as drawn, np.load(folder / f"{robot}.npz") as recorded:
+    for robot in robots:
+        with np.load(folder / f"{robot}-frames.npz") as drawn, np.load(folder / f"{robot}.npz") as recorded:
             chosen = [drawn["cameras"].tolist().index(camera) for camera in cameras]
-            frames = np.concatenate([drawn["frames"][:, :, camera] for camera in chosen], -1)
+            frames = np.concatenate([drawn["frames"][:, :, camera] for camera in chosen], -2)  # side by side
             hand, n_paired = recorded["position"][: len(frames)].astype(np.float64), int(recorded["paired"].sum())
         film = Film(np.moveaxis(frames, -1, 2).astype(np.float32) / 255, hand)
         out = np.isin(np.arange(len(frames)), np.arange(n_paired // 2, n_paired))
@@ -142,12 +145,47 @@ def supervised(film: Film, device: str, n_steps: int, seed: int) -> Any:
         loss.backward()
         optimizer.step()
         rate.step()
+    return _differences(chart, device, float(unit))
 
+
+def contrasted(film: Film, device: str, n_steps: int, seed: int) -> Any:
+    """Return six codes c(x′) − c(x) of convolutions that find the frame three steps on among those of eight episodes.
+
+    Frames are shifted, brightened and made noisy, all of an episode alike but for the noise: else fine detail tells
+    which frame is whose, and nothing of it holds in other episodes.
+    """
+    with torch.random.fork_rng():
+        torch.random.manual_seed(seed)
+        chart: nn.Module = convolutional(film.frames.shape[2:], 6, widths=(16, 32, 64, 64)).to(device)
+    rng, draws = np.random.default_rng(seed), torch.Generator(device).manual_seed(seed)
+    frames, n_moments = torch.as_tensor(film.frames, device=device) - 0.5, film.frames.shape[1]
+    optimizer = torch.optim.AdamW(chart.parameters(), lr=1e-3, weight_decay=1e-2)
+    rate = torch.optim.lr_scheduler.OneCycleLR(optimizer, 1e-3, total_steps=n_steps)
+    for _ in range(n_steps):
+        some = frames[rng.permutation(len(frames))[:8]]
+        shown = torch.stack([torch.roll(each, tuple(rng.integers(-4, 5, 2)), (-2, -1)) for each in some])
+        shown = shown * (1 + 0.1 * torch.randn(len(some), 1, 1, 1, 1, device=device, generator=draws))
+        shown = shown + 0.05 * torch.randn(shown.shape, device=device, generator=draws)
+        codes = chart(shown.flatten(0, 1)).unflatten(0, (len(some), n_moments))
+        logits = -torch.cdist(codes[:, :-STEP].flatten(0, 1), codes.flatten(0, 1)).square()
+        own, later = (
+            torch.arange(len(some) * n_moments, device=device).reshape(len(some), -1)[:, part].flatten()
+            for part in (slice(-STEP), slice(STEP, None))
+        )
+        loss = nn.functional.cross_entropy(logits.scatter(1, own[:, None], -torch.inf), later)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        rate.step()
+    return _differences(chart, device, 1.0)
+
+
+def _differences(chart: nn.Module, device: str, unit: float) -> Any:
     def code(other: Film) -> np.ndarray:
         with torch.no_grad():
             seen = [chart(torch.as_tensor(frames, device=device) - 0.5).cpu() for frames in other.frames]
         made = torch.stack(seen).double().numpy() * unit
-        return (made[:, STEP:] - made[:, :-STEP]).reshape(-1, 3)
+        return (made[:, STEP:] - made[:, :-STEP]).reshape(-1, made.shape[-1])
 
     return code
 
@@ -223,86 +261,132 @@ def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> 
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """Return what codes of one recording tell, as a table of Markdown."""
-    robots = [key.removesuffix(" own").removeprefix("rollout ") for row in rows for key in row if key.endswith(" own")]
-    robots = list(dict.fromkeys(robots))
-    columns = [*(f"within {robot}" for robot in robots), "leakage", "transfer 0", f"transfer {PAIRS}"]
-    head = ["codes", "number", *robots, "leakage", "transfer 0", str(PAIRS), "ten steps, own", "swapped"]
-    lines = [f"| {' | '.join(head)} |", f"|---{'|---:' * (len(head) - 1)}|"]
-    for row in rows:
-        scores = ["< 0" if row[column] < 0 else f"{row[column]:.2f}" for column in columns]
-        ahead = [
-            " / ".join(f"{row[f'rollout {robot} {by}']:.2f}" for robot in robots)
-            if f"rollout {robots[0]} own" in row
-            else ""
-            for by in ("own", "swapped")
+    """Return what codes tell, the mean over recordings, as tables of Markdown: one for each set of arms."""
+    head = ["codes", "number", "worst arm", "mean", "of supervised", "leakage", "transfer 0", str(PAIRS)]
+    head += ["ten steps, own", "swapped", "the worst ratio"]
+    lines = []
+    for arms in dict.fromkeys(row["robots"] for row in rows):
+        of_arms = [row for row in rows if row["robots"] == arms]
+        seeds = sorted({row["seed"] for row in of_arms})
+        lines += [
+            "",
+            f"{arms.replace(' ', ', ')}; {'recordings' if len(seeds) > 1 else 'recording'} {spans(seeds)}:",
+            "",
         ]
-        lines.append(f"| {' | '.join([row['code'], str(row['n_codes']), *scores, *ahead])} |")
-    return "\n".join(lines)
+        lines += [f"| {' | '.join(head)} |", f"|---{'|---:' * (len(head) - 1)}|"]
+        best = {row["seed"]: row for row in of_arms if row["code"] == SUPERVISED}
+        for code in dict.fromkeys(row["code"] for row in of_arms):
+            lines.append(f"| {' | '.join(_cells(code, [row for row in of_arms if row['code'] == code], best))} |")
+    return "\n".join(lines[1:])
+
+
+def _cells(code: str, rows: list[dict[str, Any]], best: dict[int, dict[str, Any]]) -> list[str]:
+    arms = rows[0]["robots"].split()
+
+    def cell(values: list[float]) -> str:
+        if not values:
+            return ""
+        if np.mean(values) < 0:
+            return "< 0"
+        return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
+
+    within = [[row[f"within {arm}"] for arm in arms] for row in rows]
+    share = [min(row[k] / best[row["seed"]][k] for k in (f"within {a}" for a in arms)) for row in rows if best]
+    led = [[[row[f"rollout {arm} {by}"] for arm in arms] for by in ("own", "swapped")] for row in rows if _is_led(row)]
+    return [
+        code,
+        str(rows[0]["n_codes"]),
+        *(cell([float(part(each)) for each in within]) for part in (min, np.mean)),
+        cell(share),
+        *(cell([row[column] for row in rows]) for column in ("leakage", "transfer 0", f"transfer {PAIRS}")),
+        *(cell([float(np.mean(each[by])) for each in led]) for by in (0, 1)),
+        cell([max(b / a for a, b in zip(*each, strict=True)) for each in led]),
+    ]
+
+
+def _is_led(row: dict[str, Any]) -> bool:
+    return any(key.endswith(" own") for key in row)
+
+
+FITS = {
+    "LatentAction(3)": (3, 0),
+    "LatentAction()": (None, 0),
+    "LatentAction(3), 50 pairs": (3, PAIRS),
+    "LatentAction(3), 200 pairs": (3, 200),
+    "LatentAction(), 200 pairs": (None, 200),
+}
+"""Number of codes, and of pairs with the first robot."""
+
+
+def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
+    """Yield a row for each kind of code that is wanted."""
+    learned, held, _ = data
+
+    def each(make: Callable[[Film], Any]) -> tuple[Codes, Codes]:
+        maps = {robot: make(film) for robot, film in learned.items()}
+        known, new = ({robot: maps[robot](film) for robot, film in part.items()} for part in (learned, held))
+        return known, new
+
+    def first(k: int) -> tuple[Codes, Codes]:
+        known, new = ({r: codes[:, :k] for r, codes in part.items()} for part in each(components))
+        return known, new
+
+    def truth() -> tuple[Codes, Codes]:
+        known, new = ({robot: film.moved(STEP) for robot, film in part.items()} for part in (learned, held))
+        return known, new
+
+    made: dict[str, Callable[[], tuple[Codes, Codes]]] = {
+        "displacement of the hand (floor, ceiling)": truth,
+        **{f"{k} components of differences, whitened": lambda k=k: first(k) for k in (3, 6, 48)},
+        "InverseDynamics(3) of 32 components": lambda: each(lambda film: behind(film, seed)),
+        "convolutions, contrast in time": lambda: each(lambda film: contrasted(film, options.device, 1_500, seed)),
+        SUPERVISED: lambda: each(lambda film: supervised(film, options.device, options.conv_steps, seed)),
+    }
+    for name in (*FITS, *made):
+        if (options.only and not any(text in name for text in options.only)) or (
+            "in time" in name and options.device == "cpu"
+        ):
+            continue
+        start, more = time.process_time(), {}
+        if name in FITS:
+            act, *codes = latent(data, *FITS[name], seed)
+            errors, films = rolled(act, held)
+            more = {"played": act.second_stage_.played, **errors}
+            if options.strip and FITS[name] == (3, PAIRS) and seed == options.seeds[0]:
+                strip(options.strip, films, 0)
+        else:
+            codes = made[name]()
+        row = {"seed": seed, "robots": " ".join(options.robots), "cameras": " ".join(options.cameras), "code": name}
+        yield {**row, **scored(data, codes, seed), **more, "seconds": round(time.process_time() - start, 1)}
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
-    parser.add_argument("seeds", type=int, nargs="+")
+    parser.add_argument("seeds", type=int, nargs="*")
+    parser.add_argument("--robots", nargs="+", default=["Panda", "UR5e"])
     parser.add_argument("--cameras", nargs="+", default=["sideview"])
+    parser.add_argument("--only", nargs="+", metavar="TEXT", help="codes whose name has one of these")
     parser.add_argument("--device", default="cpu", help="where convolutions are trained")
     parser.add_argument("--conv-steps", type=int, default=300, help="steps of the supervised convolutions")
     parser.add_argument(
         "--strip", type=Path, help="a PNG of the first recording's rollouts, with an animation beside it"
     )
-    parser.add_argument("--to", type=Path, help="a file to write instead of the one in results/")
+    parser.add_argument("--to", type=Path, help="write what is measured to this file, and make no table")
+    parser.add_argument("--parts", type=Path, nargs="+", default=[], help="make record and table of these files, too")
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is what the table says
-    table: list[dict[str, Any]] = []
+    table: list[dict[str, Any]] = [row for path in options.parts for row in json.loads(path.read_text())["rows"]]
     for seed in options.seeds:
-        data = learned, held, _ = read(options.folder / str(seed), options.cameras)
-
-        def add(name: str, codes: Any, data: Any = data, seed: int = seed, start: float = 0.0, **more: Any) -> None:
-            row = {
-                "seed": seed,
-                "cameras": " ".join(options.cameras),
-                "code": name,
-                **scored(data, codes, seed),
-                **more,
-            }
-            table.append({**row, "seconds": round(time.process_time() - start, 1)})
+        for row in measured(read(options.folder / str(seed), options.cameras, options.robots), seed, options):
+            table.append(row)
             print("  ".join(f"{k}={v:.3f}" if isinstance(v, float) else f"{k}={v}" for k, v in row.items()), flush=True)
-            write(record("robot_pixels") if options.to is None else options.to, table)
-
-        def each(make: Any, learned: Films = learned, held: Films = held) -> tuple[Codes, Codes]:
-            maps = {robot: make(film) for robot, film in learned.items()}
-            known, new = ({robot: maps[robot](film) for robot, film in part.items()} for part in (learned, held))
-            return known, new
-
-        start = time.process_time()
-        truth = tuple({robot: film.moved(STEP) for robot, film in part.items()} for part in (learned, held))
-        add("displacement of the hand (floor, ceiling)", truth, start=start)
-        for name, n_codes, n_pairs in (
-            ("LatentAction(3)", 3, 0),
-            ("LatentAction(6)", 6, 0),
-            ("LatentAction(3), 50 pairs", 3, PAIRS),
-            ("LatentAction(3), 200 pairs", 3, 200),
-        ):
-            start = time.process_time()
-            act, *codes = latent(data, n_codes, n_pairs, seed)
-            errors, films = rolled(act, held) if n_pairs else ({}, {})
-            add(name, codes, start=start, played=act.second_stage_.played, **errors)
-            if options.strip and films and n_pairs == PAIRS and seed == options.seeds[0]:
-                strip(options.strip, films, 0)
-        start = time.process_time()
-        known, new = each(components)
-        for k in (3, 6, 48):
-            first = tuple({robot: codes[:, :k] for robot, codes in part.items()} for part in (known, new))
-            add(f"{k} components of differences, whitened", first, start=start)
-        start = time.process_time()
-        add("InverseDynamics(3) of 32 components", each(lambda film, seed=seed: behind(film, seed)), start=start)
-        start = time.process_time()
-        told = each(lambda film, seed=seed: supervised(film, options.device, options.conv_steps, seed))
-        add("convolutions, supervised", told, start=start)
+            if options.to is not None:
+                write(options.to, table)
     if options.to is None:
-        put_into(PAGE, as_table([row for row in table if row["seed"] == options.seeds[0]]), "frames")
+        write(record("robot_pixels"), table)
+        put_into(PAGE, as_table(table), "frames")
 
 
 if __name__ == "__main__":

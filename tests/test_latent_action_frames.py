@@ -6,6 +6,7 @@ import torch
 
 import pindown
 from pindown import Forget, LatentAction, audit
+from pindown.estimators import InverseDynamics
 from pindown.metrics import linear_r2
 from pindown.mixing import Arm
 from pindown.processes import Filmed
@@ -65,14 +66,12 @@ def tied(learned):
 
 def test_displacements_of_hands_come_back_from_frames_without_labels(untied, held_out):
     codes = untied.transform(*held_out.both)
-    assert min(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) > 0.25
+    assert min(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) > 0.6
 
 
-def test_frames_that_do_not_follow_each_other_show_no_actions(learned, held_out):
-    rng = np.random.default_rng(0)
-    strangers = {e: after[rng.permutation(len(after))] for e, after in learned.after.items()}
-    broken = LatentAction(3, **QUICK).fit(learned.before, strangers, groups=learned.episode)
-    codes = broken.transform(*held_out.both)
+def test_actions_are_read_off_what_moves_and_not_off_colours(untied, held_out):
+    mean = [{e: f.mean((2, 3), keepdims=True) + 0 * f for e, f in part.items()} for part in held_out.both]
+    codes = untied.transform(*mean)  # frames without any slope
     assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.1
 
 
@@ -84,8 +83,12 @@ def test_codes_are_alike_for_bodies_that_pairs_tie(tied, held_out):
     assert alike > abs(strangers) + 0.2
 
 
-def test_an_audit_of_frames_says_what_codes_tell_of_bodies_and_of_displacements(untied, learned):
-    found = audit(untied, *learned.both, groups=learned.episode, random_state=0).findings
+def test_an_audit_of_frames_says_what_codes_tell_and_shows_where_they_lead(untied, learned, tmp_path):
+    result = audit(untied, *learned.both, groups=learned.episode, random_state=0)
+    found = result.findings
+    assert min(found.score(f"10 steps of {e} told (R²)").value for e in (0, 1)) > 0.1
+    assert result.save(tmp_path / "a.html").read_text(encoding="utf-8").count("data:image/png") == 2
+    assert result.to_dict()["sections"][-1]["strips"][0] == "0: what was seen, and what codes lead to."
     assert found.score("displacements of 0 rebuilt (R²)").value > 0.1  # of pixels, by what was drawn
     assert found.score("body told by the codes").good
     assert "fits to halves" in found.said  # so few episodes: that is no claim
@@ -130,7 +133,7 @@ def test_a_body_joins_by_frames(untied, learned, held_out):
     both = film[:, :-1].reshape(-1, 3, 32, 32), film[:, 1:].reshape(-1, 3, 32, 32)
     act.adopt("new", *both, rows=rows, codes=codes, groups=learned.episode[0])
     new = act.transform({"new": both[0]}, {"new": both[1]})["new"]
-    assert linear_r2(new, learned.moved[0]) > 0.35
+    assert linear_r2(new, learned.moved[0]) > 0.6
     with pytest.raises(ValueError, match=r"bodies had frames in fit, and joints has columns\. Give"):
         act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], rows=np.arange(20), codes=codes[:20])
 
@@ -168,6 +171,7 @@ def without(values, body, change):
         (None, lambda x: x[:, :, :4], None, r"X_t of leg has shape \(60, 3, 8, 8\) and X_next \(60, 3, 4, 8\)"),
         (None, None, np.arange, "every episode of leg has one transition only, so that nobody can see which changes"),
         (lambda x: x * np.nan, None, None, "X_t of leg: Input X_t contains NaN"),
+        (lambda x: x[:, :, :1], lambda x: x[:, :, :1], None, r"leg have shape \(3, 1, 8\), and motion is seen in two"),
         (lambda x: x[:30], lambda x: x[:30], lambda n: np.arange(30) // 10, "leg has 30 transitions of frames"),
     ],
 )
@@ -185,6 +189,10 @@ def test_frames_of_another_size_or_as_one_array_are_refused(tied, held_out):
     small = {e: part[:, :, ::2, ::2] for e, part in some.items()}
     with pytest.raises(ValueError, match=r"0 had frames of shape \(3, 32, 32\) in fit, and now has \(3, 16, 16\)"):
         tied.transform(small, small)
+    with pytest.raises(
+        ValueError, match=r"InverseDynamics: X_t are frames, of shape \(4, 3, 32, 32\), and it takes col"
+    ):
+        InverseDynamics(2).fit(some[0], some[0])
     with pytest.raises(ValueError, match="Give X_t and X_next as mappings from body to frames"):
         LatentAction().fit(some[0], some[0], np.zeros(4))
     with pytest.raises(ValueError, match=r"Z of 0 must have shape \(n, n_steps, n_components\), got \(4, 3\)"):

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+from numpy.typing import NDArray
+
 from pindown.evidence.scores import Control, Score
+
+
+@dataclass(frozen=True, eq=False)
+class Strip:
+    """Pictures side by side, bytes (height, width, 3), and what they show."""
+
+    picture: NDArray[np.uint8]
+    caption: str
 
 
 @dataclass(frozen=True)
 class Section:
-    """A part of what was found: a sentence or two, scores beside chance, and points.
+    """A part of what was found: a sentence or two, scores beside chance, points, and strips of pictures on the page.
 
     Examples
     --------
@@ -22,6 +33,7 @@ class Section:
     text: str
     scores: tuple[Score, ...] = ()
     points: tuple[str, ...] = ()
+    strips: tuple[Strip, ...] = ()
 
     def __str__(self) -> str:
         return "\n".join([self.title, *(f"  {entry}" for entry in (*self.scores, *self.points))])

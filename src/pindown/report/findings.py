@@ -82,5 +82,12 @@ class MethodAudit:
 
 def _part(section: Section) -> Any:
     from pindown.report._audit_page import Part, score_ruler
+    from pindown.report.drawings import sheet
 
-    return Part(section.title, section.text, rulers=tuple(map(score_ruler, section.scores)), points=section.points)
+    return Part(
+        section.title,
+        section.text,
+        rulers=tuple(map(score_ruler, section.scores)),
+        drawings=tuple(sheet(strip.picture, strip.caption) for strip in section.strips),
+        points=section.points,
+    )

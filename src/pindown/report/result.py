@@ -19,6 +19,7 @@ from pindown.checks.verdict import Verdict
 from pindown.estimators.held_out import HeldOut
 from pindown.evidence.agreement import Agreement
 from pindown.evidence.blocks import SharedBlock
+from pindown.evidence.findings import Strip
 from pindown.evidence.noise import Band
 from pindown.evidence.scores import Control, Score
 from pindown.metrics import Leakage
@@ -172,7 +173,7 @@ def save_as(path: str | Path, numbers: Callable[[], dict[str, Any]], page: Calla
 
 
 def plain(value: Any) -> Any:
-    """Return a value as JSON has it: assumptions and theorems by what they say, NaN as None.
+    """Return a value as JSON has it: assumptions, theorems and pictures by what they say, NaN as None.
 
     Examples
     --------
@@ -186,6 +187,8 @@ def plain(value: Any) -> Any:
             return f"at least {value.formula} {value.unit}"
         case theory.Theorem():
             return {"name": value.name, "source": value.source, "claim": value.claim()}
+        case Strip():
+            return value.caption
         case Mapping():
             return {str(name): plain(entry) for name, entry in value.items()}
         case list() | tuple() | np.ndarray():

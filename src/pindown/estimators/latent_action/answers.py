@@ -19,6 +19,7 @@ from pindown.data import from_torch
 from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.estimators.answers import Answers
 from pindown.estimators.latent_action.recordings import Recording, read_pairs, read_recordings
+from pindown.estimators.latent_action.rollouts import rollout_section
 from pindown.evidence.findings import Findings, Section
 from pindown.evidence.rows import exchange
 from pindown.evidence.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Score
@@ -83,6 +84,7 @@ def audited(
     agree = min(_affine(a, b) for a, b in zip(*(_encoded(half, data.held).values() for half in halves), strict=True))
     told = _told_section(rebuilt, known, new, data)
     curve = _curve(known, new, data, rng)
+    led = None if fit.own_ is None else rollout_section(fit.own_, data.held)
     reasons = _against(of_codes, controls, rebuilt, agree)
     worst = min(rebuilt.values())
     free = "one code need not be one action in all bodies"
@@ -102,6 +104,7 @@ def audited(
                 (str(fit.second_stage_),),
             ),
             *((_curve_section(curve),) if curve else ()),
+            *((led,) if led else ()),
         ),
         controls=controls,
         not_shown=(

@@ -37,13 +37,13 @@ PENALTIES = np.logspace(-4, 4, 17)
 
 @dataclass(frozen=True, eq=False)
 class BodyChart:
-    r"""A body's codes, :math:`z = R^\top (x_{next} - x_t - m)`, and where codes lead from each observation.
+    r"""A body's codes, :math:`z = R^\top (c - m)` of changes c, and where codes lead from each observation.
 
     Attributes
     ----------
-    centre : ndarray of shape (d,)
-        m, the mean displacement.
-    reading : ndarray of shape (d, k)
+    centre : ndarray of shape (c,)
+        m, the mean change: of displacements, or of what moved in frames.
+    reading : ndarray of shape (c, k)
         R.
     by : str
         What R was found by: "innovations", "displacements" if no transition has a past, "pairs", or "codes" of others.
@@ -60,9 +60,9 @@ class BodyChart:
     unit: np.ndarray
     forward: np.ndarray
 
-    def encode(self, before: np.ndarray, after: np.ndarray) -> np.ndarray:
-        """Return codes of transitions; (n, d) twice → (n, k)."""
-        return (after - before - self.centre) @ self.reading
+    def encode(self, recording: Recording) -> np.ndarray:
+        """Return codes of transitions; (n, k)."""
+        return (recording.change - self.centre) @ self.reading
 
     def lead(self, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return where codes lead; (n, d) and (n, k) → (n, d)."""
@@ -131,7 +131,7 @@ def by_innovations(recording: Recording, n_codes: int) -> BodyChart:
     change, new = recording.change, innovations(recording)
     centre = change.mean(0)
     axes = np.linalg.eigh(_moments(change - centre if new is None else new))[1][:, ::-1][:, :n_codes]
-    return _unled(centre, axes, "displacements" if new is None else "innovations")
+    return _unled(recording, centre, axes, "displacements" if new is None else "innovations")
 
 
 def by_pairs(
@@ -148,7 +148,7 @@ def by_pairs(
     """
     told, count = np.zeros((ties.n_motions, ties.n_motions)), np.zeros(ties.n_motions)
     for body, motions in ties.motions.items():
-        own = by_innovations(recordings[body], n_codes).encode(paired[body].before, paired[body].after)
+        own = by_innovations(recordings[body], n_codes).encode(paired[body])
         np.add.at(told, (motions[:, None], motions[None, :]), own @ np.linalg.pinv(own))
         np.add.at(count, motions, 1.0)
     shared = eigh(told, np.diag(count))[1][:, ::-1][:, :n_codes]
@@ -157,7 +157,7 @@ def by_pairs(
         charts = {body: joined(recordings[body], paired[body], shared[ties.motions[body]]) for body in recordings}
         shared = np.zeros_like(shared)
         for body, motions in ties.motions.items():
-            np.add.at(shared, motions, charts[body].encode(paired[body].before, paired[body].after))
+            np.add.at(shared, motions, charts[body].encode(paired[body]))
         shared /= count[:, None]
     return charts
 
@@ -171,12 +171,12 @@ def joined(recording: Recording, paired: Recording, codes: np.ndarray) -> BodyCh
     unit = np.where(unit > 0, unit, 1.0)
     ridge = RidgeCV(PENALTIES, fit_intercept=False).fit((paired.change - centre) / unit, codes)
     reading = np.reshape(ridge.coef_, (codes.shape[1], -1)).T / unit[:, None]
-    return _unled(centre, reading, "pairs")
+    return _unled(recording, centre, reading, "pairs")
 
 
 def evened(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording]) -> dict[Any, BodyChart]:
     """Give codes of all bodies one covariance, I, by the smallest moves that do: first the mean one, then I."""
-    own = {body: _moments(charts[body].encode(each.before, each.after)) for body, each in recordings.items()}
+    own = {body: _moments(charts[body].encode(each)) for body, each in recordings.items()}
     common = np.mean(list(own.values()), axis=0)
     white = power(common, -0.5)
     turns = {body: carried(each, common) @ white for body, each in own.items()}
@@ -186,9 +186,9 @@ def evened(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording])
 def adopted(recording: Recording, paired: Recording, codes: np.ndarray) -> BodyChart:
     """Let a body join others whose codes, of covariance I, are known of some of its transitions."""
     chart = joined(recording, paired, codes)
-    own = _moments(chart.encode(recording.before, recording.after))
+    own = _moments(chart.encode(recording))
     chart = replace(chart, reading=chart.reading @ carried(own, np.eye(len(own))), by="codes")
-    return led(chart, recording, chart.encode(recording.before, recording.after))
+    return led(chart, recording, chart.encode(recording))
 
 
 def carried(own: np.ndarray, common: np.ndarray) -> np.ndarray:
@@ -210,11 +210,12 @@ def led(chart: BodyChart, recording: Recording, codes: np.ndarray) -> BodyChart:
     inputs = _bilinear((recording.before - place) / unit, codes)
     size = inputs.T @ inputs
     penalty = 1e-4 * np.trace(size) / len(size) * np.eye(len(size))
-    return replace(chart, place=place, unit=unit, forward=np.linalg.solve(size + penalty, inputs.T @ recording.change))
+    step = recording.after - recording.before
+    return replace(chart, place=place, unit=unit, forward=np.linalg.solve(size + penalty, inputs.T @ step))
 
 
-def _unled(centre: np.ndarray, reading: np.ndarray, by: str) -> BodyChart:
-    d, k = reading.shape
+def _unled(recording: Recording, centre: np.ndarray, reading: np.ndarray, by: str) -> BodyChart:
+    d, k = recording.before.shape[1], reading.shape[1]
     return BodyChart(centre, reading, by, np.zeros(d), np.ones(d), np.zeros(((1 + k) * (1 + d), d)))
 
 

@@ -46,10 +46,11 @@ class LatentAction(Saves, BaseEstimator):
     second stage. With ``pairs``, motions that two bodies made alike, charts read what bodies share, and one code is one
     action in all. A new body joins by `adopt`.
 
-    **From frames.** The arrays of a mapping may be frames, (n, c, h, w). What is seen of them in each body, its slow
-    directions within episodes (`sight.py`), then takes the place of joints, and all else is the same; `predict_next`
-    draws frames. Episodes must have several transitions. Codes are not counted there: without pairs there are six
-    unless ``n_components`` says how many, since frames show more of an arm than its hand.
+    **From frames.** The arrays of a mapping may be frames, (n, c, h, w). How far their parts move (`flow.py`) then
+    takes the place of displacements of joints, and what is seen of each body, its slow directions within episodes
+    (`sight.py`), that of joints; all else is the same, and `predict_next` draws frames. Episodes must have several
+    transitions. Codes are not counted there: there are twelve unless ``n_components`` says how many, since frames show
+    more of an arm than its hand.
 
     Parameters
     ----------

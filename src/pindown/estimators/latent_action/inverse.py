@@ -257,6 +257,11 @@ class InverseDynamics(Saves, BaseEstimator):
         return before, _columns(X_next, "X_next", len(before), before.shape[1])
 
     def _read_one(self, X_t: Any, *, reset: bool) -> np.ndarray:
+        if getattr(X_t, "ndim", 2) == 4:
+            raise ValueError(
+                f"InverseDynamics: X_t are frames, of shape {tuple(X_t.shape)}, and it takes columns. Fit LatentAction "
+                "to mappings from body to frames, or give what is measured of them, (n, d)."
+            )
         least = 2 if reset else 1
         kinds = [np.float64, np.float32]
         return validate_data(self, from_torch(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)

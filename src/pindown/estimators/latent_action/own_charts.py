@@ -22,7 +22,7 @@ from pindown.estimators.latent_action.body_charts import (
 )
 from pindown.estimators.latent_action.recordings import Pairs, Recording, read_pairs
 from pindown.estimators.latent_action.second_stage import Codes, Paired, SecondStage, decided
-from pindown.estimators.latent_action.sight import N_SEEN, Sight, find_sight
+from pindown.estimators.latent_action.sight import N_CODES, Sight, find_sight
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,7 +42,7 @@ class OwnCharts:
     def encode(self, body: Any, recording: Recording) -> np.ndarray:
         """Return the codes of a body's transitions; (n, k)."""
         seen, chart = self.seen(body, recording), self.charts[body]
-        codes = chart.encode(seen.before, seen.after)
+        codes = chart.encode(seen)
         return codes if self.forget is None or chart.by == "codes" else self.forget.transform(codes)
 
     def seen(self, body: Any, recording: Recording) -> Recording:
@@ -71,10 +71,10 @@ class OwnCharts:
                     f"LatentAction: {body} had frames of shape {self.sights[body].shape} in fit, and now has "
                     f"{before.shape[1:]}."
                 )
-        elif before.shape[1:] != self.charts[body].centre.shape:
+        elif before.shape[1:] != self.charts[body].place.shape:
             now = "frames" if before.ndim == 4 else before.shape[1]
             raise ValueError(
-                f"LatentAction: {body} had {len(self.charts[body].centre)} columns in fit, and now has {now}."
+                f"LatentAction: {body} had {len(self.charts[body].place)} columns in fit, and now has {now}."
             )
 
     def with_body(self, body: Any, recording: Recording, rows: np.ndarray, codes: np.ndarray) -> OwnCharts:
@@ -84,7 +84,7 @@ class OwnCharts:
             raise ValueError(f"LatentAction: bodies had {had} in fit, and {body} has {has}. Give what they had.")
         sights = self.sights
         if recording.filmed:
-            sight = find_sight(recording, max(N_SEEN, self.n_codes))
+            sight = find_sight(recording)
             recording, sights = sight.seen(recording), {**sights, body: sight}
         chart = adopted(recording, recording.take(rows), codes)
         return replace(self, charts={**self.charts, body: chart}, sights=sights)
@@ -97,17 +97,15 @@ def fit_own_charts(
     rng = np.random.default_rng(seed)
     out = {body: each.divided(rng) for body, each in recordings.items()}
     learned = {body: each.take(~out[body]) for body, each in recordings.items()}
-    held = {body: each.take(out[body]) for body, each in recordings.items()}
     sights: dict[Any, Sight] = {}
     if any(each.filmed for each in recordings.values()):
-        # Without pairs codes are all that is seen; with them, what bodies share of it.
-        n_seen = N_SEEN if n_codes is None else n_codes if pairs is None else max(N_SEEN, n_codes)
-        sights = {body: find_sight(each, n_seen) for body, each in learned.items()}
-        recordings, learned, held = (
-            {body: sights[body].seen(each) for body, each in part.items()} for part in (recordings, learned, held)
-        )
+        n_codes = N_CODES if n_codes is None else n_codes
+        sights = {body: find_sight(each) for body, each in learned.items()}
+        recordings = {body: sights[body].seen(each) for body, each in recordings.items()}
+        learned = {body: each.take(~out[body]) for body, each in recordings.items()}
+    held = {body: each.take(out[body]) for body, each in recordings.items()}
     n_codes = counted([sizes(each) for each in learned.values()]) if n_codes is None else n_codes
-    narrow, width = min(((body, each.before.shape[1]) for body, each in recordings.items()), key=lambda pair: pair[1])
+    narrow, width = min(((body, each.change.shape[1]) for body, each in recordings.items()), key=lambda pair: pair[1])
     if n_codes > width:
         raise ValueError(f"LatentAction: n_components={n_codes}, but {narrow} has {width} columns.")
     if pairs is None:
@@ -133,12 +131,12 @@ def _paired(
     charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording], first: Any, second: Any, rows: np.ndarray
 ) -> tuple[Any, np.ndarray, Any, np.ndarray]:
     parts = [recordings[body].take(own) for body, own in ((first, rows[:, 0]), (second, rows[:, 1]))]
-    codes = [charts[body].encode(part.before, part.after) for body, part in zip((first, second), parts, strict=True)]
+    codes = [charts[body].encode(part) for body, part in zip((first, second), parts, strict=True)]
     return first, codes[0], second, codes[1]
 
 
 def _codes(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording]) -> Codes:
-    parts = [charts[body].encode(each.before, each.after) for body, each in recordings.items()]
+    parts = [charts[body].encode(each) for body, each in recordings.items()]
     number = np.repeat(np.arange(len(parts)), [len(part) for part in parts])
     episodes = np.concatenate([each.episode for each in recordings.values()])
     return Codes(np.concatenate(parts), number, episodes * len(parts) + number)
@@ -146,4 +144,4 @@ def _codes(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording])
 
 def _told(own: OwnCharts, body: Any, recording: Recording) -> float:
     missed = recording.after - own.lead(body, recording.before, own.encode(body, recording))
-    return 1 - float((missed**2).sum() / (recording.change**2).sum())
+    return 1 - float((missed**2).sum() / ((recording.after - recording.before) ** 2).sum())

@@ -31,12 +31,14 @@ Pairs = Mapping[tuple[Any, Any], Any]
 class Recording:
     """A body's transitions: observations before and after, and the number of each one's episode, (n,).
 
-    Observations are columns, (n, d), or frames, (n, c, h, w), until a `Sight` makes columns of them.
+    Observations are columns, (n, d), or frames, (n, c, h, w), until a `Sight` makes columns of them, and says what
+    moved, (n, m).
     """
 
     before: np.ndarray
     after: np.ndarray
     episode: np.ndarray
+    moved: np.ndarray | None = None
 
     def __len__(self) -> int:
         return len(self.before)
@@ -48,16 +50,17 @@ class Recording:
 
     @property
     def change(self) -> np.ndarray:
-        """What each transition changed; (n, d)."""
-        return self.after - self.before
+        """What each transition changed, which codes are read off; (n, d), or what moved, (n, m)."""
+        return self.after - self.before if self.moved is None else self.moved
 
     def take(self, rows: np.ndarray) -> Recording:
         """Return some transitions."""
-        return Recording(self.before[rows], self.after[rows], self.episode[rows])
+        moved = None if self.moved is None else self.moved[rows]
+        return Recording(self.before[rows], self.after[rows], self.episode[rows], moved)
 
     def follows(self) -> np.ndarray:
         """Say of each transition whether it begins where the one above it ended, in the same episode; (n,)."""
-        size = np.abs(self.change).max(initial=0.0)
+        size = np.abs(self.after - self.before).max(initial=0.0)
         apart = np.abs(self.before[1:] - self.after[:-1]).reshape(max(0, len(self) - 1), -1)
         goes_on = apart.max(1, initial=0.0) <= 1e-6 * size
         return np.concatenate([[False], goes_on & (self.episode[1:] == self.episode[:-1])])
@@ -140,6 +143,11 @@ def _check_enough(body: Any, recording: Recording, least_episodes: int) -> None:
 
 def _check_rows(body: Any, recording: Recording) -> None:
     n_rows, n_columns = len(recording), recording.before.shape[1]
+    if recording.filmed and min(recording.before.shape[2:]) < 2:
+        raise ValueError(
+            f"LatentAction: frames of {body} have shape {recording.before.shape[1:]}, and motion is seen in two rows "
+            "and two columns of pixels at least. Are they (n, c, h, w)?"
+        )
     if recording.filmed and n_rows < LEAST_FILMED:
         raise ValueError(
             f"LatentAction: {body} has {n_rows} transitions of frames, and its chart takes {LEAST_FILMED} at least."

@@ -1,10 +1,10 @@
-r"""Sights: what a camera sees of a body, as a few numbers that take the place of its joints; by closed forms.
+r"""Sights: where a body is that a camera sees, as a few numbers that take the place of its joints; by closed forms.
 
-Of a film most that changes from frame to frame changes back: edges that jump from pixel to pixel, highlights, an arm
-that swings. What an action moves stays moved. So the numbers are the *slow* directions of frames (Wiskott and
-Sejnowski, 2002) within episodes: those that change least in a step, of what they vary in an episode. What differs
-between episodes only, where a cube lies, counts for nothing, for it is no action's work. They cannot collapse, since
-each has unit variance within episodes.
+What moves between two frames is told by their `flow`, which codes are read off. Where codes lead depends on where the
+body is, and for that the numbers are the *slow* directions of frames (Wiskott and Sejnowski, 2002) within episodes:
+those that change least in a step, of what they vary in an episode. What differs between episodes only, where a cube
+lies, counts for nothing, for it is no action's work. They cannot collapse, since each has unit variance within
+episodes.
 """
 
 from __future__ import annotations
@@ -16,13 +16,14 @@ import torch
 from scipy.linalg import eigh
 from sklearn.preprocessing import PolynomialFeatures
 
+from pindown.estimators.latent_action.flow import Flow, find_flow
 from pindown.estimators.latent_action.recordings import Recording
 from pindown.networks.principal import leading_directions
 from pindown.sources import Arrays
 
-N_SEEN = 6
-"""Slow directions that are seen of a body unless more codes are asked for. An arm's posture is more than where its hand
-is; chosen on two arms (Sawyer, Jaco) of a recording of which nothing is reported."""
+N_SEEN, N_CODES = 6, 12
+"""Slow directions that are seen of a body, and codes unless a number is asked for. An arm's posture is more than where
+its hand is, and what goes towards the camera shows little; chosen on a recording of which nothing is reported."""
 
 DIRECTIONS, ROWS_PER_DIRECTION = 64, 10
 """Leading directions of frames among which slow ones are looked for, and transitions that each of them takes."""
@@ -53,6 +54,8 @@ class Sight:
         The least and the most that was seen; beyond, a polynomial says nothing, and nothing is drawn.
     drawing : ndarray of shape (n_terms, m)
         Coefficients of a polynomial that tells frames, along the axes, from what is seen.
+    flow : Flow
+        What moves in frames, which codes are read off.
     """
 
     shape: tuple[int, ...]
@@ -63,6 +66,7 @@ class Sight:
     unit: np.ndarray
     range: np.ndarray
     drawing: np.ndarray
+    flow: Flow
 
     def see(self, frames: np.ndarray) -> np.ndarray:
         """Return what is seen of frames; (n, …) → (n, k)."""
@@ -71,7 +75,8 @@ class Sight:
 
     def seen(self, recording: Recording) -> Recording:
         """Return transitions as they are seen."""
-        return Recording(self.see(recording.before), self.see(recording.after), recording.episode)
+        before, after = recording.before, recording.after
+        return Recording(self.see(before), self.see(after), recording.episode, self.flow.moved(before, after))
 
     def draw(self, frames: np.ndarray, seen: np.ndarray) -> np.ndarray:
         """Change frames until that is what is seen of them, as far as it ever was; (n, …) and (n, k) → (n, …).
@@ -85,8 +90,8 @@ class Sight:
         return _terms(np.clip(seen, *self.range) / self.unit)
 
 
-def find_sight(recording: Recording, n_seen: int) -> Sight:
-    """Find the slow directions of a body's frames, so many of them, and how frames change along them.
+def find_sight(recording: Recording, n_seen: int = N_SEEN) -> Sight:
+    """Find the slow directions of a body's frames, so many of them, how frames change along them, and what moves.
 
     Examples
     --------
@@ -96,7 +101,8 @@ def find_sight(recording: Recording, n_seen: int) -> Sight:
     >>> place = 4 + 2 * np.sin(np.cumsum(rng.normal(0, 0.3, size=(20, 21)), axis=1))
     >>> film = np.exp(-((np.arange(8) - place[..., None]) ** 2) / 4)
     >>> film[..., [0, 7]] += rng.normal(size=(20, 21, 2))
-    >>> before, after = (film[:, part].reshape(-1, 1, 1, 8) for part in (slice(-1), slice(1, None)))
+    >>> film = np.repeat(film[..., None, None, :], 2, axis=-2)
+    >>> before, after = (film[:, part].reshape(-1, 1, 2, 8) for part in (slice(-1), slice(1, None)))
     >>> sight = find_sight(Recording(before, after, np.repeat(np.arange(20), 20)), 1)
     >>> bool(abs(np.corrcoef(sight.see(before)[:, 0], place[:, :-1].ravel())[0, 1]) > 0.8)
     True
@@ -120,7 +126,7 @@ def find_sight(recording: Recording, n_seen: int) -> Sight:
     penalty = PENALTY * np.trace(size) / len(size) * np.eye(len(size))
     drawing = np.linalg.solve(size + penalty, terms.T @ along)
     span = np.stack([seen.min(0), seen.max(0)])
-    return Sight(recording.before.shape[1:], mean, axes, slow, slowness, unit, span, drawing)
+    return Sight(recording.before.shape[1:], mean, axes, slow, slowness, unit, span, drawing, find_flow(recording))
 
 
 def _terms(x: np.ndarray) -> np.ndarray:
