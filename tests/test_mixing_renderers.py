@@ -22,6 +22,7 @@ from pindown.mixing import (
 )
 from pindown.mixing.rays import FAR, Hit, Rays, Surface, capsule, cube, cylinder, dot, painted, reciprocals, sphere
 from pindown.mixing.renderer import RAYS_AT_ONCE
+from pindown.mixing.sheets import along_codes
 from pindown.processes import Clusters, Confounded, Instances, Nuisance, Pairs, Sensors, ShapeNuisance
 from pindown.sources import as_source
 from pindown.spaces import Box, Reals, Sphere
@@ -177,6 +178,16 @@ def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
         nearest_traversals(z[:5], pictures)
     with pytest.raises(ValueError, match="steps must be at least 2"):
         nearest_traversals(z, pictures, steps=1)
+    with pytest.raises(ValueError, match=r"codes have NaN or infinity in 1 row\(s\), first row 3"):
+        nearest_traversals(np.where(np.arange(400)[:, None] == 3, np.nan, z.numpy()), pictures)
+
+
+def test_no_picture_comes_twice_along_a_code_unless_there_are_too_few():
+    lonely = np.array(
+        [[-2.0, 3.0], [-1.0, -3.0], [0.0, 0.0], [1.0, 3.0], [2.0, -3.0]]
+    )  # all but one are far off the line
+    assert sorted(along_codes(lonely, [0], 5)) == [0, 1, 2, 3, 4]
+    assert set(along_codes(lonely, [0], 6)) <= {0, 1, 2, 3, 4}
 
 
 # Worlds.

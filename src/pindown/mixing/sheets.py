@@ -11,6 +11,8 @@ from typing import Any
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
 from torch import Tensor
 
 from pindown._files import whole
@@ -104,9 +106,9 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
 def nearest_traversals(codes: Any, pictures: Any, *, steps: int = 8, most: int = 16) -> Bytes:
     """Draw one row for each code, which goes from low to high while the others stay: the nearest of given pictures.
 
-    A row in which one thing changes is a code that stands for it. Pictures are as near as they come: of few, others
-    change a little, too. What lies outside of 0 and 1 is brought there; one channel is grey, of other than three the
-    first is shown.
+    A row in which one thing changes is a code that stands for it. Pictures are as near as they come, and none comes
+    twice in a row: of few, others change a little, too. What lies outside of 0 and 1 is brought there; one channel is
+    grey, of other than three the first is shown.
 
     Parameters
     ----------
@@ -212,6 +214,8 @@ def _coded(owner: str, codes: Any, pictures: Any) -> tuple[NDArray[np.float64], 
     if x.ndim != 4 or z.ndim != 2 or len(z) != len(x):
         got = f"{z.shape} and {tuple(x.shape)}"
         raise ValueError(f"{owner}: codes must be (n, d) and pictures (n, c, h, w), got {got}.")
+    if len(rows := np.flatnonzero(~np.isfinite(z).all(1))):
+        raise ValueError(f"{owner}: codes have NaN or infinity in {len(rows)} row(s), first row {rows[0]}.")
     return z, x
 
 
@@ -221,10 +225,15 @@ def _standard(z: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def _along(standard: NDArray[np.float64], j: int, steps: int) -> NDArray[np.int64]:
-    """Return which rows are nearest to points on a line: along one code, with the others in the middle."""
+    """Return which rows are nearest to points on a line: along one code, with the others in the middle.
+
+    None comes twice, where there are enough: of few, one in the middle would be the nearest to many points.
+    """
     targets = np.zeros((steps, standard.shape[1]))
     targets[:, j] = np.quantile(standard[:, j], np.linspace(0.1, 0.9, steps))
-    return _nearest(standard, targets)
+    if len(standard) < steps:
+        return _nearest(standard, targets)
+    return linear_sum_assignment(cdist(targets, standard, "sqeuclidean"))[1]
 
 
 def _nearest(standard: NDArray[np.float64], targets: NDArray[np.float64]) -> NDArray[np.int64]:
