@@ -4,10 +4,12 @@ Chance, a random rotation of three latents, has an MCC of .826.
 """
 
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from pindown import Dictionary, load, networks, theory
 from pindown.checks.needs import needed
@@ -109,8 +111,9 @@ def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
 
 def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
     x, z = rooms(1_000, 7)
-    along, _, _ = torch.linalg.svd(x.flatten(1) - x.flatten(1).mean(0), full_matrices=False)
-    seen = along[:, :24].double().numpy() * 1_000**0.5  # whitened, the leading directions first
+    flat = x.flatten(1).double()
+    along, _, _ = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
+    seen = along[:, :24].numpy() * 1_000**0.5  # whitened, the leading directions first
     assert linear_r2(least_folded(seen, 3), z) > 0.95
     assert linear_r2(unrolled(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
 
@@ -118,6 +121,29 @@ def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
 def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):
     est = Dictionary(3, **QUICK | {"n_restarts": 2}).fit(pictures[:200])
     assert est.bounds_.shape == est.agreement_.shape == (2,)
+
+
+class Coded(nn.Module):
+    """A restart whose codes are known."""
+
+    def __init__(self, codes):
+        super().__init__()
+        self.d, self.of = codes.shape[1], codes
+        self.encoder = SimpleNamespace(preprocess=lambda x: x)
+
+    def codes(self, x):
+        return self.of
+
+
+@pytest.mark.parametrize("bounds", [[0.0, 100.0, 90.0], [100.0, 0.0, -10.0]])
+def test_a_folded_restart_is_not_taken_for_its_larger_bound(bounds):
+    x, z = rooms(1_000, 8)
+    z = z - z.mean(0)
+    folded = torch.stack([z[:, 0], z[:, 1], z[:, 2].abs()], 1)
+    est = Dictionary(3)
+    est.bounds_ = np.array(bounds)
+    bent = z + 0.3 * torch.sin(3 * z)
+    assert est._best([Coded(z), Coded(folded), Coded(bent)], x) == (0 if bounds[0] > bounds[2] else 2)
 
 
 @pytest.mark.parametrize("penalty", [DependencySparsity(), DependencyCount(), None])

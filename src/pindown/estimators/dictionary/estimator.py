@@ -25,7 +25,7 @@ from pindown.estimators.decoding import Decodes
 from pindown.estimators.dictionary.answers import ANSWERS
 from pindown.estimators.dictionary.autoencoder import Autoencoder, first_rows, random_numbers
 from pindown.estimators.dictionary.supports import moments_of, settled
-from pindown.estimators.dictionary.unrolling import start_unrolled
+from pindown.estimators.dictionary.unrolling import FOLDED, start_unrolled, told
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.parameters import check_penalty
 from pindown.estimators.pixels import decoder_for
@@ -125,7 +125,8 @@ class Dictionary(Decodes, BaseEncoder):
         The latents that may be claimed, alone or together: all as one where those of different blocks depend on each
         other, for then sparsity may have been bought with it.
     bounds_ : ndarray of shape (n_restarts,)
-        Evidence lower bound of each restart on held-out rows, in nats per row.
+        Evidence lower bound of each restart on held-out rows, in nats per row. The largest is taken, of pictures the
+        largest of those that are not folded.
     agreement_ : ndarray of shape (n_restarts,)
         Mean absolute correlation of each restart's latents, after its own rotation, with those of the best restart. Low
         values beside nearly equal bounds say that the data do not decide.
@@ -297,7 +298,7 @@ class Dictionary(Decodes, BaseEncoder):
             for restart in restarts:
                 found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
                 restart.turn(torch.as_tensor(found))
-        best = int(self.bounds_.argmax())
+        best = self._best(restarts, held_out)
         codes = [restart.codes(held_out).cpu().numpy() for restart in restarts]
         self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
         objective, log = restarts[best], logs[best]
@@ -307,6 +308,16 @@ class Dictionary(Decodes, BaseEncoder):
         more = self._some_rows(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
         self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out, more)
         return objective, log
+
+    def _best(self, restarts: list[Autoencoder], held_out: Tensor) -> int:
+        """Return which restart has the largest bound; of pictures, among those that are not folded.
+
+        What a fold costs is small where a factor changes few pixels: the sharpest decoder may be that of folded codes.
+        """
+        if held_out.ndim == 2:
+            return int(self.bounds_.argmax())
+        tell = np.array([told(restart, held_out) for restart in restarts])
+        return int(np.where(tell > tell.max() - FOLDED, self.bounds_, -np.inf).argmax())
 
     def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
         """Return name, penalty and steps of the parts that follow the restarts. A count is sharpened half way."""
