@@ -79,6 +79,32 @@ def test_transparent_pixels_need_a_background(tmp_path):
     assert (Pictures(tmp_path / "clear", background=1.0).take(np.array([0]))["x"] == 1).all()
 
 
+def test_pictures_are_upright_as_the_camera_says(tmp_path):
+    held = image.Exif()
+    held[0x0112] = 6  # a quarter turn
+    save(tmp_path / "a" / "x.png", picture(0), exif=held)
+    source = Pictures(tmp_path / "a")
+    assert source.shape == (3, 6, 8)
+    expected = np.rot90(picture(0), -1).transpose(2, 0, 1) / 255
+    np.testing.assert_allclose(source.take(np.array([0]))["x"][0], expected, atol=1e-6)
+
+
+def test_files_of_several_pages_and_pixels_that_are_no_numbers_are_told(tmp_path):
+    pages = [image.fromarray(picture(seed)) for seed in range(3)]
+    (tmp_path / "a").mkdir()
+    pages[0].save(tmp_path / "a" / "stack.tif", save_all=True, append_images=pages[1:])
+    with pytest.raises(ValueError, match=r"stack.tif cannot be read as a picture \(it holds 3 of them; save each as a"):
+        Pictures(tmp_path / "a")
+    save(tmp_path / "a" / "x.tif", picture(0))
+    assert Pictures(tmp_path / "a", skip_corrupt=True).files == ("x.tif",)
+    (tmp_path / "b").mkdir()
+    np.save(tmp_path / "b" / "x.npy", np.array([[0.5, np.nan]]))
+    np.save(tmp_path / "b" / "y.npy", np.array([[0.5, 0.0]]))
+    with pytest.raises(ValueError, match=r"x.npy cannot be read as a picture \(it has NaN or infinity for a pixel\)"):
+        Pictures(tmp_path / "b").take(np.array([0, 1]))
+    assert Pictures(tmp_path / "b", skip_corrupt=True).files == ("y.npy",)
+
+
 def test_different_sizes_are_named_and_resized_on_request(folder):
     save(folder / "9.png", picture(9, (16, 12)))
     with pytest.raises(

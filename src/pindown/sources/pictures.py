@@ -23,6 +23,9 @@ SUFFIXES = (*IMAGES, ".npy")
 GREY = ("1", "L", "F")
 """Pillow's words for grey, of a bit, a byte or a float."""
 
+ORIENTATION = 0x0112
+"""Where a camera says how it was held: from 5 on, on its side."""
+
 DEEP = ("I;16", "I;16B", "I;16L", "I")
 """Pillow's words for 16 bits of grey."""
 
@@ -32,7 +35,8 @@ class Pictures(Indexed):
 
     All must have one size and one number of channels, or be resized to ``size`` and turned to ``channels``. Sizes are
     looked at first, in the files' heads; pictures are read when they are asked for. 16 bits of grey are divided by
-    65,535, palettes are looked up. Needs pillow, unless all are npy: ``pip install 'pindown[images]'``.
+    65,535, palettes are looked up, and a camera that says that it was held on its side is believed. Needs pillow,
+    unless all are npy: ``pip install 'pindown[images]'``.
 
     Parameters
     ----------
@@ -137,13 +141,17 @@ class Pictures(Indexed):
             picture = _from_array(path) if path.suffix.lower() == ".npy" else self._from_image(path)
         except (OSError, SyntaxError, EOFError) as error:  # pillow has words of its own for a broken file
             raise _unreadable(name, error) from error
+        if not np.isfinite(picture).all():
+            raise _unreadable(name, ValueError("it has NaN or infinity for a pixel"))
         picture = self._as_asked(picture)
         if hasattr(self, "shape") and picture.shape != self.shape:
             raise ValueError(f"{name} has changed: it is {picture.shape} now, and was {self.shape} when it was opened.")
         return picture
 
     def _from_image(self, path: Path) -> NDArray[np.float32]:
-        with _pillow(path).open(path) as image:
+        with _pillow(path).open(path) as file:
+            _refuse_pages(file)
+            image = import_module("PIL.ImageOps").exif_transpose(file)  # upright, as the camera says
             if image.mode in DEEP:
                 return (np.asarray(image, dtype=np.float32) / np.float32(65_535))[None]
             if image.mode == "F":
@@ -194,8 +202,10 @@ class Pictures(Indexed):
                 shape = _array_shape(path, np.load(path, mmap_mode="r").shape)
             else:
                 with _pillow(path).open(path) as image:  # reads the head alone
+                    _refuse_pages(image)
                     grey = image.mode in (*GREY, *DEEP) and not _transparent(image)
-                    shape = (1 if grey else 3, image.height, image.width)
+                    lies = image.getexif().get(ORIENTATION, 1) >= 5
+                    shape = (1 if grey else 3, *((image.width, image.height) if lies else (image.height, image.width)))
         except (OSError, SyntaxError, EOFError, ValueError) as error:
             raise _unreadable(name, error) from error
         return (self.channels or shape[0], *(self.size or shape[1:]))
@@ -317,6 +327,11 @@ def _pillow(path: Path) -> Any:
 
 def _transparent(image: Any) -> bool:
     return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+
+
+def _refuse_pages(image: Any) -> None:
+    if (pages := getattr(image, "n_frames", 1)) > 1:
+        raise OSError(f"it holds {pages} of them; save each as a file")
 
 
 def _said(shape: tuple[int, ...]) -> str:
