@@ -313,7 +313,7 @@ FITS = {
     "LatentAction()": (None, 0),
     "LatentAction(3), 50 pairs": (3, PAIRS),
     "LatentAction(3), 200 pairs": (3, 200),
-    "LatentAction(), 200 pairs": (None, 200),
+    "LatentAction(6), 50 pairs": (6, PAIRS),
 }
 """Number of codes, and of pairs with the first robot."""
 

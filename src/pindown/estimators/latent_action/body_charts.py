@@ -168,6 +168,8 @@ def joined(recording: Recording, paired: Recording, codes: np.ndarray) -> BodyCh
     All of the body's transitions say what its displacements are like; the regression chooses its penalty itself.
     """
     centre, unit = recording.change.mean(0), recording.change.std(0)
+    if recording.moved is not None:  # all in pixels, so that what moves little is mostly noise, and stays little
+        unit = np.full_like(unit, np.sqrt((unit**2).mean()))
     unit = np.where(unit > 0, unit, 1.0)
     ridge = RidgeCV(PENALTIES, fit_intercept=False).fit((paired.change - centre) / unit, codes)
     reading = np.reshape(ridge.coef_, (codes.shape[1], -1)).T / unit[:, None]
