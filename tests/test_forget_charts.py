@@ -15,7 +15,7 @@ from pindown.data import Data
 from pindown.estimators import IdentifiabilityWarning
 from pindown.estimators.forget import playing
 from pindown.estimators.forget.charts import closed_form, effects, turned
-from pindown.estimators.forget.choosing import BENT, CLOSED, EVEN, FIXED, Candidate, best
+from pindown.estimators.forget.choosing import BENT, CLOSED, EVEN, FEWEST_JUDGES, FIXED, Candidate, best
 from pindown.estimators.forget.game import History
 from pindown.estimators.refitting import refitted
 from pindown.metrics import leakage
@@ -222,26 +222,37 @@ def test_where_one_map_is_asked_for_no_chart_is_looked_for():
         assert np.array_equal(forget.transform(x, e), forget.transform(x))
 
 
-def bent_apart(n, n_rare=0):
-    """Return rows whose first two columns are one in the second value, which no shift or stretch undoes."""
+def bent_apart(n, n_rare, noise):
+    """Return rows whose first two columns are nearly one in the second value, which no shift or stretch undoes."""
     x, e = normal(n, 6), np.arange(n) % 2
-    x[e == 1, 1] = x[e == 1, 0] + 0.2 * x[e == 1, 1]
+    x[e == 1, 1] = x[e == 1, 0] + noise * x[e == 1, 1]
     e[:n_rare] = 2
     return x, e
 
 
-@pytest.mark.parametrize(("n", "n_rare", "n_steps"), [(400, 0, 1), (900, 10, 1), (900, 0, 5)])
-def test_where_rows_held_out_are_too_few_to_judge_a_game_none_is_played_and_charts_are_kept(n, n_rare, n_steps):
+@pytest.mark.parametrize(("n", "n_rare", "noise", "n_steps"), [(300, 0, 0.4, 1), (900, 10, 0.2, 1), (900, 0, 0.2, 5)])
+def test_where_rows_held_out_are_too_few_to_judge_a_game_none_is_played_and_charts_are_kept(n, n_rare, noise, n_steps):
     forget = quick(max_iter=5)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        forget.fit(*bent_apart(n, n_rare))
+        forget.fit(*bent_apart(n, n_rare, noise))
     assert forget.n_iter_ == n_steps
     leaks = [str(w.message) for w in caught if "leaks" in str(w.message)]
-    assert leaks or n > 400
     assert all(("too few to judge more than closed forms" in text) == (n_steps == 1) for text in leaks)
     assert (forget.chosen_.n_rows == n) == (n_steps == 1)
     assert EVEN in {compared.name for compared in forget.chosen_.compared}
+
+
+def test_of_few_rows_codes_are_worth_whatever_these_show():
+    codes, e = normal(60, 2), np.arange(60) % 2
+    codes[:, 0] += 0.4 * e
+    few, many = (
+        Candidate(FIXED, leakage(codes[rows], e[rows], probes=["linear"], n_permutations=19, random_state=0), 0.8)
+        for rows in (slice(None), np.tile(np.arange(60), 4))
+    )
+    assert few.leak.n_rows < FEWEST_JUDGES < many.leak.n_rows
+    assert few.worth == pytest.approx(0.8 - 2 * max(0.0, few.leak.excess))
+    assert many.worth == pytest.approx(0.8 - 2 * many.excess)
 
 
 def test_codes_are_worth_what_they_tell_less_twice_what_leaks():

@@ -27,6 +27,9 @@ MOST_READ = 4_000
 LEAK_COSTS = 2.0
 """What a share of the nuisance that is told counts against a share of the signal that is told."""
 
+FEWEST_JUDGES = 200
+"""Rows held out from which codes that nobody reads e from count as blind: fewer seldom tell these from others."""
+
 FEWEST_READ = 0.8
 """Share of the values that readers of all rows tell apart of which rows held out must have enough to judge a game."""
 
@@ -63,8 +66,9 @@ class Candidate:
 
     @property
     def worth(self) -> float:
-        """What the codes tell of the signal, less what they tell of the nuisance."""
-        return self.told - LEAK_COSTS * self.excess
+        """What the codes tell of the signal, less what they tell of the nuisance; of few rows whatever these show."""
+        few = self.leak is not None and self.leak.n_rows < FEWEST_JUDGES
+        return self.told - LEAK_COSTS * (max(0.0, self.leak.excess) if self.leak is not None and few else self.excess)
 
     def __str__(self) -> str:
         if self.leak is None:
@@ -86,6 +90,17 @@ class Choice:
         others = [str(other) for other in self.compared if other.name != self.kept.name]
         against = f"; against {'; '.join(others)}" if others else ""
         return f"on {self.n_rows} rows that they were not fitted to, {self.kept}{against}."
+
+
+def seen_in(n_rows: int, chance: float) -> float:
+    """Return how far from chance readers must get for so many rows, half of which they learn from, to show it.
+
+    Examples
+    --------
+    >>> round(seen_in(200, 0.5), 3), round(seen_in(50, 0.5), 3)
+    (0.2, 0.4)
+    """
+    return 2 * math.sqrt(0.25 / (n_rows / 2)) / (1 - chance)
 
 
 def best(candidates: list[Candidate], n_rows: int) -> Choice:

@@ -19,6 +19,7 @@ from pindown.estimators.forget.charts import Charts, again, closed_form, turned
 from pindown.estimators.forget.choosing import (
     CLOSED,
     EVEN,
+    FEWEST_JUDGES,
     N_FOLDS,
     Candidate,
     Choice,
@@ -26,6 +27,7 @@ from pindown.estimators.forget.choosing import (
     best,
     cross_fitted,
     label_shown,
+    seen_in,
     told_of,
 )
 from pindown.estimators.forget.initialisation import Initialisation
@@ -149,9 +151,8 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
         value = seen.groups[:, -1]
         codes = charts.encode(x, value)
         look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
-        # Fewer rows do not tell blind codes from others, and a game that they could not judge would be kept by chance.
-        settled = (choice.kept.is_blind and choice.kept.name == CLOSED) or len(held) < FEWEST_HELD_OUT
-        settled = settled or asked.settled_on is not None
+        settled = asked.settled_on is not None or (choice.kept.is_blind and choice.kept.name == CLOSED)
+        settled = settled or _hidden_from(len(held), choice.kept)
         apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
         straight = None if settled else look.held_out.of_charts(choice.kept.name, apart, seed)
         if straight is None or not straight.is_of_as_many_values(choice.kept):
@@ -159,6 +160,13 @@ def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> Nui
             return replace(look, n_components=charts.n_codes, missed=missed)
         look = replace(look, charts_apart=apart, straight=straight)
     return _with_start(look, white, groupings, asked, tells_label)
+
+
+def _hidden_from(n_rows: int, kept: Candidate) -> bool:
+    """Say whether rows held out are so few that they would not show what a game could gain, and keep it by chance."""
+    if kept.leak is None or not n_rows:
+        return True
+    return n_rows < FEWEST_JUDGES and kept.excess < seen_in(n_rows, kept.leak.chance)
 
 
 def _divided(reading: Reading, rng: np.random.Generator, asked: Asked) -> tuple[np.ndarray, np.ndarray]:

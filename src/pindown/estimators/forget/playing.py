@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.choosing import BENT, FIXED, Choice, KeptOut, best
+from pindown.estimators.forget.choosing import BENT, FEWEST_JUDGES, FIXED, Choice, KeptOut, best
 from pindown.estimators.forget.game import Game, History, history_of
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import NuisanceLook
@@ -62,7 +62,7 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
     if charts is None or straight is None:
         return one_map
     fixed = rows.of_game(FIXED, one_map.objective, charts, seed)
-    if fixed.is_blind and fixed.told >= MOST_TOLD:
+    if fixed.is_blind and fixed.told >= MOST_TOLD and rows.n_rows >= FEWEST_JUDGES:
         return one_map._replace(choice=Choice(fixed, (straight, fixed), rows.n_rows))
     candidates, bent = [straight, fixed], None
     if not fixed.is_blind:
