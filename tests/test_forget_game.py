@@ -11,6 +11,7 @@ from torch import nn
 from pindown import Forget, networks, theory
 from pindown.directions import Grouping, even_rows
 from pindown.estimators.forget.choosing import KeptOut
+from pindown.estimators.forget.game import ENERGY_WEIGHT, OF_PICTURES
 from pindown.losses import reverse_gradient
 from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, constant, optimizers, waiting_cosine
@@ -157,3 +158,10 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
     assert (
         Forget(encoder=lambda n_in, n_out: nn.Sequential(nn.Linear(n_in, n_out))).guarantee is theory.FORGET_NONLINEAR
     )
+
+
+@pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), OF_PICTURES)])
+def test_of_pictures_the_energy_distance_counts_more(shape, weight):
+    rows = normal(60, 12).reshape(60, *shape)
+    est = Forget(2, max_iter=1, holdout=0, device="cpu", verbose=False, random_state=0).fit(rows, np.arange(60) % 2)
+    assert est.objective_.energy_weight == weight

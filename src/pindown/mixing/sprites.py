@@ -68,7 +68,9 @@ class Sprites(Renderer):
         edge = 2.0 / (self.size * self.samples)  # a pixel
         for number in range(self.n_sprites):
             own = {name: values[f"{name}{_suffix(number)}"] for name in ("shape", "size", "rotation", "x", "y")}
-            inside = _inside(own, x, y, edge)
+            name = f"shape{_suffix(number)}"
+            drawn = any(factor.name == name for factor in self.factors)
+            inside = _inside(own, x, y, edge, None if drawn else int(self.fixed.get(name, self._known(name).middle)))
             plain = self.n_sprites == 1 and "hue" not in latent
             hue = values[f"hue{_suffix(number)}"]
             colour = torch.full_like(hue[:, None], 0.95) if plain else colour_of(hue)
@@ -94,14 +96,18 @@ def _suffix(number: int) -> str:
     return f"_{number + 1}" if number else ""
 
 
-def _inside(own: dict[str, Tensor], x: Tensor, y: Tensor, edge: float) -> Tensor:
-    """Return how much of each point a sprite covers, from 0 to 1; (n, p)."""
+def _inside(own: dict[str, Tensor], x: Tensor, y: Tensor, edge: float, shape: int | None) -> Tensor:
+    """Return how much of each point a sprite covers, from 0 to 1; (n, p). One shape, or None: each has its own."""
     turn, size = torch.deg2rad(own["rotation"])[:, None], own["size"][:, None]
     right, up = x - own["x"][:, None], y - own["y"][:, None]  # (n, 1, w), (n, h, 1)
     cos, sin = turn.cos() / size, turn.sin() / size
     u, v = (cos * right + sin * up).flatten(1), (cos * up - sin * right).flatten(1)
-    outside = torch.stack([_square(u, v), _ellipse(u, v), _heart(u, v)])  # (3, n, p), in units of the size
-    far = outside.gather(0, own["shape"].long()[None].expand(1, *u.shape))[0] * own["size"]
+    if shape is not None:
+        outside = (_square, _ellipse, _heart)[shape](u, v)  # in units of the size
+    else:
+        each = torch.stack([_square(u, v), _ellipse(u, v), _heart(u, v)])  # (3, n, p)
+        outside = each.gather(0, own["shape"].long()[None].expand(1, *u.shape))[0]
+    far = outside * own["size"]
     return (0.5 - far / edge).clamp(0, 1)
 
 
