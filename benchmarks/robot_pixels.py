@@ -39,6 +39,7 @@ from torch import nn
 from pindown import Forget, LatentAction
 from pindown.alignment import PolynomialRidge
 from pindown.estimators import IdentifiabilityWarning, InverseDynamics
+from pindown.estimators.latent_action.body_charts import power
 from pindown.metrics import leakage
 from pindown.mixing import save_animation, save_png, thumbnails
 from pindown.networks import convolutional
@@ -220,7 +221,7 @@ def behind(film: Film, seed: int) -> Any:
 
 
 def latent(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, seed: int) -> tuple[Any, Codes, Codes]:
-    """Fit to transitions of one step, and read those of three."""
+    """Fit to transitions of one step, and read those of three, whitened in each arm by those that were learned from."""
     learned, held, n_paired = data
     first, *others = learned
     n_rows = n_paired * (learned[first].frames.shape[1] - 1)
@@ -230,7 +231,13 @@ def latent(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, se
         ties = {(first, other): np.stack([chosen, chosen], 1) for other in others}
     act = LatentAction(n_codes, forget=Forget(max_iter=300, verbose=False, device="cpu"), random_state=seed)
     act.fit(*rows(learned, 1), groups={robot: film.episode(1) for robot, film in learned.items()}, pairs=ties)
-    return act, act.transform(*rows(learned, STEP)), act.transform(*rows(held, STEP))
+    known, new = (act.transform(*rows(part, STEP)) for part in (learned, held))
+    # Charts give codes of single steps one covariance; over three steps an arm that swings on has another.
+    law = {robot: (codes.mean(0), power(np.cov(codes.T), -0.5)) for robot, codes in known.items()}
+    known, new = (
+        {robot: (codes - law[robot][0]) @ law[robot][1] for robot, codes in part.items()} for part in (known, new)
+    )
+    return act, known, new
 
 
 def rolled(act: Any, held: Films) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
