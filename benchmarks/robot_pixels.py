@@ -46,8 +46,16 @@ from pindown.networks import convolutional
 
 STEP, PAIRS, ROLLED = 3, 50, 10
 PENALTIES = np.logspace(-6, 4, 21)
-SUPERVISED = "convolutions, supervised"
+FLOOR, SUPERVISED = "displacement of the hand (floor, ceiling)", "convolutions, supervised"
 PAGE = Path(__file__).parents[1] / "docs" / "antidiversity.md"
+FITS = {
+    "LatentAction(3)": (3, 0),
+    "LatentAction()": (None, 0),
+    "LatentAction(3), 50 pairs": (3, PAIRS),
+    "LatentAction(3), 200 pairs": (3, 200),
+    "LatentAction(6), 50 pairs": (6, PAIRS),
+}
+"""Number of codes, and of pairs with the first robot."""
 Codes = dict[str, np.ndarray]
 
 
@@ -282,7 +290,7 @@ def as_table(rows: list[dict[str, Any]]) -> str:
         ]
         lines += [f"| {' | '.join(head)} |", f"|---{'|---:' * (len(head) - 1)}|"]
         best = {row["seed"]: row for row in of_arms if row["code"] == SUPERVISED}
-        for code in dict.fromkeys(row["code"] for row in of_arms):
+        for code in sorted({row["code"]: None for row in of_arms}, key=lambda name: (name != FLOOR, name not in FITS)):
             lines.append(f"| {' | '.join(_cells(code, [row for row in of_arms if row['code'] == code], best))} |")
     return "\n".join(lines[1:])
 
@@ -299,7 +307,11 @@ def _cells(code: str, rows: list[dict[str, Any]], best: dict[int, dict[str, Any]
 
     within = [[row[f"within {arm}"] for arm in arms] for row in rows]
     share = [min(row[k] / best[row["seed"]][k] for k in (f"within {a}" for a in arms)) for row in rows if best]
-    led = [[[row[f"rollout {arm} {by}"] for arm in arms] for by in ("own", "swapped")] for row in rows if _is_led(row)]
+    led = [
+        [[row[f"rollout {arm} {by}"] for arm in arms] for by in ("own", "swapped")]
+        for row in rows
+        if row["code"] in FITS
+    ]
     return [
         code,
         str(rows[0]["n_codes"]),
@@ -309,20 +321,6 @@ def _cells(code: str, rows: list[dict[str, Any]], best: dict[int, dict[str, Any]
         *(cell([float(np.mean(each[by])) for each in led]) for by in (0, 1)),
         cell([max(b / a for a, b in zip(*each, strict=True)) for each in led]),
     ]
-
-
-def _is_led(row: dict[str, Any]) -> bool:
-    return any(key.endswith(" own") for key in row)
-
-
-FITS = {
-    "LatentAction(3)": (3, 0),
-    "LatentAction()": (None, 0),
-    "LatentAction(3), 50 pairs": (3, PAIRS),
-    "LatentAction(3), 200 pairs": (3, 200),
-    "LatentAction(6), 50 pairs": (6, PAIRS),
-}
-"""Number of codes, and of pairs with the first robot."""
 
 
 def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -343,7 +341,7 @@ def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namesp
         return known, new
 
     made: dict[str, Callable[[], tuple[Codes, Codes]]] = {
-        "displacement of the hand (floor, ceiling)": truth,
+        FLOOR: truth,
         **{f"{k} components of differences, whitened": lambda k=k: first(k) for k in (3, 6, 48)},
         "InverseDynamics(3) of 32 components": lambda: each(lambda film: behind(film, seed)),
         "convolutions, contrast in time": lambda: each(lambda film: contrasted(film, options.device, 1_500, seed)),
