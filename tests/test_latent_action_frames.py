@@ -184,6 +184,13 @@ def test_frames_of_no_use_are_refused_by_name(before, after, groups, message):
         LatentAction(2, **QUICK).fit(x, x_next, groups=episode)
 
 
+def test_more_codes_than_frames_show_motions_are_refused_and_never_asked_for_by_default():
+    before, after, episode = few()
+    assert LatentAction(**QUICK).fit(before, after, groups=episode).n_components_ == 5
+    with pytest.raises(ValueError, match=r"n_components=20, but frames of arm show 5 motions\. Ask for as many"):
+        LatentAction(20, **QUICK).fit(before, after, groups=episode)
+
+
 def test_frames_of_another_size_or_as_one_array_are_refused(tied, held_out):
     some = {e: part[:4] for e, part in held_out.before.items()}
     small = {e: part[:, :, ::2, ::2] for e, part in some.items()}

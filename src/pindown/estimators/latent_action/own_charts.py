@@ -99,15 +99,16 @@ def fit_own_charts(
     learned = {body: each.take(~out[body]) for body, each in recordings.items()}
     sights: dict[Any, Sight] = {}
     if any(each.filmed for each in recordings.values()):
-        n_codes = N_CODES if n_codes is None else n_codes
         sights = {body: find_sight(each) for body, each in learned.items()}
         recordings = {body: sights[body].seen(each) for body, each in recordings.items()}
         learned = {body: each.take(~out[body]) for body, each in recordings.items()}
+        n_codes = min(N_CODES, *(each.change.shape[1] for each in learned.values())) if n_codes is None else n_codes
     held = {body: each.take(out[body]) for body, each in recordings.items()}
     n_codes = counted([sizes(each) for each in learned.values()]) if n_codes is None else n_codes
     narrow, width = min(((body, each.change.shape[1]) for body, each in recordings.items()), key=lambda pair: pair[1])
     if n_codes > width:
-        raise ValueError(f"LatentAction: n_components={n_codes}, but {narrow} has {width} columns.")
+        has = f"frames of {narrow} show {width} motions" if sights else f"{narrow} has {width} columns"
+        raise ValueError(f"LatentAction: n_components={n_codes}, but {has}. Ask for as many codes at most.")
     if pairs is None:
         charts = evened({body: by_innovations(each, n_codes) for body, each in learned.items()}, learned)
         paired: Paired = []
