@@ -35,11 +35,11 @@ dense worlds of pictures, whose sparse codes were bought with it (three fits), a
 DEPENDENCE_ROWS = 1_000
 """Rows by which dependence is measured, at most."""
 
-SHARED, MOST_BINS = 0.2, 8
+SHARED, MOST_BINS = 0.15, 8
 """Nats that two latents of different blocks share above which these are not independent, as two normal ones do that
-correlate by .57; and bins of equally many rows by which they are counted, at most. With a code to spare, as where noise
-hides a factor or a factor is a category, a hue goes around its circle in two codes: .28 to .72 in such rooms (four
-fits, seeds 10 and 11), and .12 at most between all other codes of these and of rooms whose codes are single factors."""
+correlate by .51; and bins of equally many rows by which they are counted, at most. With a code to spare, as where noise
+hides a factor or a factor is a category, a hue goes around its circle in two codes: .22 to .72 in such rooms (five
+fits, seeds 0, 10 and 11), and .12 at most between other codes of these and of rooms whose codes are single factors."""
 
 
 def diverse_support(dependence: Any, threshold: float) -> Verdict:

@@ -120,6 +120,14 @@ class Autoencoder(nn.Module):
         return torch.diag_embed(log_diagonal.exp()) + (below @ self.below).unflatten(1, (self.d, self.d)), log_diagonal
 
     @torch.no_grad()
+    def share_told(self, x: Tensor) -> Tensor:
+        """Return how much of each latent's variance lies between rows, and not in the posterior of a row; (d,)."""
+        triangle, _ = self._triangle(self.encoder.preprocess(x))
+        within = (self.turned.weight @ triangle).square().sum(2).mean(0)
+        between = self.codes(x).to(within).var(0)
+        return between / (between + within)
+
+    @torch.no_grad()
     def turn(self, rotation: Tensor) -> None:
         """Turn the latents, z → z Q: the decoder turns them back, so that no likelihood changes."""
         turned = self.turned.weight.mT @ rotation.to(self.turned.weight)

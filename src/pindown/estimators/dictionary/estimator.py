@@ -123,7 +123,7 @@ class Dictionary(Decodes, BaseEncoder):
         What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
     blocks_ : tuple of structure.Block
         The latents that may be claimed, alone or together: all as one where those of different blocks depend on each
-        other, for then sparsity may have been bought with it.
+        other, for then sparsity may have been bought with it; and of pictures where codes tell a latent in part.
     bounds_ : ndarray of shape (n_restarts,)
         Evidence lower bound of each restart on held-out rows, in nats per row. The largest is taken, of pictures the
         largest of those that are not folded.
