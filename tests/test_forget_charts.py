@@ -281,6 +281,20 @@ def test_an_adversary_that_learned_rows_by_heart_is_named():
     assert any("learned its rows by heart" in str(w.message) for w in caught)
 
 
+def test_linear_codes_stay_where_they_began_if_the_adversary_learned_its_rows_by_heart():
+    x, e = normal(400, 20), np.arange(400) % 2
+    x[:, 0] += 2 * e
+    options = {"encoder": networks.linear, "verbose": False, "device": "cpu", "random_state": 0}
+    with pytest.warns(IdentifiabilityWarning, match="codes stay those that the game began with"):
+        played = Forget(max_iter=400, **options).fit(x, e)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", IdentifiabilityWarning)
+        begun = Forget(max_iter=1, learning_rate=1e-12, **options).fit(x, e)
+    assert played.history_.went_back
+    assert not begun.history_.went_back
+    assert np.allclose(played.transform(x), begun.transform(x), atol=1e-4)
+
+
 def test_one_seed_gives_the_same_charts_and_files_keep_them(tmp_path):
     (x, lab, _), _ = cells(n=200)
     first, again = (quick().fit(x, lab) for _ in range(2))

@@ -62,6 +62,8 @@ class History:
         What readers trained from scratch, afterwards, on rows that were held out, find. None if there were too few.
     held_out_loss : float or None
         Of the classifier in the loop, at the end, on rows that were held out. None if there were none, or no game.
+    went_back : bool
+        Whether codes stay where they began, since the classifier had learned its rows by heart.
     """
 
     classifier_loss: np.ndarray
@@ -70,19 +72,19 @@ class History:
     reconstruction: np.ndarray
     probe: Leakage | None
     held_out_loss: float | None = None
+    went_back: bool = False
 
     @property
     def doubts(self) -> tuple[str, ...]:
         """What stands against the codes: a leak, or an adversary that has learned its rows by heart."""
         said: tuple[str, ...] = ()
-        if self.held_out_loss is not None:
-            known = float(self.classifier_loss[-LAST:].mean())
-            if self.held_out_loss - known > BY_HEART * self.chance_loss:
-                said += (
-                    f"the adversary has learned its rows by heart: its loss is {known:.3f} there, "
-                    f"{self.held_out_loss:.3f} on rows held out, and {self.chance_loss:.3f} for a guess, so that the "
-                    "encoder hid what other rows do not show. Give more rows, fewer codes, or a smaller classifier.",
-                )
+        if by_heart(self.classifier_loss, self.held_out_loss, self.chance_loss):
+            so = "codes stay those that the game began with" if self.went_back else "codes hide what others do not show"
+            said += (
+                f"the adversary has learned its rows by heart: its loss is {self.classifier_loss[-LAST:].mean():.3f} "
+                f"there, {self.held_out_loss:.3f} on rows held out, and {self.chance_loss:.3f} for a guess. So {so}. "
+                "Give more rows, fewer codes, or a smaller classifier.",
+            )
         probe = self.probe
         if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
             remedy = "Try more steps (max_iter), or fewer codes."
@@ -90,6 +92,11 @@ class History:
                 remedy = "Rows are too few to judge more than closed forms by: give more, or join rare values of y."
             said += (f"on {probe.n_rows} rows held out, {probe.verdict} {remedy}",)
         return said
+
+
+def by_heart(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
+    """Say whether an adversary knows its rows much better than others, by its losses on them and that of a guess."""
+    return held_out is not None and held_out - float(loss[-LAST:].mean()) > BY_HEART * chance
 
 
 class Game(nn.Module):
@@ -133,6 +140,7 @@ class Game(nn.Module):
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
         self.energy_weight = OF_PICTURES if pictures else ENERGY_WEIGHT
+        self.went_back = False
         self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
         self.first_averaged = int((1 - AVERAGED_SHARE) * max_iter)
         self.register_buffer("worth", worth)
