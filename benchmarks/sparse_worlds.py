@@ -7,13 +7,13 @@ below, chosen on a seed that is not reported; ours has its defaults. Columns: me
 truth, F1 of the rows at which codes fire, share of codes that are silent in the rows of the test, share of variance
 that is rebuilt, seconds of one core.
 
-``language`` and ``language16k`` are `processes.Superposed.like_language`, after the recipe of SynthSAEBench, where
-Matryoshka is published with a cosine of .793 and an F1 of .879 at 16,384 features, and BatchTopK with .757 and .732,
-after a long training. ``--steps`` and ``--batch`` give both another training, such as ``--steps 4000 --batch 4096`` on
-a GPU.
+``language`` and ``language16k`` (on a GPU) are `processes.Superposed.like_language`, after the recipe of
+SynthSAEBench, where Matryoshka is published with a cosine of .793 and an F1 of .879 at 16,384 features, and BatchTopK
+with .757 and .732, after a long training. ``--steps`` and ``--batch`` give both another training.
 
 Runs that are on record are not made again, so that a command that was broken off goes on; ``--only`` and ``--seeds``
-make some of them. In the end the table of `docs/sparse.md` is written from the record.
+make some of them. In the end the table of `docs/sparse.md` is written from the record. ``--take`` adds the rows of
+records that were written elsewhere, and runs nothing.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import argparse
 import importlib.util
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
@@ -31,7 +31,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from _measure import record, where, write
+from _measure import RESULTS, record, where, write
 from _parts import put_into, spans
 from scipy.sparse import csr_array, vstack
 
@@ -88,7 +88,7 @@ CASES = (
     Case(
         "language16k",
         lambda seed: Superposed.like_language(16_384, 768, random_state=seed),
-        *(16, 1_024, (BatchTopK, Matryoshka), (BatchTopK, Matryoshka), (3e-4, 1e-3, 3e-3)),
+        *(4_000, 4_096, (BatchTopK, Matryoshka), (BatchTopK, Matryoshka), (3e-4, 1e-3, 3e-3)),
         seeds=(0,),
         n_test=2_000,
         shorter=4,
@@ -275,8 +275,11 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, nargs="+")
     parser.add_argument("--only", choices=("pindown", "SAELens"), help="one half")
     parser.add_argument("--gate", help="one gate, such as BatchTopK")
+    parser.add_argument("--take", type=Path, nargs="+", metavar="FILE", help="records of a GPU to add, running nothing")
     given = parser.parse_args()
     case = next(case for case in CASES if case.name == given.world)
+    if given.take:
+        return take(case, given.take)
     case = replace(
         case,
         steps=given.steps or case.steps,
@@ -292,6 +295,16 @@ def main() -> None:
     print(table(case, kept))
     if given.steps is None and given.batch is None:
         put_into(PAGE, table(case, kept), case.name)
+
+
+def take(case: Case, paths: Sequence[Path]) -> None:
+    """Add to the record of a GPU the rows of others, each run once, the last one read; and write the table."""
+    path = RESULTS / f"sparse_worlds_{case.name}_gpu.json"
+    told = [json.loads(each.read_text("utf-8")) for each in (path, *paths)]
+    which = ("method", "seed", "steps", "batch", "rate")
+    kept = {tuple(row.get(key) for key in which): row for each in told for row in each["rows"]}
+    write(path, list(kept.values()), told[-1]["where"])
+    put_into(PAGE, table(case, list(kept.values())), case.name)
 
 
 def on_record(case: Case) -> list[Row]:
