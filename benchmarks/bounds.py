@@ -2,8 +2,9 @@
 
 ``python benchmarks/bounds.py`` runs every test and doctest that asserts that something is larger or smaller, with
 seeds shifted and with the kernels of other machines; ``--jobs 16`` on a larger machine. What is done is kept beside
-the output, so that the same command goes on where it was stopped. It ends with an error if a bound stands less than
-three spreads from the mean.
+the output, so that the same command goes on where it was stopped. Bounds that a run has not come to stay on record as
+an earlier one found them, if the test still asserts them. It ends with an error if a bound stands less than three
+spreads from the mean.
 """
 
 from __future__ import annotations
@@ -150,10 +151,14 @@ def rows(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
     found = [row(*place, seen) for place, seen in places.items()]
     worst: dict[tuple[Any, ...], dict[str, Any]] = {}
     for each in filter(None, found):  # of those in a loop, the one with the least margin
-        place = each["test"], each["bound"], each["part"]
-        if place not in worst or each["margin"] < worst[place]["margin"]:
-            worst[place] = each
-    return sorted(worst.values(), key=lambda r: (r["test"], r["bound"], r["part"]))
+        if place(each) not in worst or each["margin"] < worst[place(each)]["margin"]:
+            worst[place(each)] = each
+    return list(worst.values())
+
+
+def place(each: dict[str, Any]) -> tuple[str, str, int]:
+    """Return where a bound stands in the table."""
+    return each["test"], each["bound"], each["part"]
 
 
 def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> dict[str, Any] | None:
@@ -211,6 +216,26 @@ def by_file(notes: list[dict[str, Any]]) -> dict[str, float]:
     return {file: round(s, 1) for file, s in sorted(seconds.items())}
 
 
+def kept(before: dict[str, Any], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return what an earlier run found of bounds that are still asserted, in tests that the new one has not come to."""
+    come_to, asserted = {each["test"] for each in new}, {}
+    earlier = "; ".join(f"{name} {', '.join(map(str, shifts))}" for name, shifts in before["settings"].items())
+    found = []
+    for each in before["rows"]:
+        path = ROOT / each["test"].partition("::")[0]
+        if each["test"] in come_to or path.suffix != ".py" or not path.exists():
+            continue
+        if path not in asserted:
+            asserted[path] = {ast.unparse(n) for n in ast.walk(ast.parse(path.read_text("utf-8"))) if is_comparison(n)}
+        if each["bound"] in asserted[path]:
+            found.append({"over": f"{earlier}, {before['when']}"} | each)
+    return found
+
+
+def is_comparison(node: ast.AST) -> bool:
+    return isinstance(node, ast.Compare)
+
+
 def thin(record: dict[str, Any]) -> list[dict[str, Any]]:
     """Return the bounds that stand too near."""
     return [each for each in record["rows"] if each["margin"] < ENOUGH and not is_level(each)]
@@ -220,6 +245,7 @@ def page(record: dict[str, Any]) -> str:
     """Return the table as a page."""
     where_ = record["where"]
     over = "; ".join(f"{name} {', '.join(map(str, shifts))}" for name, shifts in record["settings"].items())
+    marks = {text: "†" * (n + 1) for n, text in enumerate(sorted({r["over"] for r in record["rows"] if "over" in r}))}
     lines = [
         "# How far bounds stand from what they bound",
         "",
@@ -234,6 +260,8 @@ def page(record: dict[str, Any]) -> str:
         f"command with an error: of {len(record['rows'])} bounds {len(thin(record))} are so thin, and "
         f"{sum(each['missed'] > 0 for each in thin(record))} were missed in some run.",
         "",
+        *(f"{mark} was measured before, over {over}." for over, mark in marks.items()),
+        *([""] if marks else []),
         "| test | bound | mean | spread | margin | runs |",
         "|---|---|---:|---:|---:|---:|",
     ]
@@ -245,7 +273,9 @@ def page(record: dict[str, Any]) -> str:
         margin = f"{min(each['margin'], 99):.1f}{level}"
         spread = f"×{np.exp(each['spread']):.2g}" if each["by_ratio"] else f"{each['spread']:.2g}"
         margin = f"**{margin}**" if each in thin(record) else margin
-        lines.append(f"| {test} | `{bound}` | {mean} | {spread} | {margin} | {each['runs']} |")
+        lines.append(
+            f"| {test} | `{bound}` | {mean} | {spread} | {margin} | {each['runs']}{marks.get(each.get('over'), '')} |"
+        )
     return "\n".join(lines) + "\n"
 
 
@@ -278,9 +308,11 @@ def main() -> None:
     parser.add_argument("--page", type=Path, help="where to write the table, as docs/bounds.md")
     arguments = parser.parse_args()
     notes = measure(arguments)
+    found = rows(notes)
+    before = json.loads(arguments.output.read_text(encoding="utf-8")) if arguments.output.exists() else None
     record = {
         "where": where(), "when": time.strftime("%Y-%m-%d"), "settings": settings_of(notes),
-        "rows": rows(notes), "fallen": statements(notes, "fallen"),
+        "rows": sorted(found + (kept(before, found) if before else []), key=place), "fallen": statements(notes, "fallen"),
         "broken": statements(notes, "broken"), "seconds": by_file(notes),
     }  # fmt: skip
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
