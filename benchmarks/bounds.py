@@ -312,8 +312,8 @@ def main() -> None:
     before = json.loads(arguments.output.read_text(encoding="utf-8")) if arguments.output.exists() else None
     record = {
         "where": where(), "when": time.strftime("%Y-%m-%d"), "settings": settings_of(notes),
-        "rows": sorted(found + (kept(before, found) if before else []), key=place), "fallen": statements(notes, "fallen"),
-        "broken": statements(notes, "broken"), "seconds": by_file(notes),
+        "rows": sorted(found + (kept(before, found) if before else []), key=place),
+        "fallen": statements(notes, "fallen"), "broken": statements(notes, "broken"), "seconds": by_file(notes),
     }  # fmt: skip
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
