@@ -109,6 +109,18 @@ def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
     assert torch.equal(load(tmp_path / "fit.pindown").transform(x), fitted.transform(x))
 
 
+def test_what_codes_tell_of_a_latent_is_what_rows_differ_by_beside_their_posteriors(fitted):
+    model, (x, _) = fitted.objective_, rooms(200, 3)
+    normal = torch.randn(400, 1, 3, 1, generator=torch.Generator().manual_seed(0))
+    with torch.no_grad():
+        triangle, _ = model._triangle(model.encoder.preprocess(x))
+        draws = model.codes(x) + model.turned((triangle @ normal)[..., 0])  # (draws, rows, latents)
+    within = draws.var(0).mean(0)
+    told = model.codes(x).var(0) / (model.codes(x).var(0) + within)
+    torch.testing.assert_close(1 - model.share_told(x), 1 - told, rtol=0.1, atol=1e-4)
+    assert (model.share_told(x) > 0.9).all()
+
+
 def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
     x, z = rooms(1_000, 7)
     flat = x.flatten(1).double()
