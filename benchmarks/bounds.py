@@ -226,14 +226,11 @@ def kept(before: dict[str, Any], new: list[dict[str, Any]]) -> list[dict[str, An
         if each["test"] in come_to or path.suffix != ".py" or not path.exists():
             continue
         if path not in asserted:
-            asserted[path] = {ast.unparse(n) for n in ast.walk(ast.parse(path.read_text("utf-8"))) if is_comparison(n)}
+            nodes = ast.walk(ast.parse(path.read_text("utf-8")))
+            asserted[path] = {ast.unparse(node) for node in nodes if isinstance(node, ast.Compare)}
         if each["bound"] in asserted[path]:
             found.append({"over": f"{earlier}, {before['when']}"} | each)
     return found
-
-
-def is_comparison(node: ast.AST) -> bool:
-    return isinstance(node, ast.Compare)
 
 
 def thin(record: dict[str, Any]) -> list[dict[str, Any]]:

@@ -2,12 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from itertools import pairwise
+from itertools import combinations, pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.stats import rankdata
+from sklearn.metrics import mutual_info_score
 
 from pindown import theory
 from pindown.checks.verdict import Outcome, Verdict, above, estimate
@@ -192,16 +193,10 @@ def shared_by_blocks(codes: Any, blocks: Sequence[Sequence[int]]) -> tuple[float
     if len(blocks) < 2 or n_bins < 2:
         return 0.0, (0, 0)
     bins = np.minimum(((ranks - 0.5) / n * n_bins).astype(int), n_bins - 1)
-    member = (bins[:, :, None] == np.arange(n_bins)).reshape(n, -1).astype(float)
-    joint = (member.T @ member / n).reshape(d, n_bins, d, n_bins).swapaxes(1, 2)  # (d, d, bins, bins)
-    apart = joint.sum(3, keepdims=True) * joint.sum(2, keepdims=True)
-    logs = np.log(np.where(joint > 0, joint / np.maximum(apart, 1e-300), 1.0))
-    nats = (joint * logs).sum((2, 3)) - (n_bins - 1) ** 2 / (2 * n)
-    for block in blocks:
-        nats[np.ix_(block, block)] = -math.inf
-    nats[np.tril_indices(d)] = -math.inf  # each pair once
-    first, second = np.unravel_index(nats.argmax(), nats.shape)
-    return float(nats[first, second]), (int(first), int(second))
+    apart = [pair for pair in combinations(range(d), 2) if not any(set(pair) <= set(block) for block in blocks)]
+    nats = [mutual_info_score(bins[:, first], bins[:, second]) for first, second in apart]
+    most = int(np.argmax(nats))
+    return float(nats[most]) - (n_bins - 1) ** 2 / (2 * n), apart[most]
 
 
 def sufficient_nonlinearity(jacobians: Any, support: Any, *, random_state: int = 0) -> Verdict:

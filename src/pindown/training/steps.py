@@ -200,9 +200,11 @@ class CapturedStep:
     def _on_side_stream(self) -> None:
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            self._descend()
-        torch.cuda.current_stream().wait_stream(side)
+        try:
+            with torch.cuda.stream(side):
+                self._descend()
+        finally:  # what was begun ends before weights are moved by a step that is taken again
+            torch.cuda.current_stream().wait_stream(side)
 
 
 @contextmanager

@@ -314,7 +314,7 @@ class Dictionary(Decodes, BaseEncoder):
 
         What a fold costs is small where a factor changes few pixels: the sharpest decoder may be that of folded codes.
         """
-        if held_out.ndim == 2:
+        if held_out.ndim == 2 or len(restarts) == 1:
             return int(self.bounds_.argmax())
         tell = np.array([told(restart, held_out) for restart in restarts])
         return int(np.where(tell > tell.max() - FOLDED, self.bounds_, -np.inf).argmax())
