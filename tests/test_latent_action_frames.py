@@ -75,6 +75,12 @@ def test_actions_are_read_off_what_moves_and_not_off_colours(untied, held_out):
     assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.1
 
 
+def test_frames_that_do_not_follow_each_other_tell_no_action(untied, held_out):
+    strangers = {e: np.roll(f, len(f) // 2, axis=0) for e, f in held_out.after.items()}  # of other episodes
+    codes = untied.transform(held_out.before, strangers)
+    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.15
+
+
 def test_codes_are_alike_for_bodies_that_pairs_tie(tied, held_out):
     one, other = tied.transform(*held_out.both).values()
     alike, strangers = (
