@@ -10,6 +10,7 @@ from pindown.baselines import AdaGVAE, BetaVAE, DisCo, FactorVAE, Flow, SlowVAE
 from pindown.baselines.divergences import Posterior, Slow, TotalCorrelation, Weighed, adapted, kl
 from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.metrics import mcc
+from pindown.mixing import Sprites
 from pindown.penalties import DependencySparsity
 from pindown.processes import Structured
 
@@ -34,7 +35,10 @@ def plain(world):
 @pytest.mark.parametrize("kind", [*ALONE, *PAIRED])
 @pytest.mark.parametrize("shape", [(6,), (3, 8, 8)])
 def test_each_fits_encodes_decodes_samples_and_is_saved(kind, shape, tmp_path):
-    x = torch.randn(120, *shape, generator=torch.Generator().manual_seed(0))
+    rng = torch.Generator().manual_seed(0)
+    x = torch.randn(120, *shape, generator=rng)
+    if len(shape) == 3:
+        x = Sprites(8, factors=("x", "hue"))(torch.rand(120, 2, generator=rng)) + 0.1 * x
     est = kind(2, **QUICK).fit(x, x + 0.1) if kind in PAIRED else kind(2, **QUICK).fit(x)
     codes = est.transform(x)
     assert codes.shape == (120, 2)

@@ -35,6 +35,9 @@ class BetaVAE(Autoencoding):
         Weight of the divergence.
     penalty : Penalty or None
         Any of `pindown.penalties`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+    unrolled : bool
+        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
@@ -77,6 +80,7 @@ class BetaVAE(Autoencoding):
         *,
         beta: float = 4.0,
         penalty: Penalty | None = None,
+        unrolled: bool = True,
         encoder: Make = networks.smooth,
         preprocess: Preprocess = preprocessing.suited,
         decoder: Make = networks.smooth,
@@ -94,6 +98,7 @@ class BetaVAE(Autoencoding):
         self.n_components = n_components
         self.beta = beta
         self.penalty = penalty
+        self.unrolled = unrolled
         self.encoder = encoder
         self.preprocess = preprocess
         self.decoder = decoder
@@ -128,6 +133,9 @@ class FactorVAE(Autoencoding):
         Weight of the total correlation.
     penalty : Penalty or None
         Any of `pindown.penalties`, such as ``DependencySparsity(weight, n_columns=1)``, beside the bound.
+    unrolled : bool
+        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
@@ -171,6 +179,7 @@ class FactorVAE(Autoencoding):
         *,
         gamma: float = 10.0,
         penalty: Penalty | None = None,
+        unrolled: bool = True,
         encoder: Make = networks.smooth,
         preprocess: Preprocess = preprocessing.suited,
         decoder: Make = networks.smooth,
@@ -188,6 +197,7 @@ class FactorVAE(Autoencoding):
         self.n_components = n_components
         self.gamma = gamma
         self.penalty = penalty
+        self.unrolled = unrolled
         self.encoder = encoder
         self.preprocess = preprocess
         self.decoder = decoder

@@ -15,6 +15,7 @@ from pindown.baselines.generating import Generating
 from pindown.baselines.variational import Variational
 from pindown.data import Data
 from pindown.estimators.dictionary.autoencoder import first_rows, random_numbers
+from pindown.estimators.dictionary.unrolling import start_unrolled
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.pixels import decoder_for
 from pindown.estimators.reading import Look
@@ -30,6 +31,7 @@ class Autoencoding(Generating):
     """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its codes."""
 
     decoder: Make
+    unrolled: bool
     _n_views = 1
     _adapts = False
     _codes_are_normal = True
@@ -57,21 +59,25 @@ class Autoencoding(Generating):
     def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
         decoder = built(type(self).__name__, "decoder", make, look.n_components, self.shape_in_)
-        return Variational(
-            encoder,
-            decoder,
-            look.n_components,
-            first_rows(batches),
-            divergence=self._divergence(),
-            penalty=self.penalty,
-            adapts=self._adapts,
+        d, x = look.n_components, first_rows(batches)
+        model = Variational(
+            encoder, decoder, d, x, divergence=self._divergence(), penalty=self.penalty, adapts=self._adapts
         )
+        return self._started(model, x)
+
+    def _started(self, model: Variational, x: Tensor) -> Variational:
+        """Teach an autoencoder of pictures the coordinates of unrolled ones, if that is asked for."""
+        if self.unrolled and x.ndim == 4:
+            seed = int(torch.randint(2**31, ()))
+            start_unrolled(model, x, max_iter=self._n_steps, seed=seed, device=best_device(self.device))
+        return model
 
 
 class Paired(Autoencoding):
     """An autoencoder of two views of each row, its partner the second; abstract."""
 
     answers = IN_PAIRS
+    unrolled = False
     _y_is = "be the partner, or the group, of"
     _n_views = 2
 

@@ -55,6 +55,9 @@ class DisCo(Autoencoding):
     penalty : Penalty or None
         Any of `pindown.penalties`, such as ``DependencySparsity(weight, n_columns=1)``, on the way from codes to
         observations, while directions are looked for.
+    unrolled : bool
+        Whether codes of pictures start at coordinates of unrolled ones, as those of `Dictionary` do, and not where the
+        networks happen to: from there a hue, which goes around a circle, stays folded. Vectors start straight.
     encoder, decoder : callable
         Called as ``encoder(n_features, n_components)`` and ``decoder(n_components, n_features)``, with the shape of a
         row where rows are pictures; return modules. The network that contrasts is made by the first, too.
@@ -100,6 +103,7 @@ class DisCo(Autoencoding):
         *,
         temperature: float = 0.2,
         penalty: Penalty | None = None,
+        unrolled: bool = True,
         encoder: Make = networks.smooth,
         preprocess: Preprocess = preprocessing.suited,
         decoder: Make = networks.smooth,
@@ -117,6 +121,7 @@ class DisCo(Autoencoding):
         self.n_components = n_components
         self.temperature = temperature
         self.penalty = penalty
+        self.unrolled = unrolled
         self.encoder = encoder
         self.preprocess = preprocess
         self.decoder = decoder
@@ -147,16 +152,18 @@ class DisCo(Autoencoding):
         decoder = built("DisCo", "decoder", decoder_for(self.decoder, shape, device), d, shape)
         seen = shape if len(shape) > 1 else shape[0]
         contrast = built("DisCo", "encoder", encoder_for(self.encoder, seen, device), seen, d)
-        return Navigated(
+        x = first_rows(batches)
+        model = Navigated(
             encoder,
             decoder,
             d,
-            first_rows(batches),
+            x,
             contrast=contrast,
             temperature=float(self.temperature),
             divergence=self._divergence(),
             sparse=self.penalty,
         )
+        return self._started(model, x)
 
     def _search(
         self,

@@ -9,27 +9,18 @@ from torch import Tensor, nn
 
 from pindown import networks
 from pindown.baselines.divergences import Posterior, adapted
-from pindown.estimators.dictionary.autoencoder import (
-    LEAST_NOISE,
-    START_SPREAD,
-    random_numbers,
-    rows_at_once,
-    units_of,
-)
+from pindown.estimators.dictionary.autoencoder import START_SPREAD, Coding, random_numbers, rows_at_once
 from pindown.estimators.encoding import Encoder
 from pindown.penalties import Penalty
 
 
-class Variational(nn.Module):
+class Variational(Coding):
     r"""Minus a bound of the likelihood, in nats per row, with a divergence that is a module, and a penalty.
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma + \text{divergence}
 
     Observations are in standardised units, pictures as a whole. The noise σ is learned.
     """
-
-    centre: Tensor
-    scale: Tensor
 
     def __init__(
         self,
@@ -42,18 +33,9 @@ class Variational(nn.Module):
         penalty: Penalty | None,
         adapts: bool = False,
     ) -> None:
-        super().__init__()
-        self.encoder, self.decoder, self.d = encoder, decoder, d
+        super().__init__(encoder, decoder, d, x)
         self.divergence, self.penalty, self.adapts = divergence, penalty, adapts
         self.spread = networks.level(encoder.preprocess.shape_out, d)
-        centre, scale = units_of(x)
-        self.register_buffer("centre", centre)
-        self.register_buffer("scale", scale)
-        self.log_noise = nn.Parameter(torch.zeros(()))
-
-    def standardised(self, x: Tensor) -> Tensor:
-        """Return observations in the decoder's units."""
-        return ((x - self.centre) / self.scale).to(self.log_noise.dtype)
 
     def posterior(self, x: Tensor) -> Posterior:
         """Return the law of the latents of rows."""
@@ -88,7 +70,7 @@ class Variational(nn.Module):
 
     def misfit(self, x: Tensor, rebuilt: Tensor) -> Tensor:
         """Return minus the log likelihood of rebuilt rows, but for a constant."""
-        variance = torch.exp(2 * self.log_noise) + LEAST_NOISE**2
+        variance = self.noise() ** 2
         error = (self.standardised(x) - rebuilt).flatten(1)
         return 0.5 * (error.square().sum(1).mean() / variance + error.shape[1] * torch.log(variance))
 

@@ -32,7 +32,51 @@ def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, 
     return torch.randn(n, d, generator=generator, device=device), torch.rand(n, d, generator=generator, device=device)
 
 
-class Autoencoder(nn.Module):
+class Coding(nn.Module):
+    """An encoder and a decoder of standardised observations, vectors variable by variable and pictures as a whole.
+
+    What every autoencoder here has, whatever it minimises: the units of its rows, the noise around what it decodes, and
+    paths that can be set.
+    """
+
+    centre: Tensor
+    scale: Tensor
+
+    def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, x: Tensor) -> None:
+        super().__init__()
+        self.encoder, self.decoder, self.d = encoder, decoder, d
+        centre, scale = units_of(x)
+        self.register_buffer("centre", centre)
+        self.register_buffer("scale", scale)
+        self.log_noise = nn.Parameter(torch.zeros(()))
+
+    def standardised(self, x: Tensor) -> Tensor:
+        """Return observations in the decoder's units."""
+        return ((x - self.centre) / self.scale).to(self.log_noise.dtype)
+
+    def noise(self) -> Tensor:
+        """Return the standard deviation of the observation noise."""
+        return (torch.exp(2 * self.log_noise) + LEAST_NOISE**2).sqrt()
+
+    @torch.no_grad()
+    def codes(self, x: Tensor) -> Tensor:
+        """Encode rows (n, …) as they are, a bounded number at a time."""
+        return torch.cat([self.encoder(part) for part in x.split(rows_at_once(x))])
+
+    def straighten(self, x: Tensor, z: Tensor) -> None:
+        """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
+        _straighten(self.encoder.body, self.encoder.preprocess(x), z)
+        _straighten(self.decoder, z, self.standardised(x))
+
+    @torch.no_grad()
+    def settle_noise(self, x: Tensor) -> None:
+        """Set the noise to what decoded codes leave over of the observations."""
+        some = x if x.ndim == 2 else x[:START_PICTURES]
+        left = (self.standardised(some) - self.decoder(self.encoder(some))).square().mean().sqrt()
+        self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
+
+
+class Autoencoder(Coding):
     r"""Minus the evidence lower bound of a batch, in nats per row, and a penalty on the decoder.
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma
@@ -44,57 +88,25 @@ class Autoencoder(nn.Module):
     all rotations of z, and :meth:`turn` may choose one.
     """
 
-    centre: Tensor
-    scale: Tensor
     below: Tensor
     penalty: Penalty | None
 
     def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, x: Tensor) -> None:
-        super().__init__()
-        self.d, self.penalty = d, None
-        self.turned, self.turned_back = (_frozen_identity(d) for _ in range(2))
-        encoder.body = nn.Sequential(encoder.body, self.turned)
-        self.encoder, self.decoder = encoder, nn.Sequential(self.turned_back, decoder)
+        turned, turned_back = (_frozen_identity(d) for _ in range(2))
+        encoder.body = nn.Sequential(encoder.body, turned)
+        super().__init__(encoder, nn.Sequential(turned_back, decoder), d, x)
+        self.penalty = None
+        self.turned, self.turned_back = turned, turned_back
         self.spread = _spread(encoder, d * (d + 1) // 2)  # the entries of L
         self.register_buffer("below", _below_diagonal(d))
-        centre, scale = units_of(x)
-        self.register_buffer("centre", centre)
-        self.register_buffer("scale", scale)
-        self.log_noise = nn.Parameter(torch.zeros(()))
         self.start(x)
 
     @torch.no_grad()
     def start(self, x: Tensor) -> None:
         """Set the decoder's linear path, where it has one, and the noise to what suits the codes of rows."""
         if x.ndim == 2:
-            _straighten(self.decoder[1], self.encoder(x), self.standardised(x))
+            _straighten(self.decoder, self.encoder(x), self.standardised(x))
         self.settle_noise(x)
-
-    @torch.no_grad()
-    def codes(self, x: Tensor) -> Tensor:
-        """Encode rows (n, …) as they are, a bounded number at a time."""
-        return torch.cat([self.encoder(part) for part in x.split(rows_at_once(x))])
-
-    def straighten(self, x: Tensor, z: Tensor) -> None:
-        """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
-        assert isinstance(self.encoder.body, nn.Sequential)
-        _straighten(self.encoder.body[0], self.encoder.preprocess(x), z)
-        _straighten(self.decoder[1], z, self.standardised(x))
-
-    @torch.no_grad()
-    def settle_noise(self, x: Tensor) -> None:
-        """Set the noise to what decoded codes leave over of the observations."""
-        some = x if x.ndim == 2 else x[:START_PICTURES]
-        left = (self.standardised(some) - self.decoder(self.encoder(some))).square().mean().sqrt()
-        self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
-
-    def standardised(self, x: Tensor) -> Tensor:
-        """Return observations in the decoder's units."""
-        return ((x - self.centre) / self.scale).to(self.log_noise.dtype)
-
-    def noise(self) -> Tensor:
-        """Return the standard deviation of the observation noise."""
-        return (torch.exp(2 * self.log_noise) + LEAST_NOISE**2).sqrt()
 
     def forward(self, x: Tensor, normal: Tensor, uniform: Tensor) -> Tensor:
         """Return what is minimised."""
@@ -162,8 +174,9 @@ def _spread(encoder: Encoder, n_out: int) -> nn.Module:
 
 @torch.no_grad()
 def _straighten(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
-    if isinstance(network, networks.Unfolded) and isinstance(network.straight, nn.Linear):
-        network.straight.weight.copy_(torch.linalg.lstsq(inputs.double(), outputs.double()).solution.mT)
+    paths = [part.straight for part in network.modules() if isinstance(part, networks.Unfolded)]
+    if paths and isinstance(paths[0], nn.Linear):
+        paths[0].weight.copy_(torch.linalg.lstsq(inputs.double(), outputs.double()).solution.mT)
 
 
 def _below_diagonal(d: int) -> Tensor:

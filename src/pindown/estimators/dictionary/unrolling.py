@@ -1,4 +1,4 @@
-"""A start of the autoencoder of `Dictionary` at data that have been unrolled.
+"""A start of an autoencoder, such as that of `Dictionary`, at data that have been unrolled.
 
 From a linear start the codes are at first a projection of the data. If that folds the data, so that distant latents
 share a code, every restart ends in the same poor likelihood: to unfold them, rows would have to pass through each
@@ -13,7 +13,7 @@ from scipy.sparse.csgraph import dijkstra
 from sklearn.neighbors import NearestNeighbors, kneighbors_graph
 from torch import Tensor, nn
 
-from pindown.estimators.dictionary.autoencoder import Autoencoder
+from pindown.estimators.dictionary.autoencoder import Coding
 from pindown.training import Trainer
 
 N_LANDMARKS, N_NEIGHBOURS = 300, 10
@@ -74,7 +74,7 @@ def unrolled(x: np.ndarray, d: int) -> np.ndarray:
 class _Lesson(nn.Module):
     """How far codes are from those given, and what is decoded from these is from the data."""
 
-    def __init__(self, model: Autoencoder) -> None:
+    def __init__(self, model: Coding) -> None:
         super().__init__()
         self.encoder, self.decoder = model.encoder, model.decoder
 
@@ -82,9 +82,7 @@ class _Lesson(nn.Module):
         return (self.encoder(x) - z).square().mean() + (self.decoder(z) - standardised).square().mean()
 
 
-def start_unrolled(
-    model: Autoencoder, x: Tensor, *, max_iter: int, seed: int, device: str | torch.device = "cpu"
-) -> None:
+def start_unrolled(model: Coding, x: Tensor, *, max_iter: int, seed: int, device: str | torch.device = "cpu") -> None:
     """Teach an autoencoder the coordinates of unrolled rows, in no more than so many steps; in place."""
     # Each row once: between equal rows there is no way, and ten of them would have no other neighbours.
     x = x[np.sort(np.unique(_marks(x), axis=0, return_index=True)[1])]
@@ -137,13 +135,13 @@ def told_by_neighbours(codes: np.ndarray, seen: np.ndarray) -> float:
     return float((1 - error / seen.var(0)).mean())
 
 
-def told(model: Autoencoder, x: Tensor) -> float:
+def told(model: Coding, x: Tensor) -> float:
     """Return how much of pictures those tell whose codes are nearest, along their leading directions, whitened."""
     seen = _laid_out(model, x, x.device)[:, : TOLD_DIRECTIONS * model.d]
     return told_by_neighbours(model.codes(x).cpu().numpy(), seen)
 
 
-def _laid_out(model: Autoencoder, x: Tensor, device: str | torch.device) -> np.ndarray:
+def _laid_out(model: Coding, x: Tensor, device: str | torch.device) -> np.ndarray:
     """Return rows in which neighbours are looked for, of pictures along their leading directions.
 
     Whitened, since a direction in which the data vary little may be the one that keeps their folds apart: of rooms, the
