@@ -1,5 +1,6 @@
 """What a fit says of rows that it has not seen."""
 
+import math
 import warnings
 
 import numpy as np
@@ -130,3 +131,14 @@ def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_start
     assert tried(0.1) == ([0], pytest.approx(0.1))
     assert tried(0.5, 0.4, 0.01, 0.0) == ([0, 1, 2], pytest.approx(0.01))
     assert tried(0.5, 0.4, 0.6, 0.7) == ([0, 1, 2, 3], pytest.approx(0.4))
+
+
+def test_more_rows_to_tell_partners_among_do_not_make_a_fit_stuck_nor_does_one_that_learned_nothing():
+    def learned(first, end, n_rows):
+        curve = math.log(n_rows) + np.repeat([first, end], 20)
+        return Learned((), TrainingLog(curve, 0.0, False), guessing=math.log(n_rows))
+
+    in_folds = learned(0.0, -0.5, 24)
+    assert not learned(0.0, -0.48, 30).is_stuck_beside(in_folds.way)
+    assert learned(0.0, -0.4, 30).is_stuck_beside(in_folds.way)
+    assert not learned(0.0, 0.2, 30).is_stuck_beside(learned(0.0, 0.1, 24).way)

@@ -53,11 +53,15 @@ STRIDE = 7_919
 
 
 class Learned(NamedTuple):
-    """What was learned from each division of the rows, how training went, and whether encoders were held straight."""
+    """What was learned from each division of the rows, how training went, and whether encoders were held straight.
+
+    Partners are told among more rows where there are more, so that losses are compared by what guessing would cost.
+    """
 
     objectives: tuple[nn.Module, ...]
     log: TrainingLog
     straight: bool = False
+    guessing: float = 0.0
 
     @property
     def loss(self) -> float:
@@ -67,17 +71,18 @@ class Learned(NamedTuple):
 
     @property
     def end(self) -> float:
-        """The loss of the last steps that led to what was kept, on the rows that were learned from."""
-        return float(np.mean(self.log.loss_curve[-LAST:]))
+        """The loss of the last steps that led to what was kept, on the rows learned from, above that of guessing."""
+        return float(np.mean(self.log.loss_curve[-LAST:])) - self.guessing
 
     @property
     def way(self) -> Way:
         """The steps to what was kept, and where they led."""
-        return Way(self.log.way, float(self.log.loss_curve[0]), self.end)
+        return Way(self.log.way, float(self.log.loss_curve[0]) - self.guessing, self.end)
 
     def is_stuck_beside(self, way: Way) -> bool:
-        """Say whether it ends far above another that went the same way, on rows of the same kind."""
-        return self.end > way.last + STUCK * max(way.first - way.last, 0.0)
+        """Say whether it ends far above another that went the same way, and down, on rows of the same kind."""
+        fallen = way.first - way.last
+        return fallen > 0 and self.end > way.last + STUCK * fallen
 
     def is_clearly_better_than(self, other: Learned) -> bool:
         """Say whether it is better on rows held out by more than these can hardly tell."""
@@ -148,7 +153,7 @@ class Learning:
         else:
             seed = (self.seed + STRIDE * start) % 2**63
             objective, log = self.est._search(make, minimise, lambda *when: whole()(*when), look, seed)
-        return Learned((objective,), log, straight)
+        return Learned((objective,), log, straight, self._guessing(look))
 
     def _unfolded(
         self, wide: BaseEncoder, first: FirstLayer, look: Look, draw: Draw, minimise: Callable[..., TrainingLog]
@@ -174,7 +179,7 @@ class Learning:
         validation = Validation(tuple(tuple(chain(*each)) for each in zip(*folds, strict=False)))
         name = " ".join(filter(None, ["straight" if straight else "", f"{len(parts)} folds"]))
         log = self._minimise(beside(draws), some, validation, name, None, Together(parts), self.seed)
-        return Learned(tuple(parts), log, straight)
+        return Learned(tuple(parts), log, straight, self._guessing(some))
 
     def whole(self, first: FirstLayer, look: Look, way: Way, *, straight: bool = False) -> Learned:
         """Learn from all rows as others did from some; from another start if it gets stuck where these did not."""
@@ -185,6 +190,12 @@ class Learning:
 
     def _batches(self, reading: Reading, look: Look, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
         return tuple(self.est._batches(reading, replace(look, rows=rows), self.device))
+
+    def _n_rows(self, look: Look) -> float:
+        return self.reading.n_rows if look.rows is None else len(look.rows)
+
+    def _guessing(self, look: Look) -> float:
+        return self.est._guessing(self._n_rows(look)) or 0.0
 
     def _minimise(
         self,
@@ -199,7 +210,7 @@ class Learning:
         *max_iter: int | None,
     ) -> TrainingLog:
         """Minimise an objective in parts of the fit that have names, in so many steps if they are not the fit's."""
-        est, n_rows = self.est, self.reading.n_rows if look.rows is None else len(look.rows)
+        est, n_rows = self.est, self._n_rows(look)
         part = " ".join(filter(None, [name, part]))
         return self._trainer(objective, n_rows).train(
             objective,

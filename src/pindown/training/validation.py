@@ -70,7 +70,7 @@ class Leg(NamedTuple):
 
 
 class Way(NamedTuple):
-    """The steps of a training, and the losses that they led from and to, on rows that were learned from."""
+    """The steps of a training, and the losses that they led from and to: on rows learned from, above guessing."""
 
     legs: tuple[Leg, ...]
     first: float
