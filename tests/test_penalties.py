@@ -4,10 +4,9 @@ import math
 
 import pytest
 import torch
+from decoders import ALL, BENT, KINKED, RAW, SMOOTH, attending, by_hand, latents, reference, rng, seeded
 from torch import nn
-from torch.nn.attention import SDPBackend, sdpa_kernel
 
-from pindown import networks
 from pindown.penalties import (
     DependencyCount,
     DependencySparsity,
@@ -20,111 +19,6 @@ from pindown.penalties import (
     orojar,
     pushforward,
 )
-
-RAW = torch.ones(())
-
-
-def rng(seed=0):
-    return torch.Generator().manual_seed(seed)
-
-
-def latents(n=6, d=3, dtype=torch.float64):
-    return torch.randn(n, d, generator=rng(), dtype=dtype)
-
-
-def seeded(build):
-    """A decoder in float64 with known weights, none of them zero."""
-    with torch.random.fork_rng():
-        torch.default_generator.manual_seed(0)
-        decoder = build().double()
-        for weight in decoder.parameters():
-            nn.init.normal_(weight, std=0.4)
-    return decoder
-
-
-def perceptron(activation):
-    return lambda: nn.Sequential(nn.Linear(3, 4), activation, nn.Linear(4, 4), activation, nn.Linear(4, 3))
-
-
-class Bilinear(nn.Module):
-    """A layer without a rule."""
-
-    def forward(self, z):
-        return torch.stack([z[:, 0] * z[:, 1], z[:, 1] * z[:, 2], z[:, 0]], dim=1)
-
-
-class Causal(nn.Module):
-    """Attention by torch's own function, as layers of other packages have it; without a rule."""
-
-    def forward(self, x):
-        return x + nn.functional.scaled_dot_product_attention(x, x, x.tanh(), is_causal=True)
-
-
-def attending(**options):
-    options = {"activation": nn.SiLU(), "dropout": 0.0, "batch_first": True} | options
-    layer = nn.TransformerEncoderLayer(4, 2, 2, **options)
-    return nn.Sequential(nn.Linear(3, 8), nn.Unflatten(1, (2, 4)), layer, nn.Flatten(), nn.Linear(8, 2))
-
-
-SMOOTH = {
-    "tanh": perceptron(nn.Tanh()),
-    "sigmoid": perceptron(nn.Sigmoid()),
-    "softplus": perceptron(nn.Softplus(beta=2.0)),
-    "silu": perceptron(nn.SiLU()),
-    "gelu": perceptron(nn.GELU()),
-    "gelu by tanh": perceptron(nn.GELU(approximate="tanh")),
-    "elu": perceptron(nn.ELU(alpha=0.5)),
-    "no rule": lambda: nn.Sequential(nn.Linear(3, 3), Bilinear(), nn.Linear(3, 4)),
-    "no rule at all": Bilinear,
-    "layer norm": lambda: nn.Sequential(nn.Linear(3, 6), nn.LayerNorm(6), nn.Tanh(), nn.Linear(6, 4)),
-    "group norm": lambda: nn.Sequential(nn.Linear(3, 6), nn.GroupNorm(2, 6), nn.Tanh(), nn.Linear(6, 4)),
-    "batch norm": lambda: nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Tanh(), nn.Linear(6, 4)).eval(),
-    "softmax": lambda: nn.Sequential(nn.Linear(3, 6), nn.Softmax(1), nn.Linear(6, 4)),
-    "images": lambda: nn.Sequential(
-        nn.Linear(3, 4),
-        nn.Tanh(),
-        nn.Unflatten(1, (2, 1, 2)),
-        nn.Upsample(scale_factor=2),
-        nn.Conv2d(2, 2, 3, padding=1, groups=2),
-        nn.SiLU(),
-        nn.ConvTranspose2d(2, 1, 4, stride=2, padding=1),
-        nn.AvgPool2d(2),
-    ),
-    "pictures in groups": lambda: nn.Sequential(
-        nn.Linear(3, 16),
-        nn.Unflatten(1, (4, 2, 2)),
-        nn.GroupNorm(2, 4),
-        nn.SiLU(),
-        nn.ConvTranspose2d(4, 2, 2, stride=2),
-        nn.GroupNorm(1, 2, affine=False),
-    ),
-    "attention": lambda: attending(),
-    "attention of one's own": lambda: nn.Sequential(
-        nn.Linear(3, 4), nn.Unflatten(1, (2, 2)), Causal(), nn.Flatten(), nn.Linear(4, 2)
-    ),
-    "circular": lambda: nn.Sequential(
-        nn.Unflatten(1, (1, 3)), nn.Conv1d(1, 2, 3, padding=1, padding_mode="circular"), nn.Tanh(), nn.Flatten()
-    ),
-}
-KINKED = {
-    "relu": perceptron(nn.ReLU()),
-    "in place": perceptron(nn.ReLU(inplace=True)),
-    "leaky": perceptron(nn.LeakyReLU(0.1)),
-    "unfolded": lambda: networks.unfolded(3, 5, hidden=(8,)),
-    "residual": lambda: networks.residual(3, 5, width=8),
-    "linear": lambda: nn.Linear(3, 5),
-    "attention, normalised first": lambda: attending(norm_first=True, activation="relu"),
-    "deconvolutional": lambda: networks.deconvolutional(3, (1, 8, 8), widths=(2,), hidden=(4,)),
-}
-DECODERS = SMOOTH | KINKED
-ALL, BENT = (pytest.mark.parametrize("build", c.values(), ids=c.keys()) for c in (DECODERS, SMOOTH))
-
-
-def reference(decoder, z):
-    """The Jacobian of each row by reverse mode, (n, m, d)."""
-    with sdpa_kernel(SDPBackend.MATH):  # torch's fast attention has no such derivatives
-        return torch.func.vmap(torch.func.jacrev(lambda row: decoder(row[None])[0].flatten()))(z)
-
 
 # ---- tangents -----------------------------------------------------------------------------------------
 
@@ -160,11 +54,6 @@ def test_an_empty_decoder_is_the_identity():
 
 
 # ---- dependency sparsity ------------------------------------------------------------------------------
-
-
-def by_hand(decoder, z):
-    scaled = reference(decoder, z) * z.std(0, correction=0) / decoder(z).flatten(1).std(0, correction=0)[:, None]
-    return scaled.abs().sum() / len(z)
 
 
 @ALL
@@ -428,101 +317,3 @@ def test_only_finite_differences_see_the_kinks_of_a_piecewise_linear_decoder():
     decoder, z = seeded(KINKED["relu"]), latents(200)
     assert exact_hessian_penalty(decoder, z).abs().max() == 0
     assert hessian_penalty(decoder, z, generator=rng()).mean() > 1e-3
-
-
-# ---- refusals -----------------------------------------------------------------------------------------
-
-
-class Cut(nn.Module):
-    def forward(self, z):
-        return z.detach() * 2
-
-
-@pytest.mark.parametrize("decoder", [Cut(), nn.Sequential(nn.Linear(3, 3), Cut()), lambda z: (z > 0).double()])
-def test_a_decoder_that_is_not_differentiable_is_refused(decoder):
-    with pytest.raises(ValueError, match=r"not differentiable.*detach"):
-        dependency_sparsity(decoder.double() if isinstance(decoder, nn.Module) else decoder, latents())
-
-
-class Opaque(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, z):
-        return z * 2
-
-    @staticmethod
-    def backward(ctx, g):
-        return g * 2
-
-
-def test_a_function_without_a_forward_derivative_is_refused_by_name():
-    with pytest.raises(ValueError, match=r"torch.func cannot push a tangent.*jvp"):
-        dependency_sparsity(Opaque.apply, latents())
-
-
-def test_batch_normalisation_is_refused_while_it_mixes_rows_and_taken_once_it_does_not():
-    decoder = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh()).double()
-    with pytest.raises(ValueError, match=r"batch normalisation in training mode.*eval"):
-        dependency_sparsity(decoder, latents())
-    decoder.eval()
-    torch.testing.assert_close(dependency_sparsity(decoder, latents()), by_hand(decoder, latents()))
-
-
-def test_a_transformer_whose_rows_attend_to_each_other_is_refused():
-    decoder = attending(batch_first=False).double()
-    for penalty in (DependencySparsity(), DependencySparsity(n_pixels=1)):
-        with pytest.raises(ValueError, match=r"rows attend to each other.*batch_first=True"):
-            penalty(decoder, latents(), torch.zeros(6, 3))
-
-
-def test_a_transformer_that_drops_tokens_is_given_to_torch_and_stays_right_once_it_drops_none():
-    decoder = seeded(lambda: attending(dropout=0.5)).eval()
-    torch.testing.assert_close(dependency_sparsity(decoder, latents()), by_hand(decoder, latents()))
-    assert torch.isfinite(dependency_sparsity(decoder.train(), latents()))
-
-
-@pytest.mark.parametrize(
-    "build", [attending, SMOOTH["attention of one's own"], SMOOTH["layer norm"], perceptron(nn.ReLU())]
-)
-def test_pixels_are_pulled_back_through_attention_and_normalisation(build):
-    decoder, z = seeded(build), latents()
-    m = decoder(z)[0].numel()
-    whole, all_pixels = (DependencySparsity(n_pixels=k)(decoder, z, torch.zeros(z.shape))[1] for k in (None, m))
-    torch.testing.assert_close(all_pixels, whole)
-    weight = decoder[0].weight
-    ours, theirs = (torch.autograd.grad(cost, weight)[0] for cost in (all_pixels, whole))
-    torch.testing.assert_close(ours, theirs)
-
-
-def test_counts_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="give one of the two"):
-        DependencyCount(n_columns=1, n_pixels=1)
-    with pytest.raises(ValueError, match="n_pixels must be at least 1"):
-        DependencySparsity(n_pixels=0)
-    with pytest.raises(ValueError, match="not differentiable"):
-        DependencySparsity(n_pixels=1)(torch.detach, latents(), torch.zeros(6, 3))
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        ({"n_columns": 4}, "n_columns must be between 1 and d=3, got 4"),
-        ({"n_columns": 0}, "n_columns must be between 1"),
-        ({"active": torch.zeros(5, 1, dtype=torch.int64)}, "active must be int64 of shape"),
-        ({"active": torch.zeros(6, 1)}, "active must be int64 of shape"),
-        ({"active": torch.zeros(6, 1, dtype=torch.int64), "n_columns": 1}, "give one of the two"),
-    ],
-)
-def test_arguments_that_cannot_be_are_refused(arguments, message):
-    with pytest.raises(ValueError, match=message):
-        dependency_sparsity(nn.Linear(3, 3).double(), latents(), **arguments)
-
-
-def test_shapes_that_cannot_be_are_refused():
-    with pytest.raises(ValueError, match="z must be a matrix"):
-        pushforward(nn.Identity(), torch.zeros(3))
-    with pytest.raises(ValueError, match="columns must be int64"):
-        pushforward(nn.Identity(), torch.zeros(3, 2), torch.zeros(1, 2, dtype=torch.int64))
-    with pytest.raises(ValueError, match="two rows or more"):
-        dependency_sparsity(nn.Linear(3, 3).double(), latents(1))
-    with pytest.raises(ValueError, match="at least 2"):
-        hessian_penalty(nn.Identity(), torch.zeros(3, 2), n_directions=1)
