@@ -52,6 +52,32 @@ def test_what_is_loaded_on_first_use_is_what_a_type_checker_is_told():
     assert {name: module for module, name in imported if module != "pindown"} == pindown._HOME
 
 
+def imported(path):
+    """Yield the module and the name of everything of the package that a file imports."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "pindown":
+            yield from ((node.module, alias.name) for alias in node.names)
+
+
+def test_nothing_private_is_imported_from_elsewhere():
+    modules = {
+        ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__")
+        for path in SOURCE.rglob("*.py")
+    }
+    of_a_module, of_a_package = [], []
+    for path in SOURCE.rglob("*.py"):
+        folder = path.parent.relative_to(SOURCE.parent).parts
+        for module, name in imported(path):
+            full = f"{module}.{name}"
+            if full not in modules and name.startswith("_") and not name.startswith("__"):
+                of_a_module.append((path.name, full))
+            parts = tuple((full if full in modules else module).split("."))
+            private = next((k for k, part in enumerate(parts) if part.startswith("_")), None)
+            if private is not None and folder[:private] != parts[:private]:
+                of_a_package.append((path.name, full))
+    assert of_a_module == of_a_package == []
+
+
 SCRIPT = """
 import pindown
 from pindown import Contrast, Data, optimizers

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from sklearn.pipeline import Pipeline
 
 from pindown.metrics._nuisance import read_labels
-from pindown.metrics.recovery import Matrix, RandomState, _read_pair, _split
+from pindown.metrics.reading import Matrix, RandomState, in_halves, read_pair
 from pindown.metrics.smooth import smooth_regression
 
 LANDMARKS = 300
@@ -93,14 +93,14 @@ def _halves(
     name: str, z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_rows: int, random_state: RandomState
 ) -> dict[Any, tuple[Part, Part]]:
     """Return, for each value, the rows to fit a regression on, and those to score it on."""
-    code, truth = _read_pair(name, z_hat, z)
+    code, truth = read_pair(name, z_hat, z)
     values = np.asarray(e.detach() if hasattr(e, "detach") else e)
     number = read_labels(name, "e", values, len(code))
     halves = {}
     for which, value in enumerate(np.unique(values).tolist()):
         rows = np.flatnonzero(number == which)[:max_rows]
         name_of_part = f"{name} (e = {value!r})"
-        halves[value] = _split(name_of_part, code[rows], truth[rows], MIN_ROWS // 2, True, random_state)
+        halves[value] = in_halves(name_of_part, code[rows], truth[rows], MIN_ROWS // 2, True, random_state)
     return halves
 
 

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from pindown.labels import is_quantity
-from pindown.metrics.recovery import Matrix, RandomState, _read
+from pindown.metrics.reading import Matrix, RandomState, read_matrix
 
 N_BINS = 8  # into which a quantity is cut when its information is counted
 NEGLIGIBLE_BITS = 0.01
@@ -36,7 +36,7 @@ def effective_rank(Z: ArrayLike) -> float:
     >>> [round(effective_rank(corners @ map), 6) for map in (np.eye(2), np.ones((2, 2)), np.zeros((2, 2)))]
     [2.0, 1.0, 0.0]
     """
-    a = _read("effective_rank", "Z", Z).astype(np.float64)
+    a = read_matrix("effective_rank", "Z", Z).astype(np.float64)
     varies = np.ptp(a, axis=0) > 1e-6 * np.abs(a).max(axis=0)
     if not varies.any():
         return 0.0
@@ -69,7 +69,7 @@ def distance_correlation(
     >>> round(distance_correlation(x, 3 - 2 * x), 6), round(distance_correlation(x, x**2), 2)
     (1.0, 0.49)
     """
-    a, b = _read("distance_correlation", "x", x), _read("distance_correlation", "y", y)
+    a, b = read_matrix("distance_correlation", "x", x), read_matrix("distance_correlation", "y", y)
     if len(a) != len(b):
         raise ValueError(
             f"distance_correlation: x has {len(a)} rows and y has {len(b)}, but row i of both must be the same sample. "

@@ -25,7 +25,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from pindown.metrics.recovery import Matrix, RandomState, _read, _require_positive
+from pindown.metrics.reading import Matrix, RandomState, read_matrix, require_positive
 
 ENTRIES = 1 << 22
 """Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
@@ -194,7 +194,7 @@ def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -
             f"by_frequency: values and frequency must have one number for each atom, got shapes {score.shape} and "
             f"{often.shape}."
         )
-    _require_positive("by_frequency", n_bands=n_bands)
+    require_positive("by_frequency", n_bands=n_bands)
     order = np.argsort(often, kind="stable")
     silent, fires = order[often[order] <= 0], order[often[order] > 0]
     parts = [part for part in (silent, *np.array_split(fires, n_bands)) if len(part)]
@@ -219,7 +219,7 @@ def _signed(cosines: Matrix, signed: bool) -> Matrix:
 
 def _units(caller: str, dictionary: Any, other: Any) -> tuple[Matrix, Matrix]:
     """Return the atoms of both, of unit length."""
-    first, second = _read(caller, "dictionary", dictionary), _read(caller, "other", other)
+    first, second = read_matrix(caller, "dictionary", dictionary), read_matrix(caller, "other", other)
     if first.shape[1] != second.shape[1]:
         raise ValueError(
             f"{caller}: atoms of dictionary have {first.shape[1]} entries, those of other {second.shape[1]}, but both "
@@ -243,7 +243,7 @@ def _by_chance(
     random_state: RandomState,
 ) -> float:
     k_hat = k if k_hat is None else k_hat
-    _require_positive(caller, k=k, m=m, k_hat=k_hat)
+    require_positive(caller, k=k, m=m, k_hat=k_hat)
     rng = np.random.default_rng(random_state)
     n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
     drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))

@@ -18,7 +18,7 @@ from pindown.metrics._nuisance import Nuisance, auditable, read_labels, read_nui
 from pindown.metrics._probes import PROBES, Probe, Views, predictions, read_probes
 from pindown.metrics._scores import DISTANCE_ROWS, LabelReading, QuantityReading, deviations, normal_scale, value_shares
 from pindown.metrics.dependence import Confounding, confounding, effective_rank
-from pindown.metrics.recovery import Matrix, RandomState, _read
+from pindown.metrics.reading import Matrix, RandomState, read_matrix
 
 LEVEL = 0.05  # of the p-value, for the verdict
 
@@ -240,14 +240,14 @@ def leakage(
     Z has collapsed, effective rank 0.0 of 2: a constant is invariant to everything, so nothing follows for e.
     """
     effort = _Effort(read_probes("leakage", probes), n_seeds, n_permutations, max_rows)
-    code = _read("leakage", "Z", Z)
+    code = read_matrix("leakage", "Z", Z)
     nuisances = read_nuisances("leakage", e, len(code), continuous)
     own = np.arange(len(code)) if groups is None else read_labels("leakage", "groups", groups, len(code))
     label = None if given is None else read_labels("leakage", "given", given, len(code))
     streams = np.random.default_rng(random_state).spawn(len(nuisances))
     results = [_audit(code, each, own, label, effort, rng) for each, rng in zip(nuisances, streams, strict=True)]
     if floor is not None:
-        blind = _read("leakage", "floor", floor)
+        blind = read_matrix("leakage", "floor", floor)
         if len(blind) != len(code):
             raise ValueError(f"leakage: floor has {len(blind)} rows, but Z has {len(code)}. Give a row for each.")
         streams = np.random.default_rng(streams[0]).spawn(len(nuisances))
@@ -396,7 +396,7 @@ def inject_leak(Z: ArrayLike, e: ArrayLike, share: float = 0.05, *, random_state
     >>> [leakage(code, e, n_seeds=1, random_state=0).leaks for code in (Z, inject_leak(Z, e, 0.05, random_state=1))]
     [False, True]
     """
-    a = _read("inject_leak", "Z", Z).astype(np.float64)
+    a = read_matrix("inject_leak", "Z", Z).astype(np.float64)
     nuisances = read_nuisances("inject_leak", e, len(a), None)
     if len(nuisances) > 1 or not 0 <= share <= 1:
         raise ValueError(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.sparse import csr_array
 
-from pindown.metrics.recovery import _read
+from pindown.metrics.reading import read_matrix
 
 AT_ONCE = 256
 """Rows that are searched at once."""
@@ -35,7 +35,7 @@ def matching_pursuit(x: ArrayLike, atoms: ArrayLike, k: int) -> csr_array:
     >>> matching_pursuit([[3.0, 0.5]], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], 2).toarray()
     array([[3. , 0.5, 0. ]])
     """
-    rows, directions = _read("matching_pursuit", "x", x), _read("matching_pursuit", "atoms", atoms)
+    rows, directions = read_matrix("matching_pursuit", "x", x), read_matrix("matching_pursuit", "atoms", atoms)
     if rows.shape[1] != directions.shape[1]:
         raise ValueError(
             f"matching_pursuit: rows of x have {rows.shape[1]} entries, atoms {directions.shape[1]}: both must live in "

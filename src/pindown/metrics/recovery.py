@@ -17,17 +17,25 @@ entropy), never on global state. Rows are taken to be independent: a time series
 """
 
 from dataclasses import dataclass
-from typing import Any, Literal, get_args
+from typing import Literal, get_args
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.linalg import orthogonal_procrustes
 from scipy.optimize import linear_sum_assignment
 from scipy.stats import rankdata
 from sklearn.linear_model import LinearRegression
 
-Matrix = NDArray[np.floating[Any]]
-RandomState = int | np.random.Generator | None
+from pindown.metrics.reading import (
+    Matrix,
+    RandomState,
+    in_halves,
+    part_sizes,
+    read_pair,
+    refuse_constant,
+    require_positive,
+)
+
 Method = Literal["pearson", "spearman"]
 
 
@@ -50,9 +58,9 @@ def linear_r2(z_hat: ArrayLike, z: ArrayLike, *, held_out: bool = True, random_s
     >>> round(linear_r2(z @ [[1, 2], [3, 4]] + 5, z), 6)
     1.0
     """
-    a_hat, a = _read_pair("linear_r2", z_hat, z)
+    a_hat, a = read_pair("linear_r2", z_hat, z)
     needed = a_hat.shape[1] + 3  # the fewest at which the chance level is finite
-    (fit_hat, fit), (score_hat, score) = _split("linear_r2", a_hat, a, needed, held_out, random_state)
+    (fit_hat, fit), (score_hat, score) = in_halves("linear_r2", a_hat, a, needed, held_out, random_state)
     return float(LinearRegression().fit(fit_hat, fit).score(score_hat, score))
 
 
@@ -72,8 +80,8 @@ def chance_linear_r2(n: int, d_hat: int, *, held_out: bool = True) -> float:
     >>> chance_linear_r2(14, 1), chance_linear_r2(101, 10, held_out=False)
     (-1.0, 0.1)
     """
-    _require_positive("chance_linear_r2", n=n, d_hat=d_hat)
-    m, k = _part_sizes("chance_linear_r2", n, d_hat + 3, held_out)
+    require_positive("chance_linear_r2", n=n, d_hat=d_hat)
+    m, k = part_sizes("chance_linear_r2", n, d_hat + 3, held_out)
     return _noise_r2(m, k, 1, d_hat / (m - d_hat - 2)) if held_out else d_hat / (n - 1)
 
 
@@ -105,11 +113,11 @@ def mcc(
     """
     if method not in get_args(Method):
         raise ValueError(f"mcc: method must be 'pearson' or 'spearman', got {method!r}.")
-    a_hat, a = _read_pair("mcc", z_hat, z)
-    parts = _split("mcc", a_hat, a, 3, held_out, random_state)  # any two points correlate perfectly
+    a_hat, a = read_pair("mcc", z_hat, z)
+    parts = in_halves("mcc", a_hat, a, 3, held_out, random_state)  # any two points correlate perfectly
     for part_hat, _ in parts:
-        _refuse_constant("mcc", "z_hat", part_hat, a_hat, "their correlation is undefined")
-    fit, score = (_abs_correlation(*part, method) for part in parts)  # (d_hat, d) each
+        refuse_constant("mcc", "z_hat", part_hat, a_hat, "their correlation is undefined")
+    fit, score = (absolute_correlation(*part, method) for part in parts)  # (d_hat, d) each
     return float(score[linear_sum_assignment(fit, maximize=True)].sum() / a.shape[1])
 
 
@@ -138,7 +146,7 @@ def chance_mcc(
     if method not in get_args(Method):
         raise ValueError(f"chance_mcc: method must be 'pearson' or 'spearman', got {method!r}.")
     d_hat = d if d_hat is None else d_hat
-    _require_positive("chance_mcc", d=d, d_hat=d_hat, n_draws=n_draws)
+    require_positive("chance_mcc", d=d, d_hat=d_hat, n_draws=n_draws)
     gaussian = np.random.default_rng(random_state).normal(size=(n_draws, max(d, d_hat), min(d, d_hat)))
     # QR leaves the signs of the columns to LAPACK, so Q is not quite uniform; |Q| is (Mezzadri 2007).
     frame = np.abs(np.linalg.qr(gaussian).Q)
@@ -187,10 +195,10 @@ def procrustes(
     >>> round(fit.scale, 6), round(fit.r2, 6)
     (0.5, 1.0)
     """
-    a_hat, a = _read_pair("procrustes", z_hat, z, square=True)
+    a_hat, a = read_pair("procrustes", z_hat, z, square=True)
     needed = a.shape[1] + 3
-    (fit_hat, fit), (score_hat, score) = _split("procrustes", a_hat, a, needed, held_out, random_state)
-    _refuse_constant("procrustes", "z_hat", fit_hat, a_hat, "no rotation can make latents of them")
+    (fit_hat, fit), (score_hat, score) = in_halves("procrustes", a_hat, a, needed, held_out, random_state)
+    refuse_constant("procrustes", "z_hat", fit_hat, a_hat, "no rotation can make latents of them")
     mean_hat, mean = fit_hat.mean(axis=0), fit.mean(axis=0)
     rotation, trace = orthogonal_procrustes(fit_hat - mean_hat, fit - mean)
     scale = float(trace / np.sum((fit_hat - mean_hat) ** 2))
@@ -215,8 +223,8 @@ def chance_procrustes(
     >>> round(chance_procrustes(200, 1), 2), round(chance_linear_r2(200, 1), 2)
     (-0.03, -0.03)
     """
-    _require_positive("chance_procrustes", n=n, d=d, n_draws=n_draws)
-    m, k = _part_sizes("chance_procrustes", n, d + 3, held_out)
+    require_positive("chance_procrustes", n=n, d=d, n_draws=n_draws)
+    m, k = part_sizes("chance_procrustes", n, d + 3, held_out)
     rng = np.random.default_rng(random_state)
     bartlett = np.tril(rng.normal(size=(n_draws, d, d)), -1)
     bartlett[:, range(d), range(d)] = np.sqrt(rng.chisquare(m - 1 - np.arange(d), size=(n_draws, d)))
@@ -263,9 +271,9 @@ def orthogonality_error(z_hat: ArrayLike, z: ArrayLike, *, target: float | None 
     """
     if target is not None and not 0 < target < np.inf:
         raise ValueError(f"orthogonality_error: target must be positive, got {target}; None frees the scale.")
-    a_hat, a = _read_pair("orthogonality_error", z_hat, z, square=True)
-    (a_hat64, a64), _ = _split("orthogonality_error", a_hat, a, a.shape[1] + 3, held_out=False)
-    _refuse_constant("orthogonality_error", "z_hat", a_hat, a_hat, "no rotation can make latents of them")
+    a_hat, a = read_pair("orthogonality_error", z_hat, z, square=True)
+    (a_hat64, a64), _ = in_halves("orthogonality_error", a_hat, a, a.shape[1] + 3, held_out=False)
+    refuse_constant("orthogonality_error", "z_hat", a_hat, a_hat, "no rotation can make latents of them")
     fit = LinearRegression().fit(a_hat64, a64)
     if target is None and fit.score(a_hat64, a64) < 1e-12:  # the singular values are rounding errors
         raise ValueError("orthogonality_error: z_hat predicts nothing of z, so there is no scale. Pass a target.")
@@ -291,7 +299,7 @@ def chance_orthogonality_error(
     >>> round(chance_orthogonality_error(40), 1)
     0.5
     """
-    _require_positive("chance_orthogonality_error", d=d, n_draws=n_draws)
+    require_positive("chance_orthogonality_error", d=d, n_draws=n_draws)
     maps = np.random.default_rng(random_state).normal(scale=d**-0.5, size=(n_draws, d, d))
     values = np.linalg.svd(maps, compute_uv=False)  # (n_draws, d)
     goal = values.mean(axis=1, keepdims=True) if target is None else 1.0
@@ -304,91 +312,10 @@ def _noise_r2(m: int, k: int, d: int, slope: float) -> float:
     return -d * ((1 + k / m) + slope * (k + k / m)) / (d * (k - 1) - 2)
 
 
-def _abs_correlation(a: Matrix, b: Matrix, method: Method) -> Matrix:
+def absolute_correlation(a: Matrix, b: Matrix, method: Method) -> Matrix:
+    """Return the absolute correlation of each column of one matrix with each of another."""
     if method == "spearman":
         a, b = rankdata(a, axis=0), rankdata(b, axis=0)
     a, b = a - a.mean(axis=0), b - b.mean(axis=0)
     product = (a / np.linalg.norm(a, axis=0)).T @ (b / np.linalg.norm(b, axis=0))
     return np.minimum(np.abs(product), 1)  # rounding can carry a perfect match past 1
-
-
-def _read_pair(caller: str, z_hat: ArrayLike, z: ArrayLike, *, square: bool = False) -> tuple[Matrix, Matrix]:
-    a_hat, a = _read(caller, "z_hat", z_hat), _read(caller, "z", z)
-    (n_hat, d_hat), (n, d) = a_hat.shape, a.shape
-    if n_hat != n:
-        raise ValueError(
-            f"{caller}: z_hat has {n_hat} rows and z has {n}, but row i of both must be the same sample. "
-            "Was one of them filtered or transposed?"
-        )
-    if square and d_hat != d:
-        raise ValueError(
-            f"{caller}: z_hat has {d_hat} columns and z has {d}, but an orthogonal map needs equally many. "
-            f"Fit a code of {d} components, or score this one with linear_r2."
-        )
-    return a_hat, a
-
-
-def _read(caller: str, name: str, values: Any) -> Matrix:
-    try:
-        # A tensor in a graph refuses numpy; detaching it by duck typing spares the import of torch.
-        a = np.asarray(values.detach() if hasattr(values, "detach") else values)
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise ValueError(f"{caller}: {name} cannot be read as an array: {error}") from error
-    if a.dtype.kind not in "buif":
-        raise ValueError(
-            f"{caller}: {name} must be a dense array of real numbers, got dtype {a.dtype}. "
-            "Encode categories as numbers, or convert with .astype(float)."
-        )
-    if a.ndim != 2 or a.shape[1] == 0:
-        remedy = f"For one column pass {name}.reshape(-1, 1)." if a.ndim == 1 else "Give one row per sample."
-        raise ValueError(f"{caller}: {name} must have shape (n, columns), got {a.shape}. {remedy}")
-    bad = np.flatnonzero(~np.isfinite(a).all(axis=1))
-    if bad.size:
-        remedy = "Training may have diverged: look at loss_curve_." if name == "z_hat" else "Drop these rows."
-        raise ValueError(f"{caller}: {name} is not finite in {bad.size} row(s), first row {bad[0]}. {remedy}")
-    return a if a.dtype.kind == "f" else a.astype(np.float64)
-
-
-def _split(
-    caller: str, z_hat: Matrix, z: Matrix, needed: int, held_out: bool, random_state: RandomState = 0
-) -> tuple[tuple[Matrix, Matrix], tuple[Matrix, Matrix]]:
-    """Return the rows to fit and the rows to score, each as (z_hat, z); the same twice if not held out."""
-    m, _ = _part_sizes(caller, len(z), needed, held_out)
-    order = np.random.default_rng(random_state).permutation(len(z))
-    rows = (order[:m], order[m:]) if held_out else (order, order)
-    for part in rows:
-        _refuse_constant(caller, "z", z[part], z, "there is nothing to recover")
-    fit, score = ((z_hat[part].astype(np.float64), z[part].astype(np.float64)) for part in rows)
-    return fit, score
-
-
-def _part_sizes(caller: str, n: int, needed: int, held_out: bool) -> tuple[int, int]:
-    m, k = (n - n // 2, n // 2) if held_out else (n, n)
-    if k < needed:
-        why = f"{2 * needed} are needed, {needed} in each half" if held_out else f"{needed} are needed"
-        remedy = f", or pass held_out=False ({needed} will do)" if held_out else ""
-        raise ValueError(f"{caller}: {n} rows are too few, {why}. Give more rows{remedy}.")
-    return m, k
-
-
-def _refuse_constant(caller: str, name: str, part: Matrix, whole: Matrix, consequence: str) -> None:
-    """Raise if a column of ``part``, which is some or all of the rows of ``whole``, does not vary."""
-    # Up to the rounding of the precision they came in: the outputs of a dead unit may differ in the last bit.
-    eps = np.finfo(whole.dtype).eps
-    constant, always = (np.ptp(a, axis=0) <= 4 * eps * np.abs(a).max(axis=0) for a in (part, whole))
-    if not constant.any():
-        return
-    which = f"column(s) {np.flatnonzero(constant).tolist()} of {name} are constant"
-    remedy = "Leave latents that do not vary out of z."
-    if not always[constant].all():
-        which += " on half of the rows"
-        remedy = "Other values are too rare: give more rows, or pass held_out=False."
-    elif name == "z_hat":
-        remedy = "The encoder has probably collapsed: look at loss_curve_, or ask for fewer components."
-    raise ValueError(f"{caller}: {which}, so {consequence}. {remedy}")
-
-
-def _require_positive(caller: str, **counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise ValueError(f"{caller}: {name} must be at least 1, got {count}.")

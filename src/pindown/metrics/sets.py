@@ -28,18 +28,8 @@ from sklearn.metrics import r2_score
 from sklearn.pipeline import make_pipeline, make_union
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
-from pindown.metrics.recovery import (
-    Matrix,
-    Method,
-    RandomState,
-    _abs_correlation,
-    _read_pair,
-    _refuse_constant,
-    _require_positive,
-    _split,
-    chance_mcc,
-    mcc,
-)
+from pindown.metrics.reading import Matrix, RandomState, in_halves, read_pair, refuse_constant, require_positive
+from pindown.metrics.recovery import Method, absolute_correlation, chance_mcc, mcc
 from pindown.structure import Parts, as_support, parts
 
 Matching = NDArray[np.integer[Any]]
@@ -118,13 +108,13 @@ def set_scores(
     >>> set_scores(mixed, z, S, 0, 1).symmetric_difference > 0.02
     True
     """
-    a_hat, a = _read_pair("set_scores", z_hat, z)
+    a_hat, a = read_pair("set_scores", z_hat, z)
     matrix = _support_of("set_scores", support, a.shape[1])
     rng = np.random.default_rng(random_state)
-    (fit_hat, fit), (score_hat, score) = _split("set_scores", a_hat, a, a_hat.shape[1] + 3, True, rng)
-    _refuse_constant("set_scores", "z_hat", fit_hat, a_hat, "they stand for no latent")
+    (fit_hat, fit), (score_hat, score) = in_halves("set_scores", a_hat, a, a_hat.shape[1] + 3, True, rng)
+    refuse_constant("set_scores", "z_hat", fit_hat, a_hat, "they stand for no latent")
     if matching is None:
-        columns = _assigned(_abs_correlation(fit_hat, fit, "pearson"))
+        columns = _assigned(absolute_correlation(fit_hat, fit, "pearson"))
     else:
         columns = _read_matching("set_scores", matching, a_hat.shape[1], a.shape[1])
     if (missing := np.flatnonzero(columns < 0)).size:
@@ -168,7 +158,7 @@ def chance_set_scores(
     """
     matrix = as_support(support)
     d = matrix.shape[1]
-    _require_positive("chance_set_scores", n_draws=n_draws)
+    require_positive("chance_set_scores", n_draws=n_draws)
     rng = np.random.default_rng(random_state)
     found = parts(matrix, group_a, group_b)
     squares = np.linalg.qr(rng.normal(size=(n_draws, d, d))).Q ** 2  # (draws, columns of the code, latents)
@@ -195,10 +185,10 @@ def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson")
     >>> match_latents(-z[:, [2, 0, 1]], z)
     array([1, 2, 0])
     """
-    a_hat, a = _read_pair("match_latents", z_hat, z)
+    a_hat, a = read_pair("match_latents", z_hat, z)
     for name, values in (("z_hat", a_hat), ("z", a)):
-        _refuse_constant("match_latents", name, values, values, "their correlation is undefined")
-    return _assigned(_abs_correlation(a_hat.astype(np.float64), a.astype(np.float64), method))
+        refuse_constant("match_latents", name, values, values, "their correlation is undefined")
+    return _assigned(absolute_correlation(a_hat.astype(np.float64), a.astype(np.float64), method))
 
 
 def match_supports(support_hat: ArrayLike, support: ArrayLike) -> Matching:
@@ -285,7 +275,7 @@ def chance_support_f1(
     m, d = true.shape
     total = int(true.sum())
     n_edges = total if n_edges is None else n_edges
-    _require_positive("chance_support_f1", n_edges=n_edges, n_draws=n_draws)
+    require_positive("chance_support_f1", n_edges=n_edges, n_draws=n_draws)
     if n_edges > m * d:
         raise ValueError(f"chance_support_f1: n_edges must be at most {m * d}, the places there are, got {n_edges}.")
     if not rematched:

@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csc_array, issparse
 
-from pindown.metrics.recovery import Matrix, _read
+from pindown.metrics.reading import Matrix, read_matrix
 
 
 def firing(codes: Any) -> NDArray[np.float64]:
@@ -91,7 +91,7 @@ def code_mcc(codes_hat: ArrayLike, codes: ArrayLike) -> float:
     >>> round(code_mcc(3 * z[:, ::-1], z), 6)
     1.0
     """
-    a, b = _read("code_mcc", "codes_hat", codes_hat), _read("code_mcc", "codes", codes)
+    a, b = read_matrix("code_mcc", "codes_hat", codes_hat), read_matrix("code_mcc", "codes", codes)
     if len(a) != len(b) or len(a) < 6:
         raise ValueError(f"code_mcc: codes must be of the same rows, six at least, got {len(a)} and {len(b)} rows.")
     fires = b.std(axis=0) > 0
@@ -141,7 +141,7 @@ def sparsity(codes: ArrayLike) -> float:
     >>> round(sparsity(rng.normal(size=(9_000, 5)) * (rng.random((9_000, 5)) < 0.1)), 1)
     0.9
     """
-    rows = _read("sparsity", "codes", codes).astype(np.float64)
+    rows = read_matrix("sparsity", "codes", codes).astype(np.float64)
     power = (rows**2).mean(axis=0)
     return float((1 - np.pi / 2 * np.abs(rows).mean(axis=0) ** 2 / np.where(power > 0, power, np.inf)).mean())
 
@@ -201,7 +201,7 @@ def fvu(x: ArrayLike, x_hat: ArrayLike) -> float:
     >>> fvu([[0.0, 0.0], [2.0, 2.0]], [[0.5, 0.0], [1.5, 2.0]])
     0.125
     """
-    a, b = _read("fvu", "x", x), _read("fvu", "x_hat", x_hat)
+    a, b = read_matrix("fvu", "x", x), read_matrix("fvu", "x_hat", x_hat)
     if a.shape != b.shape:
         raise ValueError(f"fvu: x has shape {a.shape} and x_hat {b.shape}, but both must be the same rows and columns.")
     total = float(a.var(axis=0, dtype=np.float64).sum())
@@ -232,7 +232,7 @@ def ce_recovered(rebuilt: float, original: float, ablated: float) -> float:
 def _fires(caller: str, name: str, codes: Any) -> Any:
     """Return where codes are not 0, as a sparse matrix of zeros and ones by columns."""
     if not issparse(codes):
-        codes = _read(caller, name, codes)
+        codes = read_matrix(caller, name, codes)
     elif not np.isfinite(codes.data).all():
         raise ValueError(f"{caller}: {name} is not finite. Training may have diverged: look at loss_curve_.")
     fires = csc_array(codes)

@@ -1,8 +1,6 @@
 """What a world is, and what all worlds share."""
 
-import copy
 from abc import ABC, abstractmethod
-from functools import lru_cache
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
@@ -69,12 +67,6 @@ class Process(ABC):
             raise ValueError(f"sample: n must be at least 1, got {n}.")
         device = torch.device(device)
         return self._draw(n, generator(random_state, device), device, dtype)
-
-
-@lru_cache(maxsize=64)
-def placed(constant: Tensor | nn.Module, device: torch.device) -> Any:
-    """Return the constant on a device, copied there once: a copy per draw would wait for the device."""
-    return copy.deepcopy(constant).to(device)
 
 
 def of_mixing(mixing: Mixing | Renderer) -> frozenset[Assumption]:

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.mixing import Mixing, smooth
-from pindown.processes._base import Process, Sample, placed, shares
+from pindown.processes._base import Process, Sample, shares
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)

@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.distributions import Conditional, VonMisesFisher
 from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed, shares, thresholds
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing, shares, thresholds
 from pindown.processes._density import log_densities
 from pindown.spaces import Sphere
 from pindown.theory import Assumption

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import generator
-from pindown.processes._base import placed
 from pindown.theory import Assumption
 
 

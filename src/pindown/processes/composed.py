@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name it goes by)
 
+from pindown._placing import placed
 from pindown._random import RandomState, generator
-from pindown.processes._base import Process, Sample, placed
+from pindown.processes._base import Process, Sample
 from pindown.theory import Assumption
 
 FACTORS = ("size", "darkness", "right", "blur", "occlusion", "grey", "rotation")

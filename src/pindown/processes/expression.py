@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
-from pindown.processes._base import Process, Sample, placed, shares, thresholds
+from pindown.processes._base import Process, Sample, shares, thresholds
 from pindown.theory import Assumption
 
 

@@ -11,9 +11,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.mixing import Arm
-from pindown.processes._base import Process, Sample, placed, shares
+from pindown.processes._base import Process, Sample, shares
 from pindown.theory import Assumption
 
 _CENTRE = torch.tensor((0.9, 0.9, 0.6), dtype=torch.float64)

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed, shares, thresholds
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing, shares, thresholds
 from pindown.processes.clusters import Clusters, spread
 from pindown.spaces import Reals
 from pindown.theory import Assumption

@@ -5,10 +5,11 @@ from dataclasses import dataclass
 import torch
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState
 from pindown.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
 from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
-from pindown.processes._base import Process, Sample, check_mixing, of_mixing, placed
+from pindown.processes._base import Process, Sample, check_mixing, of_mixing
 from pindown.spaces import Box, Reals, Sphere
 from pindown.theory import Assumption
 

@@ -10,7 +10,8 @@ import torch
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown.processes._base import Process, Sample, placed, shares
+from pindown._placing import placed
+from pindown.processes._base import Process, Sample, shares
 from pindown.theory import Assumption
 
 

@@ -8,10 +8,11 @@ from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.distributions import Around, GeneralizedNormal, Marginal, Truncated, Uniform, normal
 from pindown.mixing import SparseMixing, sparse
-from pindown.processes._base import Process, Sample, check_mixing, placed
+from pindown.processes._base import Process, Sample, check_mixing
 from pindown.spaces import Box
 from pindown.theory import Assumption
 

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
+from pindown._placing import placed
 from pindown._random import RandomState, generator
-from pindown.processes._base import Process, Sample, placed
+from pindown.processes._base import Process, Sample
 from pindown.processes.code_laws import BernoulliGaussian, CodeLaw, Exactly, Hierarchy
 from pindown.theory import Assumption
 

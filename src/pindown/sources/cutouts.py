@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted
-from pindown.sources.pictures import IMAGES, _pillow, _transparent, _unreadable, pictures_in
+from pindown.sources.pictures import IMAGES, import_pillow, is_transparent, pictures_in, unreadable
 
 THIN = 0.05
 """Share of its square that a cut-out covers at least, and of its picture that its ground does: less is a line, or a
@@ -63,14 +63,14 @@ def cutouts_in(folder: str | Path, n: int = 160, *, size: int = 64, random_state
 
 def _cut(folder: Path, name: str, size: int) -> NDArray[np.float32] | None:
     """Return a cut-out in the middle of its square, or None for what is none."""
-    pillow = _pillow(folder)
+    pillow = import_pillow(folder)
     try:
         with pillow.open(folder / name) as image:
-            if not _transparent(image):
+            if not is_transparent(image):
                 return None
             whole = image.convert("RGBA")
     except (OSError, SyntaxError, EOFError) as error:  # pillow has words of its own for a broken file
-        raise _unreadable(name, error) from error
+        raise unreadable(name, error) from error
     inner = whole.getbbox(alpha_only=True)
     if inner is None:
         return None

@@ -140,23 +140,23 @@ class Pictures(Indexed):
         try:
             picture = _from_array(path) if path.suffix.lower() == ".npy" else self._from_image(path)
         except (OSError, SyntaxError, EOFError) as error:  # pillow has words of its own for a broken file
-            raise _unreadable(name, error) from error
+            raise unreadable(name, error) from error
         if not np.isfinite(picture).all():
-            raise _unreadable(name, ValueError("it has NaN or infinity for a pixel"))
+            raise unreadable(name, ValueError("it has NaN or infinity for a pixel"))
         picture = self._as_asked(picture)
         if hasattr(self, "shape") and picture.shape != self.shape:
             raise ValueError(f"{name} has changed: it is {picture.shape} now, and was {self.shape} when it was opened.")
         return picture
 
     def _from_image(self, path: Path) -> NDArray[np.float32]:
-        with _pillow(path).open(path) as file:
+        with import_pillow(path).open(path) as file:
             _refuse_pages(file)
             image = import_module("PIL.ImageOps").exif_transpose(file)  # upright, as the camera says
             if image.mode in DEEP:
                 return (np.asarray(image, dtype=np.float32) / np.float32(65_535))[None]
             if image.mode == "F":
                 return np.asarray(image, dtype=np.float32)[None]
-            if _transparent(image):
+            if is_transparent(image):
                 return self._on_background(image.convert("RGBA"), path)
             grey = image.mode in GREY
             array = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / np.float32(255)
@@ -177,7 +177,7 @@ class Pictures(Indexed):
         elif self.channels == 3 and len(picture) == 1:
             picture = np.repeat(picture, 3, axis=0)
         if self.size is not None and picture.shape[1:] != tuple(self.size):
-            image = _pillow(self.folder)
+            image = import_pillow(self.folder)
             height, width = self.size
             planes = [image.fromarray(plane).resize((width, height), image.Resampling.BOX) for plane in picture]
             picture = np.stack([np.asarray(plane, dtype=np.float32) for plane in planes])
@@ -201,13 +201,13 @@ class Pictures(Indexed):
             if path.suffix.lower() == ".npy":
                 shape = _array_shape(path, np.load(path, mmap_mode="r").shape)
             else:
-                with _pillow(path).open(path) as image:  # reads the head alone
+                with import_pillow(path).open(path) as image:  # reads the head alone
                     _refuse_pages(image)
-                    grey = image.mode in (*GREY, *DEEP) and not _transparent(image)
+                    grey = image.mode in (*GREY, *DEEP) and not is_transparent(image)
                     lies = image.getexif().get(ORIENTATION, 1) >= 5
                     shape = (1 if grey else 3, *((image.width, image.height) if lies else (image.height, image.width)))
         except (OSError, SyntaxError, EOFError, ValueError) as error:
-            raise _unreadable(name, error) from error
+            raise unreadable(name, error) from error
         return (self.channels or shape[0], *(self.size or shape[1:]))
 
     def _labelled(
@@ -318,14 +318,16 @@ def _array_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int]:
     raise ValueError(f"{path.name}: a picture is (height, width) or (height, width, 1 or 3), got {shape}")
 
 
-def _pillow(path: Path) -> Any:
+def import_pillow(path: Path) -> Any:
+    """Return pillow, or say how to get it."""
     try:
         return import_module("PIL.Image")
     except ImportError as error:
         raise ImportError(f"{path.name}: reading pictures needs pillow: pip install 'pindown[images]'.") from error
 
 
-def _transparent(image: Any) -> bool:
+def is_transparent(image: Any) -> bool:
+    """Say whether a picture has pixels that may be seen through."""
     return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
 
 
@@ -339,7 +341,8 @@ def _said(shape: tuple[int, ...]) -> str:
     return f"{shape[1]} × {shape[2]}, {colours}"
 
 
-def _unreadable(name: str, error: Exception) -> ValueError:
+def unreadable(name: str, error: Exception) -> ValueError:
+    """Return what to raise of a file that is no picture."""
     cause = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
     return ValueError(
         f"{name} cannot be read as a picture ({cause}). Replace it, or pass skip_corrupt=True to leave such files out."

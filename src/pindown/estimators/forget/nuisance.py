@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -12,9 +13,9 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
+from pindown._placing import placed
 from pindown.directions import Grouping
 from pindown.labels import numbered
-from pindown.processes._base import placed
 
 MIN_ROWS = 3
 """Rows of a value below which nothing of it can be learned, let alone forgotten."""
@@ -260,10 +261,14 @@ class NuisanceReader:
         shown = np.hstack([kind.seen(column) for kind, column in zip(self.kinds, table.T, strict=True)])
         return np.stack(numbers, 1).astype(np.int64), np.stack(weights, 1), strata, shown
 
+    @cached_property
+    def _first_table(self) -> Tensor:
+        return torch.as_tensor(self.tables[0])
+
     def read_numbers(self, u: Tensor, label: Tensor | None) -> tuple[Tensor, ...]:
         """Return the same of a world's values, which are numbers already; waits for no device."""
         strata = torch.zeros_like(u) if label is None else label
-        weights = placed(torch.as_tensor(self.tables[0]), u.device)[strata, u][:, None]
+        weights = placed(self._first_table, u.device)[strata, u][:, None]
         return u[:, None], weights, strata, one_hot(u, len(self.kinds[0].values)).float()
 
     def combined(self, numbers: np.ndarray) -> np.ndarray:

@@ -39,7 +39,7 @@ from pindown.metrics.disentanglement.information import EqualWidth, Information,
 from pindown.metrics.disentanglement.informed import infomec, mig, modularity
 from pindown.metrics.disentanglement.predicted import dci, explicitness, sap
 from pindown.metrics.disentanglement.result import DCI, DEFINITION, InfoMEC, Score, Scores
-from pindown.metrics.recovery import RandomState
+from pindown.metrics.reading import RandomState
 
 __all__ = [
     "DCI",

@@ -11,7 +11,7 @@ from scipy.stats import rankdata
 
 from pindown.metrics.disentanglement.result import Measured, Score, mean_of, score
 from pindown.metrics.disentanglement.rows import own_generator, read_codes, standardised, typical_rotation
-from pindown.metrics.recovery import Matrix, RandomState
+from pindown.metrics.reading import Matrix, RandomState
 
 Method = Literal["lasso", "spearman"]
 ALPHA = 0.1  # of the Lasso, in standardised units, as in the reference

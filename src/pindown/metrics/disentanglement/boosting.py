@@ -17,7 +17,7 @@ from scipy.sparse import csr_matrix
 
 from pindown.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
-from pindown.metrics.recovery import Matrix
+from pindown.metrics.reading import Matrix
 
 DEPTH, STAGES, RATE, BINS = 3, 33, 0.3, 64
 

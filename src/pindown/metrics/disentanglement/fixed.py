@@ -11,7 +11,7 @@ from pindown.labels import Codes
 from pindown.metrics.disentanglement.linear import read_linearly
 from pindown.metrics.disentanglement.result import Measured, Score, mean_of, score
 from pindown.metrics.disentanglement.rows import Factor, Rows, read, standardised
-from pindown.metrics.recovery import Matrix, RandomState
+from pindown.metrics.reading import Matrix, RandomState
 
 BATCH = 64  # rows, or pairs, that share a value
 FIT_BATCHES, TEST_BATCHES = 2_400, 2_400

@@ -16,7 +16,7 @@ from scipy.special import digamma
 
 from pindown.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
-from pindown.metrics.recovery import Matrix
+from pindown.metrics.reading import Matrix
 
 
 class Information(Protocol):

@@ -11,7 +11,7 @@ from pindown.metrics.disentanglement.information import Information, Nearest
 from pindown.metrics.disentanglement.linear import predictive_shares
 from pindown.metrics.disentanglement.result import InfoMEC, Measured, MeasuredPairs, Score, mean_of, score, three_scores
 from pindown.metrics.disentanglement.rows import Rows, read
-from pindown.metrics.recovery import Matrix, RandomState
+from pindown.metrics.reading import Matrix, RandomState
 
 NEVER_ALONE = "noise scores high here, so read it beside mig or dci, never alone."
 

@@ -8,7 +8,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 
 from pindown.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
-from pindown.metrics.recovery import Matrix
+from pindown.metrics.reading import Matrix
 
 SVM_C = 0.01  # of the reference
 

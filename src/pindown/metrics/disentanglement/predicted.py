@@ -11,7 +11,7 @@ from pindown.metrics.disentanglement.boosting import boost
 from pindown.metrics.disentanglement.linear import concordances, squared_correlations, svm_accuracies
 from pindown.metrics.disentanglement.result import DCI, Measured, MeasuredPairs, Score, mean_of, score, three_scores
 from pindown.metrics.disentanglement.rows import Rows, read
-from pindown.metrics.recovery import Matrix, RandomState
+from pindown.metrics.reading import Matrix, RandomState
 
 
 def dci(

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from pindown.metrics.recovery import Matrix
+from pindown.metrics.reading import Matrix
 
 DEFINITION = 1
 """Number of these definitions: it grows when the same arrays would give another number."""

@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
 from pindown.labels import Codes, is_quantity, numbered
-from pindown.metrics.recovery import Matrix, RandomState, _read
+from pindown.metrics.reading import Matrix, RandomState, read_matrix
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ class Rows:
 
 def read(caller: str, z_hat: ArrayLike, factors: ArrayLike, continuous: Sequence[bool] | bool | None) -> Rows:
     """Read codes and factors, or say in a sentence what is wrong with them."""
-    codes, truth = read_codes(caller, "z_hat", z_hat), _read(caller, "factors", factors)
+    codes, truth = read_codes(caller, "z_hat", z_hat), read_matrix(caller, "factors", factors)
     if len(codes) != len(truth):
         raise ValueError(
             f"{caller}: z_hat has {len(codes)} rows and factors has {len(truth)}, but row i of both must be the same "
@@ -97,7 +97,7 @@ def read(caller: str, z_hat: ArrayLike, factors: ArrayLike, continuous: Sequence
 
 def read_codes(caller: str, name: str, values: ArrayLike) -> Matrix:
     """Return the columns that vary, standardised; dead ones are left out, as if nobody had made them."""
-    codes = _read(caller, name, values)
+    codes = read_matrix(caller, name, values)
     if len(codes) < MIN_ROWS:
         raise ValueError(f"{caller}: {len(codes)} rows are too few, {MIN_ROWS} are needed. Give more rows.")
     # Up to the rounding of the precision they came in: the outputs of a dead unit may differ in the last bit.
