@@ -46,15 +46,18 @@ def test_more_pairs_help_where_codes_are_noisy():
 
 def test_scores_are_of_pairs_that_were_not_used():
     # A map with as many features as pairs fits noise exactly, and must not be paid for it.
-    found = align(codes(60), codes(60, seed=1), n_pairs=(9, 30), max_degree=3, random_state=0)
-    assert found.at(9).r2 < 0.2
-    assert found.at(30).r2 < 0.2
+    worlds = [(codes(60, seed=s), codes(60, seed=100 + s)) for s in range(4)]
+    found = [align(*pair, n_pairs=(9, 30), max_degree=3, random_state=0) for pair in worlds]
+    assert np.mean([each.at(9).r2 for each in found]) < 0
+    assert np.mean([each.at(30).r2 for each in found]) < 0
 
 
 def test_a_bent_map_needs_powers_and_pairs_enough():
-    source = codes(800)
-    bent = turned(np.stack([source[:, 0], source[:, 1] + 0.5 * source[:, 0] ** 2], 1))
-    line, curve = (align(source, bent, n_pairs=(100,), max_degree=k, random_state=0).at(100).r2 for k in (1, 3))
+    def told(source, degree):
+        bent = turned(np.stack([source[:, 0], source[:, 1] + 0.5 * source[:, 0] ** 2], 1))
+        return align(source, bent, n_pairs=(100,), max_degree=degree, random_state=0).at(100).r2
+
+    line, curve = (np.mean([told(codes(800, seed=s), degree) for s in range(4)]) for degree in (1, 3))
     assert line < 0.85
     assert curve > 0.99
 

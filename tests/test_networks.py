@@ -62,7 +62,7 @@ def test_unfolded_can_bend_once_it_is_trained():
     encoder = made(unfolded, 3, 3)
     encoder(noise(10, 3)).square().sum().backward()
     last = next(reversed(list(encoder.bend.children())))
-    assert last.weight.grad.abs().max() > 0
+    assert last.weight.grad.any()
     with torch.no_grad():
         last.weight -= 0.1 * last.weight.grad
     first, second = (jacobian_at(encoder, noise(3, seed=s)) for s in (0, 1))
