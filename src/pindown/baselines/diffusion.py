@@ -66,6 +66,14 @@ class EncDiff(Generating):
     References
     ----------
     Yang et al., Diffusion model with cross attention as an inductive bias for disentanglement, NeurIPS 2024.
+
+    Examples
+    --------
+    >>> from pindown.mixing import Sprites
+    >>> x = Sprites(8, factors=("x", "hue"))(torch.rand(60, 2, generator=torch.Generator().manual_seed(0)))
+    >>> diffusion = EncDiff(2, batch_size=16, max_iter=1, holdout=0, random_state=0).fit(x)
+    >>> diffusion.transform(x).shape, diffusion.sample(2, random_state=0).shape, diffusion.guarantee
+    (torch.Size([60, 2]), (2, 3, 8, 8), None)
     """
 
     answers = BY_REBUILDING
