@@ -142,8 +142,10 @@ def classify(scale: Scale, seed: int, spanned: int) -> dict[str, Any]:
 def forget(scale: Scale, seed: int, n_components: int) -> dict[str, Any]:
     """Forget which of four places it is, by light, wall and floor, while size, azimuth and hue of the object stay.
 
-    Codes may mean another thing in each place: what they keep is read within places, as the theorem has it, and beside
-    it over all of them. A regression that bends has to be learned in each place, so that it is shown more rows.
+    Codes are told the place, as `Forget` has it where the nuisance of rows is known; those that are not told it are
+    read beside them. Codes may mean another thing in each place: what they keep is read within places, as the theorem
+    has it, and beside it over all of them. A regression that bends has to be learned in each place, so that it is shown
+    more rows.
     """
     scale = replace(scale, size=min(32, scale.size))
     kept = ("object_hue", "size", "azimuth")
@@ -160,8 +162,9 @@ def forget(scale: Scale, seed: int, n_components: int) -> dict[str, Any]:
     steps = {"max_iter": 4_000 if scale.max_iter is None else 5 * scale.max_iter}  # a game takes longer
     est = Forget(n_components, **scale.options(seed) | steps).fit(x, place)
     x, place, z = pictures(REGRESSED * scale.n_test, 10_000 + seed)
-    codes, some = np.asarray(est.transform(x)), slice(scale.n_test)
+    codes, some = np.asarray(est.transform(x, place)), slice(scale.n_test)
     told = leakage(codes[some], place[some], random_state=seed)
+    of_one_map = leakage(est.transform(x[some]), place[some], random_state=seed)
     pixels = x[some].reshape(scale.n_test, -1)[:, :: max(1, x[0].size // 256)]
     before = leakage(pixels, place[some], probes=["linear"], random_state=seed)
     own = {name: z[:, [j]] for j, name in enumerate(kept)}
@@ -171,7 +174,9 @@ def forget(scale: Scale, seed: int, n_components: int) -> dict[str, Any]:
         "worst_probe": told.worst,
         "probe": told.worst_probe,
         "floor": told.chance_of_worst,
+        "of_one_map": of_one_map.worst,
         "of_pixels": before.worst,
+        "kept": None if est.chosen_ is None else est.chosen_.kept.name,
         "linear_r2": dict(zip(kept, by_factor(codes, z), strict=True)),
         "r2_within_places": {name: min(recovery_by_value(codes, truth, place).values()) for name, truth in own.items()},
         "r2_over_places": {name: recovery_across_values(codes, truth, place).pooled for name, truth in own.items()},

@@ -30,7 +30,7 @@ from pindown.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.checks.verdict import with_better
 from pindown.data import Data
 from pindown.estimators.answers import Answers, Drawn, FitScore, MakePlan, Settled, Verdicts, encoder_of
-from pindown.estimators.forget.choosing import CLOSED, EVEN, FIXED
+from pindown.estimators.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.estimators.forget.nuisance import as_table, read_columns
 from pindown.evidence.noise import ceiling_within
 from pindown.evidence.plans import Plan, generally_missing, outcome_of, why_of
@@ -98,7 +98,7 @@ def _alike(est: Forget, fresh: Forget) -> None:
     kept = None if est.chosen_ is None else est.chosen_.kept.name
     if kept == FIXED:
         fresh.charts = False
-    elif kept in (CLOSED, EVEN):
+    elif kept in (CLOSED, EVEN, TRANSPORTED):
         fresh.settled_on = kept
 
 
@@ -198,7 +198,7 @@ def _before(est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
     label = _label(est, data)
     counted = enough_rows(len(whole), d, whole.signal), common_values(_label(est, whole))
     verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
-    if getattr(est, "charts_", None) is not None:  # a fit that is told the nuisance, and need not be linear
+    if est.answers.is_told(est):  # a fit that is told the nuisance, and need not be linear
         verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
     return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
 
@@ -342,7 +342,7 @@ ANSWERS = Answers(
     looks_at=("signal",),
     starts_elsewhere=False,
     codes=lambda est, data: est.transform(data.X, data.nuisance),
-    is_told=lambda est: est.charts_ is not None,
+    is_told=lambda est: est.charts_ is not None or est.transport_ is not None,
     alike=_alike,
     ready=_ready,
     measurable=_measurable,

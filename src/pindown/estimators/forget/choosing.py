@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import one_hot
 
 from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder, encode
 from pindown.estimators.forget.charts import Charts, again
@@ -20,6 +22,9 @@ from pindown.networks.preprocessing import Rescale
 
 PROBE_NAMES = ("linear", "quadratic", "network")
 """Families that read the held-out rows after a fit: the cheap ones."""
+
+WITH_TREES = (*PROBE_NAMES, "boosting")
+"""Of pictures one more: an encoder that can bend so far fools networks where trees still see."""
 
 MOST_READ = 4_000
 """Rows that readers are shown, half of them to learn from."""
@@ -38,6 +43,9 @@ N_FOLDS = 5
 
 FIXED, CLOSED, EVEN, BENT = "one map for all values", "charts in closed form", "even charts", "charts that bend"
 """Codes that are compared: without the nuisance; told it, standardised; with one covariance; bent by the game."""
+
+TRANSPORTED = "one map, then a transport per value"
+"""Codes of pictures that are told the nuisance: see `pindown.estimators.forget.transport.Transport`."""
 
 
 @dataclass(frozen=True)
@@ -127,9 +135,9 @@ class KeptOut:
         """The number of each row's value, of all columns together."""
         return self.nuisance.groups[:, -1]
 
-    def probe(self, codes: np.ndarray, seed: int) -> Leakage | None:
+    def probe(self, codes: np.ndarray, seed: int, names: Sequence[str] = PROBE_NAMES) -> Leakage | None:
         """Read the nuisance off their codes; None if too few rows can be compared."""
-        return told_of(codes, self.nuisance, is_given=self.is_given, groups=self.groups, seed=seed)
+        return told_of(codes, self.nuisance, is_given=self.is_given, groups=self.groups, seed=seed, names=names)
 
     def of_charts(self, name: str, charts: Charts, seed: int) -> Candidate:
         """Judge charts in closed form, which tell all of the signal that there is for them."""
@@ -146,6 +154,16 @@ class KeptOut:
             seen = charts.encode(seen, self.value)
         told = float(1 - ((true - seen) ** 2).sum() / max((true**2).sum(), 1e-300))
         return Candidate(name, self.probe(self.codes(game), seed), told)
+
+    def told_within(self, game: Game) -> float:
+        """Return the share of what varies within values, of the data worth rebuilding, that codes of a game tell."""
+        white = game.encoder.preprocess(next(game.on_device(self.x)))
+        value = torch.as_tensor(self.value).to(white.device)
+        missed = game.rebuilt(*game.on_device(self.x, self.nuisance.groups, self.nuisance.shown))[1] - white
+        at = one_hot(value, game.sizes[-1]).to(white)
+        means = at.mT @ white / at.sum(0).clamp_min(1)[:, None]
+        around = (white - means[value]) @ game.worth
+        return float(1 - (missed @ game.worth).square().mean() / around.square().mean().clamp_min(1e-12))
 
     def missed_and_told(self, game: nn.Module, seed: int) -> float:
         """Return the objective of the encoder, to compare games by, with a fresh probe for the classifier."""
@@ -173,20 +191,28 @@ class KeptOut:
 
 
 def told_of(
-    codes: np.ndarray, nuisance: Nuisance, *, is_given: bool, groups: np.ndarray | None, seed: int
+    codes: np.ndarray,
+    nuisance: Nuisance,
+    *,
+    is_given: bool,
+    groups: np.ndarray | None,
+    seed: int,
+    names: Sequence[str] = PROBE_NAMES,
 ) -> Leakage | None:
     """Let readers, trained on half of these rows, tell the nuisance of the other half; None if rows are too few."""
     heads = nuisance.groups
     told = heads[:, 0] if heads.shape[1] == 1 else heads
-    return _read(codes, told, nuisance.strata if is_given else None, groups, seed)
+    return _read(codes, told, nuisance.strata if is_given else None, groups, seed, names)
 
 
 def label_shown(codes: np.ndarray, nuisance: Nuisance, groups: np.ndarray | None, seed: int) -> Leakage | None:
     """Let readers tell the given label, within values of the nuisance; None if rows are too few to say."""
-    return _read(codes, nuisance.strata, nuisance.groups[:, -1], groups, seed)
+    return _read(codes, nuisance.strata, nuisance.groups[:, -1], groups, seed, PROBE_NAMES)
 
 
-def _read(codes: np.ndarray, told: np.ndarray, given: Any, groups: Any, seed: int) -> Leakage | None:
+def _read(
+    codes: np.ndarray, told: np.ndarray, given: Any, groups: Any, seed: int, names: Sequence[str]
+) -> Leakage | None:
     if not len(codes):
         return None
     try:
@@ -196,7 +222,7 @@ def _read(codes: np.ndarray, told: np.ndarray, given: Any, groups: Any, seed: in
             groups=groups,
             given=given,
             continuous=False,
-            probes=[probe for probe in PROBES if probe.name in PROBE_NAMES],
+            probes=[probe for probe in PROBES if probe.name in names],
             n_seeds=2,  # a network that starts badly may see nothing
             n_permutations=199,
             max_rows=MOST_READ,

@@ -6,6 +6,7 @@ import copy
 import numbers
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
@@ -23,12 +24,13 @@ from pindown.estimators.base import BaseEncoder
 from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
 from pindown.estimators.forget.answers import ANSWERS
 from pindown.estimators.forget.charts import Charts
-from pindown.estimators.forget.choosing import BENT, FIXED, N_FOLDS, Charted, Choice
+from pindown.estimators.forget.choosing import BENT, FIXED, N_FOLDS, TRANSPORTED, Charted, Choice
 from pindown.estimators.forget.game import Game, Rebuild, straightened
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import Asked, NuisanceLook, look_at
 from pindown.estimators.forget.nuisance import as_table
-from pindown.estimators.forget.playing import at_charts, history, played, read_afterwards
+from pindown.estimators.forget.playing import at_charts, history, played, read_afterwards, transported
+from pindown.estimators.forget.transport import Transport
 from pindown.estimators.pixels import encoder_behind, is_image, spreads, whitened
 from pindown.estimators.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
@@ -82,6 +84,7 @@ class Forget(BaseEncoder):
     charts : bool
         Whether the nuisance of rows will be known when they are encoded, so that codes may be told it: see `transform`.
         Then a map per value in closed form is tried first, and the game is played only if that leaks on rows held out.
+        Of pictures the game comes first, and a transport per value after it.
         False, or a linear encoder, or ``holdout=0``, looks for one map for all values.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
@@ -133,6 +136,8 @@ class Forget(BaseEncoder):
         Which codes were kept, of which that were compared; None if there were no others.
     charts_ : Charted or None
         The maps that are told the nuisance; None if one map was kept.
+    transport_ : Transport or None
+        Of pictures: what brings codes of one map to one law, given the nuisance; None if it did not help.
     encoder_, decoder_, objective_ : torch.nn.Module
         The encoder that is not told it; the map from its code and nuisance to x (None beside charts, which have their
         own inverse); what was played.
@@ -172,9 +177,10 @@ class Forget(BaseEncoder):
 
     answers = ANSWERS
     charts_: Charted | None = None  # not of fits that older versions saved
+    transport_: Transport | None = None
     chosen_: Choice | None = None
     decoder_: Rebuild | None
-    settled_on: str | None = None  # the charts in closed form that a refit keeps, since the fit has chosen them
+    settled_on: str | None = None  # what a refit keeps, since the fit has chosen it
     _schedule = staticmethod(waiting_cosine)
     _learns_from_shown = True
     _loss_falls = False
@@ -256,14 +262,16 @@ class Forget(BaseEncoder):
         y : array of shape (n_samples,) or (n_samples, n_columns), optional
             The nuisance of each row, of values that were there in `fit`. None: unknown, as in a pipeline or of rows of
             another value. These are encoded by one map for all, which comes as near to the charts as one can that does
-            not tell means apart; if ``chosen_`` says that one map was kept, it is the same with y and without.
+            not tell means apart; of pictures, by the map that a transport follows. If ``chosen_`` says that one map was
+            kept, it is the same with y and without.
         """
         check_is_fitted(self)
         if y is None:
             return super().transform(X)
         value = self._values(from_torch(y))
         if self.charts_ is None:
-            return super().transform(X)
+            codes = super().transform(X)
+            return codes if self.transport_ is None else self._like(codes, codes, self.transport_(codes, value))
         if not is_in_memory(X):
             X = np.concatenate([block["x"] for block in as_source(X).blocks(ENCODED_AT_ONCE)])
         array = self._validated(X, reset=False)
@@ -276,7 +284,8 @@ class Forget(BaseEncoder):
         if table.shape[1] != len(self.columns_):
             raise ValueError(f"Forget: y must have {len(self.columns_)} column(s), as in fit, got {table.shape[1]}.")
         numbers = np.stack([kind.numbers(column) for kind, column in zip(self.columns_, table.T, strict=True)], 1)
-        return numbers[:, 0] if self.charts_ is None or numbers.shape[1] == 1 else self.reader_.combined(numbers)
+        untold = self.charts_ is None and self.transport_ is None
+        return numbers[:, 0] if untold or numbers.shape[1] == 1 else self.reader_.combined(numbers)
 
     def inverse_transform(self, Z, y):
         """Rebuild observations from codes and the nuisance of each; what the codes dropped is filled in by its mean.
@@ -297,7 +306,7 @@ class Forget(BaseEncoder):
             if self.charts_ is not None:
                 rebuilt = self.charts_.inverse(z, torch.as_tensor(value, device=device), seen)
             elif self.decoder_ is not None:
-                rebuilt = self.decoder_(z, seen)
+                rebuilt = self.decoder_(z if self.transport_ is None else self.transport_.inverse(z, value), seen)
         return self._like(Z, codes, rebuilt.unflatten(1, self.shape_in_))
 
     def __sklearn_tags__(self):
@@ -342,7 +351,8 @@ class Forget(BaseEncoder):
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
         spread = spreads(first) if pictures else None
         asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, spread, self.settled_on)
-        return look_at(reading, first, seed, asked)
+        look = look_at(reading, first, seed, asked)
+        return replace(look, transports=self.charts and pictures and not self._is_linear and look.can_transport)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
         return whitened if is_image(shape) and self.preprocess is preprocessing.suited else self.preprocess
@@ -386,7 +396,11 @@ class Forget(BaseEncoder):
                 return self._game(start, encoder, (draw(step, peek) for step in count()), look.charts_apart)
 
         found = played(make, make_bent, minimise, look, self.n_restarts, seed)
-        self.chosen_ = found.choice
+        if look.transports:
+            peek = _random.generator(seed, best_device(self.device))
+            settled = self.settled_on == TRANSPORTED
+            found = transported(found, look, (draw(step, peek) for step in count()), seed, settled=settled)
+        self.chosen_, self.transport_ = found.choice, found.transport
         if found.restart_scores is not None:
             self.restart_scores_ = found.restart_scores
         return found.objective, found.log
@@ -395,7 +409,7 @@ class Forget(BaseEncoder):
         self.columns_, self.n_told_, self.reader_ = list(look.reader.kinds), look.n_told, look.reader
         kept, self.charts_ = None if self.chosen_ is None else self.chosen_.kept.name, None
         doubts, note = look.of_fixed, look.note
-        if kept in (None, FIXED):
+        if kept in (None, FIXED, TRANSPORTED):
             self._learned_one_map(objective)
         else:
             assert look.charts is not None

@@ -32,6 +32,7 @@ from pindown.estimators.forget.choosing import (
 )
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
+from pindown.estimators.forget.transport import FEWEST_MOVED
 from pindown.estimators.pixels import worth_rebuilding
 from pindown.estimators.reading import Look, Reading
 from pindown.labels import as_numbers, combined
@@ -97,11 +98,19 @@ class NuisanceLook(Look):
     straight: Candidate | None = field(default=None, kw_only=True)  # and how these fare on rows held out
     missed: float = field(default=math.nan, kw_only=True)  # by codes in closed form, of columns in standard units
     of_fixed: tuple[str, ...] = field(default=(), kw_only=True)  # what stands against one map, where there are charts
+    transports: bool = field(default=False, kw_only=True)  # whether a transport follows the game
 
     @property
     def is_settled(self) -> bool:
         """Whether charts in closed form will do."""
         return self.charts is not None and self.charts_apart is None
+
+    @property
+    def can_transport(self) -> bool:
+        """Whether codes are to have one law, and rows would show it: not beside a label that goes with the nuisance."""
+        told = self.initialisation.nuisance
+        second = np.sort(np.bincount(told.groups[:, -1]))[-2]
+        return told.n_strata == 1 and self.held_out.n_rows > 0 and int(second) >= FEWEST_MOVED
 
 
 def look_at(reading: Reading, first: FirstLayer, seed: int, asked: Asked) -> NuisanceLook:

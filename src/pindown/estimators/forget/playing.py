@@ -4,18 +4,29 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.choosing import BENT, FEWEST_JUDGES, FIXED, Choice, KeptOut, best
+from pindown.estimators.forget.choosing import (
+    BENT,
+    FEWEST_JUDGES,
+    FIXED,
+    TRANSPORTED,
+    WITH_TREES,
+    Candidate,
+    Choice,
+    KeptOut,
+    best,
+)
 from pindown.estimators.forget.game import Game, History, by_heart, history_of
 from pindown.estimators.forget.initialisation import Initialisation
 from pindown.estimators.forget.looking import NuisanceLook
+from pindown.estimators.forget.transport import Transport
 from pindown.estimators.held_out import HeldOut
 from pindown.metrics import Leakage
 from pindown.networks import built
@@ -23,6 +34,9 @@ from pindown.networks.building import Make as Network
 from pindown.networks.preprocessing import Rescale
 from pindown.spaces import Reals
 from pindown.training import TrainingLog
+
+TRANSPORT_ROWS = 100_000
+"""Rows, about, from which a transport is taken; all, if there are fewer."""
 
 MOST_TOLD = 0.5
 """Share of the signal within values that one map must tell to be kept where charts could tell all of it."""
@@ -46,6 +60,7 @@ class Played(NamedTuple):
     log: TrainingLog
     choice: Choice | None = None
     restart_scores: np.ndarray | None = None
+    transport: Transport | None = None
 
 
 def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, n_restarts: int, seed: int) -> Played:
@@ -72,6 +87,31 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
     choice = best(candidates, rows.n_rows)
     kept = bent if bent is not None and choice.kept.name == BENT else one_map
     return kept._replace(choice=choice)
+
+
+@torch.no_grad()
+def transported(
+    found: Played, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]], seed: int, *, settled: bool
+) -> Played:
+    """Follow a game by a transport of its codes, if the best reader of rows held out finds less then; or if settled."""
+    game, rows = found.objective, look.held_out
+    assert isinstance(game, Game)
+    wanted = TRANSPORT_ROWS if look.rows is None else min(TRANSPORT_ROWS, len(look.rows))
+    codes: list[Tensor] = []
+    values: list[Tensor] = []
+    while sum(map(len, codes)) < wanted:
+        x, groups, *_ = next(batches)
+        codes.append(game.averaged[0](x).cpu().double())
+        values.append(groups[:, -1].cpu())
+    generator = torch.Generator().manual_seed(seed % 2**63)
+    transport = Transport.fitted(torch.cat(codes), torch.cat(values), game.sizes[-1], generator)
+    before = rows.codes(game)
+    after = transport(before, rows.value).numpy()
+    named, told = ((FIXED, before), (TRANSPORTED, after)), rows.told_within(game)
+    fixed, moved = (Candidate(name, rows.probe(z, seed, WITH_TREES), told) for name, z in named)
+    helps = fixed.leak is not None and moved.leak is not None and moved.leak.worst < fixed.leak.worst
+    choice = Choice(moved if helps or settled else fixed, (fixed, moved), rows.n_rows)
+    return found._replace(choice=choice, transport=transport.to(game.worth.device) if choice.kept is moved else None)
 
 
 def _kept_honest(minimise: Minimise, look: NuisanceLook) -> Minimise:
