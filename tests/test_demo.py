@@ -83,10 +83,14 @@ def test_rooms_are_told_apart_by_pixels_and_shown(shown_demo):
     assert room.chance == pytest.approx(0.77, abs=0.01)
     assert 1 - room.recovered < (1 - room.linear) / 2
     assert room.recovered > 0.97
-    along, swapped, film = (str(drawing.svg) for drawing in section.drawings)
+    along, swapped, film, before, after = (str(drawing.svg) for drawing in section.drawings)
     assert "data:image/png" in along
     assert "data:image/png" in swapped
     assert film.count("<rect") == 4 * 4 * len(set(map(int, re.findall(r"\d+", section.drawings[2].caption))))
+    assert before.count('type="range"') == after.count('type="range"') == 3
+    turned = section.facts[-1]
+    assert float(turned.value) > 0.95  # .980 to .983 of seeds 0 to 2
+    assert float(turned.note.split()[0]) < 0.9  # before: .68 to .87
 
 
 def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):

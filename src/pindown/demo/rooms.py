@@ -1,7 +1,8 @@
-"""What `Contrast` recovers from pictures: hues and an angle, each by itself, from pairs of rooms."""
+"""Pictures: what `Contrast` recovers from pairs of rooms, and a generator of rooms that one rotation disentangles."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -11,8 +12,12 @@ from pindown.demo.recovery import Budget, Recovery, loss_curves, recover, recove
 from pindown.metrics import chance_mcc, mcc
 from pindown.report.drawings import Drawing, sheet, squares
 from pindown.report.page import Curve, Fact, Row, Section, shown
+from pindown.report.sliders import before_and_after
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
+    from pindown.disentangling import Disentangled
     from pindown.estimators import Contrast
     from pindown.mixing import Room
     from pindown.processes import Pairs
@@ -30,6 +35,12 @@ PAIRS, STEPS = 0.4, 0.35
 """Shares of the pairs and of the steps of other worlds: a step of pictures takes longer, and they need fewer."""
 
 BATCH_SIZE, LEARNING_RATE, SCALE = 128, 4e-3, 0.1
+
+HUES, SMALL = FACTORS[:3], 12
+"""Factors and pixels of an edge of the rooms that a generator is trained on, without pairs."""
+
+GENERATED, GENERATOR_STEPS = 1_000, 60
+"""Pictures and steps that it is trained with, at most."""
 
 N_DRAWN = 2_000
 """Pictures that those on the page are chosen from."""
@@ -59,13 +70,47 @@ def sections(random_state: int, budget: Budget, verbose: bool) -> tuple[Section,
         verbose=verbose,
         random_state=random_state,
     )
-    return (_section(recover(world, contrast, train, train.x_pos, test), film),)
+    section = _section(recover(world, contrast, train, train.x_pos, test), film)
+    found, before, after = _turned(random_state, budget)
+    fact = Fact(
+        "A generator, turned (MCC)",
+        shown(after, 3),
+        f"{shown(before, 3)} before: three hues in the codes of an autoencoder, without pairs",
+    )
+    drawings = (*section.drawings, *before_and_after(found))
+    return (replace(section, facts=(*section.facts, fact), drawings=drawings),)
 
 
-def _room(size: int) -> Room:
+def _turned(random_state: int, budget: Budget) -> tuple[Disentangled, float, float]:
+    """Train a generator of rooms, and turn its codes by its Jacobian; return MCC of held-out rooms before and after."""
+    import torch
+
+    from pindown.baselines import BetaVAE
+    from pindown.disentangling import disentangle
+
+    room, rng = _room(SMALL, HUES), torch.Generator().manual_seed(random_state)
+    n = min(GENERATED, budget.n_pairs)
+    z = torch.rand(n + budget.n_test, len(HUES), generator=rng)
+    n_steps = min(GENERATOR_STEPS, budget.max_iter)
+    est = BetaVAE(
+        len(HUES), beta=1, batch_size=64, max_iter=n_steps, random_state=random_state, device="cpu", verbose=False
+    )
+    with warnings.catch_warnings(action="ignore"):  # that more steps would help
+        est.fit(room(z[:n]))
+    codes, hidden = est.transform(room(z[n:])).numpy(), z[n:].numpy()
+    decode, scale, centre = est.decoder_, *map(est.objective_.get_buffer, ("scale", "centre"))
+
+    def decoder(code: Tensor) -> Tensor:  # in the colours of pictures
+        return decode(code) * scale.to(code) + centre.to(code)
+
+    found = disentangle(decoder, codes, n_codes=200, n_outputs=300, n_starts=8)
+    return found, mcc(codes, hidden), mcc(codes @ found.rotation, hidden)
+
+
+def _room(size: int, factors: tuple[str, ...] = FACTORS) -> Room:
     from pindown.mixing import Room
 
-    return Room(size, factors=FACTORS, fixed={"shape": 0}, samples=1)
+    return Room(size, factors=factors, fixed={"shape": 0}, samples=1)
 
 
 def _section(fit: Fit, film: Film) -> Section:

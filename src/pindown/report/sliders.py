@@ -120,6 +120,29 @@ class TurnedPage:
         )
 
 
+def before_and_after(found: Disentangled) -> tuple[Drawing, Drawing]:
+    """Return a slider for each latent of a decoder to pictures, before it was turned and after.
+
+    Examples
+    --------
+    >>> import torch, pindown
+    >>> from pindown.mixing import Sprites
+    >>> from pindown.spaces import Reals
+    >>> sprites = Sprites(8, factors=("x", "hue"), domain=Reals())
+    >>> codes = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(pindown.disentangle(sprites, codes))]
+    [2, 2]
+    """
+    found.require_pictures("save_turned")
+    before, after = (tiles(found.traversed(steps=STEPS, rotated=turned)) for turned in (False, True))
+    shape = (len(found.rotation), STEPS, *before.shape[1:])
+    caption = "Each slider takes one latent through its range, while the others stay in the middle."
+    return (
+        sliders(before.reshape(shape), f"The decoder as it was given. {caption}", "Before"),
+        sliders(after.reshape(shape), f"The same decoder, its codes turned. {caption}", "After one rotation"),
+    )
+
+
 def save_turned(found: Disentangled, path: str | Path) -> Path:
     """Write a page with a slider for each latent of a decoder, before it was turned and after, and what may be said.
 
@@ -151,14 +174,7 @@ def save_turned(found: Disentangled, path: str | Path) -> Path:
     """
     from pindown.report.page import fill, write_whole
 
-    found.require_pictures("save_turned")
-    before, after = (tiles(found.traversed(steps=STEPS, rotated=turned)) for turned in (False, True))
-    shape = (len(found.rotation), STEPS, *before.shape[1:])
-    caption = "Each slider takes one latent through its range, while the others stay in the middle."
-    drawings = (
-        sliders(before.reshape(shape), f"The decoder as it was given. {caption}", "Before"),
-        sliders(after.reshape(shape), f"The same decoder, its codes turned. {caption}", "After one rotation"),
-    )
+    drawings = before_and_after(found)
     path = Path(path)
     write_whole(fill("turned.html.j2", page=TurnedPage.of(found, drawings)), path)
     return path
