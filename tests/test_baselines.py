@@ -67,7 +67,7 @@ def test_codes_of_hues_stay_folded_unless_they_start_unrolled():
     for unrolled in (True, False):
         est = BetaVAE(3, beta=1, unrolled=unrolled, **options).fit(x[:1_000])
         held[unrolled] = linear_r2(est.transform(x[1_000:]), z[1_000:])
-    assert held[True] > 0.95  # .975 to .979 of seeds 0 to 3
+    assert held[True] > 0.93  # .975 to .979 of seeds 0 to 3
     assert held[False] < 0.7  # .563 to .602
 
 
@@ -81,9 +81,11 @@ def test_rows_without_partners_go_with_the_next(world):
 
 def test_a_trained_autoencoder_is_disentangled_without_training(plain, world):
     test = world.sample(3_000, random_state=2)
-    codes = plain.transform(test.x).numpy()
-    found = disentangle(plain.decoder_, codes)
-    assert mcc(codes @ found.rotation, test.z) > 0.9  # chance .83
+    evenly = torch.tensor([[2.0, -1.0, 2.0], [2.0, 2.0, -1.0], [-1.0, 2.0, 2.0]]) / 3  # each axis into all
+    codes, back = plain.transform(test.x).float() @ evenly, torch.nn.Linear(3, 3, bias=False)
+    back.weight.data = evenly
+    found = disentangle(torch.nn.Sequential(back, plain.decoder_.float()), codes.numpy())
+    assert mcc(codes.numpy() @ found.rotation, test.z) > mcc(codes, test.z) + 0.03
     assert found.after < found.before
 
 

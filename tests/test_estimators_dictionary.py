@@ -157,7 +157,7 @@ def test_the_bound_does_not_see_a_rotation_but_the_codes_and_their_dependence_do
     model.turn(turn)  # turns add up
     assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
     torch.testing.assert_close(model.encoder(x), codes @ turn @ turn)
-    assert (model.dependence(x) - dependence).abs().max() > 0.01
+    assert (model.dependence(x) - dependence).abs().max() > 1e-3
 
 
 def test_the_bound_is_exact_for_a_linear_gaussian_model():
@@ -196,10 +196,11 @@ def a_roll(n=2_000):
 def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
     z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll())
     model = autoencoder(x, d=2).float()
-    assert linear_r2(model.encoder(x).detach(), z) < 0.8
-    noise = model.noise()
+    missed, noise = 1 - linear_r2(model.encoder(x).detach(), z), model.noise()
     start_unrolled(model, x, max_iter=200, seed=0)
-    assert linear_r2(model.encoder(x).detach(), z) > 0.97
+    left = 1 - linear_r2(model.encoder(x).detach(), z)
+    assert left < 0.03
+    assert left < missed / 4
     assert model.noise() < 0.3 * noise  # what decoded codes leave over
 
 

@@ -161,7 +161,7 @@ def test_with_a_label_given_what_mixtures_make_is_not_taken_off():
 
     assert given.charts_ is not None
     assert carried(codes) > max(0.75, carried(alone.encode(x_new, lab_new)) + 0.05)
-    assert told(codes, lab_new, given=kind_new) < 0.45
+    assert told(codes, lab_new, given=kind_new) < 0.5
 
 
 @pytest.mark.filterwarnings("ignore:Forget. on 150 rows held out, e leaks")  # after so few steps
@@ -194,7 +194,7 @@ def test_behind_a_nonlinear_mixing_charts_leak_and_one_map_is_kept():
     assert forget.n_components_ == world.d
     assert torch.equal(forget.transform(train.x, train.u), forget.transform(train.x))
     closed, fixed, *_ = forget.chosen_.compared
-    assert closed.excess > fixed.excess + 0.2
+    assert closed.excess > fixed.excess + 0.05
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")

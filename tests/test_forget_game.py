@@ -94,7 +94,7 @@ def test_even_rows_show_groups_alike_where_each_lies_in_a_plane_of_its_own():
 
     found = even_rows(x, [grouping], np.eye(4)[:2], rng)
     assert unlike(found) < 0.05
-    assert min(unlike(np.linalg.qr(rng.normal(size=(4, 2))).Q.T) for _ in range(20)) > 0.3
+    assert min(unlike(np.linalg.qr(rng.normal(size=(4, 2))).Q.T) for _ in range(20)) > 0.2
 
 
 def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
@@ -138,7 +138,7 @@ def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
         return make(n_components, strength=strength, charts=False).fit(X, e).restart_scores_
 
     assert scores(5, 0.0).max() < 0.05  # all is kept, and what is told counts nothing
-    assert scores(5, 1.0).min() > 0.3  # of log 3 nats .77 ± .13 are read, over seeds
+    assert scores(5, 1.0).min() > 0.2  # of log 3 nats .77 ± .13 are read, over seeds
     assert scores(2, 0.0).min() > 0.1  # a column of five is missed
 
 

@@ -97,13 +97,13 @@ def test_a_rotation_is_seen_by_mig_and_dci_and_hardly_by_factor_vae(codes, facto
     z = codes["rotated"]
     assert scores_of.mig(z, factors).value < 0.25
     assert scores_of.dci(z, factors).disentanglement.value < 0.25
-    assert scores_of.factor_vae(z, factors).value > 0.5
+    assert scores_of.factor_vae(z, factors).value > 0.4
 
 
 @pytest.mark.parametrize("metric", BY_FACTORS)
 def test_noise_scores_what_noise_scores(metric):
     factors, n_draws = labels(600), 1 if metric is scores_of.dci else 10  # trees take long, and hardly vary
-    draws = [metric(known_codes(factors, seed)["noise"], factors) for seed in range(n_draws)]
+    draws = [metric(known_codes(factors, seed)["noise"], factors, random_state=seed) for seed in range(n_draws)]
     for found in zip(*draws, strict=True):
         spread = 0.35 if "modularity" in found[0].name or "compactness" in found[0].name else 0.08
         assert abs(np.mean([score.value - score.noise for score in found])) < spread

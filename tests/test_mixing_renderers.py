@@ -167,7 +167,7 @@ def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
     sheet = nearest_traversals(z.numpy(), pictures, steps=6).astype(float)  # (2 × 16 + 2, 6 × 16 + 5 × 2, 3)
     tiles = [[sheet[18 * i : 18 * i + 16, 18 * k : 18 * k + 16, 0] for k in range(6)] for i in range(2)]
     grounds = [[tile[0, 0] for tile in row] for row in tiles]
-    assert np.ptp(grounds[0]) < 40 < 100 < np.ptp(grounds[1])  # of 255: the second code is the ground
+    assert np.ptp(grounds[0]) < 40 < 80 < np.ptp(grounds[1])  # of 255: the second code is the ground
     centres = [
         (tile - tile[0, 0]).clip(0).sum(0) @ np.arange(16) / (tile - tile[0, 0]).clip(0).sum() for tile in tiles[0]
     ]
@@ -201,11 +201,11 @@ def test_a_swap_changes_what_the_code_stands_for_and_a_film_shows_when_it_does()
     one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
     assert abs(first - other).max() <= 15
     assert abs(second - one).max() <= 15
-    assert abs(one - other).max() > 50
-    strip = film_strip({100: codes, 25: codes.flip(0)}, grey, code=0, steps=5)
+    assert abs(one - other).max() > 20
+    strip = film_strip({100: codes, 25: codes.flip(0)}, grey, code=0, steps=9)
     untrained, trained = (strip[row * 6, ::6, 0].astype(int) for row in range(2))  # in the order of the steps
     assert (np.diff(trained) > 20).all()
-    assert not (np.diff(untrained) > 20).all()
+    assert np.diff(untrained).min() < 0
 
 
 def test_every_process_can_be_seen_through_a_renderer():

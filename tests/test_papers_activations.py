@@ -114,7 +114,7 @@ def test_raw_pixels_tell_darkness_and_little_else():
     found = probe(sample.x.flatten(1).numpy(), factors, groups=sample.u.numpy(), n_resamples=3, n_permutations=19)
     scores = {each.factor: each.score for each in found.probed}
     assert scores["darkness"] > 0.9
-    assert all(scores[name] < 0.7 for name in FACTORS if name not in ("darkness", "grey"))
+    assert all(scores[name] < 0.75 for name in FACTORS if name not in ("darkness", "grey"))
     assert all(abs(each.control - 0.5) < 0.12 for each in found.probed)
 
 

@@ -79,7 +79,7 @@ def test_a_diverse_world_is_recovered_in_small_and_the_same_world_without_a_pena
     without = FIGURE_4.rows[3].measure(SMALL, 2, "cpu")
     assert with_count["supervised"] > 0.97
     assert with_count["mcc"] > with_count["chance"] + 0.08
-    assert without["mcc"] < with_count["mcc"] - 0.03
+    assert 1 - with_count["mcc"] < (1 - without["mcc"]) / 5
     mixed, unmixed = (max(s[part] for part in ("Int", "SymDiff", "Comp A", "Comp B")) for s in (without, with_count))
     assert unmixed < min(0.2, mixed)
     assert with_count["Ref"] > 0.9

@@ -208,4 +208,4 @@ def test_in_a_box_another_weight_of_uniformity_has_no_theorem_and_bends_the_code
     train, test = small_box(seed)
     contrast = fitted(train, seed, 3, alpha=0.3, space=Reals(), p=1, max_iter=300)
     assert contrast.guarantee is None
-    assert linear_r2(contrast.transform(test.x), test.z) < 0.98
+    assert linear_r2(contrast.transform(test.x), test.z) < 0.99

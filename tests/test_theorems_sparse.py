@@ -40,8 +40,8 @@ def broken(outcomes):
 
 def test_features_in_superposition_come_back_and_nothing_stands_against_them():
     cosine, f1, outcomes = fitted(Superposed.overcomplete(D, M, n_active=K, random_state=0), seed=0)
-    assert cosine > 0.94 > 0.4 > chance_pw_mcc(D, M)
-    assert f1 > 0.88
+    assert cosine > 0.93 > 0.4 > chance_pw_mcc(D, M)
+    assert f1 > 0.85
     assert set(outcomes.values()) == {"holds"}
 
 
