@@ -181,7 +181,7 @@ def test_procrustes_r2_does_not_change_when_the_latents_are_rotated():
 def test_procrustes_of_noise_is_not_positive_held_out_though_it_is_in_sample():
     pairs = [(noise(40, 5, seed=s), noise(40, 5, seed=1000 + s)) for s in range(20)]
     assert np.mean([procrustes(a, b).r2 for a, b in pairs]) < 0
-    assert min(procrustes(a, b, held_out=False).r2 for a, b in pairs) > 0.02
+    assert min(procrustes(a, b, held_out=False).r2 for a, b in pairs) > 0.01
 
 
 # orthogonality_error
