@@ -1,20 +1,24 @@
 """Latent actions of arms from frames: what codes tell of the hand, of the robot, and where they lead in ten steps.
 
 Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 --paired 48``, draw frames with
-``benchmarks/robots/render.py recordings/S --robots Panda UR5e`` (five minutes a robot), then
+``benchmarks/robots/render.py recordings/S`` (five minutes a robot), then for each recording S, and both cameras or one,
 
-    python benchmarks/robot_pixels.py recordings/ 0 --strip docs/figures/robot-rollout.png
+    python benchmarks/robot_pixels.py recordings/ S --to one-S.json
+    python benchmarks/robot_pixels.py recordings/ S --cameras sideview frontview --to two-S.json
+    python benchmarks/robot_pixels.py recordings/ --parts one-*.json two-*.json
 
-(five minutes on one core; ``--device cuda`` trains convolutions on a GPU, and only there those that contrast in time).
-``--robots`` takes other arms; ``--to`` keeps what is measured in a file, and ``--parts`` puts such files together. All
-settings were chosen on recording 10. Saved in results/, and means over recordings put into docs/antidiversity.md.
+(ten minutes a recording on one core; ``--device cuda`` trains convolutions on a GPU). ``--robots`` takes other arms,
+``--strip docs/figures/robot-rollout.png`` draws rollouts of the first two. All settings were chosen on recording 10.
+Saved in results/, and means over recordings put into docs/antidiversity.md.
 
-Codes are of three steps, 150 ms. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
+Codes are of three steps, 150 ms: those of `LatentAction` are of one, and are added up, and whitened in each arm by
+those that were learned from, or given one law by `OneLaw`; all others are differences of a chart, and add up by
+themselves. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
 the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
 axis. *leakage*: balanced accuracy of the worst probe that reads the robot off codes, and off the true displacement,
 the floor. *transfer*: R² of codes of a robot from those of another, as they are, and by an affine map fitted to 50
 pairs. *rollout*: squared error of the frames of ten steps, as a share of that of standing still: by codes of the
-robot's own transitions, by those of the other robot in the same motions, and, as a control, by those of other episodes.
+robot's own transitions, by those of the next robot in the same motions, and, as a control, by those of other episodes.
 """
 
 from __future__ import annotations
@@ -31,31 +35,23 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 from _measure import record, write
-from _parts import put_into, spans
+from _parts import put_into
+from _robot_table import FITS, FLOOR, PAIRS, SUPERVISED, as_table
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from torch import nn
 
 from pindown import Forget, LatentAction
-from pindown.alignment import PolynomialRidge
+from pindown.alignment import OneLaw, PolynomialRidge
 from pindown.estimators import IdentifiabilityWarning, InverseDynamics
-from pindown.estimators.latent_action.body_charts import power
 from pindown.metrics import leakage
 from pindown.mixing import save_animation, save_png, thumbnails
 from pindown.networks import convolutional
 
-STEP, PAIRS, ROLLED = 3, 50, 10
+STEP, ROLLED = 3, 10
 PENALTIES = np.logspace(-6, 4, 21)
-FLOOR, SUPERVISED = "displacement of the hand (floor, ceiling)", "convolutions, supervised"
 PAGE = Path(__file__).parents[1] / "docs" / "antidiversity.md"
-FITS = {
-    "LatentAction(3)": (3, 0),
-    "LatentAction()": (None, 0),
-    "LatentAction(3), 50 pairs": (3, PAIRS),
-    "LatentAction(3), 200 pairs": (3, 200),
-    "LatentAction(6), 50 pairs": (6, PAIRS),
-}
-"""Number of codes, and of pairs with the first robot."""
+ARMS = ["Panda", "UR5e", "Sawyer", "Jaco", "IIWA", "Kinova3"]
 Codes = dict[str, np.ndarray]
 
 
@@ -228,8 +224,8 @@ def behind(film: Film, seed: int) -> Any:
     return lambda other: model.transform(*seen(other))
 
 
-def latent(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, seed: int) -> tuple[Any, Codes, Codes]:
-    """Fit to transitions of one step, and read those of three, whitened in each arm by those that were learned from."""
+def fitted(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, seed: int) -> tuple[Any, Codes, Codes]:
+    """Fit to transitions of one step, and return their codes."""
     learned, held, n_paired = data
     first, *others = learned
     n_rows = n_paired * (learned[first].frames.shape[1] - 1)
@@ -239,27 +235,33 @@ def latent(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, se
         ties = {(first, other): np.stack([chosen, chosen], 1) for other in others}
     act = LatentAction(n_codes, forget=Forget(max_iter=300, verbose=False, device="cpu"), random_state=seed)
     act.fit(*rows(learned, 1), groups={robot: film.episode(1) for robot, film in learned.items()}, pairs=ties)
-    known, new = (act.transform(*rows(part, STEP)) for part in (learned, held))
-    # Charts give codes of single steps one covariance; over three steps an arm that swings on has another.
-    law = {robot: (codes.mean(0), power(np.cov(codes.T), -0.5)) for robot, codes in known.items()}
-    known, new = (
-        {robot: (codes - law[robot][0]) @ law[robot][1] for robot, codes in part.items()} for part in (known, new)
-    )
+    known, new = (act.transform(*rows(part, 1)) for part in (learned, held))
     return act, known, new
 
 
-def rolled(act: Any, held: Films) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """Return errors of ten steps by own, the other robot's, and strangers' codes; and the films."""
+def added(codes: Codes, films: Films) -> Codes:
+    """Return codes of three steps each: the sums of those of one."""
+    steps = {
+        robot: codes[robot].reshape(len(film.frames), film.frames.shape[1] - 1, -1) for robot, film in films.items()
+    }
+    sums = {
+        robot: np.lib.stride_tricks.sliding_window_view(part, STEP, axis=1).sum(-1) for robot, part in steps.items()
+    }
+    return {robot: part.reshape(-1, part.shape[-1]) for robot, part in sums.items()}
+
+
+def rolled(act: Any, held: Films, codes: Codes) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
+    """Return errors of ten steps by own, another robot's, and strangers' codes; and the films."""
     starts = {robot: film.frames[:, 0] for robot, film in held.items()}
     n_steps = next(iter(held.values())).frames.shape[1] - 1
-    own = {r: z.reshape(len(starts[r]), n_steps, -1)[:, :ROLLED] for r, z in act.transform(*rows(held, 1)).items()}
+    own = {robot: z.reshape(len(starts[robot]), n_steps, -1)[:, :ROLLED] for robot, z in codes.items()}
     turned = dict(zip(own, [*list(own.values())[1:], next(iter(own.values()))], strict=True))
     strange = {robot: np.roll(codes, 1, axis=0) for robot, codes in own.items()}
     true = {robot: film.frames[:, : ROLLED + 1] for robot, film in held.items()}
     films = {"true": true}
     errors: dict[str, Any] = {}
-    for name, codes in (("own", own), ("swapped", turned), ("strange", strange)):
-        films[name] = act.roll_out(starts, codes)
+    for name, by in (("own", own), ("swapped", turned), ("strange", strange)):
+        films[name] = act.roll_out(starts, by)
         for robot in held:
             missed, still = (((part - true[robot]) ** 2).sum() for part in (films[name][robot], true[robot][:, :1]))
             errors[f"rollout {robot} {name}"] = float(missed / still)
@@ -267,60 +269,12 @@ def rolled(act: Any, held: Films) -> tuple[dict[str, Any], dict[str, dict[str, n
 
 
 def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> None:
-    """Draw one row of frames for each robot and film, every second step, and an animation beside it."""
-    robots = list(films["true"])
+    """Draw one row of frames for each of two robots and each film, every second step, and an animation beside it."""
+    robots = list(films["true"])[:2]
     shown = [films[name][robot][episode][:, :3] for robot in robots for name in ("true", "own", "swapped")]
     save_png(path, thumbnails(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
     moments = [thumbnails(np.stack([part[t] for part in shown]).clip(0, 1), columns=3) for t in range(ROLLED + 1)]
     save_animation(path.with_name(f"{path.stem}-moving.png"), np.repeat(np.repeat(moments, 2, 1), 2, 2))
-
-
-def as_table(rows: list[dict[str, Any]]) -> str:
-    """Return what codes tell, the mean over recordings, as tables of Markdown: one for each set of arms."""
-    head = ["codes", "number", "worst arm", "mean", "of supervised", "leakage", "transfer 0", str(PAIRS)]
-    head += ["ten steps, own", "swapped", "the worst ratio"]
-    lines = []
-    for arms in dict.fromkeys(row["robots"] for row in rows):
-        of_arms = [row for row in rows if row["robots"] == arms]
-        seeds = sorted({row["seed"] for row in of_arms})
-        lines += [
-            "",
-            f"{arms.replace(' ', ', ')}; {'recordings' if len(seeds) > 1 else 'recording'} {spans(seeds)}:",
-            "",
-        ]
-        lines += [f"| {' | '.join(head)} |", f"|---{'|---:' * (len(head) - 1)}|"]
-        best = {row["seed"]: row for row in of_arms if row["code"] == SUPERVISED}
-        for code in sorted({row["code"]: None for row in of_arms}, key=lambda name: (name != FLOOR, name not in FITS)):
-            lines.append(f"| {' | '.join(_cells(code, [row for row in of_arms if row['code'] == code], best))} |")
-    return "\n".join(lines[1:])
-
-
-def _cells(code: str, rows: list[dict[str, Any]], best: dict[int, dict[str, Any]]) -> list[str]:
-    arms = rows[0]["robots"].split()
-
-    def cell(values: list[float]) -> str:
-        if not values:
-            return ""
-        if np.mean(values) < 0:
-            return "< 0"
-        return f"{np.mean(values):.2f}" + (f" ± {np.std(values, ddof=1):.2f}" if len(values) > 1 else "")
-
-    within = [[row[f"within {arm}"] for arm in arms] for row in rows]
-    share = [min(row[k] / best[row["seed"]][k] for k in (f"within {a}" for a in arms)) for row in rows if best]
-    led = [
-        [[row[f"rollout {arm} {by}"] for arm in arms] for by in ("own", "swapped")]
-        for row in rows
-        if row["code"] in FITS
-    ]
-    return [
-        code,
-        str(rows[0]["n_codes"]),
-        *(cell([float(part(each)) for each in within]) for part in (min, np.mean)),
-        cell(share),
-        *(cell([row[column] for row in rows]) for column in ("leakage", "transfer 0", f"transfer {PAIRS}")),
-        *(cell([float(np.mean(each[by])) for each in led]) for by in (0, 1)),
-        cell([max(b / a for a, b in zip(*each, strict=True)) for each in led]),
-    ]
 
 
 def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
@@ -347,6 +301,7 @@ def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namesp
         "convolutions, contrast in time": lambda: each(lambda film: contrasted(film, options.device, 1_500, seed)),
         SUPERVISED: lambda: each(lambda film: supervised(film, options.device, options.conv_steps, seed)),
     }
+    last: tuple[int | None, int] | None = None
     for name in (*FITS, *made):
         if (options.only and not any(text in name for text in options.only)) or (
             "in time" in name and options.device == "cpu"
@@ -354,11 +309,16 @@ def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namesp
             continue
         start, more = time.process_time(), {}
         if name in FITS:
-            act, *codes = latent(data, *FITS[name], seed)
-            errors, films = rolled(act, held)
+            n_codes, n_pairs, n_rounds = FITS[name]
+            if (n_codes, n_pairs) != last:
+                last, (act, *one) = (n_codes, n_pairs), fitted(data, n_codes, n_pairs, seed)
+                errors, films = rolled(act, held, one[1])
+                if options.strip and last == (3, PAIRS) and seed == options.seeds[0]:
+                    strip(options.strip, films, 0)
             more = {"played": act.second_stage_.played, **errors}
-            if options.strip and FITS[name] == (3, PAIRS) and seed == options.seeds[0]:
-                strip(options.strip, films, 0)
+            known, new = (added(part, films_of) for part, films_of in zip(one, (learned, held), strict=True))
+            law = OneLaw(n_rounds, random_state=seed).fit(known)
+            codes = law.transform(known), law.transform(new)
         else:
             codes = made[name]()
         row = {"seed": seed, "robots": " ".join(options.robots), "cameras": " ".join(options.cameras), "code": name}
@@ -369,7 +329,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("folder", type=Path)
     parser.add_argument("seeds", type=int, nargs="*")
-    parser.add_argument("--robots", nargs="+", default=["Panda", "UR5e"])
+    parser.add_argument("--robots", nargs="+", default=ARMS)
     parser.add_argument("--cameras", nargs="+", default=["sideview"])
     parser.add_argument("--only", nargs="+", metavar="TEXT", help="codes whose name has one of these")
     parser.add_argument("--device", default="cpu", help="where convolutions are trained")

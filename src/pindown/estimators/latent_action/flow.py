@@ -10,10 +10,11 @@ and as many equations as there are pixels and channels. It says nothing where br
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
 import numpy as np
 import torch
-from scipy.ndimage import gaussian_filter
+from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
 from pindown.estimators.latent_action.recordings import Recording
 from pindown.networks.principal import leading_directions
@@ -109,14 +110,19 @@ def _windows(before: np.ndarray, after: np.ndarray, least: float) -> np.ndarray:
     change = second - first
     down, right = np.gradient((first + second) / 2, axis=(2, 3))
     cell = max(1, min(before.shape[2:]) // N_CELLS)
+    tall, wide = (_weights(n, cell).astype(change.dtype) for n in before.shape[2:])
 
     def mean(product: np.ndarray) -> np.ndarray:
-        spread = max(1.0, WINDOW * cell)
-        smooth = gaussian_filter(product.sum(1), (0, spread, spread))
-        return smooth[:, cell // 2 :: cell, cell // 2 :: cell].astype(np.float64)
+        return (tall @ product.sum(1) @ wide.T).astype(np.float64)
 
     across, squares = mean(down * right), (mean(down**2) + least, mean(right**2) + least)
     slopes = mean(down * change), mean(right * change)
     size = squares[0] * squares[1] - across**2
     moved = [across * slopes[1 - i] - squares[1 - i] * slopes[i] for i in (0, 1)]
     return np.concatenate([(each / size).reshape(len(before), -1) for each in moved], 1)
+
+
+@cache
+def _weights(n_pixels: int, cell: int) -> np.ndarray:
+    """Return what pixels along an edge count for in each window, a Gaussian about its middle; (windows, n_pixels)."""
+    return gaussian_filter1d(np.eye(n_pixels), max(1.0, WINDOW * cell), axis=0)[cell // 2 :: cell]
