@@ -13,10 +13,8 @@ FITS = {
     "LatentAction(3)": (3, 0, 0),
     "LatentAction()": (None, 0, 0),
     "LatentAction(3), 50 pairs": (3, PAIRS, 0),
-    "LatentAction(3), 50 pairs, one law": (3, PAIRS, 40),
-    "LatentAction(3), 200 pairs": (3, 200, 0),
-    "LatentAction(8), 50 pairs": (8, PAIRS, 0),
-    "LatentAction(8), 50 pairs, one law": (8, PAIRS, 40),
+    "LatentAction(), 50 pairs": (None, PAIRS, 0),
+    "LatentAction(), 50 pairs, one law": (None, PAIRS, 80),
 }
 """Number of codes, of pairs with the first robot, and of rounds of `OneLaw`."""
 

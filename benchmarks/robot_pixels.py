@@ -4,7 +4,7 @@ Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 -
 ``benchmarks/robots/render.py recordings/S`` (five minutes a robot), then for each recording S, and both cameras or one,
 
     python benchmarks/robot_pixels.py recordings/ S --to one-S.json
-    python benchmarks/robot_pixels.py recordings/ S --cameras sideview frontview --to two-S.json
+    python benchmarks/robot_pixels.py recordings/ S --cameras sideview frontview --only "n()" pairs hand sup --to two-S.json
     python benchmarks/robot_pixels.py recordings/ --parts one-*.json two-*.json
 
 (ten minutes a recording on one core; ``--device cuda`` trains convolutions on a GPU). ``--robots`` takes other arms,

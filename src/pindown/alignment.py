@@ -220,13 +220,13 @@ class OneLaw(BaseEstimator):
 
     >>> rng = np.random.default_rng(0)
     >>> codes = {"Panda": rng.uniform(-1, 1, size=(2_000, 2)), "UR5e": rng.normal(size=(2_000, 2))}
-    >>> white, alike = (OneLaw(n, random_state=0).fit(codes).transform(codes) for n in (0, 40))
+    >>> white, alike = (OneLaw(n, random_state=0).fit(codes).transform(codes) for n in (0, 80))
     >>> far = [{robot: (abs(z) > 1.7).mean() for robot, z in made.items()} for made in (white, alike)]
     >>> [abs(float(share["Panda"] - share["UR5e"])) < 0.02 for share in far]
     [False, True]
     """
 
-    def __init__(self, n_rounds=40, *, random_state: RandomState = None):
+    def __init__(self, n_rounds=80, *, random_state: RandomState = None):
         self.n_rounds = n_rounds
         self.random_state = random_state
 

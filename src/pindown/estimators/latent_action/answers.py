@@ -80,7 +80,10 @@ def audited(
     known, new = (_encoded(fit, part) for part in (data.learned, data.held))
     seed = int(rng.integers(2**31))
     of_codes, controls = _read(new, data, seed, rng)
-    rebuilt = {body: _rebuilt(fit, k, body, each, new[body]) for k, (body, each) in enumerate(data.held.items())}
+    rebuilt = {
+        _changed(body, each): _rebuilt(fit, k, body, data, known, new)
+        for k, (body, each) in enumerate(data.held.items())
+    }
     agree = min(_affine(a, b) for a, b in zip(*(_encoded(half, data.held).values() for half in halves), strict=True))
     told = _told_section(rebuilt, known, new, data)
     curve = _curve(known, new, data, rng)
@@ -221,12 +224,24 @@ def _encoded(fit: LatentAction, bodies: Bodies) -> Codes:
     return {body: fit.own_.encode(body, each) for body, each in bodies.items()}
 
 
-def _rebuilt(fit: LatentAction, number: int, body: Any, each: Recording, codes: np.ndarray) -> float:
-    """Return the share of squared displacements that codes tell, by the fit's own forward model."""
+def _changed(body: Any, each: Recording) -> str:
+    return f"motion in frames of {body}" if each.filmed else f"displacements of {body}"
+
+
+def _rebuilt(fit: LatentAction, number: int, body: Any, data: Divided, known: Codes, new: Codes) -> float:
+    """Return the share of squared displacements that codes tell, by the fit's own forward model.
+
+    Of frames it is how far their parts moved, by a line that the other episodes taught: pixels change by as much for a
+    long way as for a short one, so that they say little of whether a code is empty.
+    """
+    each = data.held[body]
     if fit.own_ is None:
-        made = fit.predict_next(each.before, codes, np.full(len(each), number))
+        made = fit.predict_next(each.before, new[body], np.full(len(each), number))
+    elif not each.filmed:
+        made = fit.own_.lead(body, each.before, new[body])
     else:
-        made = fit.own_.lead(body, each.before, codes)
+        first, second = (fit.own_.seen(body, part[body]).change for part in (data.learned, data.held))
+        return _r2(second, PolynomialRidge().fit(known[body], first).predict(new[body]))
     return 1 - float(((each.after - made) ** 2).sum() / (each.change**2).sum())
 
 
@@ -277,9 +292,9 @@ def _leakage_section(found: Leakage, fit: LatentAction, data: Divided, seed: int
     )
 
 
-def _told_section(rebuilt: Mapping[Any, float], known: Codes, new: Codes, data: Divided) -> Section:
+def _told_section(rebuilt: Mapping[str, float], known: Codes, new: Codes, data: Divided) -> Section:
     """Say what codes still know: an empty code is blind, too."""
-    scores = [Score(f"displacements of {body} rebuilt (R²)", value, 0.0) for body, value in rebuilt.items()]
+    scores = [Score(f"{changed} rebuilt (R²)", value, 0.0) for changed, value in rebuilt.items()]
     if data.truth is not None:
         first, second = data.truth
         reader = {body: PolynomialRidge(2).fit(known[body], first[body]) for body in known}
@@ -299,8 +314,8 @@ def _told_section(rebuilt: Mapping[Any, float], known: Codes, new: Codes, data: 
     return Section(
         "What codes still know",
         "A constant is blind to everything. How much of each body's held-out displacements its forward model rebuilds "
-        "from codes; and, of the truth, what a regression with squares reads in each body, in all, and in one of which "
-        "it has seen no truth.",
+        "from codes, or, of frames, how much a line tells of how far their parts moved; and, of the truth, what a "
+        "regression with squares reads in each body, in all, and in one of which it has seen no truth.",
         tuple(scores),
     )
 
@@ -332,14 +347,14 @@ def _curve_section(curve: Mapping[int, float]) -> Section:
 
 
 def _against(
-    found: Leakage, controls: tuple[Control, ...], rebuilt: Mapping[Any, float], agree: float
+    found: Leakage, controls: tuple[Control, ...], rebuilt: Mapping[str, float], agree: float
 ) -> tuple[str, ...]:
     reasons = [f"a control failed: {control.name}" for control in controls if not control.passed]
     if found.leaks:
         reasons.append(f"codes tell the body: {found.verdict.rstrip('.')}")
-    body, least = min(rebuilt.items(), key=lambda pair: pair[1])
+    changed, least = min(rebuilt.items(), key=lambda pair: pair[1])
     if found.collapsed or least < LEAST_TOLD:
-        reasons.append(f"the code is nearly empty: it tells {least:.2f} of the displacements of {body}")
+        reasons.append(f"the code is nearly empty: it tells {least:.2f} of {changed}")
     if agree < AGREED_BY_HALVES:
         reasons.append(f"fits to halves of the episodes agree by R² {agree:.2f} only, and {AGREED_BY_HALVES} is asked")
     return tuple(reasons)
@@ -352,7 +367,7 @@ def _claim(est: LatentAction, found: Leakage, rebuilt: float, agree: float, curv
     return (
         f"If actions determine codes within each body, these are the actions up to {est.guarantee.indeterminacy.name} "
         f"({est.guarantee.source}): on held-out episodes the worst probe reads the body off {found.worst:.3f} (chance "
-        f"{found.chance:.3f}{floor}), codes tell at least {rebuilt:.2f} of each body's displacements, fits to halves "
+        f"{found.chance:.3f}{floor}), codes tell at least {rebuilt:.2f} of how each body moved, fits to halves "
         f"agree by R² {agree:.2f}{carried}."
     )
 

@@ -126,7 +126,9 @@ def decided(
     read = shown.read(seed)
     before, chance = read.worst, read.chance
     if not asked and (not read.leaks or before <= chance + BLIND):
-        reason = f"the worst probe reads the body off {before:.3f} of {where} (chance {chance:.3f})."
+        unsure = before > chance + BLIND
+        doubt = f": with so few episodes that may be chance, p = {read.p_value:.2g}" if unsure else ""
+        reason = f"the worst probe reads the body off {before:.3f} of {where} (chance {chance:.3f}){doubt}."
         return SecondStage(False, reason, chance, before), None
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # what it leaves is measured below, and said
