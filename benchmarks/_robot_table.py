@@ -13,6 +13,8 @@ FITS = {
     "LatentAction(3)": (3, 0, 0),
     "LatentAction()": (None, 0, 0),
     "LatentAction(3), 50 pairs": (3, PAIRS, 0),
+    "LatentAction(6), 50 pairs": (6, PAIRS, 0),
+    "LatentAction(6), 50 pairs, one law": (6, PAIRS, 80),
     "LatentAction(), 50 pairs": (None, PAIRS, 0),
     "LatentAction(), 50 pairs, one law": (None, PAIRS, 80),
 }

@@ -1,11 +1,11 @@
 """Latent actions of arms from frames: what codes tell of the hand, of the robot, and where they lead in ten steps.
 
-Record with ``benchmarks/robots/record.py recordings/S --seed S --episodes 120 --paired 48``, draw frames with
-``benchmarks/robots/render.py recordings/S`` (five minutes a robot), then for each recording S, and both cameras or one,
+Record with ``benchmarks/robots/record.py rec/S --seed S --episodes 120 --paired 48``, draw frames with
+``benchmarks/robots/render.py rec/S`` (five minutes a robot), then for each recording S, and both cameras or one,
 
-    python benchmarks/robot_pixels.py recordings/ S --to one-S.json
-    python benchmarks/robot_pixels.py recordings/ S --cameras sideview frontview --only "n()" pairs hand sup --to two-S.json
-    python benchmarks/robot_pixels.py recordings/ --parts one-*.json two-*.json
+    python benchmarks/robot_pixels.py rec/ S --to one-S.json
+    python benchmarks/robot_pixels.py rec/ S --cameras sideview frontview --to two-S.json --only pair hand sup
+    python benchmarks/robot_pixels.py rec/ --parts one-*.json two-*.json
 
 (ten minutes a recording on one core; ``--device cuda`` trains convolutions on a GPU). ``--robots`` takes other arms,
 ``--strip docs/figures/robot-rollout.png`` draws rollouts of the first two. All settings were chosen on recording 10.

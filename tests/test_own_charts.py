@@ -1,6 +1,7 @@
 """Bodies with charts of their own: six arms of a simulator, their joints before and after, and what codes tell."""
 
 import copy
+from itertools import combinations
 from pathlib import Path
 
 import numpy as np
@@ -78,6 +79,17 @@ def recovered(act, data):
 
 def test_the_dimensions_of_the_action_are_counted(untied):
     assert untied.n_components_ == 3  # of seven joints, and six
+
+
+def test_any_two_arms_are_enough_to_count_them(learned):
+    # Joints that turn far make the first variance large: of one of these pairs the fall behind it is the largest.
+    spectra = [
+        body_charts.sizes(
+            Recording(learned.before[r].astype(float), learned.after[r].astype(float), learned.episode[r])
+        )
+        for r in ROBOTS
+    ]
+    assert {body_charts.counted(list(two)) for two in combinations(spectra, 2)} == {3}
 
 
 def test_more_dimensions_are_counted_where_hands_turn_too():

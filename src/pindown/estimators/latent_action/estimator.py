@@ -32,8 +32,8 @@ class LatentAction(Saves, BaseEstimator):
     The first stage turns a transition into a code ã, and holds it to one law for all bodies; the second takes from it
     what still tells them, and keeps what a decoder that is told the body needs to rebuild ã. It bends codes, and must
     earn its place: it is tried only where probes read the body off held-out transitions for more than 5 % above chance,
-    and kept only if it hides the body better, costs no transfer where there are pairs, and keeps codes straight within
-    bodies where there are none; or if fewer codes are asked for than the first stage has. ``second_stage_`` says which,
+    and kept only if it hides the body better, keeps codes straight within bodies, and costs no transfer where there are
+    pairs; or if fewer codes are asked for than the first stage has. ``second_stage_`` says which,
     and why. **Invariance is not
     unification**: within each body the codes are the actions up to a bijection Φ_e, but the bijections may differ, so
     that the code of an action in one body may stand for another action in another. `pindown.alignment.align` learns
@@ -110,7 +110,7 @@ class LatentAction(Saves, BaseEstimator):
     >>> own.n_components_, bool(abs(np.corrcoef(codes[:, 0], push[1, 1:])[0, 1]) > 0.99)
     (1, True)
     >>> print(own.second_stage_)
-    second stage left out: the worst probe reads the body off 0... of held-out transitions (chance 0.500).
+    second stage left out: the worst probe reads the body off 0... of held-out transitions (chance 0.500)...
     """
 
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR

@@ -139,10 +139,9 @@ def decided(
     kept = min(_straight(made[own], shown.codes[own]) for own in whose)
     moved = [(a, forget.transform(x), b, forget.transform(y)) for a, x, b, y in pairs]
     transfer, transfer_after = _transfer(pairs), _transfer(moved)
-    if transfer is None or transfer_after is None:
-        lost, cost = 1 - kept, f"straight within bodies to R² {kept:.3f}"
-    else:
-        lost, cost = transfer - transfer_after, f"transfer {transfer:.3f} → {transfer_after:.3f}"
+    lost, cost = 1 - kept, f"straight within bodies to R² {kept:.3f}"
+    if transfer is not None and transfer_after is not None:
+        lost, cost = max(lost, transfer - transfer_after), f"{cost}, transfer {transfer:.3f} → {transfer_after:.3f}"
     played = asked or (after <= before - GAIN and lost <= LOSS)
     reason = f"worst probe {before:.3f} → {after:.3f} on {where} (chance {chance:.3f}), {cost}."
     if asked:
