@@ -111,9 +111,9 @@ def sizes(recording: Recording) -> np.ndarray:
 def counted(spectra: list[np.ndarray]) -> int:
     """Return how many directions actions take: where variances fall most, in the mean over bodies of their logarithms.
 
-    A single body's fall may be an accident of its joints; that of all is where the action ends. Joints that turn far for
-    a short way make the first variance large, whatever the action: so a fall behind k variances counts √k times. What
-    is below a hundredth of the largest variance is none.
+    A single body's fall may be an accident of its joints; that of all is where the action ends. Joints that turn far
+    for a short way make the first variance large, whatever the action: so a fall behind k variances counts √k times.
+    What is below a hundredth of the largest variance is none.
 
     Examples
     --------
