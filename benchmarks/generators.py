@@ -228,12 +228,13 @@ def measured(name: str, seed: int, scale: Scale) -> dict[str, Any]:
 
 
 def add(path: Path, row: dict[str, Any], at: dict[str, str] | None = None) -> None:
-    """Write a row into a record, in place of what it has of the same run."""
+    """Write a row into a record, in place of what it has of the same run; rows of a name stand together."""
     told = json.loads(path.read_text()) if path.exists() else {"rows": []}
     same = [all(row[key] == other.get(key) for key in KEYS) for other in told["rows"]]
     kept = [other for other, drop in zip(told["rows"], same, strict=True) if not drop]
     print("  ".join(f"{key}={value}" for key, value in row.items()), flush=True)
-    write(path, [*kept, row], at)
+    order = {name: place for place, name in enumerate(measures())}
+    write(path, sorted([*kept, row], key=lambda each: (order.get(each["name"], -1), each["pixels"], each["seed"])), at)
 
 
 KEYS = ("name", "seed", "pixels", "steps", "restarts")

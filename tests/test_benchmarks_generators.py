@@ -24,10 +24,10 @@ def test_noisy_factors_correlate_as_codes_do_and_score_as_low_by_value():
     assert told["dci_by_value"] == pytest.approx(told["dci_by_value_of_noisy_factors"], abs=0.1)
 
 
-def test_a_row_takes_the_place_of_the_same_run(tmp_path):
+def test_a_row_takes_the_place_of_the_same_run_and_rows_stand_by_seed(tmp_path):
     def row(seed, mcc):
         return {"name": "a", "seed": seed, "pixels": 8, "steps": 1, "restarts": 1, "mcc": mcc}
 
     for each in (row(0, 0.1), row(1, 0.2), row(0, 0.3)):
         add(tmp_path / "record.json", each)
-    assert [r["mcc"] for r in json.loads((tmp_path / "record.json").read_text())["rows"]] == [0.2, 0.3]
+    assert [r["mcc"] for r in json.loads((tmp_path / "record.json").read_text())["rows"]] == [0.3, 0.2]
