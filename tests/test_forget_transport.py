@@ -8,6 +8,7 @@ from pindown import Forget, load
 from pindown.estimators.forget.choosing import FIXED, TRANSPORTED
 from pindown.estimators.forget.transport import FEWEST_MOVED, Transport
 from pindown.metrics import leakage
+from pindown.report.pictures import _slid
 
 PROBES = ["quadratic", "boosting"]
 
@@ -47,14 +48,14 @@ def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_
 
 def test_codes_of_one_law_and_values_of_few_rows_stay_where_they_are():
     z, e = rings(10_000, 0, bent=False)
-    assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 2e-4  # up to 7e-5
+    assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 1e-3
     z, e = rings(2 * FEWEST_MOVED - 2, 0, bent=True)
     np.testing.assert_allclose(fitted(z, e)(z, e), z)
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
 def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance(tmp_path):
-    images, scanner = scanned(3_200, 0)
+    images, scanner = scanned(6_000, 0)
     quick = {"max_iter": 5, "holdout": 0.3, "verbose": False, "device": "cpu", "random_state": 0}
     forget = Forget(2, **quick).fit(images, scanner)
     assert forget.chosen_.kept.name == TRANSPORTED
@@ -68,3 +69,5 @@ def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance
     np.testing.assert_allclose(rebuilt, one_map.inverse_transform(alone, scanner), atol=1e-4)
     forget.save(tmp_path / "forget.pindown")
     np.testing.assert_array_equal(load(tmp_path / "forget.pindown").transform(images, scanner), told)
+    drawn = _slid(forget, told[:50].astype(float), images[:50])  # no slider decodes what has to be told the nuisance
+    assert drawn.shape[0] == 2
