@@ -170,8 +170,10 @@ def test_one_law_says_what_is_wrong_with_codes():
         OneLaw().fit({"peaked": good["peaked"]})
     with pytest.raises(ValueError, match=r"have one size, got columns \{.peaked.: 3, .uniform.: 2\}"):
         OneLaw().fit(good | {"uniform": good["uniform"][:, :2]})
-    with pytest.raises(ValueError, match="of uniform takes 85 rows at least"):
+    with pytest.raises(ValueError, match="takes 85 rows of each value at least, got 50 of uniform"):
         OneLaw().fit(good | {"uniform": good["uniform"][:50]})
+    with pytest.raises(ValueError, match="a code of uniform is constant"):
+        OneLaw().fit(good | {"uniform": np.ones((200, 3))})
     with pytest.raises(ValueError, match="no codes of Jaco in fit, but of peaked, uniform"):
         law.transform({"Jaco": good["peaked"]})
     with pytest.raises(ValueError, match="3 codes in fit, got 2 of peaked"):

@@ -178,6 +178,8 @@ def without(values, body, change):
         (None, None, np.arange, "every episode of leg has one transition only, so that nobody can see which changes"),
         (lambda x: x * np.nan, None, None, "X_t of leg: Input X_t contains NaN"),
         (lambda x: x[:, :, :1], lambda x: x[:, :, :1], None, r"leg have shape \(3, 1, 8\), and motion is seen in two"),
+        (lambda x: np.moveaxis(x, 1, -1), None, None, r"leg has shape \(60, 8, 8, 3\), .* Are colours last\?"),
+        (lambda x: x.reshape(6, 10, 3, 8, 8), None, None, r"leg has shape \(6, 10, 3, 8, 8\)\. Are they episodes\?"),
         (lambda x: x[:30], lambda x: x[:30], lambda n: np.arange(30) // 10, "leg has 30 transitions of frames"),
     ],
 )

@@ -241,11 +241,13 @@ class OneLaw(BaseEstimator):
             raise ValueError(f"OneLaw: codes have one size, got columns { ({v: d for v, (_, d) in sizes.items()}) }.")
         for value, (n_rows, d) in sizes.items():
             least = max(ROWS_PER_KNOT * N_KNOTS, 2 * d)
-            if n_rows < least or not here[value].std(0).all():
+            if n_rows < least:
                 raise ValueError(
-                    f"OneLaw: the law of {d} codes of {value} takes {least} rows at least, none of them constant over "
-                    f"all, got {n_rows}. Give more rows, or leave {value} out."
+                    f"OneLaw: the law of {d} codes takes {least} rows of each value at least, got {n_rows} of {value}. "
+                    "Give more, or leave it out."
                 )
+            if not here[value].std(0).all():
+                raise ValueError(f"OneLaw: a code of {value} is constant, so that it has no law. Leave that code out.")
         self.n_features_in_ = next(iter(sizes.values()))[1]
         self.white_ = {value: (part.mean(0), _inverse_root(np.cov(part.T))) for value, part in here.items()}
         here = {value: (part - self.white_[value][0]) @ self.white_[value][1] for value, part in here.items()}

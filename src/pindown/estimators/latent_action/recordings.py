@@ -23,6 +23,9 @@ ROWS_PER_COLUMN = 5
 LEAST_FILMED = 60
 """Transitions that a body needs of which there are frames."""
 
+CHANNELS = (1, 3, 4)
+"""Numbers of colours that a camera gives."""
+
 Pairs = Mapping[tuple[Any, Any], Any]
 """For two bodies, numbers of transitions of the first and of the second that made the same motion; (n, 2)."""
 
@@ -175,8 +178,19 @@ def _array(body: Any, name: str, values: Any) -> np.ndarray:
                 f"LatentAction: rows of {name} of {body} differ in {what}. A body has {whole} in all of its episodes: "
                 "give those of another build or camera as another body."
             )
+    shape = np.shape(values)
+    if len(shape) in (3, 5):
+        raise ValueError(
+            f"LatentAction: {name} of {body} has shape {shape}. Are they episodes? A row is a transition: give "
+            "q[:, :-1].reshape(-1, *q.shape[2:]) for X_t, q[:, 1:] likewise for X_next, and episodes by groups."
+        )
+    if len(shape) == 4 and shape[3] in CHANNELS and shape[1] not in CHANNELS:
+        raise ValueError(
+            f"LatentAction: {name} of {body} has shape {shape}, and frames are (n, c, h, w). Are colours last? Give "
+            "np.moveaxis(frames, -1, 1)."
+        )
     try:
-        if np.ndim(values) == 4:
+        if len(shape) == 4:
             return check_array(values, dtype=np.float32, allow_nd=True, input_name=name)
         return check_array(values, dtype=np.float64, input_name=name)
     except ValueError as error:
