@@ -77,7 +77,7 @@ def sections(random_state: int, budget: Budget, verbose: bool) -> tuple[Section,
         shown(after, 3),
         f"{shown(before, 3)} before: three hues in the codes of an autoencoder, without pairs",
     )
-    drawings = (*section.drawings, *before_and_after(found))
+    drawings = (*section.drawings, *before_and_after(found, "An autoencoder of such rooms, trained without pairs"))
     return (replace(section, facts=(*section.facts, fact), drawings=drawings),)
 
 

@@ -120,8 +120,8 @@ class TurnedPage:
         )
 
 
-def before_and_after(found: Disentangled) -> tuple[Drawing, Drawing]:
-    """Return a slider for each latent of a decoder to pictures, before it was turned and after.
+def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Drawing, Drawing]:
+    """Return a slider for each latent of a decoder to pictures, before it was turned and after; ``what`` names it.
 
     Examples
     --------
@@ -138,7 +138,7 @@ def before_and_after(found: Disentangled) -> tuple[Drawing, Drawing]:
     shape = (len(found.rotation), STEPS, *before.shape[1:])
     caption = "Each slider takes one latent through its range, while the others stay in the middle."
     return (
-        sliders(before.reshape(shape), f"The decoder as it was given. {caption}", "Before"),
+        sliders(before.reshape(shape), f"{what}, as it was given. {caption}", "Before"),
         sliders(after.reshape(shape), f"The same decoder, its codes turned. {caption}", "After one rotation"),
     )
 
