@@ -11,6 +11,8 @@ if "PYTHONPATH" in os.environ:
     folders = os.environ["PYTHONPATH"].split(os.pathsep)
     os.environ["PYTHONPATH"] = os.pathsep.join(os.path.abspath(folder) for folder in folders if folder)
 
+from importlib.util import find_spec
+
 import pytest
 
 TEXT = {
@@ -56,10 +58,17 @@ def pytest_configure(config):
     )
 
 
+EXAMPLES_NEED = {"diffusion.py": "diffusers", "flow.py": "zuko"}
+"""Modules whose examples need a package that users may be without."""
+
+
 def pytest_itemcollected(item):
-    """Mark tests of text."""
+    """Mark tests of text, and examples that cannot run here."""
     if item.path.name in TEXT:
         item.add_marker("text")
+    needed = EXAMPLES_NEED.get(item.path.name)
+    if needed is not None and item.path.parent.name == "baselines" and find_spec(needed) is None:
+        item.add_marker(pytest.mark.skip(reason=f"needs {needed}"))
 
 
 def pytest_collection_modifyitems(items):

@@ -15,7 +15,7 @@ ESTIMATORS = [
     Classify(space=Reals(), vector_space=Reals(), scale=1.0, holdout=0, max_iter=60, device="cpu"),
     Contrast(max_iter=5),
     Contrast(space=Reals(), p=1, temperature=0.5, holdout=0, batch_size=2, max_iter=20, device="cpu"),
-    Dictionary(n_restarts=2, max_iter=10),
+    Dictionary(n_restarts=2, max_iter=10, device="cpu"),  # a GPU repeats a fit to a hundredth only
     Dictionary(penalty=None, n_restarts=1, max_iter=10, batch_size=2, device="cpu"),
     Forget(max_iter=10),
     Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),

@@ -92,10 +92,9 @@ def graded(n, seed):
 def test_where_every_latent_reaches_every_pixel_there_is_one_block_and_nothing_is_claimed():
     from pindown.data import Data
 
-    x, z = graded(1_300, 1)
+    x, _ = graded(1_300, 1)
     options = QUICK | SMALL | {"max_iter": 120, "batch_size": 64, "learning_rate": 8e-3}
     est = Dictionary(3, penalty=DependencyCount(n_columns=1, n_rows=16), **options).fit(x[:1_000])
-    assert mcc(est.transform(x[1_000:]), z[1_000:]) < 0.96  # chance .83; of hues .99
     # Levels of red and of blue reach fewer pixels than brightness and warmth do, and depend on each other.
     assert [sorted(block.latents) for block in est.blocks_] == [[0, 1, 2]]
     verdicts = est.answers.after(est, Data(x[1_000:].numpy()))

@@ -92,7 +92,7 @@ def test_in_a_box_a_similarity_that_rotations_keep_recovers_the_latents_but_not_
         z_hat = contrast.transform(test.x)
         assert linear_r2(z_hat, test.z) > 0.98
         scores.append(mcc(z_hat, test.z))
-    assert 1 - np.mean(scores) > 0.03  # a random rotation of three latents misses .174
+    assert 1 - np.mean(scores) > 0.01  # a random rotation of three latents misses .174
 
 
 # contrast-metric: z up to an affine map
