@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from pindown.papers._experiment import Experiment, Published
-from pindown.papers.zheng2025_images import FULL, PictureRow, Pictures, of, scored, values
+from pindown.papers.zheng2025_images import FULL, UNROLLED, PictureRow, Pictures, of, scored, values
 
 
 @dataclass(frozen=True)
@@ -85,6 +85,7 @@ NOTES = (
     " may be.",
     "The FactorVAE score hardly sees a rotation of the factors: read it beside DCI, MIG, InfoM and mcc. There are as"
     " many codes as factors.",
+    UNROLLED,
     "The quick profile is far too short for a claim.",
 )
 
