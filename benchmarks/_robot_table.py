@@ -23,8 +23,8 @@ FITS = {
 
 def as_table(rows: list[dict[str, Any]]) -> str:
     """Return what codes tell, the mean over recordings, as tables of Markdown: one for each set of arms and cameras."""
-    head = ["codes", "number", "worst arm", "mean", "of supervised", "leakage", "above floor", "transfer 0", str(PAIRS)]
-    head += ["ten steps, own", "swapped", "the worst ratio"]
+    head = ["codes", "number", "worst arm", "mean", "of supervised, worst arm", "mean", "leakage", "above floor"]
+    head += ["transfer 0", str(PAIRS), "ten steps, own", "swapped", "the worst ratio"]
     lines = []
     for arms, cameras in dict.fromkeys((row["robots"], row["cameras"]) for row in rows):
         shown = [row for row in rows if (row["robots"], row["cameras"]) == (arms, cameras)]
@@ -56,7 +56,8 @@ def _cells(code: str, shown: list[dict[str, Any]]) -> list[str]:
 
     within = [[row[f"within {arm}"] for arm in arms] for row in rows]
     known = [row for row in rows if row["seed"] in best]
-    share = [min(row[k] / best[row["seed"]][k] for k in (f"within {a}" for a in arms)) for row in known]
+    pairs = [[(row[k], best[row["seed"]][k]) for k in (f"within {arm}" for arm in arms)] for row in known]
+    shares = [min(own / told for own, told in each) for each in pairs], [np.divide(*np.sum(each, 0)) for each in pairs]
     above = [row["leakage"] - floor[row["seed"]]["leakage"] for row in rows if row["seed"] in floor]
     led = [
         [[row[f"rollout {arm} {by}"] for arm in arms] for by in ("own", "swapped")]
@@ -67,7 +68,7 @@ def _cells(code: str, shown: list[dict[str, Any]]) -> list[str]:
         code,
         str(rows[0]["n_codes"]),
         *(cell([float(part(each)) for each in within]) for part in (min, np.mean)),
-        cell(share),
+        *map(cell, shares),
         cell([row["leakage"] for row in rows]),
         f"{np.mean(above):.3f}" + (f" ± {np.std(above, ddof=1):.3f}" if len(above) > 1 else "") if above else "",
         *(cell([row[column] for row in rows]) for column in ("transfer 0", f"transfer {PAIRS}")),
