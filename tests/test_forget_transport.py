@@ -1,5 +1,7 @@
 """Transport: codes of pictures whose values a game left different are brought to one law."""
 
+import copy
+
 import numpy as np
 import pytest
 import torch
@@ -31,7 +33,7 @@ def scanned(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def fitted(z: np.ndarray, e: np.ndarray) -> Transport:
-    return Transport.fitted(torch.as_tensor(z), torch.as_tensor(e), 2, torch.Generator().manual_seed(0))
+    return Transport.fitted(torch.as_tensor(z), torch.as_tensor(e), 2, torch.Generator().manual_seed(0), turns=60)
 
 
 def worst(codes: np.ndarray, e: np.ndarray) -> float:
@@ -39,7 +41,7 @@ def worst(codes: np.ndarray, e: np.ndarray) -> float:
 
 
 def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_way_back_is_exact():
-    transport, (z, e) = fitted(*rings(10_000, 0, bent=True)), rings(4_000, 1, bent=True)
+    transport, (z, e) = fitted(*rings(8_000, 0, bent=True)), rings(4_000, 1, bent=True)
     moved = transport(z, e)
     assert worst(z, e) > 0.65  # chance .5; .685 to .708 over five seeds
     assert worst(moved.numpy(), e) < 0.57  # .512 to .540
@@ -47,8 +49,8 @@ def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_
 
 
 def test_codes_of_one_law_and_values_of_few_rows_stay_where_they_are():
-    z, e = rings(10_000, 0, bent=False)
-    assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 1e-3
+    z, e = rings(5_000, 0, bent=False)
+    assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 2e-3
     z, e = rings(2 * FEWEST_MOVED - 2, 0, bent=True)
     np.testing.assert_allclose(fitted(z, e)(z, e), z)
 
@@ -63,7 +65,8 @@ def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance
     assert (fixed.name, fixed.told) == (FIXED, moved.told)
     alone, told = forget.transform(images), forget.transform(images, scanner)
     assert worst(told, scanner) < worst(alone, scanner) - 0.05  # .107 to .13 over four seeds
-    one_map = Forget(2, charts=False, **quick).fit(images, scanner)
+    one_map = copy.copy(forget)
+    one_map.transport_ = None
     np.testing.assert_array_equal(one_map.transform(images, scanner), alone)
     rebuilt = forget.inverse_transform(told, scanner)
     np.testing.assert_allclose(rebuilt, one_map.inverse_transform(alone, scanner), atol=1e-4)

@@ -160,7 +160,6 @@ PICTURES = Experiment(
         "The theorem covers what class vectors span. Of the third row they say nothing of size and azimuth; of rows 4"
         " and 5, nothing at all: what is read there the network keeps without being asked, and row 6 says how much of"
         " it as many principal components tell.",
-        "Of the full profile, seed 0 of rows 1 and 3 is in `benchmarks/pictures.py`; the others were not run.",
     ),
 )
 

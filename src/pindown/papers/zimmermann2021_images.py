@@ -228,7 +228,6 @@ ROOMS = Experiment(
         " and azimuth in a box.",
         "r2 ignores affine maps; mcc ignores order, signs, scales and shifts, but no rotation. Where the model has"
         " another power than the partners, no theorem speaks.",
-        "Of the full profile, rows 1 and 5 are those of `benchmarks/pictures.py`; the others were not run.",
     ),
 )
 
