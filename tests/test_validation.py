@@ -125,3 +125,11 @@ def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
     monkeypatch.setattr(Length, "rounds", lambda self, curve: asked.append(len(curve)) or rounds(self, curve))
     log, _ = drifted(lambda step, generator: (torch.full((4, 1), 0.5 + 0.5 * (step < 100)),), max_iter=None)
     assert len(asked) < 10 < 40 < len(log.held_out)
+
+
+def test_one_look_that_finds_the_loss_risen_at_a_high_rate_is_not_past_hope():
+    # Three of four factors of sprites are learned in 200 steps, and the last, which tells little, only after 600.
+    slow = [(0, 4.4), *((25 * k, 3.75 + (0.015 if k % 3 == 0 else 0.0)) for k in range(1, 41))]
+    assert turn(slow, Length(2_000)) is None
+    by_heart = [(step, loss + 2e-5 * max(step - 200, 0)) for step, loss in slow]
+    assert turn(by_heart, Length(2_000)).at > 600

@@ -26,6 +26,9 @@ PATIENCE = 200
 RISEN = 0.02
 """Share of all that the loss has fallen by which it must rise again to count as risen."""
 
+LOOKS = 4
+"""Looks in a row that find it risen where it is past hope: at a high rate one of them may, though all is well."""
+
 LEAST_SETTLING = 50
 """Steps, at least, in which the rate comes down from the best moment: half of those that led there."""
 
@@ -104,10 +107,11 @@ def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
     for number, (step, loss) in enumerate(seen):
         if loss < lowest:
             best, lowest = step, loss
-        risen = loss > lowest + RISEN * max(seen[0][1] - lowest, 0.0)
-        if not risen:
+        risen_to = lowest + RISEN * max(seen[0][1] - lowest, 0.0)
+        if loss <= risen_to:
             continue
-        past_hope = step >= 2 * best + PATIENCE
+        lately = [each for _, each in seen[max(0, number + 1 - LOOKS) : number + 1]]
+        past_hope = step >= 2 * best + PATIENCE and min(lately) > risen_to
         if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(seen[: number + 1])))):
             return Turn(step, best)
     return None
