@@ -12,7 +12,6 @@ from pindown.demo.recovery import Budget, Recovery, loss_curves, recover, recove
 from pindown.metrics import chance_mcc, mcc
 from pindown.report.drawings import Drawing, sheet, squares
 from pindown.report.page import Curve, Fact, Row, Section, shown
-from pindown.report.sliders import before_and_after
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -51,6 +50,7 @@ def sections(random_state: int, budget: Budget, verbose: bool) -> tuple[Section,
     from pindown.distributions import Truncated, Uniform, laplace
     from pindown.estimators import Contrast
     from pindown.processes import Pairs
+    from pindown.report.sliders import before_and_after
     from pindown.spaces import Box, Reals
     from pindown.training import Trainer
     from pindown.training.callbacks import Film
