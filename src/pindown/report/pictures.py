@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -78,8 +77,8 @@ def _sheets(codes: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
 
 def _slid(est: BaseEncoder, codes: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
     """Return pictures along codes: decoded where codes alone can be, else the nearest of those held out."""
-    decodes = hasattr(est, "inverse_transform") and codes.shape[1] == est.n_components_
-    decodes = decodes and len(inspect.signature(est.inverse_transform).parameters) == 1  # not beside a nuisance
+    alone = hasattr(est, "inverse_transform") and est.answers.side != "nuisance"  # which the decoder would be told
+    decodes = alone and codes.shape[1] == est.n_components_
     return slid(codes, x, est.inverse_transform if decodes else None)
 
 
