@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pindown import Forget, load
-from pindown.estimators.forget.choosing import FIXED, TRANSPORTED
+from pindown.estimators.forget.choosing import FIXED, TRANSPORTED, Candidate
 from pindown.estimators.forget.transport import FEWEST_MOVED, Transport
 from pindown.metrics import leakage
 from pindown.report.pictures import _slid
@@ -53,6 +53,21 @@ def test_codes_of_one_law_and_values_of_few_rows_stay_where_they_are():
     assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 2e-3
     z, e = rings(2 * FEWEST_MOVED - 2, 0, bent=True)
     np.testing.assert_allclose(fitted(z, e)(z, e), z)
+
+
+def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_transport():
+    e, rng = np.arange(2_000) % 2, np.random.default_rng(0)
+
+    def read(shift: float) -> Candidate:  # one code whose values are so far apart: Φ(shift / 2) can be told
+        z = rng.normal(size=(2_000, 1)) + shift * e[:, None]
+        return Candidate("", leakage(z, e, probes=["linear"], n_seeds=1, n_permutations=19, random_state=0), 1.0)
+
+    blind, as_blind, leaky = read(0.0), read(0.0), read(0.8)  # .50, .50, .66; two errors of 1,000 rows read are .03
+    assert blind.hides_as_much_as(as_blind)
+    assert as_blind.hides_as_much_as(blind)
+    assert blind.hides_as_much_as(leaky)
+    assert not leaky.hides_as_much_as(blind)
+    assert not Candidate("", None, 1.0).hides_as_much_as(leaky)
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")

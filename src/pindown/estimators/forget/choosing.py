@@ -72,6 +72,12 @@ class Candidate:
             return False
         return other.leak.chance > FEWEST_READ * self.leak.chance
 
+    def hides_as_much_as(self, other: Candidate) -> bool:
+        """Say whether readers find no more than in another, but for what so few rows leave open."""
+        if self.leak is None or other.leak is None:
+            return False
+        return self.leak.excess < other.leak.excess + seen_in(self.leak.n_rows, self.leak.chance)
+
     @property
     def worth(self) -> float:
         """What the codes tell of the signal, less what they tell of the nuisance; of few rows whatever these show."""

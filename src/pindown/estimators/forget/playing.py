@@ -93,7 +93,11 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
 def transported(
     found: Played, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]], seed: int, *, settled: bool
 ) -> Played:
-    """Follow a game by a transport of its codes, if the best reader of rows held out finds less then; or if settled."""
+    """Follow a game by a transport of its codes, unless the best reader of rows held out finds clearly more then.
+
+    What a transport moves, rows have shown. Two readings of the few that are held out differ by chance by as much as it
+    gains, so that the smaller of them would often be the worse.
+    """
     game, rows = found.objective, look.held_out
     assert isinstance(game, Game)
     wanted = TRANSPORT_ROWS if look.rows is None else min(TRANSPORT_ROWS, len(look.rows))
@@ -109,8 +113,8 @@ def transported(
     after = transport(before, rows.value).numpy()
     named, told = ((FIXED, before), (TRANSPORTED, after)), rows.told_within(game)
     fixed, moved = (Candidate(name, rows.probe(z, seed, WITH_TREES), told) for name, z in named)
-    helps = fixed.leak is not None and moved.leak is not None and moved.leak.worst < fixed.leak.worst
-    choice = Choice(moved if helps or settled else fixed, (fixed, moved), rows.n_rows)
+    kept = moved if settled or moved.hides_as_much_as(fixed) else fixed
+    choice = Choice(kept, (fixed, moved), rows.n_rows)
     return found._replace(choice=choice, transport=transport.to(game.worth.device) if choice.kept is moved else None)
 
 
