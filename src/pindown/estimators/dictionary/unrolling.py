@@ -11,6 +11,7 @@ import numpy as np
 import torch
 from scipy.sparse.csgraph import dijkstra
 from sklearn.neighbors import NearestNeighbors, kneighbors_graph
+from sklearn.preprocessing import PolynomialFeatures
 from torch import Tensor, nn
 
 from pindown.estimators.dictionary.autoencoder import Coding
@@ -27,6 +28,9 @@ ways along the data are lost: which is which depends on the factors."""
 TOLD_DIRECTIONS, TOLD_ROWS, TOLD_NEIGHBOURS = 5, 3_000, 5
 """Directions for each latent that coordinates should tell, by the rows that are neighbours in them; and rows that the
 number of directions is chosen by."""
+
+BENT = 0.1
+"""Share of a coordinate that is a parabola of those before it, above which it is taken out: below, it is chance."""
 
 LEAST_SPREAD = 1e-6
 """Standard deviation below which a coordinate is constant: there are fewer directions than were asked for."""
@@ -114,8 +118,31 @@ def least_folded(seen: np.ndarray, d: int) -> np.ndarray:
     choices = {min(times * d, seen.shape[1]) for times in DIRECTIONS}
     some = seen[:TOLD_ROWS]
     goal = some[:, : TOLD_DIRECTIONS * d]
-    best = max(sorted(choices), key=lambda n: told_by_neighbours(unrolled(some[:, :n], d), goal))
-    return unrolled(seen[:, :best], d)
+    best = max(sorted(choices), key=lambda n: told_by_neighbours(unbent(unrolled(some[:, :n], d)), goal))
+    return unbent(unrolled(seen[:, :best], d))
+
+
+def unbent(z: np.ndarray) -> np.ndarray:
+    """Return coordinates without what is a bend of those before them, of unit variance.
+
+    Ways along the data are longer than distances between latents where pictures change faster. Along a wide sheet this
+    makes a coordinate of its own, a parabola of the leading ones, larger than one of a factor that changes little: both
+    share what is left. Sprites have their places, a bend of these, and their size.
+
+    Examples
+    --------
+    >>> place, size = np.random.default_rng(0).normal(size=(2, 1_000))
+    >>> bent = np.stack([place, 3 * place**2 + size], axis=1)
+    >>> [round(float(abs(np.corrcoef(found[:, 1], size)[0, 1])), 1) for found in (bent, unbent(bent))]
+    [0.2, 1.0]
+    """
+    kept = z[:, :1]
+    for coordinate in z.T[1:]:
+        terms = PolynomialFeatures(2).fit_transform(kept)
+        bend = terms @ np.linalg.lstsq(terms, coordinate)[0]
+        own = coordinate - bend if bend.var() > BENT * coordinate.var() else coordinate
+        kept = np.column_stack([kept, own / max(own.std(), LEAST_SPREAD)])
+    return kept
 
 
 def told_by_neighbours(codes: np.ndarray, seen: np.ndarray) -> float:
