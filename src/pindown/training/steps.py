@@ -43,7 +43,7 @@ class Descent:
         accumulate: int,
     ) -> None:
         self.accelerator, self.device, self.scale = state.accelerator, state.generator.device, state.scale
-        self.precision, self.accumulate = precision, accumulate
+        self.precision, self.accumulate, self.learning_rate = precision, accumulate, learning_rate
         self.wrapped, prepared = self.accelerator.prepare(state.objective, state.optimizer)
         # What wraps an optimiser for several processes looks for packages at each step, which takes as long as one.
         self.optimizer = state.optimizer if self.accelerator.num_processes == 1 else prepared

@@ -12,7 +12,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -219,57 +219,17 @@ class Trainer:
             compile=self.compile,
             accumulate=self.accumulate,
         )
-
-        def plan() -> int:
-            if way is not None:
-                return descent.plan(way)
-            return descent.plan(whole(length.rounds(curve)) if vigil is None else vigil.legs)
-
         if vigil is not None and not vigil.seen:
             vigil.look(0, vigil.rows.loss(objective), state)
-        total = plan()
-        take_step = taker(descent, draw, generator)
-
-        start, plateau, stop = time.monotonic(), self._on_plateau(curve), 0.0
+        training = _Training(state, descent, length, way, checkpoint, curve, self._on_plateau)
+        start, take_step = time.monotonic(), taker(descent, draw, generator)
         bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
         told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
-        with _deferred_interrupt() as interrupted, current(device), audience(told, title, total) as tell:
-            while len(curve) < total and not plateau:
-                first = step = len(curve)
-                for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, total)):
-                    take_step(step)
-                    if interrupted.is_set() and accelerator.num_processes == 1:
-                        break
-                # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
-                asked = [interrupted.is_set(), checkpoint is not None and checkpoint.is_due()]
-                looks = (step + 1) % REPORT_EVERY == 0 or step + 1 == total
-                held_out = vigil.rows.loss(objective) if vigil is not None and looks else 0.0
-                *new, stop, save, held_out = descent.read(first, step + 1, [*asked, held_out])
-                curve += new
-                check_losses(curve, len(new), total, learning_rate)
-                if vigil is not None and looks:
-                    vigil.look(len(curve), held_out, state)
-                if vigil is not None or length.may_end(len(curve)):
-                    total = plan()
-                plateau = self._on_plateau(curve)
-                if save or stop or plateau or len(curve) == total:
-                    check_weights(objective, curve, total, learning_rate)
-                    if checkpoint is not None:
-                        checkpoint.write(state, curve)
-                seen = held_out if vigil is not None and looks else None
-                tell(Report(title, len(curve), total, tuple(new), descent.course[step], seen, objective))
-                if stop:
-                    break
-            if stop or interrupted.is_set():
-                raise KeyboardInterrupt(_interrupted_message(len(curve), total, checkpoint))
+        with _deferred_interrupt() as interrupted, current(device), audience(told, title, training.plan()) as tell:
+            for report in training.reports(title, take_step, interrupted):
+                tell(report)
         objective.eval()
-        seconds = time.monotonic() - start
-        if vigil is None:
-            shortfall = "" if plateau or way is not None else length.shortfall(curve)
-            return TrainingLog(np.asarray(curve), seconds, plateau, shortfall)
-        vigil.settle(state)
-        shortfall = "" if plateau or vigil.turned is not None else length.shortfall(by_step(vigil.seen))
-        return TrainingLog(vigil.path(curve), seconds, plateau, shortfall, tuple(vigil.seen), vigil.turned, vigil.way)
+        return training.log(time.monotonic() - start)
 
     __call__ = train  # scikit-learn accepts as a default of a parameter what can be called
 
@@ -309,6 +269,73 @@ class Trainer:
             return False
         before, lately = curve[-2 * self.patience : -self.patience], curve[-self.patience :]
         return float(np.mean(before) - np.mean(lately)) < self.tol
+
+
+@dataclass
+class _Training:
+    """A training under way: its state, the steps taken, and how many there are to be."""
+
+    state: State
+    descent: Descent
+    length: Length
+    way: Sequence[Leg] | None  # the steps to take, if they are known beforehand
+    checkpoint: Checkpoint | None
+    curve: list[float]  # the loss of each step taken
+    is_flat: Callable[[list[float]], bool]  # whether a curve has come to where it ends
+
+    def plan(self) -> int:
+        """Lay out the steps as far as they follow from what is known; return how many that makes."""
+        if self.way is not None:
+            return self.descent.plan(self.way)
+        vigil = self.state.vigil
+        return self.descent.plan(whole(self.length.rounds(self.curve)) if vigil is None else vigil.legs)
+
+    def reports(self, title: str, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
+        """Take all steps, and say now and then how it goes; if it is interrupted, raise once all is saved."""
+        total, curve, stop = self.plan(), self.curve, 0.0
+        while len(curve) < total and not self.is_flat(curve) and not stop:
+            first = step = len(curve)
+            for step in range(first, min((first // REPORT_EVERY + 1) * REPORT_EVERY, total)):
+                take_step(step)
+                if interrupted.is_set() and self.state.accelerator.num_processes == 1:
+                    break
+            new, held_out, stop, save = self._read(first, step, total, interrupted)
+            if held_out is not None or self.length.may_end(len(curve)):
+                total = self.plan()
+            if save or stop or self.is_flat(curve) or len(curve) == total:
+                check_weights(self.state.objective, curve, total, self.descent.learning_rate)
+                if self.checkpoint is not None:
+                    self.checkpoint.write(self.state, curve)
+            rates = self.descent.course[step]
+            yield Report(title, len(curve), total, tuple(new), rates, held_out, self.state.objective)
+        if stop or interrupted.is_set():
+            raise KeyboardInterrupt(_interrupted_message(len(curve), total, self.checkpoint))
+
+    def _read(
+        self, first: int, step: int, total: int, interrupted: threading.Event
+    ) -> tuple[list[float], float | None, float, float]:
+        """Return the losses of the last steps, that on rows held out, and whether to stop and to save."""
+        vigil = self.state.vigil if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
+        seen = vigil.rows.loss(self.state.objective) if vigil is not None else 0.0
+        # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
+        asked = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), seen]
+        *new, stop, save, seen = self.descent.read(first, step + 1, asked)
+        self.curve += new
+        check_losses(self.curve, len(new), total, self.descent.learning_rate)
+        if vigil is not None:
+            vigil.look(len(self.curve), seen, self.state)
+        return new, None if vigil is None else seen, stop, save
+
+    def log(self, seconds: float) -> TrainingLog:
+        """Return what happened, and leave the weights at the moment that is kept."""
+        plateau, vigil = self.is_flat(self.curve), self.state.vigil
+        if vigil is None:
+            shortfall = "" if plateau or self.way is not None else self.length.shortfall(self.curve)
+            return TrainingLog(np.asarray(self.curve), seconds, plateau, shortfall)
+        vigil.settle(self.state)
+        shortfall = "" if plateau or vigil.turned is not None else self.length.shortfall(by_step(vigil.seen))
+        held_out = tuple(vigil.seen)
+        return TrainingLog(vigil.path(self.curve), seconds, plateau, shortfall, held_out, vigil.turned, vigil.way)
 
 
 def _interrupted_message(step: int, total: int, checkpoint: Checkpoint | None) -> str:
