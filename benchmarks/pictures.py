@@ -139,13 +139,13 @@ def classify(scale: Scale, seed: int, spanned: int) -> dict[str, Any]:
     return {"pearson_r": r, "covered": list(FIVE[:spanned]), "not_covered": list(FIVE[spanned:]), "steps": est.n_iter_}
 
 
-def forget(scale: Scale, seed: int, n_components: int, **asked: Any) -> dict[str, Any]:
+def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: Any) -> dict[str, Any]:
     """Forget which of four places it is, by light, wall and floor, while size, azimuth and hue of the object stay.
 
     Codes are told the place, as `Forget` has it where the nuisance of rows is known; those that are not told it are
     read beside them. Codes may mean another thing in each place: what they keep is read within places, as the theorem
     has it, and beside it over all of them. A regression that bends has to be learned in each place, so that it is shown
-    more rows.
+    more rows. There are some times as many pictures to learn from as other rows have.
     """
     scale = replace(scale, size=min(32, scale.size))
     kept = ("object_hue", "size", "azimuth")
@@ -158,7 +158,7 @@ def forget(scale: Scale, seed: int, n_components: int, **asked: Any) -> dict[str
         seen = torch.cat([z, looks[place]], 1).to(device)
         return torch.cat([room(part).cpu() for part in seen.split(1_000)]).numpy(), place.numpy(), z.numpy()
 
-    x, place, _ = pictures(scale.n_rows, seed)
+    x, place, _ = pictures(times * scale.n_rows, seed)
     steps = {"max_iter": 4_000 if scale.max_iter is None else 5 * scale.max_iter}  # a game takes longer
     est = Forget(n_components, **scale.options(seed) | steps | asked).fit(x, place)
     x, place, z = pictures(REGRESSED * scale.n_test, 10_000 + seed)
@@ -171,6 +171,7 @@ def forget(scale: Scale, seed: int, n_components: int, **asked: Any) -> dict[str
     return {
         "pixels": scale.size,
         "codes": n_components,
+        "n_rows": times * scale.n_rows,
         "worst_probe": told.worst,
         "probe": told.worst_probe,
         "floor": told.chance_of_worst,
@@ -240,6 +241,10 @@ ROWS: dict[str, tuple[Row, int]] = {
     "Forget light and background, four codes": (lambda scale, seed: forget(scale, seed, 4), 3),
     "Forget light and background, four codes, strength .1": (
         lambda scale, seed: forget(scale, seed, 4, strength=0.1, learning_rate=3e-4),
+        3,
+    ),
+    "Forget light and background, four codes, thrice the pictures": (
+        lambda scale, seed: forget(scale, seed, 4, times=3),
         3,
     ),
     "Forget light and background, three codes": (lambda scale, seed: forget(scale, seed, 3), 3),

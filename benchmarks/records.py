@@ -3,7 +3,8 @@
 ``python benchmarks/records.py`` runs the first two seeds on record of every row of every quick table once more, and
 compares each score with what is on record for the same seed. A score has moved if the change, in the mean over these
 seeds, is more than the spread between seeds on record. ``--jobs 16`` on a larger machine, ``--limit`` for a part: what
-is done is kept beside the output, and the same command goes on where it was stopped.
+is done is kept beside the output, and the same command goes on where it was stopped. ``--missing`` runs what the record
+has no comparison of. Rows that were not run keep the comparison they have, which says when it was made.
 """
 
 from __future__ import annotations
@@ -80,7 +81,7 @@ def run(todo: list[Record], results: Results, jobs: int, limit: float) -> int:
     return failed
 
 
-def compared(records: list[Record], found: list[Record]) -> list[dict[str, Any]]:
+def compared(records: list[Record], found: list[Record], when: str) -> list[dict[str, Any]]:
     """Return by how much each score of each row has changed, and how much it varies between seeds on record."""
     kept: dict[tuple[str, int], dict[int, Record]] = defaultdict(dict)
     for record in records:
@@ -99,11 +100,26 @@ def compared(records: list[Record], found: list[Record]) -> list[dict[str, Any]]
             spread = float(np.std(values, ddof=1)) if len(values) > 1 else float("nan")
             moved = abs(change) > max(LEAST, 0.0 if np.isnan(spread) else spread)
             lines.append(
-                {"experiment": experiment, "row": number, "score": score, "seeds": sorted(r.seed for r in new),
+                {"experiment": experiment, "row": number, "when": when, "score": score,
+                 "seeds": sorted(r.seed for r in new),
                  "recorded": float(np.mean([old[r.seed].scores[score] for r in new])), "change": float(change),
                  "spread": None if np.isnan(spread) else spread, "moved": bool(moved)}
             )  # fmt: skip
     return lines
+
+
+def with_new(lines: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Return comparisons, those of a row that was run again in place of what it had.
+
+    Examples
+    --------
+    >>> was = [{"experiment": "a", "row": 1, "score": "r2"}, {"experiment": "a", "row": 2, "score": "r2"}]
+    >>> with_new(was, [{"experiment": "a", "row": 2, "score": "mcc"}])
+    [{'experiment': 'a', 'row': 1, 'score': 'r2'}, {'experiment': 'a', 'row': 2, 'score': 'mcc'}]
+    """
+    again = {(line["experiment"], line["row"]) for line in new}
+    kept = [line for line in lines if (line["experiment"], line["row"]) not in again]
+    return sorted([*kept, *new], key=lambda line: (line["experiment"], line["row"], line["score"]))
 
 
 def main() -> None:
@@ -112,14 +128,19 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=2, help="how many of the seeds on record")
     parser.add_argument("--limit", type=float, default=float("inf"), help="leave out runs that took more seconds")
     parser.add_argument("--only", default="", help="experiments whose names begin so")
+    parser.add_argument("--missing", action="store_true", help="only seeds of rows that were never compared")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
     records = on_record()
+    was = json.loads(arguments.output.read_text(encoding="utf-8"))["rows"] if arguments.output.exists() else []
+    known = {(line["experiment"], line["row"], seed) for line in was for seed in line["seeds"]}
     todo = [r for r in wanted(records, arguments.seeds) if r.experiment.startswith(arguments.only)]
+    if arguments.missing:
+        todo = [r for r in todo if (r.experiment, r.row, r.seed) not in known]
     results = Results(arguments.output.with_suffix(".jsonl"))
     failed = run(todo, results, arguments.jobs, arguments.limit)
-    lines = compared(records, results.read())
-    record = {"where": where(), "when": time.strftime("%Y-%m-%d"), "rows": lines}
+    lines = with_new(was, compared(records, results.read(), time.strftime("%Y-%m-%d")))
+    record = {"where": where(), "rows": lines}
     arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
     moved = [line for line in lines if line["moved"]]
     for line in moved:

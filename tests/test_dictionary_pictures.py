@@ -13,9 +13,9 @@ from torch import nn
 
 from pindown import Dictionary, load, networks, theory
 from pindown.checks.needs import needed
-from pindown.estimators.dictionary.unrolling import least_folded, unrolled
+from pindown.estimators.dictionary.unrolling import least_folded, unbent, unrolled
 from pindown.metrics import linear_r2, mcc
-from pindown.mixing import Room
+from pindown.mixing import Room, Sprites
 from pindown.penalties import DependencyCount, DependencySparsity
 
 SIZE, N = 8, 1_500
@@ -120,13 +120,34 @@ def test_what_codes_tell_of_a_latent_is_what_rows_differ_by_beside_their_posteri
     assert (model.share_told(x) > 0.9).all()
 
 
-def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
-    x, z = rooms(1_000, 7)
+def along_leading_directions(x: torch.Tensor, n: int) -> np.ndarray:
     flat = x.flatten(1).double()
     along, _, _ = torch.linalg.svd(flat - flat.mean(0), full_matrices=False)
-    seen = along[:, :24].numpy() * 1_000**0.5  # whitened, the leading directions first
+    return along[:, :n].numpy() * len(x) ** 0.5  # whitened, the leading directions first
+
+
+def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
+    x, z = rooms(1_000, 7)
+    seen = along_leading_directions(x, 24)
     assert linear_r2(least_folded(seen, 3), z) > 0.95
     assert linear_r2(unrolled(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
+
+
+def test_the_size_of_sprites_is_not_hidden_behind_a_bend_of_their_places():
+    sprites, told, hidden = Sprites(16, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0}), [], []
+    for seed in (0, 1):
+        z = torch.rand(2_500, 3, generator=torch.Generator().manual_seed(seed))
+        seen, size = along_leading_directions(sprites(z), 24), z[:, :1]
+        told.append(linear_r2(least_folded(seen, 3), size))
+        hidden.append(linear_r2(unrolled(seen[:, :12], 3), size))  # the third coordinate is a parabola of the places
+    assert np.mean(told) > 0.6
+    assert np.mean(hidden) < 0.3
+
+
+def test_coordinates_that_are_no_bend_of_each_other_stay_as_they_are():
+    z = np.random.default_rng(0).normal(size=(1_000, 3))
+    z /= z.std(0)
+    np.testing.assert_allclose(unbent(z), z)
 
 
 def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):
