@@ -69,7 +69,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, X, np.array([0, "a"] * 5, dtype=object), "mixes types that cannot be compared"),
         ({}, X, X[:, 0], "Unknown label type: continuous"),
         ({}, X, X[:, :2], r"y should be a 1d array, got an array of shape \(10, 2\)"),
-        ({}, NAN, Y, "Input X contains NaN"),
+        ({}, NAN, Y, "of X has NaN"),
         ({}, X[:1], Y[:1], r"Found array with 1 sample\(s\).*minimum of 2 is required by Classify"),
         ({"n_components": 4}, X, Y, "n_components=4 is more than n_features=3.*ask for at most as many"),
         ({"batch_size": 11}, X, Y, "batch_size=11 is larger than the 10 rows in the data. Leave it at None"),

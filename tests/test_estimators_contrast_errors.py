@@ -25,8 +25,8 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, X, X[:9], "X has 10 rows but y has 9. Row i of y must be the partner, or the group, of row i of X"),
         ({}, X, np.arange(9), "X has 10 rows but y has 9"),
         ({}, X, 5, "X has 10 rows but y has none"),
-        ({}, NAN, X, "Input X contains NaN"),
-        ({}, X, NAN, r"Input y \(the partners\) contains NaN"),
+        ({}, NAN, X, "of X has NaN"),
+        ({}, X, NAN, r"of y \(the partners\) has NaN"),
         ({}, X, np.where(X > 2, np.inf, X * 1e3) * 1e3 + np.inf, r"Input y \(the partners\) contains infinity"),
         ({}, X, np.zeros(10), "all 10 rows into a single group, so there are no negatives.*at least two values"),
         ({}, X, np.arange(10), "No value of y occurs twice, so no row has a partner. Give related rows the same value"),
@@ -93,7 +93,7 @@ def test_a_world_with_fewer_observed_variables_than_components_is_refused():
 def test_other_data_than_those_fitted_are_refused():
     with pytest.raises(ValueError, match="X has 2 features, but Contrast is expecting 3 features as input"):
         trained().transform(X[:, :2])
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="of X has NaN"):
         trained().transform(NAN)
     with pytest.raises(ValueError, match="X has 10 rows but y has 9"):
         trained().score(X, X[:9])

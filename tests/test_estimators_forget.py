@@ -194,7 +194,7 @@ def test_missing_values_are_refused():
     e[3] = np.nan
     with pytest.raises(ValueError, match=r"y \(the nuisance values\) contains NaN or None"):
         linear().fit(normal(20, 3), e)
-    with pytest.raises(ValueError, match="Input X contains NaN"):
+    with pytest.raises(ValueError, match="of X has NaN"):
         linear().fit(np.where(normal(20, 3) > 0, np.nan, 1.0), np.arange(20) % 2)
     with pytest.raises(ValueError, match=r"given \(the labels\) contains NaN"):
         linear().fit(normal(20, 3), np.arange(20) % 2, given=e)

@@ -8,6 +8,7 @@ from pindown.data import Data
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.registry import BUILT_IN, SIDES, suited
 from pindown.evidence.plans import Count, Plan
+from pindown.sources.opening import require_rows
 
 __all__ = ["Count", "Plan", "plan"]
 
@@ -63,6 +64,7 @@ def plan(
     if isinstance(X, Data):
         data = X
     else:
+        require_rows("plan", X)
         data = Data(read("X", X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
     est: Any = _chosen(data) if estimator is None else estimator() if isinstance(estimator, type) else estimator
     answers = est.answers

@@ -213,14 +213,20 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         on the rows beside it.
         """
         check_is_fitted(self)
+        X = X.X if isinstance(X, Data) else X
         if not is_in_memory(X):
-            source = as_source(X)
-            if isinstance(source, Drawn):
-                raise ValueError("transform: a world's rows never end. Sample some of them, and encode these.")
-            blocks = (self._validated(block["x"], reset=False) for block in source.blocks(ENCODED_AT_ONCE))
-            return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in blocks])
+            return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in self._blocks(X)])
         array = self._validated(X, reset=False)
         return self._like(X, array, self._encode(torch.as_tensor(array)))
+
+    def _blocks(self, X: Any) -> Iterator[np.ndarray]:
+        """Go through the rows of a source, some at a time."""
+        source, seen = as_source(X), 0
+        if isinstance(source, Drawn):
+            raise ValueError("transform: a world's rows never end. Sample some of them, and encode these.")
+        for block in source.blocks(ENCODED_AT_ONCE):
+            yield self._validated(block["x"], reset=False, start=seen)
+            seen += len(block["x"])
 
     def __sklearn_is_fitted__(self) -> bool:
         """Say whether a fit went through: one that was broken off leaves attributes, but no encoder."""

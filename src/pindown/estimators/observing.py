@@ -18,6 +18,8 @@ from pindown.networks import preprocessing
 from pindown.networks.preprocessing import FirstLayer, Preprocess
 from pindown.processes import Process
 from pindown.sources import Arrays, Chosen, Drawn, Indexed, as_source
+from pindown.sources.opening import require_rows
+from pindown.sources.streaming import require_finite_rows
 
 
 class Observes(BaseEstimator):
@@ -57,11 +59,16 @@ class Observes(BaseEstimator):
         refuse_unusable(type(self).__name__, reading.data.sides, self.answers.roles)
         return reading
 
-    def _validated(self, X, *, reset: bool) -> np.ndarray:
-        """Return X as a finite float array with the right shape of rows, or say what is wrong with it."""
+    def _validated(self, X, *, reset: bool, start: int = 0) -> np.ndarray:
+        """Return X as a finite float array with the right shape of rows, or say what is wrong with it.
+
+        Its first row has the number ``start`` in messages.
+        """
+        X = X.X if isinstance(X, Data) else X
+        require_rows(type(self).__name__, X)
         array, least = from_torch(X), 2 if reset else 1
         # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
-        order: dict[str, Any] = {"order": "C", "force_writeable": True}
+        order: dict[str, Any] = {"order": "C", "force_writeable": True, "ensure_all_finite": False}
         if len(_shape(array)) < 3 or hasattr(array, "toarray"):
             array = validate_data(
                 self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
@@ -77,6 +84,7 @@ class Observes(BaseEstimator):
         if reset:
             self._remember_shape(array.shape[1:])
         self._require_shape(array.shape[1:])
+        require_finite_rows(array, "X", start=start)
         return array
 
     def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:

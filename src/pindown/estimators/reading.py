@@ -20,6 +20,7 @@ from pindown.estimators.dividing import Division
 from pindown.networks import Decorrelate, FirstLayer
 from pindown.sources import Drawn, Indexed, Source, as_source, first_rows
 from pindown.sources.arrays import is_mapped
+from pindown.sources.streaming import require_finite_rows
 
 AT_ONCE = 1 << 24
 """Numbers that go through a first layer at once."""
@@ -110,7 +111,10 @@ def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.G
     """Read what gives batches: all side variables of rows that can be taken, or the first rows of others."""
     source = as_source(X)
     if isinstance(source, Indexed):
-        return Reading(Data(source, **_by_role(source.sides(), side, sides)))
+        found = _by_role(source.sides(), side, sides)
+        if np.ndim(partners := found.get("pairs")) > 1:
+            require_finite_rows(partners, "pairs")
+        return Reading(Data(source, **found))
     if sides:
         raise ValueError(
             f"{listed([*sides])} came as an array beside a source whose rows cannot be taken in any order, so that "

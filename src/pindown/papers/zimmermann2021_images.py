@@ -163,8 +163,8 @@ SPRITES = Experiment(
         " DCI. Definitions are those of `pindown.metrics.disentanglement`, five codes for five factors.",
         "AdaGVAE and SlowVAE are generators, `pindown.baselines`; they learn from as many pictures in as many steps.",
         "L_AU counts each sample among its own negatives, as the paper's code does; InfoNCE does not.",
-        "The quick profile is far too short for a claim. The full one has 32 × 32 pixels and 2,000 steps, so that a run ends"
-        " within a minute; dSprites has 64 × 64.",
+        "The quick profile is far too short for a claim. The full one has 32 × 32 pixels and 2,000 steps, so that a run"
+        " ends within a minute; dSprites has 64 × 64.",
     ),
 )
 

@@ -25,6 +25,7 @@ from pindown.estimators.reading import refuse_unusable
 from pindown.estimators.refitting import refitted
 from pindown.evidence.rows import Refits, Rows
 from pindown.labels import Codes, as_numbers
+from pindown.sources.opening import require_rows
 
 MAX_HELD_OUT = 4_000
 """Held-out rows that are used: with more, what is measured would change little."""
@@ -32,6 +33,7 @@ MAX_HELD_OUT = 4_000
 
 def gathered(est: BaseEncoder, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any = None) -> Data:
     """Return rows and what belongs to them as one value, ``y`` in the part that it plays for an estimator."""
+    require_rows("audit", X)
     role, n = est.answers.side, len(X)
     parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth, "floor": floor}
     arrays = {name: as_array(part) for name, part in parts.items() if part is not None}

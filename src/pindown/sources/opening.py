@@ -15,6 +15,23 @@ from pindown.sources.torch_data import FromDataset, FromLoader
 from pindown.sources.worlds import World
 
 
+def require_rows(owner: str, X: Any) -> None:
+    """Raise if X gives rows when it is asked for them, where they must lie in memory.
+
+    Examples
+    --------
+    >>> require_rows("audit", "recording.npy")
+    Traceback (most recent call last):
+    TypeError: audit: X must be rows in memory here, got str: only fit and transform go through a source. Take some
+    of its rows, next(pindown.sources.as_source(X).blocks(1_000))["x"].
+    """
+    if isinstance(X, Source | Process | DataLoader | Dataset | str | Path):
+        raise TypeError(
+            f"{owner}: X must be rows in memory here, got {type(X).__name__}: only fit and transform go through a "
+            'source. Take some of its rows, next(pindown.sources.as_source(X).blocks(1_000))["x"].'
+        )
+
+
 def as_source(X: Any) -> Source:
     """Return what gives the rows of X; a source is returned as it is.
 

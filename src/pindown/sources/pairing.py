@@ -16,6 +16,7 @@ from pindown.labels import numbered
 from pindown.sources.arrays import Arrays
 from pindown.sources.drawing import on_device, taken
 from pindown.sources.source import Indexed
+from pindown.sources.streaming import require_finite_rows
 
 
 @dataclass(frozen=True)
@@ -93,11 +94,10 @@ def _partners(y: np.ndarray, x: Tensor | Indexed, device: torch.device) -> Tenso
     """Return partners where their observations are: in memory after a look at them, or where they can be taken from."""
     if isinstance(x, Indexed):
         return Arrays(y)
-    precision = [np.float64, np.float32]
-    return on_device(
-        check_array(y, dtype=precision, order="C", force_writeable=True, allow_nd=True, input_name="y (the partners)"),
-        device,
-    )
+    numbers: dict[str, Any] = {"dtype": [np.float64, np.float32], "order": "C", "force_writeable": True}
+    whole = check_array(y, **numbers, allow_nd=True, ensure_all_finite=False, input_name="y (the partners)")
+    require_finite_rows(whole, "y (the partners)")
+    return on_device(whole, device)
 
 
 def _one_each(x: Tensor | Indexed, partners: Tensor | Indexed, rows: np.ndarray, places: np.ndarray) -> Pairing:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -203,13 +204,24 @@ def rebatched(batches: Iterator[Batch], n_rows: int) -> Iterator[Batch]:
         yield joined(held)
 
 
-def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], noun: str = "Row") -> None:
-    """Raise if a row has NaN or infinity, and say which, by its number."""
+def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], noun: str = "Row", of: str = "x") -> None:
+    """Raise if a row has NaN or infinity, and say which, by its number, and of what."""
     if x.is_floating_point() and not (finite := x.reshape(len(x), -1).isfinite().all(1)).all():
         which = numbers[int((~finite).nonzero()[0])]
         raise ValueError(
-            f"{noun} {which:,} of x has NaN or infinity. Leave such {noun.lower()}s out, or fill in what is missing."
+            f"{noun} {which:,} of {of} has NaN or infinity. Leave such {noun.lower()}s out, or fill in what is missing."
         )
+
+
+def require_finite_rows(values: NDArray[Any], of: str, *, start: int = 0) -> None:
+    """Raise if a row of an array (n, …) has NaN or infinity, and say which, by its number from ``start`` on.
+
+    A block at a time, since it may be a map.
+    """
+    size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(values.shape[1:]))))
+    for first in range(0, len(values), size):
+        block = as_tensor(values[first : first + size])
+        require_finite(block, range(start + first, start + first + len(block)), of=of)
 
 
 def _row_bytes(source: Source) -> int:

@@ -25,6 +25,9 @@ Roles = Sequence[str | None] | Mapping[str, str]
 PARTS = ("x", "y", *ROLES)
 """Keys of an item that is a dict; others are left out."""
 
+OBSERVED = {"x", "pairs"}
+"""Parts that networks see, and that must be numbers for that."""
+
 
 class FromDataset(Indexed):
     """Rows of a map-style ``torch.utils.data.Dataset``, an item each.
@@ -203,14 +206,19 @@ def _named(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
 
 def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: tuple[int, ...]) -> Batch:
     """Return items as a batch, after checking that they have one shape."""
+    shapes = {name: shape if name == "x" else _shape(part) for name, part in items[0].items()}
     for number, item in zip(numbers, items, strict=True):
         if item.keys() != items[0].keys():
-            raise ValueError(f"Item {number:,} has {sorted(item)}, item {numbers[0]:,} {sorted(items[0])}.")
-        if _shape(item["x"]) != shape:
-            _refuse_shape(f"Item {number:,}", _shape(item["x"]), shape)
+            raise ValueError(
+                f"Item {number:,} has {sorted(item)}, item {numbers[0]:,} {sorted(items[0])}. Let the dataset give the "
+                "same parts in every item."
+            )
+        for name, expected in shapes.items():
+            if (found := _shape(item[name])) != expected:
+                _refuse_shape(f"Item {number:,}" + (f" of {name}" if name != "x" else ""), found, expected)
     parts = {name: [item[name] for item in items] for name in items[0]}
     batch = {name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part) for name, part in parts.items()}
-    require_finite(as_tensor(batch["x"]), numbers, "Item")
+    _require_finite(batch, numbers)
     return batch
 
 
@@ -222,8 +230,15 @@ def _checked(parts: dict[str, Any], first: int, shape: tuple[int, ...]) -> Batch
         _refuse_shape(f"Item {first:,}", tuple(found), shape)
     if wrong := [name for name, part in batch.items() if len(part) != n]:
         raise ValueError(f"A batch has {n} rows of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
-    require_finite(as_tensor(batch["x"]), range(first, first + n), "Item")
+    _require_finite(batch, range(first, first + n))
     return batch
+
+
+def _require_finite(batch: Batch, numbers: Sequence[int]) -> None:
+    """Raise if an observation or a partner is not whole."""
+    for name in OBSERVED & batch.keys():
+        if name == "x" or len(_shape(batch[name])) > 1:  # groups whose rows are partners are labels
+            require_finite(as_tensor(batch[name]), numbers, "Item", name)
 
 
 def _refuse_shape(what: str, found: tuple[int, ...], shape: tuple[int, ...]) -> None:

@@ -325,7 +325,10 @@ class Forget(BaseEncoder):
         if isinstance(self.encoder, nn.Module):
             return isinstance(self.encoder, nn.Linear)
         with _random.forked(0):
-            return callable(self.encoder) and isinstance(self.encoder(getattr(self, "n_features_in_", 2), 1), nn.Linear)
+            try:
+                return isinstance(self.encoder(getattr(self, "n_features_in_", 2), 1), nn.Linear)
+            except Exception:  # it makes no network of vectors: if it must, `built` says what is wrong with it
+                return False
 
     def _space(self) -> Space:
         check_scalar(self.strength, "strength", numbers.Real, min_val=0)

@@ -16,7 +16,8 @@ from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
 from pindown._random import RandomState
-from pindown.estimators.encoding import ENCODED_AT_ONCE, Encoder
+from pindown.data import Data
+from pindown.estimators.encoding import Encoder
 from pindown.estimators.incremental import Incremental
 from pindown.estimators.reading import Look, Reading, is_in_memory
 from pindown.estimators.sparse import saelens
@@ -28,7 +29,6 @@ from pindown.gates import Gate, TopK
 from pindown.metrics.sparse_codes import firing, fvu
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import FirstLayer
-from pindown.sources import Drawn, as_source
 from pindown.spaces import Reals, Space
 from pindown.training import Trainer
 from pindown.training.optimizers import MakeOptimizer
@@ -190,14 +190,11 @@ class Sparse(OfAtoms, Incremental):
             The rows.
         """
         check_is_fitted(self)
+        X = X.X if isinstance(X, Data) else X
         if is_in_memory(X):
             array = self._validated(X, reset=False)
             return sparse_codes(self.encoder_, torch.as_tensor(array)).astype(array.dtype, copy=False)
-        source = as_source(X)
-        if isinstance(source, Drawn):
-            raise ValueError("sparse_codes: a world's rows never end. Sample some of them, and encode these.")
-        blocks = (self._validated(block["x"], reset=False) for block in source.blocks(ENCODED_AT_ONCE))
-        parts = [sparse_codes(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in blocks]
+        parts = [sparse_codes(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in self._blocks(X)]
         return csr_array(vstack(parts, format="csr"))
 
     def score(self, X, y=None) -> float:
