@@ -75,6 +75,37 @@ def test_in_a_linear_decoder_some_outputs_are_always_cleared_and_nothing_is_clai
     assert any("no axes in common" in reason for reason in found.against)
 
 
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("d", [2, 3])
+def test_one_layer_of_random_weights_is_dense_and_nothing_is_claimed(d, seed):
+    rng = torch.Generator().manual_seed(seed)
+    weights, shift = 2 * torch.rand(d, 64, generator=rng) - 1, torch.rand(64, generator=rng)  # corners are more common
+    found = disentangle(lambda z: torch.tanh(z @ weights + shift), normal(1_000, d, 10 + seed))
+    assert found.claim is None
+    assert any("no axes in common" in reason for reason in found.against)
+
+
+def sparse(z):
+    a, b, c = z.unbind(1)
+    return torch.stack([a.sin(), b.exp(), c.tanh(), a * b, b * c, (a + c).sin(), a * c, c.cos()], dim=1)
+
+
+MIX = normal(3, 8, 7)
+HIDDEN = {
+    "jumps": lambda z: sparse(z) + 3 * torch.sign(z @ MIX),
+    "a part that is detached": lambda z: sparse(z) + 3 * torch.sin(z.detach() @ MIX),
+    "rounding whose derivative is another's": lambda z: sparse(z) + ((3 * z @ MIX).round() - 3 * z @ MIX).detach(),
+}
+
+
+@pytest.mark.parametrize("decoder", HIDDEN.values(), ids=HIDDEN)
+def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
+    assert disentangle(sparse, normal(1_000, 3)).claim is not None
+    found = disentangle(decoder, normal(1_000, 3))
+    assert found.claim is None
+    assert any("derivatives do not see" in reason for reason in found.against)
+
+
 MOMENTS = np.stack([np.diag([1.0, 0.1]), np.diag([0.1, 1.0])])
 
 
@@ -161,6 +192,43 @@ def test_codes_whose_law_a_rotation_changes_are_not_claimed():
     assert "does not keep it" in str(found)
 
 
+def dependent(n):  # the size of the second is that of the first: their signs are free
+    z = normal(n, 3)
+    z[:, 1] = z[:, 0].abs() * normal(n, 1, 2)[:, 0].sign()
+    return z
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_codes_that_depend_on_each_other_are_not_claimed_whatever_axes_they_come_in(seed):
+    turn = rotation(3, seed)
+    for codes, decoder in ((dependent(2_000), sparse), (dependent(2_000) @ turn.T, lambda z: sparse(z @ turn))):
+        found = disentangle(decoder, codes)
+        assert found.claim is None
+        assert not found.freedom.is_independent
+
+
+@pytest.mark.parametrize("correlation", [0.2, 0.35])
+def test_codes_that_correlate_are_to_be_whitened(correlation):
+    z = normal(2_000, 3)
+    z[:, 1] = correlation * z[:, 0] + (1 - correlation**2) ** 0.5 * z[:, 1]
+    found = disentangle(sparse, z)
+    assert found.claim is None
+    assert "Whiten them" in str(found)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_heavy_tails_and_two_humps_are_not_gaussian(seed):
+    rng = np.random.default_rng(seed)
+    for codes in (rng.standard_t(8, size=(8_000, 3)), rng.normal(size=(8_000, 3)) + rng.choice([-1, 1], (8_000, 3))):
+        assert freedom(codes / codes.std(0), np.eye(3)).kind != "Gaussian"
+    assert freedom(rng.normal(size=(8_000, 3)), np.eye(3)).kind == "Gaussian"
+
+
+def test_a_few_codes_tell_no_law():
+    found = disentangle(sparse, normal(50, 3))
+    assert any("too few to know their law" in reason for reason in found.against)
+
+
 # ---- refusals -----------------------------------------------------------------------------------------
 
 
@@ -176,6 +244,11 @@ def test_codes_whose_law_a_rotation_changes_are_not_claimed():
         (lambda z: z.sum(), "must map codes"),
         (lambda z: {"x": z}, "must map codes"),
         (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)), "batch normalisation in training mode"),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)).forward, "depends on the rows beside it"),
+        (lambda z: z - z.mean(0), "depends on the rows beside it"),
+        (lambda z: z + torch.rand(z.shape), "it is random"),
+        (lambda z: z.log(), "has NaN or infinity"),
+        (lambda z: torch.as_tensor(np.sin(z.numpy())), "what torch differentiates"),
     ],
 )
 def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
@@ -198,13 +271,22 @@ def test_codes_that_cannot_be_read_are_refused(codes, message):
 
 
 def test_options_and_pictures_that_make_no_sense_are_refused():
-    with pytest.raises(ValueError, match="n_starts must be at least 1"):
+    with pytest.raises(ValueError, match="n_starts == 0, must be >= 1"):
         disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
     found, _ = turned(world(DIVERSE, 0), 3)
     with pytest.raises(ValueError, match="no pictures"):
         found.pictures()
     with pytest.raises(ValueError, match="no pictures"):
         found.traversals()
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_pictures_of_any_precision_and_in_any_units_are_drawn(dtype):
+    sprites = Sprites(8, factors=("x", "hue"), domain=Reals())
+    plain = disentangle(lambda z: sprites(z.float()).to(z.dtype), normal(200, 2).to(dtype))
+    bright = disentangle(lambda z: 255 * sprites(z.float()).to(z.dtype), normal(200, 2).to(dtype))
+    assert np.abs(plain.traversals(steps=3).astype(int) - bright.traversals(steps=3)).mean() < 12
+    assert bright.traversals(steps=3).std() > 20
 
 
 def test_the_function_is_a_name_of_the_package():

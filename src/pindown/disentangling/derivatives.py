@@ -16,6 +16,9 @@ from pindown.penalties.tangents import Decoder, refuse_mixed_rows
 AT_ONCE = 1 << 24
 """Numbers of derivatives that are taken at once; the layers inside a decoder hold some times as many."""
 
+SAME = 1e-2
+"""Share of the largest output up to which two are the same: bfloat16 has two digits."""
+
 STILL = 0.05
 """Share of the largest standard deviation below which an output hardly varies, and is not counted: in units of its own
 it would be what the decoder gets wrong."""
@@ -45,10 +48,13 @@ def read_codes(decoder: Decoder, codes: object) -> Tensor:
     given = codes if isinstance(codes, Tensor) and codes.is_floating_point() else torch.zeros(())
     like: Tensor = next(decoder.parameters(), given) if isinstance(decoder, nn.Module) else given
     z = torch.as_tensor(array).to(like.device, like.dtype)
-    refuse_mixed_rows(decoder)
+    try:
+        refuse_mixed_rows(decoder)
+    except ValueError as error:
+        raise ValueError(f"disentangle: {error}") from error
     try:
         with torch.no_grad():
-            x = decoder(z[:2])
+            x, again, alone = decoder(z[:2]), decoder(z[:2]), decoder(z[[0, 0]])
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
         raise ValueError(
             f"disentangle: the decoder does not take codes of {z.shape[1]} columns ({str(error).splitlines()[0]}). "
@@ -60,13 +66,30 @@ def read_codes(decoder: Decoder, codes: object) -> Tensor:
             f"disentangle: the decoder must map codes (n, d) to a tensor (n, …), one row for each, but of two codes it "
             f"makes {shape}. Wrap it in a function that returns what it shows."
         )
+    if not x.isfinite().all():
+        raise ValueError("disentangle: what the decoder makes of codes has NaN or infinity. Does it take a logarithm?")
+    if _differ(x, again):
+        raise ValueError(
+            "disentangle: the decoder makes other outputs of the same codes when it is asked again: it is random. Put "
+            "it into evaluation mode, or fix the noise that it draws."
+        )
+    if _differ(x[0], alone[0]):
+        raise ValueError(
+            "disentangle: what the decoder makes of a row depends on the rows beside it, as with batch normalisation "
+            "in training mode. Put it into evaluation mode, or let it decode each row by itself."
+        )
     return z
+
+
+def _differ(x: Tensor, other: Tensor) -> bool:
+    """Say whether outputs differ by more than low precision, or a device that adds in any order, would make them."""
+    return bool((x - other).abs().max() > SAME * torch.maximum(x.abs().max(), other.abs().max()))
 
 
 @torch.no_grad()
 def outputs(decoder: Decoder, z: Tensor) -> Outputs:
     """Return how a decoder's outputs vary."""
-    one = decoder(z[:1])
+    one = decoder(z[:2])[:1]
     first = one.double().flatten(1)  # taken off, so that small changes of large numbers are seen
     total, squares = torch.zeros_like(first[0]), torch.zeros_like(first[0])
     for part in z.split(max(1, AT_ONCE // first.numel())):
@@ -97,6 +120,23 @@ def reach(decoder: Decoder, z: Tensor, seen: Outputs, axes: np.ndarray) -> np.nd
     for part in _parts(z, seen):
         found += derivative(decoder, part, directions.expand(-1, *part.shape)).columns.flatten(2).double().abs().sum(1)
     return found.cpu().numpy().T / len(z) * (seen.unit / np.maximum(seen.spread, 1e-300))[:, None]
+
+
+@torch.no_grad()
+def changed(decoder: Decoder, z: Tensor, seen: Outputs, axes: np.ndarray) -> np.ndarray:
+    """Return by how much each output changes, in its spreads, if one new code is that of another row; (m, d).
+
+    It sees what derivatives do not: jumps, rounding, parts of a decoder that hide from differentiation.
+    """
+    turn = torch.as_tensor(axes, device=z.device, dtype=z.dtype)
+    new, size = z @ turn, max(2, AT_ONCE // math.prod(seen.shape))
+    found = torch.zeros(z.shape[1], math.prod(seen.shape), dtype=torch.float64, device=z.device)
+    for j in range(z.shape[1]):
+        swapped = new.clone()
+        swapped[:, j] = new[:, j].roll(1)  # rows are in no order
+        for part, other in zip(z.split(size), (swapped @ turn.mT).split(size), strict=True):
+            found[j] += (decoder(other) - decoder(part)).double().flatten(1).abs().sum(0)
+    return found.cpu().numpy().T / len(z) / np.maximum(seen.spread, 1e-300)[:, None]
 
 
 def _parts(z: Tensor, seen: Outputs) -> tuple[Tensor, ...]:

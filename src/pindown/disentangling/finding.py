@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import numbers
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from sklearn.utils import check_scalar
 from torch import Tensor
 
 from pindown import structure
@@ -14,7 +16,7 @@ from pindown.disentangling import derivatives
 from pindown.disentangling.law import Freedom, freedom
 from pindown.disentangling.result import TIED, Disentangled
 from pindown.disentangling.rotation import Searched, reached_by, searched
-from pindown.disentangling.supports import bent_enough, held_by, supported
+from pindown.disentangling.supports import FAINT, FEW, STRONG, bent_enough, held_by, supported
 
 N_CODES, N_OUTPUTS, N_STARTS = 512, 1_000, 24
 """Codes at which derivatives are taken, outputs that are counted, and starts of the search, at most."""
@@ -25,8 +27,17 @@ COLLAPSED = 1e-3
 SAME = 0.9
 """Share of a latent's variance that must lie in another, or in its block, for two rotations to agree on it."""
 
-CLEARLY = 1.25
-"""How many times more must be cleared than where gradients have no axes in common, for a claim; and three spreads."""
+CLEARLY, LEAST = 1.25, 0.15
+"""How many times more must be cleared than where gradients have no axes in common, for a claim; three spreads; and so
+many dependencies of an output. One layer of random weights has directions that are a little more common than others,
+and clears up to .13."""
+
+UNSEEN = 0.3
+"""Change of an output, in its spreads, by a latent that its derivatives do not see, up to which it is none: derivatives
+below the threshold of the support make .17 of it at most."""
+
+FEWEST_CODES = 100
+"""Codes below which nobody knows their law."""
 
 N_TURNS, N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 64, 8, 200, 4
 """Random rotations that are counted; searches in gradients without common axes, with so many outputs and starts."""
@@ -98,8 +109,7 @@ def disentangle(
     Of the latents {0}, {1}, {2} each is recovered up to an invertible function of it ...
     """
     for name, value, least in (("n_codes", n_codes, 2), ("n_outputs", n_outputs, 1), ("n_starts", n_starts, 1)):
-        if value < least:
-            raise ValueError(f"disentangle: {name} must be at least {least}, got {value}.")
+        check_scalar(value, name, numbers.Integral, min_val=least)
     every = derivatives.read_codes(decoder, codes)
     rng = np.random.default_rng(draw_seed(random_state))
     z = every[np.sort(rng.permutation(len(every))[:n_codes])]
@@ -109,8 +119,11 @@ def disentangle(
     counted = np.sort(rng.permutation(lively)[:n_outputs])
     try:
         moments = derivatives.moments(decoder, z, seen, counted)
-    except ValueError as error:
-        raise ValueError(f"disentangle: {error}") from error
+    except (ValueError, RuntimeError, TypeError) as error:
+        why = str(error).splitlines()[0].rstrip(".")
+        raise ValueError(
+            f"disentangle: {why}. The decoder must be made of what torch differentiates, from codes to outputs."
+        ) from error
     _refuse_collapsed(moments)
     found = searched(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
     best = found.rotations[0]
@@ -121,6 +134,11 @@ def disentangle(
     free, ahead = freedom(every.double().cpu().numpy(), best), _lead(found, [sorted(b.latents) for b in blocks])
     after, (anyhow, chance) = float(found.counts[0]), _by_chance(moments, rng)
     shape = (len(best), *seen.shape)
+    against = (
+        *_of_law(free),
+        *_of_dependence(strength[lively], support[lively], derivatives.changed(decoder, z, seen, best)[lively]),
+        *_of_search(ahead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
+    )
     return Disentangled(
         rotation=best,
         before=float(reached_by(moments, np.eye(len(best))[None])[0]),
@@ -132,7 +150,7 @@ def disentangle(
         support=support.T.reshape(shape),
         threshold=threshold,
         blocks=blocks,
-        against=_against(free, ahead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
+        against=against,
         decoder=decoder,
         codes=z,
     )
@@ -198,21 +216,45 @@ def _by_chance(moments: np.ndarray, rng: np.random.Generator) -> tuple[float, np
     return float(reached_by(moments, turns).mean()), np.array(left)
 
 
-def _against(
-    free: Freedom, ahead: float, blocks: tuple[structure.Block, ...], *, gain: float, by_chance: np.ndarray
-) -> tuple[str, ...]:
-    """Return what stands against a claim."""
+def _of_law(free: Freedom) -> list[str]:
+    """Return what in the law of the codes stands against a claim."""
     reasons = []
     if free.kind != "Gaussian":
         reasons.append("the codes are not Gaussian, so that latents are not independent along all axes")
+    if free.n < FEWEST_CODES:
+        reasons.append(f"{free.n} codes are too few to know their law: give {FEWEST_CODES}, better thousands")
+    return reasons
+
+
+def _of_dependence(strength: np.ndarray, support: np.ndarray, changed: np.ndarray) -> list[str]:
+    """Return what stands against a claim in how outputs depend on latents: all (m, d), of those that vary."""
+    reasons = []
+    faint, between = int((strength < FAINT).sum()), int(((strength >= FAINT) & (strength <= STRONG)).sum())
+    if between > faint:
+        reasons.append(
+            f"what depends on a latent is not told from what does not: {between} derivatives are neither strong nor "
+            f"faint ({FAINT:g} to {STRONG:g}), and {faint} are faint"
+        )
+    unseen = int((~support & (changed > UNSEEN)).sum())
+    if unseen > FEW * max(1, (~support).sum()):
+        reasons.append(
+            f"{unseen} outputs change with a latent that their derivatives do not see, as where a decoder jumps, "
+            "rounds, or hides a part from differentiation"
+        )
+    return reasons
+
+
+def _of_search(ahead: float, blocks: tuple[structure.Block, ...], *, gain: float, by_chance: np.ndarray) -> list[str]:
+    """Return what stands against a claim in what the search found."""
+    reasons = []
     if ahead < TIED:
         reasons.append("another rotation, that tells other latents apart, is as good")
     if len(blocks) < 2:
         reasons.append("no latents are told apart by what they reach")
-    bound = max(by_chance.mean() + 3 * by_chance.std(), CLEARLY * by_chance.mean())
+    bound = max(by_chance.mean() + max(LEAST, 3 * by_chance.std()), CLEARLY * by_chance.mean())
     if gain < bound:
         reasons.append(
             f"the rotation clears {gain:.2f} dependencies of an output, and where gradients have no axes in common "
             f"{by_chance.mean():.2f} ± {by_chance.std():.2f} are cleared"
         )
-    return tuple(reasons)
+    return reasons

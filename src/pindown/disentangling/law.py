@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -12,13 +12,18 @@ from scipy.stats import norm
 
 Kind = Literal["Gaussian", "round", "neither"]
 
-TOLERATED, BY_CHANCE = 0.06, 0.6
+TOLERATED, BY_CHANCE = 0.03, 1.2
 """Distance between two laws on a line, in standard deviations, up to which they count as the same: codes of a trained
 autoencoder are never quite those of its prior; and, over the root of their number, what few codes add to it by chance.
-A uniform law is .16 away from a Gaussian one, that of Laplace .15."""
+A uniform law is .16 away from a Gaussian one, that of Laplace .15, Student's with 8 degrees of freedom .06."""
 
-ROUND = 1.5
-"""How many times more codes may vary along one direction than along another and still be as good as round."""
+ROUND = 1.1
+"""How many times more codes may vary along one direction than along another and still be as good as round, beside what
+few codes make of it: codes of which two correlate by .1."""
+
+DEPENDENT, BY_CHANCE_DEPENDENT = 0.1, 4.0
+"""Correlation of two new codes, or of their sizes, up to which they count as independent; and, over the root of their
+number, what the largest of many may be by chance."""
 
 N_TURNS, N_LEVELS = 16, 400
 """Random rotations under which the law is looked at, and quantiles at which laws are compared."""
@@ -43,8 +48,10 @@ class Freedom:
         The same between old axes and new ones.
     spread : float
         How many times more codes vary along one direction than along another.
-    tolerated : float
-        Up to which distance laws count as the same.
+    dependent : float
+        Largest correlation of two new codes, or of their absolute values.
+    n, d : int
+        How many codes there were, of how many columns.
     """
 
     kind: Kind
@@ -52,12 +59,30 @@ class Freedom:
     turned: float
     moved: float
     spread: float
-    tolerated: float
+    dependent: float
+    n: int
+    d: int
+
+    @property
+    def tolerated(self) -> float:
+        """Up to which distance laws count as the same."""
+        return TOLERATED + BY_CHANCE / self.n**0.5
+
+    @property
+    def is_round(self) -> bool:
+        """Whether codes vary as much along all directions, but for what so few of them leave open."""
+        few = (self.d / self.n) ** 0.5
+        return few < 1 and self.spread <= ROUND * (1 + few) / (1 - few)
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether new codes tell nothing of each other, as far as correlations of them and of their sizes show."""
+        return self.dependent <= DEPENDENT + BY_CHANCE_DEPENDENT / self.n**0.5
 
     @property
     def keeps_the_law(self) -> bool:
         """Whether the new codes have the law of the old ones."""
-        return self.kind != "neither" or (self.moved <= self.tolerated and self.spread <= ROUND)
+        return self.kind != "neither" or (self.moved <= self.tolerated and self.is_round)
 
     def __str__(self) -> str:
         if self.kind == "Gaussian":
@@ -67,10 +92,15 @@ class Freedom:
                 f"the codes have one law along all axes ({self.turned:.2f} apart), but none that is Gaussian "
                 f"({self.bent:.2f} away): all rotations are free, and their latents are not independent."
             )
-        if self.spread > ROUND:
+        if not self.is_round:
             return (
-                f"the codes vary {self.spread:.1f} times more along one direction than along another, so that a "
-                "rotation changes their law. Whiten them, with a decoder that undoes it."
+                f"the codes vary {min(self.spread, 999):.2f} times as much along one direction as along another, so "
+                "that a rotation changes their law. Whiten them, with a decoder that undoes it."
+            )
+        if self.bent <= self.tolerated and not self.is_independent:
+            return (
+                f"two of the new codes depend on each other (they, or their sizes, correlate by {self.dependent:.2f}): "
+                "latents that do are not independent, and only what keeps their law is free."
             )
         kept = "keeps it" if self.keeps_the_law else "does not keep it"
         return (
@@ -109,11 +139,21 @@ def freedom(codes: Matrix, rotation: Matrix, *, random_state: int = 0) -> Freedo
     levels = norm.ppf((np.arange(N_LEVELS) + 0.5) / N_LEVELS)
     bent = max(float(np.abs(each - levels).mean(1).max()) for each in (old, new))
     turned = max(_apart(old, _quantiles(centred @ turn)) for turn in turns)
-    kind: Kind = "neither"
-    tolerated = TOLERATED + BY_CHANCE / len(codes) ** 0.5
-    if spread <= ROUND and turned <= tolerated:
-        kind = "Gaussian" if bent <= tolerated else "round"
-    return Freedom(kind, bent, turned, _apart(old, new), spread, tolerated)
+    found = Freedom("neither", bent, turned, _apart(old, new), spread, _dependent(centred @ rotation), *codes.shape)
+    if not found.is_round or turned > found.tolerated:
+        return found
+    if bent > found.tolerated:
+        return replace(found, kind="round")
+    return replace(found, kind="Gaussian") if found.is_independent else found
+
+
+def _dependent(codes: Matrix) -> float:
+    """Return the largest correlation of two columns, or of their absolute values."""
+    if codes.shape[1] < 2:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        both = np.stack([np.corrcoef(some.T) for some in (codes, np.abs(codes))])
+    return float(np.nan_to_num(np.abs(both[:, ~np.eye(codes.shape[1], dtype=bool)])).max())
 
 
 def _quantiles(codes: Matrix) -> Matrix:

@@ -14,6 +14,10 @@ from pindown import structure, theory
 from pindown.disentangling.law import Freedom
 from pindown.mixing.sheets import Bytes, contact_sheet
 
+BEYOND = 0.5
+"""How far pictures may go beyond 0 and 1, as those of an autoencoder do here and there; further they have other
+units."""
+
 TIED = 0.01
 """Latents per variable by which the best rotation must be ahead of the next: less is told as a tie."""
 
@@ -106,7 +110,7 @@ class Disentangled:
             Whether latents are the new ones; False draws the old ones, to compare.
         """
         self.require_pictures("traversals")
-        x = self.traversed(steps=steps, rotated=rotated)
+        x = in_range(self.traversed(steps=steps, rotated=rotated).float())
         return contact_sheet(x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1), columns=steps)
 
     def traversed(self, *, steps: int = 8, rotated: bool = True) -> Tensor:
@@ -115,8 +119,8 @@ class Disentangled:
         codes = self.codes @ turn
         points = codes.median(0).values.repeat(codes.shape[1], steps, 1)  # (d, steps, d)
         shares = torch.linspace(0.05, 0.95, steps, dtype=codes.dtype, device=codes.device)
-        for j, along in enumerate(codes.quantile(shares, dim=0).T):
-            points[j, :, j] = along
+        for j, along in enumerate(codes.double().quantile(shares.double(), dim=0).T):  # none of half precision
+            points[j, :, j] = along.to(points)
         with torch.no_grad():
             return self.decoder(points.flatten(0, 1) @ turn.mT).cpu()
 
@@ -136,6 +140,20 @@ class Disentangled:
             f"{self.after:.2f} latents reach an output, {self.before:.2f} before and {self.chance:.2f} by chance "
             f"({told}). {str(self.freedom)[:1].upper()}{str(self.freedom)[1:]} {said}"
         )
+
+
+def in_range(x: Tensor) -> Tensor:
+    """Return pictures from 0 to 1: as they are, or stretched from their own range if that is clearly another.
+
+    Examples
+    --------
+    >>> in_range(torch.tensor([0.2, 1.02])).tolist() == torch.tensor([0.2, 1.02]).tolist()
+    True
+    >>> in_range(torch.tensor([0.0, 51.0, 255.0])).tolist()
+    [0.0, 0.20000000298023224, 1.0]
+    """
+    low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
+    return x if low > -BEYOND and high < 1 + BEYOND else (x - low) / (high - low)
 
 
 def reach_pictures(dependence: NDArray[np.float64], support: NDArray[np.bool_]) -> Bytes:

@@ -317,7 +317,8 @@ def _elu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
 
 def _softplus(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     assert isinstance(layer, nn.Softplus)
-    return (layer.beta * x).sigmoid()
+    scaled = layer.beta * x
+    return scaled.sigmoid().where(scaled <= layer.threshold, 1.0)  # above it torch's own is the identity
 
 
 def _silu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:

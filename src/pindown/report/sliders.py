@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.disentangling.result import in_range
 from pindown.mixing.sheets import along_codes, png, tiles
 from pindown.report.drawings import Drawing
 
@@ -134,7 +135,7 @@ def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Dr
     [2, 2]
     """
     found.require_pictures("save_turned")
-    before, after = (tiles(found.traversed(steps=STEPS, rotated=turned)) for turned in (False, True))
+    before, after = (tiles(in_range(found.traversed(steps=STEPS, rotated=turned).float())) for turned in (False, True))
     shape = (len(found.rotation), STEPS, *before.shape[1:])
     caption = "Each slider takes one latent through its range, while the others stay in the middle."
     return (
