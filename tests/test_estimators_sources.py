@@ -14,7 +14,7 @@ import torch
 from sklearn.exceptions import NotFittedError
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from pindown import Classify, Contrast, Data, networks
+from pindown import Classify, Contrast, Data, audit, networks, plan
 from pindown.metrics import linear_r2
 from pindown.processes import Clusters, Pairs, Sample
 from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Parquet, Source, World
@@ -221,11 +221,11 @@ class Streamed(IterableDataset):
         return iter(self.items)
 
 
-def images(n=300, odd=None, shape=(3, 4, 4)):
-    """Images with partners; one of them, the 71st, may be odd."""
-    items = [(torch.randn(shape, generator=torch.Generator().manual_seed(i)), torch.zeros(shape)) for i in range(n)]
+def images(n=300, odd=None, shape=(3, 4, 4), part=0):
+    """Images with partners; one of them, the 71st, or its partner may be odd."""
+    items = [[torch.randn(shape, generator=torch.Generator().manual_seed(i)), torch.zeros(shape)] for i in range(n)]
     if odd is not None:
-        items[71] = (odd, torch.zeros(shape))
+        items[71][part] = odd
     return items
 
 
@@ -246,6 +246,28 @@ BAD = {
     "items of a dataset that change shape": (
         lambda: FromDataset(images(odd=torch.zeros(3, 4, 5))),
         r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
+    ),
+    "NaN in a partner of a stream": (
+        lambda: Streamed(images(odd=torch.full((3, 4, 4), torch.nan), part=1)),
+        "Item 71 of y has NaN or infinity",
+    ),
+    "infinity in a partner of a dataset": (
+        lambda: FromDataset(images(odd=torch.full((3, 4, 4), torch.inf), part=1), roles=("x", "pairs")),
+        "Item 71 of pairs has NaN or infinity",
+    ),
+    "NaN in the partners of a map": (
+        lambda: Arrays(np.zeros((300, 3)), pairs=np.where(np.arange(300)[:, None] == 71, np.nan, np.ones(3))),
+        "Row 71 of pairs has NaN or infinity",
+    ),
+    "partners that change shape": (
+        lambda: FromDataset(images(odd=torch.zeros(3, 4, 5), part=1)),
+        r"Item 71 of y has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
+    ),
+    "items without their partner": (
+        lambda: FromDataset(
+            [{"x": torch.zeros(3)} | ({} if i == 71 else {"pairs": torch.ones(3)}) for i in range(300)]
+        ),
+        "Item 71 has \\['x'\\], item 0 \\['pairs', 'x'\\]. Let the dataset give the same parts",
     ),
     "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer rows than a batch, 256"),
     "shorter than a batch, and known": (
@@ -273,6 +295,28 @@ def test_bad_rows_end_a_fit_in_a_sentence_and_leave_nothing_behind(name):
         fitted.fit(make())
     with pytest.raises(NotFittedError):
         fitted.transform(np.zeros((4, 3)))
+
+
+@pytest.mark.parametrize(
+    "X", [Arrays(np.zeros((9, 3))), TensorDataset(torch.zeros(9, 3)), "x.npy", Path("x.npy"), PAIRS]
+)
+def test_where_rows_must_lie_in_memory_what_gives_them_is_refused(X):
+    est = from_arrays(CLUSTERS)
+    for ask in (est.score, partial(audit, est)):
+        with pytest.raises(TypeError, match="X must be rows in memory here"):
+            ask(X, np.zeros(9))
+    with pytest.raises(TypeError, match="plan: X must be rows in memory here"):
+        plan(X)
+
+
+def test_data_are_encoded_as_their_rows_are(tmp_path):
+    est, x = from_arrays(PAIRS), sample(PAIRS).x[:50].numpy()
+    np.testing.assert_array_equal(est.transform(Data(x)), est.transform(x))
+    broken = np.where(np.arange(50)[:, None] == 31, np.nan, x)
+    np.save(tmp_path / "x.npy", broken)
+    for X in (broken, np.load(tmp_path / "x.npy", mmap_mode="r"), tmp_path / "x.npy"):
+        with pytest.raises(ValueError, match="Row 31 of X has NaN or infinity"):
+            est.transform(X)
 
 
 def test_what_is_no_source_is_refused_by_a_fit():

@@ -25,8 +25,8 @@ Roles = Sequence[str | None] | Mapping[str, str]
 PARTS = ("x", "y", *ROLES)
 """Keys of an item that is a dict; others are left out."""
 
-OBSERVED = {"x", "pairs"}
-"""Parts that networks see, and that must be numbers for that."""
+OBSERVED = ("x", "pairs", "y")
+"""Parts that may be rows of numbers, which must all be finite then."""
 
 
 class FromDataset(Indexed):
@@ -236,8 +236,8 @@ def _checked(parts: dict[str, Any], first: int, shape: tuple[int, ...]) -> Batch
 
 def _require_finite(batch: Batch, numbers: Sequence[int]) -> None:
     """Raise if an observation or a partner is not whole."""
-    for name in OBSERVED & batch.keys():
-        if name == "x" or len(_shape(batch[name])) > 1:  # groups whose rows are partners are labels
+    for name in OBSERVED:
+        if name == "x" or len(_shape(batch.get(name))) > 1:  # what is one number a row are labels, or groups
             require_finite(as_tensor(batch[name]), numbers, "Item", name)
 
 
