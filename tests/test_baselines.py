@@ -11,7 +11,7 @@ from pindown.baselines.divergences import Posterior, Slow, TotalCorrelation, Wei
 from pindown.estimators.afterwards import IdentifiabilityWarning
 from pindown.metrics import linear_r2, mcc
 from pindown.mixing import Room, Sprites
-from pindown.penalties import DependencySparsity
+from pindown.penalties import DependencySparsity, OroJAR
 from pindown.processes import Structured
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
@@ -160,6 +160,7 @@ def test_total_correlation_is_told_by_a_classifier_that_the_codes_do_not_train()
     [
         (BetaVAE(2, beta=-1), "beta == -1"),
         (FactorVAE(2, gamma=-1), "gamma == -1"),
+        (FactorVAE(2, gamma=math.nan), "gamma must be finite, got nan"),
         (SlowVAE(2, rate=0), "rate == 0"),
         (AdaGVAE(2, beta=math.inf), "beta must be finite"),
     ],
@@ -197,7 +198,8 @@ def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain,
 def test_what_cannot_be_learned_from_is_refused(plain):
     with pytest.raises(ValueError, match="All rows of x are the same"):
         BetaVAE(2, **QUICK).fit(np.ones((50, 3)))
-    with pytest.raises(TypeError, match="penalty must be a value"):
-        BetaVAE(2, penalty=0.1, **QUICK).fit(np.random.default_rng(0).normal(size=(50, 3)))
+    for penalty in (0.1, OroJAR):  # a number, a class
+        with pytest.raises(TypeError, match="penalty must be a value"):
+            BetaVAE(2, penalty=penalty, **QUICK).fit(np.random.default_rng(0).normal(size=(50, 3)))
     with pytest.raises(ValueError, match="Z has 2 columns"):
         plain.inverse_transform(np.zeros((4, 2)))

@@ -2,6 +2,7 @@
 
 import csv
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -64,6 +65,55 @@ def test_new_pictures_are_encoded_without_labels(folder, run, tmp_path):
     assert float(new["forget0"]) == pytest.approx(float(old["forget0"]), abs=1e-4)
 
 
+@pytest.mark.parametrize(
+    ("name", "content", "mend", "said", "noted"),
+    [
+        ("zz.png", b"half a pict", ("--skip-corrupt",), "pass --skip-corrupt", "that cannot be read left out: zz.png"),
+        ("zz.npy", np.zeros((9, 8, 3), np.uint8), ("--size", 8), "Pass --size 64x64", ""),
+        ("zz.npy", np.zeros((8, 8), np.uint8), ("--channels", 3), "Pass --channels 3", ""),
+    ],
+)
+def test_new_pictures_are_mended_as_those_of_a_fit(folder, run, tmp_path, name, content, mend, said, noted):
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
+    if isinstance(content, bytes):
+        (tmp_path / "new" / name).write_bytes(content)
+    else:
+        np.save(tmp_path / "new" / name, content)
+    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    refused = call(*words)
+    assert refused.exit_code == 2, refused.output
+    assert said in refused.output
+    assert not (tmp_path / "codes.csv").exists()
+    mended = call(*words, *mend, "--json")
+    assert mended.exit_code == 0, mended.output
+    assert json.loads(mended.stdout)["n_rows"] == (1 if noted else 2)
+    assert noted in mended.stderr
+
+
+def test_a_run_that_left_out_corrupt_pictures_says_so_of_new_ones(folder, run, tmp_path):
+    shutil.copytree(run[0], tmp_path / "run")
+    record = json.loads((tmp_path / "run" / "run.json").read_text())
+    record["pictures"]["skip_corrupt"] = True
+    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    (tmp_path / "new").mkdir()
+    (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
+    (tmp_path / "new" / "b.png").write_bytes(b"half a pict")
+    done = call("transform", tmp_path / "run", tmp_path / "new", "-o", tmp_path / "codes.csv")
+    assert done.exit_code == 0, done.output
+    assert done.stderr == "pindown: 1 file that cannot be read left out: b.png\n"
+
+
+def test_new_pictures_of_another_size_than_the_fitted_are_told_with_the_options_that_mend_them(run, tmp_path):
+    (tmp_path / "new").mkdir()
+    np.save(tmp_path / "new" / "a.npy", np.zeros((9, 7), np.uint8))
+    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    refused = call(*words)
+    assert refused.exit_code == 2
+    assert "pictures are 1 × 9 × 7, but this run was fitted to those of 3 × 8 × 8" in refused.output
+    assert call(*words, *refused.output.rstrip(".\n").split()[-4:]).exit_code == 0  # --size 8x8 --channels 3
+
+
 def test_check_and_plan_say_what_they_can(folder):
     seen = call("check", *labelled(folder, "--nuisance", "scanner", "-d", 2))
     assert seen.exit_code == 0, seen.output
@@ -105,10 +155,13 @@ def test_what_is_wrong_is_said_and_nothing_written(folder, tmp_path, options, sa
     assert not (tmp_path / "run").exists()
 
 
-def test_options_of_pictures_are_refused_beside_a_file(folder):
+def test_options_of_pictures_are_refused_beside_a_file(folder, run):
     refused = call("check", folder / "labels.csv", "--size", 8)
     assert refused.exit_code == 2
     assert "--size is for a folder of pictures" in refused.output
+    refused = call("transform", run[0], folder / "labels.csv", "--skip-corrupt", "-o", folder / "codes.csv")
+    assert refused.exit_code == 2
+    assert "--skip-corrupt is for a folder of pictures" in refused.output
 
 
 @pytest.mark.parametrize(

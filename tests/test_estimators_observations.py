@@ -100,6 +100,8 @@ def test_a_nuisance_is_forgotten_in_images_as_they_are(tmp_path):
     np.testing.assert_array_equal(load(tmp_path / "forget.pindown").transform(images), codes)
     from_source = Forget(2, **QUICK).fit(Arrays(images, nuisance=side))
     np.testing.assert_allclose(from_source.transform(images), codes, atol=1e-4)
+    named = Forget(2, encoder=networks.convolutional, **QUICK).fit(images, side)  # as the default of pictures is
+    np.testing.assert_array_equal(named.transform(images), codes)
     with pytest.raises(ValueError, match=r"n_components must be given for pictures.*such as Forget\(4\)"):
         Forget(**QUICK).fit(images, side)
 
@@ -115,6 +117,11 @@ def test_networks_for_other_shapes_are_refused_with_the_one_to_take():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_pictures_whose_colours_are_last_are_told_how_to_be_turned():
+    with pytest.raises(ValueError, match=r"shape \(16, 16, 3\), and pictures are \(c, h, w\). Are colours last"):
+        Contrast(2, max_iter=3).fit(np.zeros((50, 16, 16, 3)))
+
+
 def test_rows_of_another_shape_than_fitted_are_refused():
     images = discs(64, 0)[0]
     fitted = Contrast(2, **QUICK).fit(images, images)

@@ -354,7 +354,7 @@ def test_traversals_have_a_row_for_each_latent():
         (lambda: SomeChange(0), "n_changed must be at least 1"),
         (lambda: Redrawn(SomeChange(), (0,), 1.5), "between 0 and 1"),
         (lambda: Redrawn(SomeChange(), (), 0.5), "counted from 0"),
-        (lambda: Redrawn(SomeChange(), (3,), 0.5).sample(torch.rand(2, 3)), "must be below 3"),
+        (lambda: Redrawn(SomeChange(), (3,), 0.5).sample(torch.rand(2, 3)), "counted from 0 and below 3"),
     ],
 )
 def test_mistakes_are_told(make, message):

@@ -85,6 +85,21 @@ def test_cars3d(tmp_path):
     check(Cars3D(tmp_path), pictures, in_order((3, 2, 5))[:, [1, 2, 0]])
 
 
+@pytest.mark.parametrize(
+    ("other", "said"),
+    [
+        (bytes_of(6, 6, 3, 4, 2), r"got uint8 \(6, 6, 3, 4, 2\) beside \(6, 6, 3, 5, 2\) in car_0"),
+        (bytes_of(8, 6, 3, 5, 2), r"got uint8 \(8, 6, 3, 5, 2\)"),
+        (RNG.random((6, 6, 3, 5, 2)), "got double"),
+    ],
+)
+def test_a_car_unlike_the_first_is_named(tmp_path, other, said):
+    savemat(tmp_path / "car_0.mat", {"im": bytes_of(6, 6, 3, 5, 2)})
+    savemat(tmp_path / "car_1.mat", {"im": other})
+    with pytest.raises(ValueError, match=rf"^car_1.mat: im must be bytes \(h, w, 3, .*{said}.*official file"):
+        Cars3D(tmp_path)
+
+
 def norb(path, array, magic):
     dimensions = [*array.shape, *[1] * (3 - array.ndim)]
     head = np.array([magic, array.ndim, *dimensions], dtype="<i4")
@@ -118,6 +133,16 @@ def test_3dident(tmp_path):
     np.save(tmp_path / "raw_latents.npy", latents)
     check(ThreeDIdent(tmp_path), pictures, latents)
     assert ThreeDIdent(tmp_path, size=(4, 4)).shape == (3, 4, 4)
+    for broken in (latents[:, 0], latents[:, :9], np.c_[latents, latents[:, 0]]):
+        np.save(tmp_path / "raw_latents.npy", broken)
+        with pytest.raises(
+            ValueError, match=r"raw_latents.npy must have 10 columns, x, y, .*, got shape \(5.*official"
+        ):
+            ThreeDIdent(tmp_path)
+    (tmp_path / "raw_latents.npy").write_bytes(b"half an arr")
+    with pytest.raises(ValueError, match=r"^raw_latents.npy cannot be read as an array \(.*download complete"):
+        ThreeDIdent(tmp_path)
+    np.save(tmp_path / "raw_latents.npy", latents)
     (tmp_path / "images" / "000004.png").unlink()
     with pytest.raises(ValueError, match=r"there are 4 pictures and 5 rows of raw_latents.npy. Is the folder complete"):
         ThreeDIdent(tmp_path)
@@ -136,6 +161,24 @@ def test_kitti_masks_have_the_frame_that_comes_later(tmp_path):
     np.testing.assert_array_equal(batch["truth"], [latents[0][1], latents[2][0]])
     with pytest.raises(ValueError, match="no sequence has more than 9 frames"):
         KittiMasks(tmp_path / "kitti.pickle", gap=9)
+
+
+@pytest.mark.parametrize(
+    ("frames", "latents", "said"),
+    [
+        ([], [], "there are 0 sequences of pedestrians and 0 of their latents"),
+        (None, [], "there are 0 sequences"),
+        ([np.ones((2, 4, 4))], [], "there are 1 sequences of pedestrians and 0 of their latents"),
+        ([np.ones((3, 4, 4))] * 2, [np.ones((3, 3)), np.ones((2, 3))], r"sequence 1 has masks \(3, 4, 4\) and latents"),
+        ([np.ones((3, 4, 4)), []], [np.ones((3, 3)), []], r"sequence 1 has masks \(0,\) and latents \(0,\)"),
+        ([np.ones((3, 4, 4)), np.ones((3, 4, 5))], [np.ones((3, 3))] * 2, r"sequence 1 has masks \(3, 4, 5\)"),
+        ([[np.ones((4, 4)), np.ones((4, 5))]], [np.ones((2, 3))], "sequence 0 is no array of masks"),
+    ],
+)
+def test_a_sequence_of_masks_that_is_not_whole_is_named(tmp_path, frames, latents, said):
+    (tmp_path / "kitti.pickle").write_bytes(pickle.dumps({"pedestrians": frames, "pedestrians_latents": latents}))
+    with pytest.raises(ValueError, match=rf"^kitti.pickle: {said}"):
+        KittiMasks(tmp_path / "kitti.pickle")
 
 
 class Evil:
@@ -170,6 +213,9 @@ def test_other_files_are_told(tmp_path, smallnorb, dsprites):
         Shapes3D(tmp_path / "x.h5")
     with pytest.raises(FileNotFoundError, match=r"no \.mat files"):
         Cars3D(tmp_path / "none")
+    np.savez(tmp_path / "wide.npz", images=np.zeros((1, 4, 4, 3), dtype=np.int64))
+    with pytest.raises(ValueError, match=r"^wide.npz holds int64, of which none is white by custom"):
+        MPI3D(tmp_path / "wide.npz", sizes=(1,) * 7)
     savemat(tmp_path / "a.mat", {"im": np.zeros((3, 3))})
     for other in ("small-cat.mat", "small-info.mat"):
         (tmp_path / other).rename(tmp_path / f"{other}.kept")

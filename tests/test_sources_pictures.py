@@ -1,5 +1,7 @@
 """A folder of pictures is a source; what is wrong with one of ten thousand files is said in a sentence."""
 
+import re
+
 import numpy as np
 import pytest
 
@@ -71,6 +73,55 @@ def test_sixteen_bits_palettes_and_opaque_alpha_are_read(tmp_path):
     )
 
 
+def test_grey_stays_grey_where_it_has_an_opacity(tmp_path):
+    grey = picture(0, colours=1)
+    save(tmp_path / "a" / "plain.png", grey)
+    for name, opacity in (("opaque", 255), ("see-through", 51)):
+        layers = np.dstack([grey, np.full((8, 6), opacity, dtype=np.uint8)])
+        save(tmp_path / "a" / f"{name}.png", layers)
+    source = Pictures(tmp_path / "a", background=1.0)
+    assert source.shape == (1, 8, 6)
+    opaque, plain, through = source.take(np.arange(3))["x"]
+    np.testing.assert_array_equal(opaque, plain)
+    np.testing.assert_allclose(through, 0.2 * plain + 0.8, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("suffix", "array", "cause"),
+    [
+        ("npy", np.full((4, 4), 255), "it holds int64, of which none is white by custom: save it as uint8 or uint16"),
+        ("npy", np.full((4, 4), 255, dtype=np.uint32), "it holds uint32"),
+        ("npy", np.full((4, 4), 1j), "it holds complex128"),
+        ("npy", np.full((4, 4), "white"), "it holds str160"),
+        ("npy", np.full((4, 4), 255.0), "its pixels go from 255 to 255, but must lie between 0 and 1: divide them by"),
+        ("npy", np.full((4, 4), -9, dtype=np.int16), "its pixels go from -9 to -9, but must lie between 0 and 32767"),
+        ("tif", np.full((4, 4), 255, dtype=np.int32), "it holds int32, of which none is white by custom"),
+        ("tif", np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4), "its pixels go from -1 to 1, but"),
+    ],
+)
+def test_numbers_that_do_not_say_what_is_white_are_told(tmp_path, suffix, array, cause):
+    np.save(tmp_path / "x.npy", array) if suffix == "npy" else image.fromarray(array).save(tmp_path / "x.tif")
+    said = rf"^x.{suffix} cannot be read as a picture \({re.escape(cause)}.*\)\. Replace it, or pass skip_corrupt=True"
+    with pytest.raises(ValueError, match=said):
+        Pictures(tmp_path).take(np.array([0]))
+    with pytest.raises(ValueError, match=rf"none of 1 files can be read as a picture: .*{re.escape(cause)}"):
+        Pictures(tmp_path, skip_corrupt=True)
+
+
+@pytest.mark.parametrize(
+    ("array", "expected"),
+    [
+        (np.full((4, 4), 16_384, dtype=np.int16), 16_384 / 32_767),
+        (np.full((4, 4), True), 1.0),
+        (np.full((4, 4), 1.0002), 1.0),  # rounded
+        (np.full((4, 4), 0.25, dtype=np.float16), 0.25),
+    ],
+)
+def test_numbers_that_do_are_brought_between_0_and_1(tmp_path, array, expected):
+    np.save(tmp_path / "x.npy", array)
+    assert Pictures(tmp_path).take(np.array([0]))["x"].max() == np.float32(expected)
+
+
 def test_transparent_pixels_need_a_background(tmp_path):
     clear = np.dstack([picture(), np.zeros((8, 6), dtype=np.uint8)])
     save(tmp_path / "clear" / "x.png", clear)
@@ -126,8 +177,23 @@ def test_grey_among_colours_is_named_and_turned_on_request(folder):
     x = Pictures(folder, channels=3).take(np.array([4]))["x"][0]
     assert (x[0] == x[1]).all()
     assert Pictures(folder, channels=1).take(np.array([0]))["x"].shape == (1, 1, 8, 6)
-    with pytest.raises(ValueError, match="channels must be 1"):
-        Pictures(folder, channels=4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"channels": 4}, "channels must be 1"),
+        ({"background": 255}, r"background must lie between 0 \(black\) and 1 \(white\), got 255"),
+        ({"background": float("nan")}, "background must lie between"),
+        *(
+            ({"size": size}, r"size must be a height and a width in pixels, such as \(64, 64\), got")
+            for size in (8, (0, 8), (8,), (8.5, 8), "8x8")
+        ),
+    ],
+)
+def test_options_that_make_no_picture_are_told(folder, options, message):
+    with pytest.raises(ValueError, match=message):
+        Pictures(folder, **options)
 
 
 @pytest.mark.parametrize("kept", [0, 30, 90])
@@ -155,7 +221,27 @@ def test_a_label_file_that_misses_some_is_told(folder):
         Pictures(folder, labels=labels, nuisance="scanner")
     source = Pictures(folder, labels=labels, nuisance="scanner", skip_unlabelled=True)
     assert source.files == ("0.png", "1.png")
-    assert source.notes == ("2 pictures without a label left out, such as 2.png",)
+    assert source.notes == (
+        "2 pictures without a label left out: 2.png, 3.png",
+        "1 row is passed over in labels.csv, since there is no such picture: 7.png",
+    )
+
+
+@pytest.mark.parametrize("cell", ["NA", "none", "null", "nan", "", " n/a "])
+def test_a_cell_that_tables_read_as_empty_is_no_label(folder, cell):
+    labels = write_labels(folder, "file,scanner", "0.png,a", f"1.png,{cell}", "2.png, b", "3.png,a")
+    with pytest.raises(ValueError, match=r"labels.csv misses 1 picture, such as 1.png: .* skip_unlabelled=True"):
+        Pictures(folder, labels=labels, nuisance="scanner")
+    source = Pictures(folder, labels=labels, nuisance="scanner", skip_unlabelled=True)
+    assert source.sides()["nuisance"].tolist() == ["a", "b", "a"]
+    assert source.notes == ("1 picture without a label left out: 1.png",)
+
+
+def test_a_path_may_say_that_it_starts_in_the_folder(folder):
+    labels = write_labels(folder, "file,scanner", *(f"./{n}.png,{n}" for n in range(4)), ",")
+    source = Pictures(folder, labels=labels, nuisance="scanner")
+    assert source.sides()["nuisance"].tolist() == [0, 1, 2, 3]
+    assert source.notes == ()
 
 
 @pytest.mark.parametrize(
@@ -202,7 +288,7 @@ def test_other_mistakes_are_told(tmp_path, folder):
     with pytest.raises(FileNotFoundError, match="there is no file"):
         Pictures(folder, labels=tmp_path / "none.csv")
     np.save(tmp_path / "empty" / "x.npy", np.zeros((2, 3, 4, 5)))
-    with pytest.raises(ValueError, match=r"x.npy: a picture is \(height, width\)"):
+    with pytest.raises(ValueError, match=r"x.npy cannot be read as a picture \(a picture is \(height, width\)"):
         Pictures(tmp_path / "empty")
 
 

@@ -11,11 +11,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from pindown._random import RandomState, generator
-from pindown.distributions import Conditional, cached_tensor
+from pindown.distributions import Conditional, Marginal, cached_tensor
 from pindown.spaces import Box
 
 
@@ -91,11 +92,13 @@ class SomeChange:
             raise ValueError(f"SomeChange: n_changed must be at least 1, got {self.n_changed}.")
         if self.sizes is not None:
             _check_sizes("SomeChange", self.sizes)
+            self._check_count(len(self.sizes))
 
     def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
         """Draw one point around each row of loc; (n, d) → (n, d)."""
         rng = generator(random_state, loc.device)
         n, d = loc.shape
+        self._check_count(d)
         new = torch.rand(loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
         place = torch.rand(loc.shape, generator=rng, device=loc.device).argsort(1)  # a random order of the factors
         if self.n_changed is not None:
@@ -104,6 +107,12 @@ class SomeChange:
             count = torch.randint(1, max(2, d), (n, 1), generator=rng, device=loc.device)
             some = place < count
         return torch.where(some, new if self.sizes is None else _snapped(new, self.sizes), loc)
+
+    def _check_count(self, d: int) -> None:
+        if self.n_changed is not None and self.n_changed > d:
+            raise ValueError(
+                f"SomeChange: of {d} factors, {self.n_changed} cannot change. Ask for a smaller n_changed."
+            )
 
 
 @dataclass(frozen=True)
@@ -139,6 +148,7 @@ class LaplaceSteps:
         _check_sizes("LaplaceSteps", self.sizes)
         if not self.rate > 0:
             raise ValueError(f"LaplaceSteps: rate must be positive, got {self.rate}.")
+        _check_factors("LaplaceSteps: categories", self.categories, len(self.sizes))
         if not any(size > 1 and j not in self.categories for j, size in enumerate(self.sizes)):
             raise ValueError(
                 "LaplaceSteps: at least one factor must have two values and be no category, to move at all."
@@ -167,7 +177,8 @@ class Redrawn:
     r"""Partners of which some factors follow no law of steps: each stays as it is, or is drawn anew with a probability.
 
     So categories have partners: a value s becomes :math:`\tilde s` with :math:`p(\tilde s | s) \propto
-    e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a law as before.
+    e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a law as before. Of a
+    law on a grid, values that are drawn anew are those of the grid.
 
     Parameters
     ----------
@@ -196,19 +207,43 @@ class Redrawn:
     def __post_init__(self) -> None:
         if not 0 <= self.probability <= 1:
             raise ValueError(f"Redrawn: probability must lie between 0 and 1, got {self.probability}.")
-        if not self.factors or min(self.factors) < 0:
-            raise ValueError(f"Redrawn: factors must be numbers of latents, counted from 0, got {self.factors}.")
+        if not self.factors:
+            raise ValueError("Redrawn: factors must be some numbers of latents, counted from 0, got none.")
+        _check_factors("Redrawn: factors", self.factors, None if self.sizes is None else len(self.sizes))
+
+    @property
+    def sizes(self) -> tuple[int, ...] | None:
+        """Numbers of values, if the law of the others is one on a grid."""
+        return sizes_of(self.law)
 
     def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
         """Draw one point around each row of loc; (n, d) → (n, d)."""
         d = loc.shape[1]
-        if max(self.factors) >= d:
-            raise ValueError(f"Redrawn: factors must be below {d}, the number of latents, got {self.factors}.")
+        _check_factors("Redrawn: factors", self.factors, d)
         rng = generator(random_state, loc.device)
         moved = self.law.sample(loc, random_state=rng)
         again, new = torch.rand(2, *loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
+        new = new if self.sizes is None else _snapped(new, self.sizes)
         chosen = cached_tensor(tuple(float(j in self.factors) for j in range(d)), loc.device, loc.dtype) > 0
         return torch.where(chosen, torch.where(again < self.probability, new, loc), moved)
+
+
+def sizes_of(law: Marginal | Conditional) -> tuple[int, ...] | None:
+    """Return the numbers of values of a law on a grid; None for any other.
+
+    Examples
+    --------
+    >>> sizes_of(Redrawn(LaplaceSteps((3, 4)), (0,), 0.5)), sizes_of(SomeChange())
+    ((3, 4), None)
+    """
+    return law.sizes if isinstance(law, Grid | SomeChange | LaplaceSteps | Redrawn) else None
+
+
+def _check_factors(what: str, factors: Sequence[int], d: int | None) -> None:
+    """Raise if these are no numbers of factors, of which there are d, or nobody knows how many."""
+    below = "" if d is None else f" and below {d}, as many as there are"
+    if not all(isinstance(j, int | np.integer) and 0 <= j < (math.inf if d is None else d) for j in factors):
+        raise ValueError(f"{what} must be numbers of latents, counted from 0{below}, got {factors}.")
 
 
 def _check_sizes(owner: str, sizes: tuple[int, ...]) -> None:
@@ -226,4 +261,6 @@ def _snapped(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
 
 
 def _sizes(z: Tensor, sizes: tuple[int, ...]) -> Tensor:
+    if z.shape[-1] != len(sizes):  # one size would be taken for that of all
+        raise ValueError(f"a grid of sizes {sizes} has {len(sizes)} factors, but there are {z.shape[-1]} latents.")
     return cached_tensor(tuple(map(float, sizes)), z.device, z.dtype)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import numbers
-
-from sklearn.utils import check_scalar
 from torch import nn
 
 from pindown import networks
@@ -12,7 +9,7 @@ from pindown._random import RandomState
 from pindown.baselines.answers import ALONE
 from pindown.baselines.autoencoding import Autoencoding
 from pindown.baselines.divergences import TotalCorrelation, Weighed
-from pindown.estimators.parameters import check_positive
+from pindown.estimators.parameters import check_positive, check_weight
 from pindown.networks import preprocessing
 from pindown.networks.building import Make
 from pindown.networks.preprocessing import Preprocess
@@ -213,5 +210,5 @@ class FactorVAE(Autoencoding):
         self.random_state = random_state
 
     def _divergence(self) -> nn.Module:
-        check_scalar(self.gamma, "gamma", numbers.Real, min_val=0)
+        check_weight(self.gamma, "gamma")
         return TotalCorrelation(int(self.n_components), float(self.gamma))

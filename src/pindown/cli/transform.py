@@ -9,12 +9,13 @@ import typer
 
 from pindown._names import counted
 from pindown.cli._answers import complain, refusing, say, say_json, stopping
-from pindown.cli._choices import DATA, JSON
+from pindown.cli._choices import BACKGROUND, CHANNELS, DATA, JSON, SIZE, SKIP_CORRUPT, pictures
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pindown.runs import Run
+    from pindown.runs.pictures import Folder, PictureOptions
 
 RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
 
@@ -25,25 +26,38 @@ def transform_data(
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File for the latents: .csv, .tsv, .npy or .npz.", show_default=False)
     ],
+    size: SIZE = None,
+    channels: CHANNELS = None,
+    background: BACKGROUND = None,
+    skip_corrupt: SKIP_CORRUPT = False,
     as_json: JSON = False,
 ) -> None:
     """Encode new rows. Columns are found by their names, in any order; others are passed over.
 
-    Codes that are told the nuisance of a row take it from its column, if the file has it.
+    Codes that are told the nuisance of a row take it from its column, if the file has it. Pictures are read as those
+    that were fitted, unless options say otherwise.
     """
     from scipy.sparse import issparse
 
     from pindown.runs import Run
     from pindown.tables.writing import check_writable, write_latents
 
-    with stopping("nothing was written."), refusing(ValueError, OSError):
+    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
         fitted = Run.open(run)
         check_writable(output)
         if output.exists() and output.samefile(data):
             raise ValueError(f"-o: {output} is the data file itself: give another name.")
         if note := fitted.of_another_version:
             complain(note)
-        names, latents, beside = _latents(fitted, data)
+        asked = pictures(
+            labels=None,
+            size=size,
+            channels=channels,
+            background=background,
+            skip_corrupt=skip_corrupt,
+            skip_unlabelled=False,
+        )
+        names, latents, beside = _latents(fitted, data, asked)
         if issparse(latents) and output.suffix.lower() != ".npz":
             raise ValueError(
                 f"-o: {output.name} cannot hold a sparse matrix, which codes of activations are: give a name in .npz."
@@ -55,23 +69,22 @@ def transform_data(
     say(f"{counted(latents.shape[0], 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
 
-def _latents(run: Run, data: Path) -> tuple[list[str], Any, dict[str, NDArray[Any]]]:
-    from pindown._names import listed, nearest
-    from pindown.runs.pictures import Folder, PictureOptions
-    from pindown.runs.shards import Shards, has_activations
-    from pindown.tables import Columns, open_table, read_data
+Latents = tuple[list[str], Any, "dict[str, NDArray[Any]]"]
 
-    if has_activations(data):
-        study, fitted = Shards(data).study(Columns()), run.load()
+
+def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
+    from pindown._names import listed, nearest
+    from pindown.runs.pictures import Folder, opened
+    from pindown.runs.shards import Shards
+    from pindown.tables import Columns, read_data
+
+    source = opened(data, asked)
+    if isinstance(source, Shards):
+        study, fitted = source.study(Columns()), run.load()
         names = [str(name) for name in fitted.get_feature_names_out()]
         return names, fitted.answers.exported(fitted, study), {"input": study.groups}
-    if data.is_dir():
-        options = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
-        pictures = Folder(data, PictureOptions.from_dict(options)).study(Columns(), encoded=True)
-        fitted = run.load()
-        names = [str(name) for name in fitted.get_feature_names_out()]
-        return names, fitted.answers.codes(fitted, pictures), {pictures.id_name: pictures.ids}
-    source = open_table(data)
+    if isinstance(source, Folder):
+        return _of_pictures(run, source)
     features = run.columns.features
     missing = [name for name in features if name not in source.names]
     if missing:
@@ -97,3 +110,24 @@ def _latents(run: Run, data: Path) -> tuple[list[str], Any, dict[str, NDArray[An
         )
     names = [str(name) for name in estimator.get_feature_names_out()]
     return names, estimator.answers.codes(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}
+
+
+def _of_pictures(run: Run, folder: Folder) -> Latents:
+    """Encode pictures, read as those that were fitted unless it was asked otherwise, and say which were left out."""
+    from pindown.runs.pictures import Folder, PictureOptions
+    from pindown.tables import Columns
+
+    was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
+    options = PictureOptions.from_dict({**was, **folder.options.as_dict()})
+    study = Folder(folder.path, options).study(Columns(), encoded=True)
+    for note in study.notes:
+        complain(note)
+    estimator, shape = run.load(), study.X.shape
+    if len(estimator.shape_in_) == len(shape) and estimator.shape_in_ != shape:
+        channels, height, width = estimator.shape_in_
+        raise ValueError(
+            f"{folder.path.name}: pictures are {' × '.join(map(str, shape))}, but this run was fitted to those of "
+            f"{channels} × {height} × {width}. To make them alike: --size {height}x{width} --channels {channels}."
+        )
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    return names, estimator.answers.codes(estimator, study), {study.id_name: study.ids}

@@ -22,6 +22,10 @@ from pindown.sources.opening import require_rows
 from pindown.sources.streaming import require_finite_rows
 
 
+COLOURS = (1, 3, 4)
+"""Channels of pictures: grey, colours, and how far these cover."""
+
+
 class Observes(BaseEstimator):
     """Rows of one shape, in memory or from a source, with side variables by the part they play; abstract."""
 
@@ -67,6 +71,7 @@ class Observes(BaseEstimator):
         X = X.X if isinstance(X, Data) else X
         require_rows(type(self).__name__, X)
         array, least = from_torch(X), 2 if reset else 1
+        self._require_numbers(array)
         # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
         order: dict[str, Any] = {"order": "C", "force_writeable": True, "ensure_all_finite": False}
         if len(_shape(array)) < 3 or hasattr(array, "toarray"):
@@ -87,6 +92,20 @@ class Observes(BaseEstimator):
         require_finite_rows(array, "X", start=start)
         return array
 
+    def _require_numbers(self, array: Any) -> None:
+        """Raise if X is a single column or row, or complex: scikit-learn would show all of it."""
+        if len(_shape(array)) == 1:
+            raise ValueError(
+                f"{type(self).__name__}: X has shape {_shape(array)}, but must have a row per sample and a column per "
+                "observed variable. Reshape your data: X.reshape(-1, 1) if there is one variable, X.reshape(1, -1) if "
+                "there is one sample."
+            )
+        if getattr(getattr(array, "dtype", None), "kind", "") == "c":
+            raise ValueError(
+                f"{type(self).__name__}: Complex data not supported: X is {array.dtype}. Give real and imaginary parts "
+                "as columns of their own: np.hstack([X.real, X.imag])."
+            )
+
     def _check_lengths(self, n_rows: int, sides: dict[str, Any]) -> None:
         for role, values in sides.items():
             if isinstance(values, str):
@@ -101,15 +120,22 @@ class Observes(BaseEstimator):
         self._require_flat("X", array.shape, array.shape[1:])
         return array.reshape(len(array), -1) if self.preprocess is preprocessing.whiten else array
 
+    def _beside(self, X: Any, y: Any) -> Any:
+        """Return y, or, if there is none, what `Data` has in its place."""
+        return X.sides.get(self.answers.side) if y is None and isinstance(X, Data) and self.answers.side else y
+
     @property
     def _takes_pictures(self) -> bool:
         """Whether rows may be pictures where others must be vectors."""
         return False
 
+    def _takes(self, of_row: tuple[int, ...]) -> bool:
+        """Say whether rows of this shape, of more than one axis, are read where rows must be vectors."""
+        shown = self._takes_pictures and len(of_row) == 3 and self.preprocess is preprocessing.suited
+        return shown or self.preprocess is preprocessing.whiten
+
     def _require_flat(self, what: str, shape: tuple[int, ...], of_row: tuple[int, ...]) -> None:
-        if self._takes_pictures and len(of_row) == 3 and self.preprocess is preprocessing.suited:
-            return
-        if self.preprocess is not preprocessing.whiten:
+        if not self._takes(of_row):
             remedy = "Lay each row out as a vector: X.reshape(len(X), -1)."
             if "preprocess" in self.get_params(deep=False):
                 remedy = (
@@ -127,6 +153,11 @@ class Observes(BaseEstimator):
             )
 
     def _remember_shape(self, shape: tuple[int, ...]) -> None:
+        if len(shape) == 3 and min(shape[:2]) > COLOURS[-1] and shape[2] in COLOURS:
+            raise ValueError(
+                f"{type(self).__name__}: rows of X have shape {tuple(shape)}, and pictures are (c, h, w). Are colours "
+                "last? Give np.moveaxis(X, -1, 1)."
+            )
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
     def shown(self, X: Any) -> FirstLayer:

@@ -67,6 +67,7 @@ def check_common(est: BaseEncoder) -> None:
         check_scalar(est.batch_size, "batch_size", numbers.Integral, min_val=2)
     if not isinstance(est.trainer, Trainer):
         raise TypeError(f"{type(est).__name__}: trainer must be a Trainer(…), got {est.trainer!r}.")
+    est.trainer.check()
 
 
 def check_components(est: BaseEncoder, first: FirstLayer) -> None:
@@ -89,9 +90,17 @@ def check_positive(value: Any, name: str) -> None:
         raise ValueError(f"{name} must be finite, got {value}.")
 
 
+def check_weight(value: Any, name: str) -> None:
+    """Raise unless the value is a finite number, 0 or more."""
+    check_scalar(value, name, numbers.Real, min_val=0)
+    if not math.isfinite(value):
+        raise ValueError(f"{name} must be finite, got {value}.")
+
+
 def check_penalty(est: BaseEncoder, penalty: Any) -> None:
     """Raise unless it is one of `pindown.penalties`, something that can be called and has a weight, or None."""
-    if penalty is not None and not (callable(penalty) and hasattr(penalty, "weight")):
+    is_value = callable(penalty) and hasattr(penalty, "weight") and not isinstance(penalty, type)
+    if penalty is not None and not is_value:
         raise TypeError(
             f"{type(est).__name__}: penalty must be a value such as penalties.DependencySparsity(weight=0.1), or None, "
             f"got {penalty!r}."

@@ -112,8 +112,9 @@ def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.G
     source = as_source(X)
     if isinstance(source, Indexed):
         found = _by_role(source.sides(), side, sides)
-        if np.ndim(partners := found.get("pairs")) > 1:
-            require_finite_rows(partners, "pairs")
+        partners = found.get("pairs")
+        if partners is not None and np.ndim(partners) > 1:
+            require_finite_rows(as_array(partners), "pairs")
         return Reading(Data(source, **found))
     if sides:
         raise ValueError(

@@ -52,6 +52,26 @@ class Factor:
         value = (self.low + self.high) / 2
         return float(math.floor(value)) if self.categorical else value
 
+    def fixed_at(self, value: float) -> float:
+        """Return a value that the factor may have all the time: a finite number, or that of a category.
+
+        Examples
+        --------
+        >>> Factor("shape", 0, 2, values=("square", "ellipse")).fixed_at(7)
+        Traceback (most recent call last):
+        ValueError: 'shape' must be 0 (square) or 1 (ellipse), got 7.
+        """
+        try:
+            number = math.nan if isinstance(value, str) else float(value)
+        except (TypeError, ValueError):
+            number = math.nan
+        if self.categorical and number not in range(len(self.values)):
+            which = " or ".join(f"{j} ({name})" for j, name in enumerate(self.values))
+            raise ValueError(f"{self.name!r} must be {which}, got {value!r}.")
+        if not math.isfinite(number):
+            raise ValueError(f"{self.name!r} must be a number, such as {self.middle:g}, got {value!r}.")
+        return number
+
     def at(self, share: Tensor) -> Tensor:
         """Return the value at a share from 0 to 1 of the range; of a category its number, each with an equal part."""
         value = self.low + (self.high - self.low) * share.clamp(0, 1)

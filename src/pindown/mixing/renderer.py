@@ -59,15 +59,13 @@ class Renderer(nn.Module, ABC):
         if not isinstance(domain, Box | Sphere | Reals):
             raise TypeError(f"{type(self).__name__}: domain must be a Box, Sphere() or Reals(), got {domain!r}.")
         self.size, self.samples, self.domain = size, samples, domain
-        self.fixed = dict(fixed or {})
+        self.fixed = {name: self._fixed(name, value) for name, value in (fixed or {}).items()}
         self.factors = tuple(self._known(name) for name in (self._usual() if factors is None else factors))
         names = [factor.name for factor in self.factors]
         if not names or len(set(names)) < len(names) or set(names) & set(self.fixed):
             raise ValueError(
                 f"{type(self).__name__}: factors must be some names, each once and not fixed, got {names}."
             )
-        for name in self.fixed:
-            self._known(name)
 
     @property
     def d(self) -> int:
@@ -91,11 +89,7 @@ class Renderer(nn.Module, ABC):
 
     def values(self, z: Tensor) -> dict[str, Tensor]:
         """Return what each factor is, latent or not, in its own units; (n, d) → (n,) each."""
-        if z.ndim != 2 or z.shape[1] != self.d:
-            raise ValueError(
-                f"{type(self).__name__}: z must have shape (n, {self.d}), a column for each of "
-                f"{listed([factor.name for factor in self.factors])}, got {tuple(z.shape)}."
-            )
+        self._check(z)
         share = self._share(z)
         found = {factor.name: factor.at(share[:, j]) for j, factor in enumerate(self.factors)}
         for factor in self._all():
@@ -106,6 +100,7 @@ class Renderer(nn.Module, ABC):
 
     def forward(self, z: Tensor) -> Tensor:
         """Draw pictures; (n, d) → (n, 3, size, size)."""
+        self._check(z)
         rays = RAYS_AT_ONCE.get(z.device.type, RAYS_AT_ONCE["cpu"])
         at_once = max(1, rays // (self.size * self.samples) ** 2)
         parts = [self._pixels(part) for part in z.split(at_once)]
@@ -129,6 +124,17 @@ class Renderer(nn.Module, ABC):
         pictures = self._draw(values, line, -line[:, None]).clamp(0, 1).unflatten(-1, (fine, fine))
         return nn.functional.avg_pool2d(pictures, self.samples) if self.samples > 1 else pictures
 
+    def _check(self, z: Tensor) -> None:
+        if not isinstance(z, Tensor):
+            raise TypeError(
+                f"{type(self).__name__}: z must be a tensor, got {type(z).__name__}. Pass torch.as_tensor(z)."
+            )
+        if z.ndim != 2 or z.shape[1] != self.d:
+            raise ValueError(
+                f"{type(self).__name__}: z must have shape (n, {self.d}), a column for each of "
+                f"{listed([factor.name for factor in self.factors])}, got {tuple(z.shape)}."
+            )
+
     def _share(self, z: Tensor) -> Tensor:
         match self.domain:
             case Box(low=low, high=high):
@@ -142,6 +148,13 @@ class Renderer(nn.Module, ABC):
 
     def _usual(self) -> tuple[str, ...]:
         return self.usual
+
+    def _fixed(self, name: str, value: float) -> float:
+        factor = self._known(name)
+        try:
+            return factor.fixed_at(value)
+        except ValueError as error:
+            raise ValueError(f"{type(self).__name__}: fixed: {error}") from error
 
     def _known(self, name: str) -> Factor:
         known = {factor.name: factor for factor in self._all()}

@@ -23,7 +23,7 @@ GAP = 2  # pixels between pictures
 Bytes = NDArray[np.uint8]
 
 
-def contact_sheet(pictures: Tensor, *, columns: int = 8) -> Bytes:
+def contact_sheet(pictures: Any, *, columns: int = 8) -> Bytes:
     """Lay pictures (n, 3, h, w) between 0 and 1 side by side, row by row; returns bytes (height, width, 3).
 
     Examples
@@ -31,8 +31,18 @@ def contact_sheet(pictures: Tensor, *, columns: int = 8) -> Bytes:
     >>> contact_sheet(torch.rand(6, 3, 8, 8), columns=3).shape
     (18, 28, 3)
     """
-    if pictures.ndim != 4 or pictures.shape[1] != 3:
-        raise ValueError(f"contact_sheet: pictures must have shape (n, 3, h, w), got {tuple(pictures.shape)}.")
+    pictures = _tensor(pictures)
+    if pictures.ndim != 4 or pictures.shape[1] != 3 or not len(pictures):
+        raise ValueError(
+            f"contact_sheet: pictures must have shape (n, 3, h, w), n at least 1, got {tuple(pictures.shape)}."
+        )
+    if not pictures.is_floating_point():
+        raise ValueError(
+            f"contact_sheet: pictures must be floats between 0 and 1, got {pictures.dtype}. Divide them by what is "
+            "white, such as 255."
+        )
+    if columns < 1:
+        raise ValueError(f"contact_sheet: columns must be at least 1, got {columns}.")
     n, _, h, w = pictures.shape
     columns = min(columns, n)
     rows = -(-n // columns)
@@ -51,11 +61,15 @@ def tiles(pictures: Any) -> Bytes:
     >>> tiles(torch.ones(2, 1, 4, 5)).shape
     (2, 4, 5, 3)
     """
-    return _bytes(_shown(torch.as_tensor(np.asarray(pictures, dtype=np.float32))))
+    return _bytes(_shown(_tensor(pictures)))
+
+
+def _tensor(values: Any) -> Tensor:
+    return values.detach() if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
 
 
 def _bytes(pictures: Tensor) -> Bytes:
-    return (pictures.detach().float().clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
+    return (pictures.float().clamp(0, 1) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
 
 
 def thumbnails(pictures: Any, *, columns: int = 8) -> Bytes:
@@ -68,7 +82,7 @@ def thumbnails(pictures: Any, *, columns: int = 8) -> Bytes:
     >>> thumbnails(-torch.rand(6, 1, 8, 8), columns=3).shape
     (18, 28, 3)
     """
-    return contact_sheet(_shown(torch.as_tensor(np.asarray(pictures, dtype=np.float32))), columns=columns)
+    return contact_sheet(_shown(_tensor(pictures)), columns=columns)
 
 
 def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
@@ -89,6 +103,11 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
     >>> traversals(Sprites(16), steps=4).shape  # five latents
     (88, 70, 3)
     """
+    if not isinstance(renderer, Renderer):
+        raise TypeError(
+            f"traversals: renderer must be one, such as Room(), got {type(renderer).__name__}. Of a world, pass its "
+            "mixing; of codes and pictures, call nearest_traversals."
+        )
     if steps < 2:
         raise ValueError(f"traversals: steps must be at least 2, got {steps}.")
     low, high = renderer.ends
@@ -210,8 +229,8 @@ def swaps(codes: Any, pictures: Any, *, n_pairs: int = 4, most: int = 8, random_
 
 
 def _coded(owner: str, codes: Any, pictures: Any) -> tuple[NDArray[np.float64], Tensor]:
-    z, x = np.asarray(codes, dtype=np.float64), torch.as_tensor(np.asarray(pictures, dtype=np.float32))
-    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x):
+    z, x = _tensor(codes).double().numpy(force=True), _tensor(pictures).float()
+    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x) or not len(z):
         got = f"{z.shape} and {tuple(x.shape)}"
         raise ValueError(f"{owner}: codes must be (n, d) and pictures (n, c, h, w), got {got}.")
     if len(rows := np.flatnonzero(~np.isfinite(z).all(1))):
@@ -242,6 +261,9 @@ def _nearest(standard: NDArray[np.float64], targets: NDArray[np.float64]) -> NDA
 
 def _shown(x: Tensor) -> Tensor:
     """Return pictures with three channels, between 0 and 1."""
+    if x.ndim != 4 or not x.numel():
+        raise ValueError(f"pictures must have shape (n, c, h, w), n at least 1, got {tuple(x.shape)}.")
+    x = x.float()
     x = x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1)
     low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
     return (x - low) / (high - low)

@@ -8,6 +8,7 @@ from pindown import theory
 from pindown._placing import placed
 from pindown._random import RandomState
 from pindown.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
+from pindown.grids import sizes_of
 from pindown.mixing import Mixing, Renderer, leaky_relu_mlp
 from pindown.processes._base import Process, Sample, check_mixing, of_mixing
 from pindown.spaces import Box, Reals, Sphere
@@ -51,6 +52,10 @@ class Pairs(Process):
                 f"Pairs: the marginal lies in {self.marginal.space}, but the conditional needs locations in "
                 f"{self.conditional.space}. Give both the same space."
             )
+        grid, around = sizes_of(self.marginal), sizes_of(self.conditional)
+        if around is not None and (len(around) != self.d or grid not in (None, around)):
+            where = f"has {self.d} latents" if grid is None else f"lies on a grid of sizes {grid}"
+            raise ValueError(f"Pairs: the marginal {where}, but partners on one of {around}. Give both the same sizes.")
 
     @classmethod
     def on_sphere(cls, d: int, concentration: float, *, n_layers: int = 2, random_state: RandomState = None) -> "Pairs":

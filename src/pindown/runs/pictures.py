@@ -103,7 +103,7 @@ def opened(path: Path, options: PictureOptions) -> Source | Folder | Shards:
     if path.is_dir() and not has_activations(path):
         return Folder(path, options)
     if asked := options.as_dict():
-        name = next(iter(asked))
+        name = next(iter(asked)).replace("_", "-")
         raise MessageError(
             f"{{{name}}} is for a folder of pictures, but {{file}} is none. Leave it out, or give the folder.",
             file=path,

@@ -199,8 +199,11 @@ def _by_role(arrays: dict[str, Any], path: Path) -> Indexed:
 def _mapped(path: Path) -> NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
-    except (ValueError, EOFError) as error:
-        raise ValueError(f"{path.name} cannot be read as an array ({error}): save it again by numpy.save.") from error
+    except (ValueError, EOFError) as error:  # numpy takes what it does not know for a pickle, and says how to load one
+        raise ValueError(
+            f"{path.name} cannot be read as an array: it holds text or Python objects, or was cut short. Save the "
+            "array again by numpy.save."
+        ) from error
 
 
 def _members(path: Path) -> dict[str, Any]:
@@ -245,8 +248,10 @@ def _open_parquet(path: Path) -> Any:
     try:
         return dataset.dataset(files, format="parquet", partitioning="hive")
     except (ValueError, OSError) as error:  # pyarrow's own are among them
-        cause = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-        raise ValueError(f"{path.name} cannot be read as parquet ({cause}).") from error
+        cause = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".").rpartition(": ")[-1]
+        raise ValueError(
+            f"{path.name} cannot be read as parquet ({cause}). Save it again, such as by pandas.DataFrame.to_parquet."
+        ) from error
 
 
 def _several(columns: Columns) -> tuple[str, ...]:

@@ -16,9 +16,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import nearest
+from pindown._names import listed, nearest
 from pindown.data import ROLES
-from pindown.sources.packed import arrays_of_pickle, member, norb_array, require_file
+from pindown.sources.packed import arrays_of_pickle, matlab_array, matlab_head, member, norb_array, require_file
+from pindown.sources.pictures import Pictures
+from pindown.sources.pixels import as_channels, check_kind
 from pindown.sources.source import Batch, Indexed
 
 Labels = NDArray[Any]
@@ -196,26 +198,21 @@ class Cars3D(ImageSet):
         self.files = sorted(Path(folder).glob("*.mat"))
         if not self.files:
             raise FileNotFoundError(f"Cars3D: there are no .mat files in {folder}.")
+        first, _ = matlab_head(self.files[0], "im")
+        for path in self.files:
+            shape, kind = matlab_head(path, "im")
+            if len(shape) != 5 or shape[2] != 3 or shape != first or kind != "uint8":
+                raise ValueError(
+                    f"{path.name}: im must be bytes (h, w, 3, azimuths, elevations), as many as in all files, got "
+                    f"{kind} {shape} beside {first} in {self.files[0].name}. Is this the official file?"
+                )
         self._car = lru_cache(maxsize=8)(self._read_car)
-        first = self._car(0)  # (elevations, azimuths, h, w, 3)
-        self.views = first.shape[:2]
+        self.views = first[4], first[3]
         labels = in_order((len(self.files), *self.views))[:, [1, 2, 0]]
-        shape = (3, *first.shape[2:4])
-        super().__init__(shape, labels, roles)
+        super().__init__((3, *first[:2]), labels, roles)
 
     def _read_car(self, number: int) -> NDArray[Any]:
-        from scipy.io import loadmat
-
-        path = self.files[number]
-        try:
-            pictures = loadmat(path)["im"]
-        except (KeyError, ValueError, OSError, TypeError) as error:
-            raise ValueError(f"{path.name} cannot be read as a MATLAB file with an array im ({error}).") from error
-        if pictures.ndim != 5:
-            raise ValueError(
-                f"{path.name}: im must have five dimensions (h, w, 3, azimuths, elevations), got {pictures.shape}."
-            )
-        return pictures.transpose(4, 3, 0, 1, 2)
+        return matlab_array(self.files[number], "im").transpose(4, 3, 0, 1, 2)
 
     def _pictures(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         per_car = self.views[0] * self.views[1]
@@ -275,31 +272,26 @@ class ThreeDIdent(ImageSet):
         Height and width that pictures are resized to; 224 × 224 as they are.
     """
 
-    def __init__(self, folder: str | Path, *, size: tuple[int, int] | None = None) -> None:
-        from pindown.sources.pictures import Pictures
+    factors = ("x", "y", "z", *(f"rotation_{j}" for j in (1, 2, 3)), "light", "object_hue", "light_hue", "ground_hue")
 
-        folder = Path(folder)
-        require_file(folder / "raw_latents.npy")
-        latents = np.load(folder / "raw_latents.npy")
-        self.pictures = Pictures(folder / "images", size=size, channels=3, background=0.0)
+    def __init__(self, folder: str | Path, *, size: tuple[int, int] | None = None) -> None:
+        path = Path(folder) / "raw_latents.npy"
+        require_file(path)
+        try:
+            latents = np.load(path)
+        except (OSError, EOFError, ValueError) as error:
+            raise ValueError(f"{path.name} cannot be read as an array ({error}). Is the download complete?") from error
+        if latents.ndim != 2 or latents.shape[1] != len(self.factors):
+            raise ValueError(
+                f"{path.name} must have {len(self.factors)} columns, {listed(self.factors, 10)}, got shape "
+                f"{latents.shape}. Is this the official file?"
+            )
+        self.pictures = Pictures(path.parent / "images", size=size, channels=3, background=0.0)
         if len(latents) != self.pictures.n_rows:
             raise ValueError(
-                f"{folder.name}: there are {self.pictures.n_rows} pictures and {len(latents)} rows of raw_latents.npy. "
-                "Is the folder complete?"
+                f"{path.parent.name}: there are {self.pictures.n_rows} pictures and {len(latents)} rows of "
+                f"{path.name}. Is the folder complete?"
             )
-        names = (
-            "x",
-            "y",
-            "z",
-            "rotation_1",
-            "rotation_2",
-            "rotation_3",
-            "light",
-            "object_hue",
-            "light_hue",
-            "ground_hue",
-        )
-        self.factors = (*names, *(f"latent_{j}" for j in range(len(names), latents.shape[1])))
         super().__init__(self.pictures.shape, latents)
 
     def _pictures(self, rows: NDArray[np.int64]) -> NDArray[Any]:
@@ -327,8 +319,7 @@ class KittiMasks(ImageSet):
             raise ValueError(f"{Path(path).name} holds no pedestrians and pedestrians_latents.")
         if gap < 1:
             raise ValueError(f"KittiMasks: gap must be at least 1, got {gap}.")
-        frames = [np.asarray(sequence) for sequence in found["pedestrians"]]
-        latents = [np.asarray(sequence) for sequence in found["pedestrians_latents"]]
+        frames, latents = _sequences(Path(path).name, found["pedestrians"], found["pedestrians_latents"])
         lengths = np.array([len(sequence) for sequence in frames])
         starts = np.cumsum(lengths) - lengths
         self.first = np.concatenate(
@@ -349,19 +340,30 @@ class KittiMasks(ImageSet):
         return 255 * self.frames[self.first[rows]].astype(np.uint8)
 
 
-def as_channels(pictures: NDArray[Any]) -> NDArray[np.float32]:
-    """Return pictures (n, h, w) or (n, h, w, c) of bytes or of floats as (n, c, h, w) between 0 and 1.
-
-    Examples
-    --------
-    >>> as_channels(np.full((2, 4, 4, 3), 255, dtype=np.uint8)).shape
-    (2, 3, 4, 4)
-    """
-    pictures = pictures[..., None] if pictures.ndim == 3 else pictures
-    floats = np.ascontiguousarray(np.moveaxis(pictures, -1, 1), dtype=np.float32)
-    if pictures.dtype.kind in "ui":
-        floats /= np.float32(np.iinfo(pictures.dtype).max)
-    return floats
+def _sequences(name: str, pedestrians: Any, measured: Any) -> tuple[list[NDArray[Any]], list[Labels]]:
+    """Return the frames (t, h, w) and the latents (t, 3) of each sequence, or say which is not so."""
+    counts = [len(some) if isinstance(some, list | tuple | np.ndarray) else 0 for some in (pedestrians, measured)]
+    if not counts[0] or counts[0] != counts[1]:
+        raise ValueError(
+            f"{name}: there are {counts[0]} sequences of pedestrians and {counts[1]} of their latents, but there must "
+            "be some, and as many. Is this the official file?"
+        )
+    frames: list[NDArray[Any]] = []
+    latents: list[Labels] = []
+    for number, (masks, rows) in enumerate(zip(pedestrians, measured, strict=True)):
+        try:
+            seen, known = np.asarray(masks), np.asarray(rows, dtype=np.float64)
+        except (TypeError, ValueError) as error:
+            raise ValueError(f"{name}: sequence {number} is no array of masks and one of latents ({error}).") from error
+        like = (len(seen), *(frames[0] if frames else seen).shape[1:])
+        if seen.ndim != 3 or seen.shape != like or known.shape != (len(seen), 3) or not seen.size:
+            raise ValueError(
+                f"{name}: sequence {number} has masks {seen.shape} and latents {known.shape}, but must have some, "
+                "(frames, height, width) as all others, and (frames, 3). Is this the official file?"
+            )
+        frames.append(seen)
+        latents.append(known)
+    return frames, latents
 
 
 def in_order(sizes: Sequence[int]) -> Labels:
@@ -384,6 +386,7 @@ def _require(path: str | Path, pictures: Any, labels: Labels, n_factors: int, nd
     name = Path(path).name
     if len(pictures.shape) != ndim:
         raise ValueError(f"{name}: pictures must have {ndim} dimensions, got shape {tuple(pictures.shape)}.")
+    check_kind(pictures.dtype, name)
     if len(pictures) != len(labels) or labels.shape[1] != n_factors:
         raise ValueError(
             f"{name}: {len(pictures)} pictures do not go with labels of shape {labels.shape}, which should be "

@@ -1,9 +1,11 @@
-"""Arrays in files that are not made to be read row by row: members of an npz, NORB's matrices, pickles of arrays."""
+"""Arrays in files that are not made to be read row by row: members of an npz, MATLAB's, NORB's, pickled ones."""
 
 from __future__ import annotations
 
 import pickle
 import zipfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -108,6 +110,32 @@ def norb_array(path: str | Path) -> NDArray[Any]:
     if Path(path).stat().st_size < needed:
         raise ValueError(f"{Path(path).name} ends early: it has {Path(path).stat().st_size} of {needed} bytes.")
     return np.memmap(path, dtype, "r", offset, shape)
+
+
+def matlab_head(path: Path, name: str) -> tuple[tuple[int, ...], str]:
+    """Return the shape and the kind of number of an array of a MATLAB file, from its head."""
+    from scipy.io import whosmat
+
+    with _matlab(path, name):
+        return {called: (shape, kind) for called, shape, kind in whosmat(path)}[name]
+
+
+def matlab_array(path: Path, name: str) -> NDArray[Any]:
+    """Return an array of a MATLAB file."""
+    from scipy.io import loadmat
+
+    with _matlab(path, name):
+        return loadmat(path)[name]
+
+
+@contextmanager
+def _matlab(path: Path, name: str) -> Iterator[None]:
+    from scipy.io.matlab import MatReadError
+
+    try:
+        yield
+    except (KeyError, ValueError, OSError, TypeError, NotImplementedError, MatReadError) as error:  # of 7.3 the fifth
+        raise ValueError(f"{path.name} cannot be read as a MATLAB file with an array {name} ({error}).") from error
 
 
 def require_file(path: str | Path) -> None:

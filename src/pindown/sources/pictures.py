@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
@@ -11,7 +10,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import counted, listed, nearest
+from pindown._names import counted, listed
+from pindown.sources.picture_labels import Table, columns_of, read_labels, with_labels
+from pindown.sources.pixels import as_channels, check_kind, within
 from pindown.sources.source import Batch, Indexed
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -20,23 +21,23 @@ IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 SUFFIXES = (*IMAGES, ".npy")
 """Endings of files that are pictures."""
 
-GREY = ("1", "L", "F")
-"""Pillow's words for grey, of a bit, a byte or a float."""
-
-ORIENTATION = 0x0112
-"""Where a camera says how it was held: from 5 on, on its side."""
-
 DEEP = ("I;16", "I;16B", "I;16L", "I")
 """Pillow's words for 16 bits of grey."""
+
+GREY = ("1", "L", "LA", "F", *DEEP)
+"""Its words for grey, of a bit, a byte, a byte that may be transparent, a float, or 16 bits."""
+
+ORIENTATION, BITS = 0x0112, 0x0102
+"""Where a camera says how it was held, from 5 on on its side, and a tiff how many bits a pixel has."""
 
 
 class Pictures(Indexed):
     r"""The pictures of a folder, png, jpeg, tiff or npy, in the order of their paths: (channels, h, w), from 0 to 1.
 
     All must have one size and one number of channels, or be resized to ``size`` and turned to ``channels``. Sizes are
-    looked at first, in the files' heads; pictures are read when they are asked for. 16 bits of grey are divided by
-    65,535, palettes are looked up, and a camera that says that it was held on its side is believed. Needs pillow,
-    unless all are npy: ``pip install 'pindown[images]'``.
+    looked at first, in the files' heads; pictures are read when they are asked for. 8 bits are divided by 255, 16 bits
+    of grey by 65,535, and floats must lie between 0 and 1. Palettes are looked up, and a camera that says that it was
+    held on its side is believed. Needs pillow, unless all are npy: ``pip install 'pindown[images]'``.
 
     Parameters
     ----------
@@ -44,7 +45,7 @@ class Pictures(Indexed):
         The folder; folders in it count.
     labels : str or Path, optional
         A csv file with a row per picture: the first column, or one called ``file``, has paths within the folder, the
-        others may play a part.
+        others may play a part. An empty cell, or one that says none or NA, is no label.
     signal, nuisance, given, groups, pairs, truth : str or sequence of str, optional
         Columns of ``labels``, by the part they play; equal values of ``pairs`` are partners.
     size : (int, int), optional
@@ -61,7 +62,7 @@ class Pictures(Indexed):
     files : tuple of str
         Their paths within the folder.
     notes : tuple of str
-        What was left out.
+        What was left out, of the pictures and of their labels.
 
     Examples
     --------
@@ -93,12 +94,14 @@ class Pictures(Indexed):
         skip_corrupt: bool = False,
         skip_unlabelled: bool = False,
     ) -> None:
-        self.folder, self.size, self.channels, self.background = Path(folder), size, channels, background
         if channels not in (None, 1, 3):
             raise ValueError(f"Pictures: channels must be 1 (grey) or 3 (colours), got {channels}.")
+        if background is not None and not 0 <= background <= 1:
+            raise ValueError(f"Pictures: background must lie between 0 (black) and 1 (white), got {background}.")
+        self.folder, self.size, self.channels, self.background = Path(folder), _pair(size), channels, background
         notes: list[str] = []
         names = pictures_in(self.folder)
-        table: dict[str, dict[str, str]] = {}
+        table: Table = {}
         roles = {
             "signal": signal,
             "nuisance": nuisance,
@@ -110,8 +113,8 @@ class Pictures(Indexed):
         asked = {role: columns for role, columns in roles.items() if columns is not None}
         if labels is not None:
             columns = [c for some in asked.values() for c in ((some,) if isinstance(some, str) else some)]
-            table = _labels(Path(labels), columns)
-            names = self._labelled(names, table, Path(labels), skip_unlabelled, notes)
+            table = read_labels(Path(labels), columns)
+            names, notes = with_labels(names, table, columns, Path(labels), skip=skip_unlabelled)
         elif asked:
             raise ValueError(
                 f"Pictures: {listed([*asked])} must be a column of a file of labels. Pass labels='labels.csv'."
@@ -120,7 +123,7 @@ class Pictures(Indexed):
             names = self._readable(names, notes)
         self.files, self.notes, self.n_rows = tuple(names), tuple(notes), len(names)
         self.shape = self._one_shape()
-        self._sides = {role: _columns(table, names, columns) for role, columns in asked.items()}
+        self._sides = {role: columns_of(table, names, columns) for role, columns in asked.items()}
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return these rows, in this order."""
@@ -138,37 +141,22 @@ class Pictures(Indexed):
         """Return a picture as (channels, h, w)."""
         path = self.folder / name
         try:
-            picture = _from_array(path) if path.suffix.lower() == ".npy" else self._from_image(path)
-        except (OSError, SyntaxError, EOFError) as error:  # pillow has words of its own for a broken file
+            picture = _from_array(path) if path.suffix.lower() == ".npy" else _from_image(path)
+        except (OSError, SyntaxError, EOFError, ValueError) as error:  # pillow has words of its own for a broken file
             raise unreadable(name, error) from error
         if not np.isfinite(picture).all():
             raise unreadable(name, ValueError("it has NaN or infinity for a pixel"))
+        if len(picture) in (2, 4):
+            picture = self._on_background(picture, name)
         picture = self._as_asked(picture)
         if hasattr(self, "shape") and picture.shape != self.shape:
             raise ValueError(f"{name} has changed: it is {picture.shape} now, and was {self.shape} when it was opened.")
         return picture
 
-    def _from_image(self, path: Path) -> NDArray[np.float32]:
-        with import_pillow(path).open(path) as file:
-            _refuse_pages(file)
-            image = import_module("PIL.ImageOps").exif_transpose(file)  # upright, as the camera says
-            if image.mode in DEEP:
-                return (np.asarray(image, dtype=np.float32) / np.float32(65_535))[None]
-            if image.mode == "F":
-                return np.asarray(image, dtype=np.float32)[None]
-            if is_transparent(image):
-                return self._on_background(image.convert("RGBA"), path)
-            grey = image.mode in GREY
-            array = np.asarray(image.convert("L" if grey else "RGB"), dtype=np.float32) / np.float32(255)
-        return array[None] if grey else np.moveaxis(array, -1, 0)
-
-    def _on_background(self, image: Any, path: Path) -> NDArray[np.float32]:
-        layers = np.moveaxis(np.asarray(image, dtype=np.float32) / np.float32(255), -1, 0)
-        colours, alpha = layers[:3], layers[3:]
+    def _on_background(self, layers: NDArray[np.float32], name: str) -> NDArray[np.float32]:
+        colours, alpha = layers[:-1], layers[-1:]
         if self.background is None and alpha.min() < 1:
-            raise ValueError(
-                f"{path.name} has transparent pixels, which have no colour. Pass background=1.0 for white."
-            )
+            raise ValueError(f"{name} has transparent pixels, which have no colour. Pass background=1.0 for white.")
         return (colours * alpha + (1 - alpha) * np.float32(self.background or 0.0)).astype(np.float32)
 
     def _as_asked(self, picture: NDArray[np.float32]) -> NDArray[np.float32]:
@@ -176,7 +164,7 @@ class Pictures(Indexed):
             picture = np.tensordot(np.array([0.299, 0.587, 0.114], dtype=np.float32), picture, 1)[None]
         elif self.channels == 3 and len(picture) == 1:
             picture = np.repeat(picture, 3, axis=0)
-        if self.size is not None and picture.shape[1:] != tuple(self.size):
+        if self.size is not None and picture.shape[1:] != self.size:
             image = import_pillow(self.folder)
             height, width = self.size
             planes = [image.fromarray(plane).resize((width, height), image.Resampling.BOX) for plane in picture]
@@ -199,49 +187,32 @@ class Pictures(Indexed):
         path = self.folder / name
         try:
             if path.suffix.lower() == ".npy":
-                shape = _array_shape(path, np.load(path, mmap_mode="r").shape)
+                array = np.load(path, mmap_mode="r")
+                check_kind(array.dtype)
+                shape = _array_shape(array.shape)
             else:
                 with import_pillow(path).open(path) as image:  # reads the head alone
-                    _refuse_pages(image)
-                    grey = image.mode in (*GREY, *DEEP) and not is_transparent(image)
+                    _check_head(image)
+                    channels = 1 if image.mode in GREY else 3
                     lies = image.getexif().get(ORIENTATION, 1) >= 5
-                    shape = (1 if grey else 3, *((image.width, image.height) if lies else (image.height, image.width)))
+                    shape = (channels, *((image.width, image.height) if lies else (image.height, image.width)))
         except (OSError, SyntaxError, EOFError, ValueError) as error:
             raise unreadable(name, error) from error
         return (self.channels or shape[0], *(self.size or shape[1:]))
 
-    def _labelled(
-        self, names: list[str], table: dict[str, dict[str, str]], labels: Path, skip: bool, notes: list[str]
-    ) -> list[str]:
-        missing = [name for name in names if name not in table]
-        if len(missing) == len(names):
-            raise ValueError(
-                f"{labels.name} has none of the {len(names)} pictures, such as {names[0]}; its first is "
-                f"{next(iter(table))}. Its paths must be those within the folder."
-            )
-        if missing and not skip:
-            raise ValueError(
-                f"{labels.name} misses {counted(len(missing), 'picture')}, such as {missing[0]}: no row has it, or an "
-                "empty one. Add them, or pass skip_unlabelled=True to leave these pictures out."
-            )
-        if missing:
-            notes.append(f"{counted(len(missing), 'picture')} without a label left out, such as {missing[0]}")
-        return [name for name in names if name in table]
-
     def _readable(self, names: list[str], notes: list[str]) -> list[str]:
-        broken: list[str] = []
+        broken: dict[str, str] = {}
         for name in names:
             try:
                 self._read(name)
-            except ValueError as error:
-                if "cannot be read" not in str(error):
-                    raise
-                broken.append(name)
+            except UnreadableError as error:
+                broken[name] = str(error)
         if len(broken) == len(names):
-            raise ValueError(f"{self.folder.name}: none of {len(names)} files can be read as a picture.")
+            why = broken[names[0]].partition(" Replace it")[0]
+            raise ValueError(f"{self.folder.name}: none of {len(names)} files can be read as a picture: {why}")
         if broken:
-            notes.append(f"{counted(len(broken), 'file')} that cannot be read left out: {listed(broken)}")
-        return [name for name in names if name not in set(broken)]
+            notes.append(f"{counted(len(broken), 'file')} that cannot be read left out: {listed([*broken])}")
+        return [name for name in names if name not in broken]
 
 
 def pictures_in(folder: Path) -> list[str]:
@@ -254,68 +225,38 @@ def pictures_in(folder: Path) -> list[str]:
     return [path.relative_to(folder).as_posix() for path in found]
 
 
-def _labels(path: Path, asked: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the rows of a csv file by the picture they belong to: those with something in the columns asked for."""
-    if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}.")
-    try:
-        lines = path.read_text(encoding="utf-8-sig").splitlines()
-    except UnicodeDecodeError as error:
-        raise ValueError(
-            f"{path.name} is no text in UTF-8: byte {error.start} is {error.object[error.start]:#x}. Save it as UTF-8."
-        ) from error
-    reader = csv.DictReader(lines, delimiter=max(",;\t", key=lines[0].count) if lines else ",")
-    columns = reader.fieldnames or []
-    rows = list(reader)
-    if len(columns) < 2 or not rows:
-        raise ValueError(f"{path.name}: a file of labels has a head, a column of files and one of labels at least.")
-    key = "file" if "file" in columns else columns[0]
-    found: dict[str, dict[str, str]] = {}
-    for row in rows:
-        if row[key] in found:
-            raise ValueError(f"{path.name} has {row[key]} twice. A picture has one row.")
-        found[row[key]] = row
-    for column in asked:
-        if column not in columns:
-            raise ValueError(f"{path.name}: no column is called {column!r}: {nearest(column, list(columns))}")
-    told = {name: row for name, row in found.items() if all((row[column] or "").strip() for column in asked)}
-    if not told:
-        raise ValueError(
-            f"{path.name}: {listed([*map(repr, asked)])} has no values. Fill the column in, or take another."
-        )
-    return told
-
-
-def _columns(table: dict[str, dict[str, str]], names: list[str], columns: str | Sequence[str]) -> NDArray[Any]:
-    some = (columns,) if isinstance(columns, str) else tuple(columns)
-    sides = [_numbers_or_text([table[name][column] for name in names]) for column in some]
-    return sides[0] if isinstance(columns, str) else np.stack(sides, axis=1)
-
-
-def _numbers_or_text(values: list[str]) -> NDArray[Any]:
-    try:
-        return np.array([float(value) for value in values])
-    except ValueError:
-        return np.array(values)
+def _pair(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    pair = tuple(size) if isinstance(size, list | tuple) else ()
+    if len(pair) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in pair):
+        raise ValueError(f"Pictures: size must be a height and a width in pixels, such as (64, 64), got {size!r}.")
+    return int(pair[0]), int(pair[1])
 
 
 def _from_array(path: Path) -> NDArray[np.float32]:
-    from pindown.sources.image_sets import as_channels
-
-    try:
-        array = np.load(path)
-    except ValueError as error:
-        raise OSError(str(error)) from error
-    _array_shape(path, array.shape)
+    array = np.load(path)
+    _array_shape(array.shape)
     return as_channels(array[None])[0]
 
 
-def _array_shape(path: Path, shape: tuple[int, ...]) -> tuple[int, int, int]:
+def _from_image(path: Path) -> NDArray[np.float32]:
+    """Return a picture as (channels, h, w), the last of two or four channels its opacity."""
+    with import_pillow(path).open(path) as file:
+        _check_head(file)
+        image = import_module("PIL.ImageOps").exif_transpose(file)  # upright, as the camera says
+        if image.mode in ("F", *DEEP):
+            return within(np.asarray(image, dtype=np.float32), 1 if image.mode == "F" else 65_535)[None]
+        kind = ("L" if image.mode in GREY else "RGB") + ("A" if is_transparent(image) else "")
+        return as_channels(np.asarray(image.convert(kind))[None])[0]
+
+
+def _array_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
     if len(shape) == 2:
         return 1, *shape
     if len(shape) == 3 and shape[2] in (1, 3):
         return shape[2], shape[0], shape[1]
-    raise ValueError(f"{path.name}: a picture is (height, width) or (height, width, 1 or 3), got {shape}")
+    raise ValueError(f"a picture is (height, width) or (height, width, 1 or 3), got {shape}")
 
 
 def import_pillow(path: Path) -> Any:
@@ -331,9 +272,11 @@ def is_transparent(image: Any) -> bool:
     return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
 
 
-def _refuse_pages(image: Any) -> None:
+def _check_head(image: Any) -> None:
     if (pages := getattr(image, "n_frames", 1)) > 1:
-        raise OSError(f"it holds {pages} of them; save each as a file")
+        raise ValueError(f"it holds {pages} of them; save each as a file")
+    if image.mode == "I" and max(getattr(image, "tag_v2", {}).get(BITS, (16,))) > 16:  # signed 16 bits are I, too
+        check_kind(np.dtype(np.int32))
 
 
 def _said(shape: tuple[int, ...]) -> str:
@@ -341,9 +284,13 @@ def _said(shape: tuple[int, ...]) -> str:
     return f"{shape[1]} × {shape[2]}, {colours}"
 
 
-def unreadable(name: str, error: Exception) -> ValueError:
+class UnreadableError(ValueError):
+    """A file is no picture."""
+
+
+def unreadable(name: str, error: Exception) -> UnreadableError:
     """Return what to raise of a file that is no picture."""
     cause = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
-    return ValueError(
+    return UnreadableError(
         f"{name} cannot be read as a picture ({cause}). Replace it, or pass skip_corrupt=True to leave such files out."
     )
