@@ -147,7 +147,11 @@ def test_an_estimator_must_be_fitted_and_answer_for_itself():
     with pytest.raises(ValueError, match="40 rows are too few"):
         audit(est, x, labels)
     with pytest.raises(TypeError, match=r"audit: est must be an estimator of pindown, .* got PCA: nothing says how"):
-        audit(PCA().fit(x), x)
+        audit(PCA())
+    with pytest.raises(TypeError, match=r"audit: X is missing: what Classify has learned .* audit\(est, X"):
+        audit(est)
+    with pytest.raises(TypeError, match=r"audit: est is the class Classify, .* Give one .* fitted: Classify\(…\)"):
+        audit(Classify, x, labels)
 
 
 def test_the_same_seed_gives_the_same_audit_and_leaves_no_trace():

@@ -121,7 +121,7 @@ def test_nothing_below_one_is_written_as_one_and_no_chance_is_certain(audited):
 def test_remedies_do_not_contradict_each_other(audited):
     _, found, _, _ = audited
     text = str(found)
-    assert not ("fewer" in text and "try more components" in text)
+    assert not ("fewer" in text and "try more latents" in text)
 
 
 def test_a_plan_and_an_audit_agree_or_the_audit_says_why_not(audited):

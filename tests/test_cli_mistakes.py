@@ -107,7 +107,7 @@ MISTAKES = (
         "writes over other things", BY_BATCH, "holds other things: give the name of a new folder", file("run/notes")
     ),
     Mistake("writes over a finished run", BY_BATCH, "give another name, or --force", needs_run=True),
-    Mistake("wants more components than variables", (*BY_BATCH, "-d", "6"), "ask for at most as many"),
+    Mistake("wants more latents than variables", (*BY_BATCH, "-d", "6"), "ask for at most as many"),
     Mistake(
         "gives partners of another length",
         ("fit", "data.npz", "--pairs", "later", "-o", "run"),

@@ -163,7 +163,7 @@ def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_an
 
 def test_what_is_not_said_is_planned_and_noted(data):
     result = fit(data, "--signal", "label")
-    assert "3 components: the means of 6 classes span 3 dimensions" in result.stderr
+    assert "3 latents: the means of 6 classes span 3 dimensions" in result.stderr
     run = Run.open(data.parent / "run")
     assert run.recipe.n_components == 3
     assert run.columns.features == tuple(FEATURES)
@@ -221,7 +221,7 @@ def test_what_an_estimator_refuses_is_said_in_the_words_of_the_command_line(data
 
 def test_a_plan_on_the_command_line_speaks_its_words(data):
     said = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
-    assert "Forget, 4 components: forget (" in said
+    assert "Forget, 4 latents: forget (" in said
     assert "networks." not in said
     assert "n_components" not in said
 
@@ -428,7 +428,7 @@ def test_a_fit_from_another_kind_of_device_is_restored_without_its_random_number
 
 
 def test_partners_beside_a_nuisance_lead_to_contrast_among_rows_of_the_same_value(data):
-    assert "Contrast, 2 components" in call("plan", data, "--pairs", "subject", "--nuisance", "batch", "-d", 2).stdout
+    assert "Contrast, 2 latents" in call("plan", data, "--pairs", "subject", "--nuisance", "batch", "-d", 2).stdout
     fit(data, "--pairs", "subject", "--nuisance", "batch", "-d", 2)
     estimator = load("run/estimator.pindown")
     assert type(estimator) is Contrast

@@ -150,6 +150,9 @@ def test_the_score_is_the_accuracy_and_near_that_of_the_best_classifier():
     best = (world().log_posterior(torch.tensor(test.z)).argmax(1).numpy() == test.u).mean()
     assert best - 0.04 < trained().score(test.x, test.u) < best + 0.02
     assert trained().score(test.x, np.roll(test.u, 1)) < 0.2
+    assert trained().score(Data(test.x, signal=test.u)) == trained().score(test.x, test.u)
+    with pytest.raises(ValueError, match=r"y is missing. Give score\(X, y\), or Data\(X, signal=y\)"):
+        trained().score(test.x)
 
 
 def test_the_score_weighs_samples():

@@ -6,7 +6,7 @@ import torch
 from contrasting import codes, pairs, quick, thorough, trained, world
 from torch import nn
 
-from pindown import theory
+from pindown import Data, theory
 from pindown.distributions import VonMisesFisher, laplace
 from pindown.estimators import Contrast, contrast
 from pindown.metrics import linear_r2
@@ -110,6 +110,8 @@ def test_the_score_of_unrelated_partners_is_not_above_zero_and_that_of_related_o
     test = pairs(2_000, seed=2)
     assert trained().score(test.x, test.x_pos) > 1
     assert trained().score(test.x, np.roll(test.x_pos, 1, axis=0)) < 0
+    assert trained().score(Data(test.x, pairs=test.x_pos)) == trained().score(test.x, test.x_pos)
+    assert trained().score(Data(test.x, pairs="next")) == trained().score(test.x)
 
 
 def test_a_code_that_shows_nothing_scores_zero():

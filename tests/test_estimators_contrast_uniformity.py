@@ -1,5 +1,6 @@
 """Contrast by alignment and uniformity, two parts whose weight moves the temperature."""
 
+import warnings
 from functools import cache
 
 import numpy as np
@@ -77,3 +78,14 @@ def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss()
         return linear_r2(fitted.transform(test.x), test.z)
 
     assert recovered(True) > 0.99 > 0.975 > recovered(False)
+
+
+@pytest.mark.parametrize("related", [False, True])
+def test_codes_that_tell_nothing_of_rows_held_out_are_said_to_have_collapsed(related):
+    x, x_pos = pairs(1_500).x, pairs(1_500).x_pos
+    partners = x_pos if related else np.random.default_rng(0).permutation(x_pos)
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        quick(alpha=0.5, max_iter=200).fit(x, partners)
+    said = [w for w in caught if "the codes have collapsed, or partners share nothing: on 150 rows" in str(w.message)]
+    assert len(said) == (not related)

@@ -39,7 +39,7 @@ def test_a_constant_column_of_the_code_is_refused_by_mcc():
         with_constant(2),
         noise(50, 3),
         "column(s) [2] of z_hat are constant, so their correlation is undefined. "
-        "The encoder has probably collapsed: look at loss_curve_, or ask for fewer components.",
+        "The encoder has probably collapsed: look at loss_curve_, or ask for fewer latents.",
     )
 
 
@@ -50,7 +50,7 @@ def test_a_constant_column_of_the_code_is_refused_where_a_rotation_is_sought(met
         with_constant([0, 2]),
         noise(50, 3),
         "column(s) [0, 2] of z_hat are constant, so no rotation can make latents of them. "
-        "The encoder has probably collapsed: look at loss_curve_, or ask for fewer components.",
+        "The encoder has probably collapsed: look at loss_curve_, or ask for fewer latents.",
     )
 
 

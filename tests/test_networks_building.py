@@ -90,6 +90,12 @@ def test_flat_networks_of_images_are_refused(make):
         built("Contrast", "encoder", make, IMAGE, 2)
 
 
+@pytest.mark.parametrize("make", [linear, unfolded, mlp])
+def test_that_a_network_takes_columns_is_not_said_in_torchs_words(make):
+    with pytest.raises(ValueError, match=r"to 2 \(it takes a number of columns, not a shape\)\. For images take"):
+        built("Contrast", "encoder", make, IMAGE, 2)
+
+
 @pytest.mark.parametrize("make", [linear, convolutional])
 def test_networks_of_sequences_are_named_for_sequences(make):
     with pytest.raises(ValueError, match=r"from \(50, 3\) to 2 \(.*\)\. For sequences take networks.temporal"):

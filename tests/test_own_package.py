@@ -91,7 +91,7 @@ def test_it_is_checked_and_planned_before_training(package, data):
     result = call("check", "data.csv", "--estimator", "Regress", *MEASURED, "-d", 3)
     assert "at least d linearly independent targets" in result.stdout
     result = call("plan", "data.csv", "--estimator", "Regress", *MEASURED)
-    assert "Regress, 3 components: regress (least squares, argued here) can apply." in result.stdout
+    assert "Regress, 3 latents: regress (least squares, argued here) can apply." in result.stdout
     assert "pindown fit data.csv --estimator Regress --signal y0 --signal y1" in result.stdout
     few = plan(data[0], signal=data[1][:, :2], estimator=find("Regress"), n_components=3)
     assert (few.outcome, few.needs) == ("fails", ("one more linearly independent target",))

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import pindown
-from pindown import Classify, Forget, audit, networks, plan, theory
+from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
 from pindown.checks import conditions, divisible_rows
 from pindown.data import Data
 from pindown.distributions import VonMisesFisher
@@ -105,7 +105,7 @@ def test_nothing_leads_to_a_dictionary_of_as_many_latents_as_directions():
     planned = plan(z @ [[1, 0, 1], [0, 1, 1]])
     assert (planned.estimator, planned.theorem) == ("Dictionary(n_components=2)", theory.DICTIONARY_BLOCKS)
     too_many = plan(z @ [[1, 0, 1], [0, 1, 1]], n_components=3)
-    assert too_many.needs == ("more observed variables, or fewer components",)
+    assert too_many.needs == ("more observed variables, or fewer latents",)
 
 
 def test_a_nuisance_of_means_leads_to_a_linear_forget_of_what_is_left():
@@ -114,7 +114,7 @@ def test_a_nuisance_of_means_leads_to_a_linear_forget_of_what_is_left():
     assert planned.estimator == "Forget(n_components=4, encoder=networks.linear)"
     assert (planned.theorem, planned.outcome) == (theory.FORGET, "holds")
     more = plan(sample.x, nuisance=sample.u, n_components=5)
-    assert (more.outcome, more.needs) == ("fails", ("at most 4 components, since the nuisance moves 2 dimensions",))
+    assert (more.outcome, more.needs) == ("fails", ("at most 4 latents, since the nuisance moves 2 dimensions",))
 
 
 def test_a_nuisance_of_shape_leads_to_a_nonlinear_forget():
@@ -240,3 +240,28 @@ def test_an_audit_divides_rows_values_and_groups(n_rows, options, outcome, why):
     verdict = divisible_rows(n_rows, **options)
     assert verdict.outcome == outcome
     assert why in verdict.why
+
+
+@pytest.mark.parametrize("as_data", [False, True])
+@pytest.mark.parametrize("sides", [{"nuisance": np.arange(300) % 3}, {}])
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+def test_the_call_that_is_planned_for_sequences_can_be_made(sides, as_data):
+    x = np.random.default_rng(0).normal(size=(300, 5, 2))
+    planned = plan(Data(x, **sides)) if as_data else plan(x, **sides)
+    assert "n_components=10, preprocess=preprocessing.whiten" in planned.estimator
+    assert "rows of shape (5, 2) are laid out as vectors" in planned.notes[-1]
+    names = {"Forget": Forget, "Dictionary": Dictionary, "networks": networks, "preprocessing": networks.preprocessing}
+    est = eval(planned.estimator, names)
+    codes = est.set_params(max_iter=2, verbose=False).fit(x, sides.get("nuisance")).transform(x)
+    assert codes.shape == (300, 10)
+
+
+def test_a_method_that_only_takes_vectors_refuses_pictures_in_its_plan_as_in_its_fit():
+    with pytest.raises(ValueError, match=r"^Sparse wants rows of numbers.*Lay each row out as a vector: X\.reshape"):
+        plan(np.ones((30, 1, 4, 4)), estimator=Sparse(4))
+
+
+def test_pictures_are_planned_for_as_they_are_fitted():
+    x = np.random.default_rng(0).random((300, 1, 4, 4))
+    assert plan(x, nuisance=np.arange(300) % 3, n_components=2).estimator == "Forget(n_components=2)"
+    assert plan(x, n_components=2).estimator == "Dictionary(n_components=2)"

@@ -189,7 +189,7 @@ def test_an_audit_compares_atoms_and_claims_nothing(pairs):
         (PLAIN, {"weight": -1.0}, X, ValueError, "weight == -1.0, must be >= 0"),
         (PLAIN, {"n_jacobians": 0}, X, ValueError, "n_jacobians == 0, must be >= 1"),
         (PLAIN, {}, X[:31], ValueError, r"there are 31 rows .* for n_components=32"),
-        (PLAIN, {}, np.where(X > 3, np.nan, X), ValueError, "Input X contains NaN"),
+        (PLAIN, {}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
     ],
 )
 def test_bad_input_is_named_in_a_sentence(model, options, rows, error, message):

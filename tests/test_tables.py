@@ -289,3 +289,26 @@ def test_what_a_spreadsheet_could_not_compute_is_missing(tmp_path):
     (tmp_path / "t.csv").write_text("a,b\n1,2\n#N/A,3\n#DIV/0!,4.5\n0.5,1\n")
     with pytest.raises(ValueError, match="in 2 of 4 rows, first in row 2"):
         read_data(open_table(tmp_path / "t.csv"), Columns())
+
+
+@pytest.mark.parametrize(
+    ("name", "columns"),
+    [
+        ("images.npz", Columns()),
+        ("images.npz", Columns(nuisance=("b",))),
+        ("images.npz", Columns(features=("X",))),
+        ("images.npz", Columns(features=("b",), pairs="X")),
+        ("images.npy", Columns()),
+    ],
+)
+def test_pictures_in_an_array_are_named_with_their_shape_and_what_to_do(tmp_path, name, columns):
+    images = np.zeros((30, 3, 8, 8))
+    np.savez(tmp_path / "images.npz", X=images, b=np.arange(30) % 3)
+    np.save(tmp_path / "images.npy", images)
+    with pytest.raises(ValueError, match=r"X has shape \(30, 3, 8, 8\).*folder of pictures.*Python.*X\.reshape\(len"):
+        read_data(open_table(tmp_path / name), columns)
+
+
+def test_an_array_of_pictures_that_nobody_asked_for_is_no_obstacle(tmp_path):
+    np.savez(tmp_path / "both.npz", X=X, thumbnails=np.zeros((len(X), 4, 4)))
+    np.testing.assert_array_equal(read_data(open_table(tmp_path / "both.npz"), Columns()).X, X)

@@ -17,9 +17,10 @@ from safetensors.torch import load_file
 from sklearn.base import clone
 from torch import nn
 
-from pindown import Forget, networks
+from pindown import Contrast, Forget, networks
 from pindown.training import Callback, CallbackError, Trainer, constant
 from pindown.training.callbacks import Log, Report, TensorBoard, WeightsAndBiases
+from pindown.training.divergence import TrainingDivergedError
 from pindown.training.optimizers import Muon, adam
 from pindown.training.steps import LARGEST_SCALE
 
@@ -283,9 +284,9 @@ def test_callbacks_are_ended_after_an_interruption():
 @pytest.mark.parametrize(
     ("when", "message"),
     [
-        ("begin", r"the callback Raising\(\) raised ValueError before the first step: no such project\. Mend it, or"),
-        (50, r"the callback Raising\(\) raised ValueError at step 50 of 60: the disk is full\. Mend it, or leave it"),
-        ("end", r"the callback Raising\(\) raised ValueError after the last step: the line is dead\. Mend it, or"),
+        ("begin", r"^fit: the callback Raising raised ValueError before the first step: no such project\. Mend it, or"),
+        (50, r"^fit: the callback Raising raised ValueError at step 50 of 60: the disk is full\. Mend it, or leave it"),
+        ("end", r"^fit: the callback Raising raised ValueError after the last step: the line is dead\. Mend it, or"),
     ],
 )
 def test_a_callback_that_raises_is_named_with_the_step_and_the_checkpoint_is_whole(tmp_path, when, message):
@@ -342,3 +343,19 @@ def test_a_callback_must_say_what_it_does_with_a_report():
     with pytest.raises(TypeError, match=r"abstract method '?report"):
         Callback()
     assert Report("fit", 1, 2, (3.0, 4.0), (0.1,)).loss == 4.0
+
+
+@pytest.mark.parametrize("est", [Contrast(2), Forget(2)])
+def test_a_fit_whose_trainer_is_wrong_says_so_in_the_trainers_sentence(est):
+    x = np.random.default_rng(0).normal(size=(300, 6))
+    with pytest.raises(TypeError, match=r"Trainer: callbacks must be a tuple .* got Log\("):
+        est.set_params(trainer=Trainer(callbacks=Log())).fit(x, np.arange(300) % 3)
+
+
+def test_a_fit_that_a_callback_or_a_rate_ends_is_called_by_its_estimator():
+    x = np.random.default_rng(0).normal(size=(300, 6))
+    options = {"max_iter": 60, "random_state": 0, "verbose": False, "holdout": 0}
+    with pytest.raises(CallbackError, match=r"^Contrast: the callback Raising raised ValueError at step 50 of 60"):
+        Contrast(2, trainer=Trainer(callbacks=(Raising(50),)), **options).fit(x, x)
+    with pytest.raises(TrainingDivergedError, match=r"^Contrast: the loss"):
+        Contrast(2, learning_rate=1e30, **options).fit(x, x)

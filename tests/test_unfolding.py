@@ -1,6 +1,7 @@
 """Folds of encoders of pictures are found by giving them more codes, told while they happen, and started anew."""
 
 import math
+import warnings
 
 import numpy as np
 import pytest
@@ -81,16 +82,31 @@ def test_a_grown_encoder_tells_what_it_told():
 
 def test_a_collapse_is_told_while_it_happens_and_once():
     said = []
-    watch = Watch(math.log(512), said.append)
+    watch = Watch(math.log(512), math.log(150), said.append)
     for step in range(25, 425, 25):
         watch.report(Report("Contrast", step, 400, (math.log(512) - 0.01,), (1e-3,), None))
     assert said == [
         "Contrast, step 100 of 400: the codes tell nothing of partners so far. They have collapsed, or partners share "
         "nothing."
     ]
-    watch = Watch(math.log(512), said.append)
+    watch = Watch(math.log(512), math.log(150), said.append)
     watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), 4.0))  # rows held out say otherwise
     assert len(said) == 1
+    watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), math.log(150) - 0.01))  # guessing among these is cheaper
+    assert len(said) == 2
+
+
+@pytest.mark.parametrize(("n", "related"), [(150, False), (1_000, False), (1_000, True)])  # in folds; some held out
+def test_that_nothing_is_learned_is_warned_of_once_without_a_terminal(n, related):
+    rng = np.random.default_rng(0)
+    x, stranger = rng.random((2, n, 1, 8, 8), dtype=np.float32)
+    options = {"max_iter": 50, "batch_size": 64, "random_state": 0, "device": "cpu", "verbose": False}
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        Contrast(2, **options).fit(x, x if related else stranger)
+    said = [str(w.message) for w in caught if "tell nothing of partners so far" in str(w.message)]
+    assert len(said) == (not related)
+    assert related or ", step 25 of 50: " in said[0]
 
 
 def test_what_suits_pictures_is_chosen_by_their_shape_and_the_device():

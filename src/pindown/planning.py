@@ -3,11 +3,15 @@
 from dataclasses import replace
 from typing import Any
 
+import numpy as np
+from sklearn.base import clone
+
 from pindown.checks.arrays import read, read_labels
-from pindown.data import Data
+from pindown.data import Data, as_array
 from pindown.estimators.base import BaseEncoder
 from pindown.estimators.registry import BUILT_IN, SIDES, suited
 from pindown.evidence.plans import Count, Plan
+from pindown.networks import preprocessing
 from pindown.sources.opening import require_rows
 
 __all__ = ["Count", "Plan", "plan"]
@@ -65,8 +69,11 @@ def plan(
         data = X
     else:
         require_rows("plan", X)
-        data = Data(read("X", X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
+        read("X", X)  # or say what is wrong with it
+        data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
     est: Any = _chosen(data) if estimator is None else estimator() if isinstance(estimator, type) else estimator
+    shape = np.shape(data.X)[1:]
+    est, data = _laid_out(est, data)
     answers = est.answers
     numbers = {"nuisance"} & {answers.side} | ({"signal"} & {answers.side} if not answers.labels else set())
     for role in {"signal", "nuisance", "given", "groups"} & {*data.sides} - numbers:
@@ -78,7 +85,26 @@ def plan(
     notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
     audited = answers.divisible(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
-    return replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
+    found = replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
+    return found if np.shape(data.X)[1:] == shape else _saying_so(found, shape)
+
+
+def _laid_out(est: Any, data: Data) -> tuple[Any, Data]:
+    """Return the estimator and data with rows as vectors, where it wants such."""
+    if data.is_source or np.ndim(data.X) < 3 or not est._wants_vectors or est._takes(np.shape(data.X)[1:]):
+        return est, data
+    if "preprocess" not in est.get_params(deep=False):
+        est._require_flat("X", np.shape(data.X), np.shape(data.X)[1:])
+    est = clone(est).set_params(preprocess=preprocessing.whiten)
+    return est, replace(data, X=np.reshape(data.X, (len(data), -1)))
+
+
+def _saying_so(found: Plan, shape: tuple[int, ...]) -> Plan:
+    """Return a plan whose call lays rows out as vectors, as the fit that it speaks of does."""
+    asked = f"n_components={found.n_components}"
+    call = found.estimator.replace(asked, f"{asked}, preprocess=preprocessing.whiten", 1)
+    note = f"rows of shape {shape} are laid out as vectors: preprocess=preprocessing.whiten (from pindown.networks)."
+    return replace(found, estimator=call, notes=(*found.notes, note))
 
 
 def _chosen(data: Data) -> BaseEncoder:

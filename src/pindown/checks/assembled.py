@@ -118,6 +118,11 @@ def answers_of(est: Any, caller: str) -> Any:
     Traceback (most recent call last):
     TypeError: audit: est must be an estimator of pindown, or a class of yours on its BaseEncoder, got PCA: ...
     """
+    if isinstance(est, type):
+        raise TypeError(
+            f"{caller}: est is the class {est.__name__}, which has learned nothing. Give one that was fitted: "
+            f"{est.__name__}(…).fit(X, …)."
+        )
     if not hasattr(est, "answers"):
         raise TypeError(
             f"{caller}: est must be an estimator of pindown, or a class of yours on its BaseEncoder, got "

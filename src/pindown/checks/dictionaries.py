@@ -55,7 +55,7 @@ def rows_for_atoms(n_rows: int, d: int, m: int) -> Verdict:
     exact = Estimate(n_rows, n_rows, n_rows)
     outcome = above(exact, needed - 0.5, unless_below=needed / 2 + 0.5)
     why = f"there are {n_rows:,} rows for {d:,} atoms in {m:,} dimensions, and about {needed:,} are needed."
-    remedy = "" if outcome == "holds" else " Give more rows, or ask for fewer components."
+    remedy = "" if outcome == "holds" else " Give more rows, or ask for fewer atoms."
     return Verdict(theorem.diversity, n_rows, needed, outcome, why + remedy)
 
 
@@ -93,7 +93,7 @@ def sparse_combination(x: Any, atoms: Any, k: int, *, random_state: int = 0) -> 
     outcome = _little(share, NO_REST, REST)
     why = f"a search for {k} atoms of each row leaves {share} of the variance."
     if outcome != "holds":
-        why += " Rows are noisy or not sparse, or atoms are missing: try more components, or more codes of a row."
+        why += " Rows are noisy or not sparse, or atoms are missing: try more of them, or more codes of a row."
     return Verdict(theory.SPARSE_COMBINATION, share.value, REST, outcome, why)
 
 
@@ -121,7 +121,7 @@ def distinct_atoms(atoms: Any, *, random_state: int = 0) -> Verdict:
         f"{by_chance:.2f}."
     )
     if outcome != "holds":
-        why += " Features that lie side by side cannot be told apart: ask for fewer components, or give more rows."
+        why += " Features that lie side by side cannot be told apart: ask for fewer atoms, or give more rows."
     return Verdict(DISTINCT_ATOMS, more, ALIKE, outcome, why)
 
 

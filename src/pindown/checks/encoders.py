@@ -133,7 +133,7 @@ def signal_told(
         why += " A smooth map of codes draws no edges, so that of pictures this alone decides nothing."
     elif outcome != "holds" and n_codes < n_directions:
         why += (
-            f" X holds more than {counted(n_codes, 'code')} can tell: try more components, where the side variable "
+            f" X holds more than {counted(n_codes, 'code')} can tell: try more latents, where the side variable "
             "supports them, or leave out columns that it is not about."
         )
     elif outcome != "holds":
@@ -290,7 +290,7 @@ def live_codes(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, 
     outcome = above(least, 10 * DEAD, unless_below=DEAD)
     why = f"along the direction in which codes vary least they vary by {least} of the most."
     if outcome == "fails":
-        why += " A component was given up: ask for fewer, or for a weaker push towards invariance."
+        why += " A latent was given up: ask for fewer, or for a weaker push towards invariance."
     return Verdict(assumption, least.value, DEAD, outcome, why)
 
 

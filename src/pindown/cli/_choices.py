@@ -121,7 +121,7 @@ PCA = Annotated[
     ),
 ]
 COMPONENTS = Annotated[
-    int | None, typer.Option("--components", "-d", min=1, help="Number of latents. By default what the plan says.")
+    int | None, typer.Option("--latents", "--components", "-d", min=1, help="How many. By default what the plan says.")
 ]
 SPARSE = Annotated[
     int | None,

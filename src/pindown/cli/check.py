@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 
 Answer = Callable[["_Seen", int | None, bool], None]
-"""What a command says of data: given what was looked at, the number of components asked for, and whether as JSON."""
+"""What a command says of data: given what was looked at, the number of latents asked for, and whether as JSON."""
 
 
 def _of_data(answer: Answer) -> Callable[..., None]:
@@ -141,7 +141,7 @@ def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
         say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
     seen.introduce()
-    say(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'component')}"))
+    say(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'latent')}"))
     if command is not None:
         say(f"To fit it: {command}")
 

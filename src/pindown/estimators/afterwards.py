@@ -21,6 +21,9 @@ IDLE, BEGUN = 0.1, 25
 """Standard deviation of a code, whose prior has 1, below which its posterior is the prior for every row; and steps
 before which codes are where they began."""
 
+ENOUGH_STEPS = 200
+"""Steps from which codes that tell nothing of partners have not merely been trained too shortly."""
+
 COLLAPSED, SEEN_ROWS = 1e-3, 2_000
 """Spread of codes, relative to their size, up to which they are one code for all rows; and rows to see it on."""
 
@@ -66,6 +69,7 @@ def _warn_of_collapse(est: Any, x: Tensor) -> None:
         return
     if spread.max() > COLLAPSED * codes.square().mean().sqrt():
         _warn_of_idle(est, spread)
+        _warn_of_nothing(est, spread)
         return
     warn(
         f"{type(est).__name__}: the codes have collapsed, one for all rows. The loss began at {curve[0]:.3g}, was "
@@ -79,8 +83,20 @@ def _warn_of_idle(est: Any, spread: Tensor) -> None:
     if idle := (spread < IDLE).nonzero()[:, 0].tolist() if learned else []:
         warn(
             f"{type(est).__name__}: latent(s) {idle} have collapsed: their codes vary by less than {IDLE}, where the "
-            "prior has 1, so that they tell nothing of X. Ask for fewer components, or for a smaller weight of the "
+            "prior has 1, so that they tell nothing of X. Ask for fewer latents, or for a smaller weight of the "
             "divergence."
+        )
+
+
+def _warn_of_nothing(est: Any, spread: Tensor) -> None:
+    """Warn where codes vary, be it by how little, but rows held out show that they tell nothing of partners."""
+    held_out = est.held_out_ if est._scores_in_nats and (est.max_iter or ENOUGH_STEPS) >= ENOUGH_STEPS else None
+    if held_out is not None and held_out.tells_nothing and not held_out.overfits:
+        warn(
+            f"{type(est).__name__}: the codes have collapsed, or partners share nothing: on {held_out.n_rows} rows "
+            f"held out they tell {held_out.score:.2g} nats of partners, no more than chance, and vary by "
+            f"{spread.min():.2g} to {spread.max():.2g}. See whether partners belong to their rows; if they do, try "
+            "another random_state, a smaller learning_rate, or alpha=None, if it is given."
         )
 
 
@@ -105,5 +121,5 @@ def _warn_of_folds(est: Any, folding: Folding) -> None:
         f"{type(est).__name__}: the encoder is {folding}. So different latents share a code, and no theorem "
         "holds. If it started as a random perceptron, take encoder=networks.unfolded. If not, try more steps "
         "(max_iter) or another random_state, and see whether y says anything about X"
-        + (", and whether there are fewer latents than components." if folding.flat else ".")
+        + (", and whether there are fewer latents than were asked for." if folding.flat else ".")
     )

@@ -147,18 +147,18 @@ def _plan(est: Any, data: Data, n_components: int | None) -> Plan:
 
 
 def planned_components(est: Any, data: Data, asked: frozenset[str], look: MakePlan) -> Settled:
-    """Take as many components as the plan says, a single one on a line; say what stands against its theorem."""
+    """Take as many latents as the plan says, a single one on a line; say what stands against its theorem."""
     parameters: dict[str, Any] = {}
     notes: tuple[str, ...] = ()
     d = est.n_components
     if "n_components" not in asked:
         found = look(est)
         d = parameters["n_components"] = found.n_components
-        notes = (f"{counted(d, 'component')}: {found.notes[0].rstrip('.')} (n_components asks for another number).",)
+        notes = (f"{counted(d, 'latent')}: {found.notes[0].rstrip('.')} (n_components asks for another number).",)
         notes += found.against()
     if d == 1 and est.answers.on_a_line and "space" not in asked:
         parameters |= {name: value for name, value in est.answers.on_a_line.items() if name not in asked}
-        notes += ("one component is looked for on a line, since the sphere of one dimension is two points.",)
+        notes += ("one latent is looked for on a line, since the sphere of one dimension is two points.",)
     return Settled(parameters, notes)
 
 
@@ -234,7 +234,7 @@ class Answers:
     labels : bool
         Whether a signal must be a label, without fractions.
     on_a_line : mapping
-        Parameters for a single component, where codes live on a sphere otherwise.
+        Parameters for a single latent, where codes live on a sphere otherwise.
     starts_elsewhere : bool
         Whether refits can start behind another map of the data: ``encoder`` is a parameter, and its start matters.
     codes : (est, Data) -> array

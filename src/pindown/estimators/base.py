@@ -94,6 +94,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     _loss_falls = True  # as something is learned: in a game it does not
     _learns_from_shown = False  # whether objectives take rows as the first layer gives them out
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
+    _scores_in_nats = False  # by a bound that is 0 or less where codes tell nothing
     _codes_are_normal = False  # by a prior, so that a code that hardly varies tells nothing
     _chance: Chance | None = None  # random numbers that the objective wants beside every batch
 

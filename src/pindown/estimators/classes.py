@@ -107,7 +107,7 @@ def too_few(n_classes: int, d: int) -> tuple[str, ...]:
         return ()
     return (
         f"{n_classes} classes cannot pin down {d} latents, whatever the data: it takes at least {d + 1}, in "
-        "general position. Give more classes, or ask for fewer components.",
+        "general position. Give more classes, or ask for fewer latents.",
     )
 
 

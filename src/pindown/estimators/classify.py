@@ -147,7 +147,7 @@ class Classify(ClassifierMixin, Incremental):
     Warns
     -----
     IdentifiabilityWarning
-        If the theorem cannot apply to these labels: there are no more classes than components, a class has a single
+        If the theorem cannot apply to these labels: there are no more classes than latents, a class has a single
         row, or the learned class vectors lie near a hyperplane, which shows best if they have unit norm.
 
     References
@@ -264,8 +264,13 @@ class Classify(ClassifierMixin, Incremental):
         ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
         """
         predicted = self.predict(X)
+        y = self._beside(X, y)
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
+        if y is None:
+            raise ValueError(
+                "Classify: score compares with labels, but y is missing. Give score(X, y), or Data(X, signal=y)."
+            )
         return float(accuracy_score(from_torch(y), predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
@@ -363,7 +368,7 @@ class Classify(ClassifierMixin, Incremental):
                 f"{counted(rank, 'dimension')}, not {self.n_components_} (numerical rank {rank}: beyond, singular "
                 f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
                 "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
-                "general position, or ask for fewer components."
+                "general position, or ask for fewer latents."
             )
 
 

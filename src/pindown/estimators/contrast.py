@@ -150,6 +150,7 @@ class Contrast(Incremental):
     _learns_from_shown = True
     _y_is = "be the partner, or the group, of"
     _must_not_fold = True
+    _scores_in_nats = True
     _least_decay = 2.0
 
     def __init__(
@@ -240,6 +241,9 @@ class Contrast(Incremental):
         uniformity has moved the learned one; unrelated partners then give about 0.
         """
         check_is_fitted(self)
+        if isinstance(X, Data):
+            X = X.paired()
+            X, y = X.X, self._beside(X, y)
         pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
         # Neighbouring rows may be related, and related rows make poor negatives: compare rows from everywhere.

@@ -67,6 +67,11 @@ class HeldOut:
         return shown > ENOUGH and self.trained - self.score > (OVERFITS + by_chance) * shown
 
     @property
+    def tells_nothing(self) -> bool:
+        """Whether rows held out show no more than chance, of a score in nats."""
+        return self.n_rows >= ENOUGH_ROWS and self.chance is not None and self.score - self.chance < ENOUGH
+
+    @property
     def rows(self) -> str:
         """Which rows these are, in words."""
         if self.n_folds == 1:
@@ -80,7 +85,7 @@ class HeldOut:
             return ""
         return (
             f"the fit knows its own rows better than others: {self}. The former is what to expect of new rows. Give "
-            "more rows, ask for fewer components, or see whether what it learns from says anything about X."
+            "more rows, ask for fewer latents, or see whether what it learns from says anything about X."
         )
 
     def __str__(self) -> str:

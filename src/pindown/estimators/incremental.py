@@ -59,6 +59,7 @@ class Incremental(BaseEncoder):
             seed=seed + self.n_iter_,
             device=device,
             verbose=False,
+            title=type(self).__name__,
         )
         assert isinstance(objective.encoder, Encoder)
         self.encoder_, self.objective_ = objective.encoder, objective

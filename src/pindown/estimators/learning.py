@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 import warnings
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from itertools import chain
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -19,13 +19,14 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from pindown.estimators.afterwards import warn
 from pindown.estimators.dividing import Rows, taken
 from pindown.estimators.encoding import Encoder
 from pindown.estimators.held_out import HeldOut
 from pindown.estimators.parameters import rate, settings
 from pindown.estimators.pixels import first_round_for, is_image, precision_for
 from pindown.estimators.reading import Look, Reading
-from pindown.estimators.unfolding import Unfolding, Watch, on_terminal
+from pindown.estimators.unfolding import Unfolding, Watch
 from pindown.networks.preprocessing import FirstLayer
 from pindown.sources.batches import Draw
 from pindown.sources.drawing import beside
@@ -120,6 +121,7 @@ class Learning:
     space: Space
     device: torch.device
     seed: int
+    told: list[str] = field(default_factory=list)  # while it went on: once, whatever the number of trainings
 
     def once(
         self,
@@ -212,7 +214,7 @@ class Learning:
         """Minimise an objective in parts of the fit that have names, in so many steps if they are not the fit's."""
         est, n_rows = self.est, self._n_rows(look)
         part = " ".join(filter(None, [name, part]))
-        return self._trainer(objective, n_rows).train(
+        return self._trainer(objective, n_rows, validation).train(
             objective,
             draw,
             max_iter=max_iter[0] if max_iter else est.max_iter,
@@ -233,16 +235,28 @@ class Learning:
             first_round=first_round_for(est.shape_in_, self.device),
         )
 
-    def _trainer(self, objective: nn.Module, n_rows: float) -> Trainer:
+    def _trainer(self, objective: nn.Module, n_rows: float, validation: Validation | None) -> Trainer:
         """Return how to train: as was asked for, in what suits pictures, and with someone who watches them."""
         encoder = getattr(objective, "encoder", None)
         # A first layer that whitens pictures takes differences of large numbers, which half the digits would not show.
         trainer, shape = self.est.trainer, encoder.preprocess.shape_out if isinstance(encoder, Encoder) else ()
-        guessing = self.est._guessing(n_rows)
-        told = is_image(shape) and self.est.verbose
-        watch = (Watch(guessing, on_terminal),) if told and guessing is not None else ()
         precision = precision_for(shape, self.device, trainer.precision)
+        watch = self._watch(n_rows, validation) if is_image(self.est.shape_in_) else ()
         return replace(trainer, precision=precision, callbacks=(*trainer.callbacks, *watch))
+
+    def _watch(self, n_rows: float, validation: Validation | None) -> tuple[Watch, ...]:
+        """Return who says that nothing is learned, where the loss shows it."""
+        guessing = self.est._guessing(n_rows)
+        if guessing is None:
+            return ()
+        sizes = [len(batch[0]) for batch in validation.batches] if validation is not None else [1]
+        of_held_out = np.average([self.est._guessing(size) or 0.0 for size in sizes], weights=sizes)
+        return (Watch(guessing, float(of_held_out), self._tell_once),)
+
+    def _tell_once(self, sentence: str) -> None:
+        if not self.told:
+            self.told.append(sentence)
+            warn(sentence)
 
     def scored(self, learned: Learned, look: Look) -> HeldOut:
         """Return the score of what was learned, on rows held out and on as many that were learned from."""

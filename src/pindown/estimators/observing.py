@@ -21,7 +21,6 @@ from pindown.sources import Arrays, Chosen, Drawn, Indexed, as_source
 from pindown.sources.opening import require_rows
 from pindown.sources.streaming import require_finite_rows
 
-
 COLOURS = (1, 3, 4)
 """Channels of pictures: grey, colours, and how far these cover."""
 

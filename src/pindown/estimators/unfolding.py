@@ -8,7 +8,6 @@ tell clearly more of partners, something had been folded or lost, and training s
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -59,38 +58,35 @@ class Watch(Callback):
 
     Parameters
     ----------
-    guessing
-        Loss of codes that tell nothing.
+    guessing, of_held_out
+        Loss of codes that tell nothing: over a batch, and over the rows held out, which are fewer.
     tell
         Is called with the sentence, once.
 
     Examples
     --------
-    >>> watch = Watch(4.16, print)
+    >>> watch = Watch(4.16, 4.16, print)
     >>> for step in (25, 50, 75):
     ...     watch.report(Report("Contrast", step, 200, (4.15,), (1e-3,)))
     Contrast, step 50 of 200: the codes tell nothing of partners so far. They have collapsed, or partners share nothing.
     """
 
     guessing: float
+    of_held_out: float
     tell: Callable[[str], None]
     said: bool = False
 
     def report(self, report: Report) -> None:
         """Look at the loss."""
-        loss = float(np.mean(report.losses)) if report.held_out is None else report.held_out
-        if not self.said and 4 * report.step >= report.n_steps and loss > self.guessing - LEFT_OUT:
+        loss, guessing = float(np.mean(report.losses)), self.guessing
+        if report.held_out is not None:
+            loss, guessing = report.held_out, self.of_held_out
+        if not self.said and 4 * report.step >= report.n_steps and loss > guessing - LEFT_OUT:
             self.said = True
             self.tell(
                 f"{report.title}, step {report.step} of {report.n_steps}: the codes tell nothing of partners so far. "
                 "They have collapsed, or partners share nothing."
             )
-
-
-def on_terminal(sentence: str) -> None:
-    """Print a sentence, if there is a terminal."""
-    if sys.stderr.isatty():
-        print(sentence, file=sys.stderr)
 
 
 def final_loss(log: TrainingLog) -> float:
@@ -169,7 +165,7 @@ class Unfolding:
             warn(
                 f"{type(self.est).__name__}: the encoder folds the pictures, or has lost a latent: {WIDER} times as "
                 f"many codes tell {left_out:.2f} nats more of partners. It starts anew: start {number} of "
-                f"at most {STARTS}. If all end so, ask for more components."
+                f"at most {STARTS}. If all end so, ask for more latents."
             )
             objective = self.make(self.est, seed + number)
             found.append((objective, self.minimise(objective, seed + number, f"start {number}")))

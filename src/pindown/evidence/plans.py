@@ -95,7 +95,7 @@ class Plan:
 
 
 def or_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tuple[str, ...]]:
-    """Return the number of components, or of directions of the data that an encoder would see, with a note on it."""
+    """Return the number of latents, or of directions of the data that an encoder would see, with a note on it."""
     if n_components is not None:
         return n_components, ()
     found = spectrum(read("X", X))
@@ -113,7 +113,7 @@ def generally_missing(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
     if outcome_of(verdicts, conditions.ENOUGH_ROWS) != "holds":
         needs += ("more samples",)
     if outcome_of(verdicts, theory.INJECTIVE_MIXING) == "fails":
-        needs += ("more observed variables, or fewer components",)
+        needs += ("more observed variables, or fewer latents",)
     return needs
 
 

@@ -84,7 +84,7 @@ def refuse_constant(caller: str, name: str, part: Matrix, whole: Matrix, consequ
         which += " on half of the rows"
         remedy = "Other values are too rare: give more rows, or pass held_out=False."
     elif name == "z_hat":
-        remedy = "The encoder has probably collapsed: look at loss_curve_, or ask for fewer components."
+        remedy = "The encoder has probably collapsed: look at loss_curve_, or ask for fewer latents."
     raise ValueError(f"{caller}: {which}, so {consequence}. {remedy}")
 
 

@@ -62,6 +62,8 @@ outputs.
     except Exception as error:
         what = type(make).__name__ if given else getattr(make, "__name__", make)
         why = str(error).partition("\n")[0].rstrip(". ")
+        if isinstance(n_in, tuple) and "argument 'size'" in why:  # torch's words for a layer of so many columns
+            why = "it takes a number of columns, not a shape"
         raise ValueError(
             f"{owner}: {name}={what} makes no network from {n_in} to {n_out} ({why}). {_remedy(n_in, n_out)}"
         ) from error
@@ -98,7 +100,7 @@ def _remedy(n_in: Shape, n_out: Shape) -> str:
     if isinstance(n_out, tuple):
         return "For images and sequences take networks.deconvolutional."
     if isinstance(n_in, int):
-        return "For vectors take networks.unfolded; what convolves wants images, X of shape (n, c, h, w)."
+        return "For vectors take networks.unfolded; what convolves wants rows that reach it as images, (c, h, w)."
     suited = "sequences take networks.temporal" if len(n_in) == 2 else "images take networks.convolutional"
     return f"For {suited}, or preprocess=preprocessing.whiten, which lays rows out as vectors."
 

@@ -37,7 +37,7 @@ CHECKED_ROWS = 20_000
 
 def audit(
     est: BaseEncoder,
-    X: Any,
+    X: Any = None,
     y: Any = None,
     *,
     given: Any = None,
@@ -98,6 +98,11 @@ def audit(
     """
     answers = answers_of(est, "audit")
     check_is_fitted(est)
+    if X is None:
+        raise TypeError(
+            f"audit: X is missing: what {type(est).__name__} has learned is measured on rows that were held out. Give "
+            "the observations it was fitted to, and what belongs to them: audit(est, X, y)."
+        )
     check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
     if answers.audited is not None:

@@ -1,4 +1,4 @@
-"""From data and wishes to an estimator: which one, with how many components, in which space."""
+"""From data and wishes to an estimator: which one, with how many latents, in which space."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._messages import MessageError
-from pindown.tables.source import Matrix, Source
+from pindown.tables.source import Matrix, Source, no_columns
 
 HOLDS_NO_NUMBERS = "{file}: {name} holds no numbers. Leave it out: {drop:{name}}."
 
@@ -20,6 +20,8 @@ HOLDS_NO_NUMBERS = "{file}: {name} holds no numbers. Leave it out: {drop:{name}}
 def open_npy(path: Path) -> Source:
     """Look at one matrix, whose columns are called 0, 1, 2 and so on."""
     array = _load(path)
+    if array.ndim > 2:
+        raise ValueError(f"{path.name}: {no_columns('X', array.shape)}")
     if array.ndim != 2 or array.dtype.kind not in "buif":
         raise ValueError(
             f"{path.name} must hold a matrix of numbers, a row per sample, but has {array.dtype} of {array.shape}. For "
@@ -34,6 +36,7 @@ def open_npz(path: Path) -> Source:
     arrays = _load(path)
     columns: dict[str, NDArray[Any]] = {}
     blocks: dict[str, tuple[str, ...]] = {}
+    deep: dict[str, tuple[int, ...]] = {}
     for name in arrays.files:
         array = _member(path, arrays, name)
         if array.ndim == 1 or array.shape[1:] == (1,):
@@ -41,10 +44,12 @@ def open_npz(path: Path) -> Source:
         elif array.ndim == 2:
             blocks[name] = tuple(f"{name}_{j}" for j in range(array.shape[1]))
             columns |= {part: array[:, j] for j, part in enumerate(blocks[name])}
-    if not columns:
+        elif array.ndim > 2:
+            deep[name] = array.shape
+    if not columns and not deep:
         raise ValueError(f"{path.name} holds no array with one or two dimensions: save one called X, a row per sample.")
     numeric = tuple(name for name, column in columns.items() if column.dtype.kind in "buif")
-    return ArraySource(path, tuple(columns), numeric, blocks, columns)
+    return ArraySource(path, tuple(columns), numeric, blocks, columns, deep=deep)
 
 
 @dataclass(frozen=True, eq=False)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +37,15 @@ class Source(ABC):
         Those that hold numbers.
     blocks : mapping of str to tuple of str
         Columns that have a name together: the arrays of an ``.npz``, or ``X`` of an ``.h5ad``.
+    deep : mapping of str to tuple of int
+        Shapes of arrays with more than two dimensions, which are no columns.
     """
 
     path: Path
     names: tuple[str, ...]
     numeric: tuple[str, ...]
     blocks: Mapping[str, tuple[str, ...]]
+    deep: Mapping[str, tuple[int, ...]] = field(default_factory=dict, kw_only=True)
 
     @abstractmethod
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
@@ -57,6 +60,9 @@ class Source(ABC):
         for name in ("X", "x"):
             if name in self.blocks:
                 return self.blocks[name]
+        if self.deep and (not self.blocks or {"X", "x"} & {*self.deep}):
+            name = next((name for name in ("X", "x") if name in self.deep), next(iter(self.deep)))
+            raise ValueError(f"{self.path.name}: {no_columns(name, self.deep[name])}")
         if len(self.blocks) > 1:
             raise MessageError(
                 "{file}: say by {features} which array to look at: {blocks}.",
@@ -72,12 +78,29 @@ class Source(ABC):
 
     def lacks(self, name: str, option: str, names: Sequence[str]) -> MessageError:
         """Return the error that says which column, or block, was probably meant."""
+        if name in self.deep:
+            return MessageError(f"{{{option}}}: {{why}}", why=no_columns(name, self.deep[name]))
         return MessageError(
             f"{{{option}}}: {{file}} has no column {{name!r}}: {{hint}}",
             file=self.path.name,
             name=name,
             hint=nearest(name, names),
         )
+
+
+def no_columns(name: str, shape: tuple[int, ...]) -> str:
+    """Say why an array is not read, and what to do.
+
+    Examples
+    --------
+    >>> no_columns("X", (300, 3, 8, 8))
+    'X has shape (300, 3, 8, 8), and the shell reads columns, a row per sample. Give a folder of pictures, fit the \
+array in Python, or lay each row out as columns: X.reshape(len(X), -1).'
+    """
+    return (
+        f"{name} has shape {shape}, and the shell reads columns, a row per sample. Give a folder of pictures, fit the "
+        f"array in Python, or lay each row out as columns: {name}.reshape(len({name}), -1)."
+    )
 
 
 def refuse_duplicates(path: Path, names: Sequence[str], remedy: str = "Give each its own.") -> None:

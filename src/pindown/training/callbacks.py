@@ -236,32 +236,32 @@ def audience(callbacks: Sequence[Callback], title: str, n_steps: int) -> Iterato
 
     def tell(report: Report) -> None:
         for callback in callbacks:
-            with _blamed(callback, f"at step {report.step} of {report.n_steps}"):
+            with _blamed(title, callback, f"at step {report.step} of {report.n_steps}"):
                 callback.report(report)
 
     with ExitStack() as stack:
         for callback in callbacks:
-            stack.enter_context(_ended(callback))
-            with _blamed(callback, "before the first step"):
+            stack.enter_context(_ended(title, callback))
+            with _blamed(title, callback, "before the first step"):
                 callback.begin(title, n_steps)
         yield tell
 
 
 @contextmanager
-def _ended(callback: Callback) -> Iterator[None]:
+def _ended(title: str, callback: Callback) -> Iterator[None]:
     try:
         yield
     finally:
-        with _blamed(callback, "after the last step"):
+        with _blamed(title, callback, "after the last step"):
             callback.end()
 
 
 @contextmanager
-def _blamed(callback: Callback, when: str) -> Iterator[None]:
+def _blamed(title: str, callback: Callback, when: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         raise CallbackError(
-            f"training: the callback {callback!r} raised {type(error).__name__} {when}: {error}. "
+            f"{title}: the callback {type(callback).__name__} raised {type(error).__name__} {when}: {error}. "
             "Mend it, or leave it out of callbacks."
         ) from error

@@ -1,4 +1,4 @@
-"""Checkpoints of a training run: one safetensors file, written whole or not at all, no pickle."""
+"""Checkpoints of a training run, a part of a fit: one safetensors file, written whole or not at all, no pickle."""
 
 from __future__ import annotations
 

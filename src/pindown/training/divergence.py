@@ -21,7 +21,7 @@ class TrainingDivergedError(RuntimeError):
     """The loss or the weights ran away. What was saved before, if anything, is from a step at which they had not."""
 
 
-def check_losses(curve: Sequence[float], n_new: int, max_iter: int, learning_rate: float) -> None:
+def check_losses(curve: Sequence[float], n_new: int, max_iter: int, learning_rate: float, title: str = "fit") -> None:
     """Raise if one of the last losses is not finite, or if most of late are a thousand times that of the first step.
 
     Most, since the loss of a single batch may be that of an outlier, and descent goes on from it.
@@ -31,20 +31,22 @@ def check_losses(curve: Sequence[float], n_new: int, max_iter: int, learning_rat
     >>> check_losses([2.0, 9e9, 1.5], n_new=2, max_iter=50, learning_rate=0.1)
     >>> check_losses([2.0, 9e9, 8e9], n_new=2, max_iter=50, learning_rate=0.1)
     Traceback (most recent call last):
-    pindown.training.divergence.TrainingDivergedError: training: the loss rose from 2 to about 8e+09 by step 2 of 50. \
+    pindown.training.divergence.TrainingDivergedError: fit: the loss rose from 2 to about 8e+09 by step 2 of 50. \
 Try a smaller learning_rate (now 0.1), and look for extreme values in the data.
     """
     for step in range(len(curve) - n_new, len(curve)):
         if not math.isfinite(curve[step]):
             before = f"it was {curve[step - 1]:.4g} a step before" if step else "it was so from the start"
-            raise _diverged(f"the loss is {curve[step]} at step {step} of {max_iter}; {before}", learning_rate)
+            raise _diverged(title, f"the loss is {curve[step]} at step {step} of {max_iter}; {before}", learning_rate)
     typical = median_low(curve[-LATELY:])
     if typical - curve[0] > RUNAWAY * max(1.0, abs(curve[0])):
         rose = f"the loss rose from {curve[0]:.4g} to about {typical:.4g} by step {len(curve) - 1} of {max_iter}"
-        raise _diverged(rose, learning_rate)
+        raise _diverged(title, rose, learning_rate)
 
 
-def check_weights(objective: nn.Module, curve: Sequence[float], max_iter: int, learning_rate: float) -> None:
+def check_weights(
+    objective: nn.Module, curve: Sequence[float], max_iter: int, learning_rate: float, title: str = "fit"
+) -> None:
     """Raise if weights went nowhere in a step whose loss was finite: waits for the device.
 
     Examples
@@ -57,10 +59,10 @@ def check_weights(objective: nn.Module, curve: Sequence[float], max_iter: int, l
         return
     where = f"after step {len(curve) - 1} of {max_iter}, though its loss was {curve[-1]:.4g}"
     if math.isfinite(largest):
-        raise _diverged(f"weights are as large as {largest:.2g} {where}", learning_rate)
-    raise _diverged(f"weights are NaN or infinite {where}: a gradient was not finite", learning_rate)
+        raise _diverged(title, f"weights are as large as {largest:.2g} {where}", learning_rate)
+    raise _diverged(title, f"weights are NaN or infinite {where}: a gradient was not finite", learning_rate)
 
 
-def _diverged(what: str, learning_rate: float) -> TrainingDivergedError:
+def _diverged(title: str, what: str, learning_rate: float) -> TrainingDivergedError:
     remedy = f"Try a smaller learning_rate (now {learning_rate:g}), and look for extreme values in the data."
-    return TrainingDivergedError(f"training: {what}. {remedy}")
+    return TrainingDivergedError(f"{title}: {what}. {remedy}")

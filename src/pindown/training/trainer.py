@@ -80,8 +80,8 @@ class Trainer:
     callbacks
         Are told how it goes: see `pindown.training.callbacks`.
     checkpoint
-        File to save the state to now and then, and to go on from if it is there. A resumed run gives the same result
-        as an unbroken one.
+        File to save the state to now and then, and to go on from if it is there; parts of a fit, such as folds, have
+        files beside it. A resumed run gives the same result as an unbroken one.
     save_every
         Least seconds between two saves.
     patience, tol
@@ -221,12 +221,12 @@ class Trainer:
         )
         if vigil is not None and not vigil.seen:
             vigil.look(0, vigil.rows.loss(objective), state)
-        training = _Training(state, descent, length, way, checkpoint, curve, self._on_plateau)
+        training = _Training(title, state, descent, length, way, checkpoint, curve, self._on_plateau)
         start, take_step = time.monotonic(), taker(descent, draw, generator)
         bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
         told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
         with _deferred_interrupt() as interrupted, current(device), audience(told, title, training.plan()) as tell:
-            for report in training.reports(title, take_step, interrupted):
+            for report in training.reports(take_step, interrupted):
                 tell(report)
         objective.eval()
         return training.log(time.monotonic() - start)
@@ -275,6 +275,7 @@ class Trainer:
 class _Training:
     """A training under way: its state, the steps taken, and how many there are to be."""
 
+    title: str
     state: State
     descent: Descent
     length: Length
@@ -290,7 +291,7 @@ class _Training:
         vigil = self.state.vigil
         return self.descent.plan(whole(self.length.rounds(self.curve)) if vigil is None else vigil.legs)
 
-    def reports(self, title: str, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
+    def reports(self, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
         """Take all steps, and say now and then how it goes; if it is interrupted, raise once all is saved."""
         total, curve, stop = self.plan(), self.curve, 0.0
         while len(curve) < total and not self.is_flat(curve) and not stop:
@@ -303,13 +304,13 @@ class _Training:
             if held_out is not None or self.length.may_end(len(curve)):
                 total = self.plan()
             if save or stop or self.is_flat(curve) or len(curve) == total:
-                check_weights(self.state.objective, curve, total, self.descent.learning_rate)
+                check_weights(self.state.objective, curve, total, self.descent.learning_rate, self.title)
                 if self.checkpoint is not None:
                     self.checkpoint.write(self.state, curve)
             rates = self.descent.course[step]
-            yield Report(title, len(curve), total, tuple(new), rates, held_out, self.state.objective)
+            yield Report(self.title, len(curve), total, tuple(new), rates, held_out, self.state.objective)
         if stop or interrupted.is_set():
-            raise KeyboardInterrupt(_interrupted_message(len(curve), total, self.checkpoint))
+            raise KeyboardInterrupt(_interrupted_message(self.title, len(curve), total, self.checkpoint))
 
     def _read(
         self, first: int, step: int, total: int, interrupted: threading.Event
@@ -321,7 +322,7 @@ class _Training:
         asked = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), seen]
         *new, stop, save, seen = self.descent.read(first, step + 1, asked)
         self.curve += new
-        check_losses(self.curve, len(new), total, self.descent.learning_rate)
+        check_losses(self.curve, len(new), total, self.descent.learning_rate, self.title)
         if vigil is not None:
             vigil.look(len(self.curve), seen, self.state)
         return new, None if vigil is None else seen, stop, save
@@ -338,13 +339,13 @@ class _Training:
         return TrainingLog(vigil.path(self.curve), seconds, plateau, shortfall, held_out, vigil.turned, vigil.way)
 
 
-def _interrupted_message(step: int, total: int, checkpoint: Checkpoint | None) -> str:
+def _interrupted_message(title: str, step: int, total: int, checkpoint: Checkpoint | None) -> str:
     way_on = (
         f"the same fit will go on from {checkpoint.path}"
         if checkpoint is not None
         else "give checkpoint=… to be able to go on"
     )
-    return f"training: stopped at step {step} of {total}; {way_on}."
+    return f"{title}: stopped at step {step} of {total}; {way_on}."
 
 
 @contextmanager

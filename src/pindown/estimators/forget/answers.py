@@ -261,9 +261,7 @@ def _plan(est: Forget, data: Data, n_components: int | None) -> Plan:
     if confounded:
         needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
     if outcome_of(verdicts, theory.LINEAR_ENCODER) == "fails":
-        most = (
-            f"at most {counted(n_directions - touched, 'component')}" if touched < n_directions else "other variables"
-        )
+        most = f"at most {counted(n_directions - touched, 'latent')}" if touched < n_directions else "other variables"
         needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
     if outcome_of(verdicts, conditions.OVERLAPPING_VALUES) == "fails":
         needs += ("pairs across values of the nuisance, to carry a latent from one to another",)

@@ -361,8 +361,8 @@ class Forget(BaseEncoder):
         return whitened if is_image(shape) and self.preprocess is preprocessing.suited else self.preprocess
 
     def _encoder_for(self, first: FirstLayer, device: torch.device) -> Any:
-        default = self.encoder is networks.unfolded
-        return encoder_behind(first, device) if default and is_image(first.shape_in) else self.encoder
+        convolves = self.encoder in (networks.unfolded, networks.convolutional)  # the default, and its name
+        return encoder_behind(first, device) if convolves and is_image(first.shape_in) else self.encoder
 
     def _fields(self, look: NuisanceLook, sides: dict[str, Any]) -> tuple[Any, ...]:
         read = look.reader.read_numbers if look.by_number else look.reader.read

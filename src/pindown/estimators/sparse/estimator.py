@@ -276,7 +276,7 @@ class Sparse(OfAtoms, Incremental):
         if n < d:
             raise ValueError(
                 f"Sparse: there are {n} rows (n_samples={n}) for n_components={d}: with an "
-                "atom for each row any data are rebuilt. Ask for fewer components, or give more rows."
+                "atom for each row any data are rebuilt. Ask for fewer atoms, or give more rows."
             )
         constant = np.flatnonzero(np.ptp(reading.some_rows, axis=0) == 0)
         if not len(constant):
