@@ -179,7 +179,7 @@ def test_pictures_of_one_colour_are_refused(kind):
 def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
     rng = np.random.default_rng(0)
     x = rng.normal(size=(300, 1)) @ np.ones((1, 4)) + 0.3 * rng.normal(size=(300, 4))  # one latent, and noise
-    with pytest.warns(IdentifiabilityWarning, match=r"BetaVAE: latent\(s\) \[.*\] have collapsed.* Ask for fewer comp"):
+    with pytest.warns(IdentifiabilityWarning, match=r"BetaVAE: latent\(s\) \[.*\] have collapsed.* Ask for fewer lat"):
         est = BetaVAE(2, beta=8, **QUICK | {"max_iter": 150}).fit(x)
     idle = int(est.transform(x).std(0).argmin())
     decoder = torch.nn.Linear(2, 4)
