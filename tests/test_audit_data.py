@@ -155,7 +155,8 @@ def test_an_estimator_must_be_fitted_and_answer_for_itself():
 
 
 def test_the_same_seed_gives_the_same_audit_and_leaves_no_trace():
-    x, labels = RNG.normal(size=(120, 2)) + np.arange(120)[:, None] % 4, np.arange(120) % 4
+    labels = np.arange(120) % 4
+    x = np.random.default_rng(0).normal(size=(120, 2)) + 2 * np.stack([labels % 2, labels // 2], axis=1)  # a square
     est = fitted(Classify(2), x, labels)
     states = np.random.get_state()[1].copy(), torch.get_rng_state()  # noqa: NPY002
     first, second = (audit(est, x, labels, n_fits=2, random_state=3).to_dict() for _ in range(2))

@@ -22,7 +22,7 @@ from pindown.data import Data, as_array
 from pindown.estimators.afterwards import warn
 from pindown.estimators.contrast_answers import ANSWERS
 from pindown.estimators.contrast_objective import PairObjective, best_temperature
-from pindown.estimators.encoding import Encoder
+from pindown.estimators.encoding import Encoder, is_cheap
 from pindown.estimators.incremental import Incremental
 from pindown.estimators.parameters import check_positive
 from pindown.estimators.pixels import is_image
@@ -252,11 +252,12 @@ class Contrast(Incremental):
         n_chunks = math.ceil(len(x) / SCORE_ROWS)
         objective = copy.deepcopy(self.objective_)
         assert isinstance(objective, PairObjective)
-        objective.double()
+        precision = torch.float64 if is_cheap(self.encoder_) else torch.float32  # as `transform` has it
+        objective.to(precision)
         device = self.encoder_.device
 
         def put(rows: Tensor) -> Tensor:
-            return rows.to(device).double()
+            return rows.to(device, precision)
 
         with torch.inference_mode():
             temperature = objective.temperature()

@@ -196,6 +196,7 @@ TABLE_1 = Experiment(
         UNROLLED,
         "The quick profile is far too short for a claim.",
     ),
+    every_seed=True,
 )
 
 EXPERIMENTS = (TABLE_1,)
