@@ -1,5 +1,6 @@
 """Settings that tests and the examples of the library and its pages share."""
 
+import copy
 import os
 
 # Two cores share the suite with whatever else runs: threads that wait for each other cost more than they bring. They
@@ -74,6 +75,22 @@ def pytest_itemcollected(item):
 def pytest_collection_modifyitems(items):
     """Begin with the pages: each is one test of many seconds, and as the last it would leave other workers waiting."""
     items.sort(key=lambda item: item.path.suffix != ".md")
+    import numpy  # not at the top: what counts its threads comes first
+
+    for module in {item.module for item in items if hasattr(item, "module")}:
+        drawing = [value for value in vars(module).values() if isinstance(value, numpy.random.Generator)]
+        BEGUN[module] = [(rng, copy.deepcopy(rng.bit_generator.state)) for rng in drawing]
+
+
+BEGUN = {}
+"""Generators that tests of a module share, each with the state in which it was made."""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item):
+    """Let generators of a module begin anew in every test, before fixtures draw: workers take tests in any order."""
+    for rng, state in BEGUN.get(getattr(item, "module", None), ()):
+        rng.bit_generator.state = copy.deepcopy(state)
 
 
 @pytest.fixture(autouse=True)

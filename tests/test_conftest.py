@@ -4,13 +4,14 @@ import os
 import subprocess
 import sys
 
-import numpy as np  # noqa: F401 (its threads are counted)
+import numpy as np
 import pytest
 import sklearn.cluster  # noqa: F401
 import torch
 from threadpoolctl import threadpool_info
 
 DRAWN: list[list[list[float]]] = []
+RNG = np.random.default_rng(0)
 THREADS = int(os.environ["OMP_NUM_THREADS"])  # one, unless whoever runs the suite says otherwise
 
 
@@ -37,3 +38,8 @@ def test_one_thread_is_the_default():
 def test_networks_without_a_seed_do_not_depend_on_what_ran_before(order):
     DRAWN.append(torch.nn.Linear(3, 2).weight.tolist())
     assert all(weights == DRAWN[0] for weights in DRAWN)
+
+
+@pytest.mark.parametrize("order", ["first", "second"])
+def test_what_a_generator_of_a_module_draws_does_not_depend_on_what_ran_before(order):
+    assert RNG.integers(1_000_000) == np.random.default_rng(0).integers(1_000_000)
