@@ -207,7 +207,7 @@ def test_codes_that_depend_on_each_other_are_not_claimed_whatever_axes_they_come
         assert not found.freedom.is_independent
 
 
-@pytest.mark.parametrize("correlation", [0.25, 0.35])
+@pytest.mark.parametrize("correlation", [0.3, 0.35])
 def test_codes_that_correlate_are_to_be_whitened(correlation):
     z = normal(2_000, 3)
     z[:, 1] = correlation * z[:, 0] + (1 - correlation**2) ** 0.5 * z[:, 1]
