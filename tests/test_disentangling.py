@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from sklearn.datasets import load_digits
 from torch import nn
 
 import pindown
@@ -104,6 +105,29 @@ def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
     found = disentangle(decoder, normal(1_000, 3))
     assert found.claim is None
     assert any("derivatives do not see" in reason for reason in found.against)
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its_prior_are_gaussian(seed):
+    # As many write one: nobody knows what the latents of digits are, and no gap parts derivatives from none.
+    x, d = torch.tensor(load_digits().data / 16, dtype=torch.float32), 5
+    torch.manual_seed(seed)  # noqa: TID251 (as they do)
+    encoder = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 2 * d))
+    decoder = nn.Sequential(nn.Linear(d, 128), nn.ReLU(), nn.Linear(128, 64), nn.Sigmoid())
+    descent = torch.optim.Adam([*encoder.parameters(), *decoder.parameters()], lr=2e-3)
+    for _ in range(600):
+        rows = x[torch.randint(len(x), (128,))]
+        mean, log_variance = encoder(rows).chunk(2, 1)
+        codes = mean + torch.randn_like(mean) * (log_variance / 2).exp()
+        missed = nn.functional.binary_cross_entropy(decoder(codes), rows, reduction="none").sum(1)
+        divergence = (mean.square() + log_variance.exp() - 1 - log_variance).sum(1) / 2
+        descent.zero_grad()
+        (missed + divergence).mean().backward()
+        descent.step()
+    found = disentangle(decoder, normal(2_000, d, seed))
+    assert found.freedom.kind == "Gaussian"
+    assert found.claim is None
+    assert any("neither strong nor faint" in reason for reason in found.against)
 
 
 MOMENTS = np.stack([np.diag([1.0, 0.1]), np.diag([0.1, 1.0])])
