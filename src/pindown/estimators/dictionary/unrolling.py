@@ -139,7 +139,7 @@ def unbent(z: np.ndarray) -> np.ndarray:
     kept = z[:, :1]
     for coordinate in z.T[1:]:
         terms = PolynomialFeatures(2).fit_transform(kept)
-        bend = terms @ np.linalg.lstsq(terms, coordinate)[0]
+        bend = terms @ np.linalg.lstsq(terms, coordinate, rcond=None)[0]
         own = coordinate - bend if bend.var() > BENT * coordinate.var() else coordinate
         kept = np.column_stack([kept, own / max(own.std(), LEAST_SPREAD)])
     return kept
