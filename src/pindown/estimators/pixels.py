@@ -120,8 +120,8 @@ def worth_rebuilding(white: np.ndarray, spread: np.ndarray, value: np.ndarray) -
     >>> rng = np.random.default_rng(0)
     >>> value = rng.integers(2, size=2_000)
     >>> white = np.stack([2 * value - 1.0, rng.normal(size=2_000)], 1)  # the first is the value itself
-    >>> worth_rebuilding(white, np.array([1.4, 0.2]), value)[1, 1].round(1)
-    np.float64(1.4)
+    >>> round(float(worth_rebuilding(white, np.array([1.4, 0.2]), value)[1, 1]), 1)
+    1.4
     """
     sums = np.stack([np.bincount(value, weights=column) for column in white.T], 1)
     means = sums / np.maximum(np.bincount(value), 1)[:, None]
