@@ -86,8 +86,7 @@ def check_components(est: BaseEncoder, first: FirstLayer) -> None:
 def check_positive(value: Any, name: str) -> None:
     """Raise unless the value is a positive, finite number."""
     check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
-    if not math.isfinite(value):
-        raise ValueError(f"{name} must be finite, got {value}.")
+    check_weight(value, name)
 
 
 def check_weight(value: Any, name: str) -> None:

@@ -13,6 +13,7 @@ from sklearn.utils import check_array
 
 from pindown.data import from_torch
 from pindown.estimators.latent_action.dynamics import read_groups
+from pindown.estimators.observing import COLOURS
 
 HELD_OUT = 0.2
 """Share of each body's episodes that charts are not fitted to, and all that is decided is measured on."""
@@ -22,9 +23,6 @@ ROWS_PER_COLUMN = 5
 
 LEAST_FILMED = 60
 """Transitions that a body needs of which there are frames."""
-
-CHANNELS = (1, 3, 4)
-"""Numbers of colours that a camera gives."""
 
 Pairs = Mapping[tuple[Any, Any], Any]
 """For two bodies, numbers of transitions of the first and of the second that made the same motion; (n, 2)."""
@@ -184,7 +182,7 @@ def _array(body: Any, name: str, values: Any) -> np.ndarray:
             f"LatentAction: {name} of {body} has shape {shape}. Are they episodes? A row is a transition: give "
             "q[:, :-1].reshape(-1, *q.shape[2:]) for X_t, q[:, 1:] likewise for X_next, and episodes by groups."
         )
-    if len(shape) == 4 and shape[3] in CHANNELS and shape[1] not in CHANNELS:
+    if len(shape) == 4 and shape[3] in COLOURS and shape[1] not in COLOURS:
         raise ValueError(
             f"LatentAction: {name} of {body} has shape {shape}, and frames are (n, c, h, w). Are colours last? Give "
             "np.moveaxis(frames, -1, 1)."
