@@ -106,12 +106,18 @@ def test_rows_that_only_get_worse_leave_the_weights_as_they_were():
     assert float(weights["level"]) == 0
 
 
-def test_a_loss_that_rises_is_waited_for_twice_as_long_as_it_fell():
+def test_a_loss_that_clearly_rises_is_waited_for_half_as_long_as_it_fell():
     rises = [(25 * k, abs(k - 20) / 20) for k in range(81)]
-    assert turn(rises, Length(2_000)) == Turn(1_200, 500)
+    assert turn(rises, Length(2_000)) == Turn(950, 500)
     way = legs(rises, Length(2_000))
-    assert way == [Leg(2_000, 1_200), Leg(250, 250, 500)]
+    assert way == [Leg(2_000, 950), Leg(250, 250, 500)]
     assert LEAST_SETTLING < 250
+
+
+def test_a_loss_that_rose_to_a_plateau_is_waited_for_as_long_as_it_fell():
+    noise = np.random.default_rng(0).uniform(-0.05, 0.05, size=81)
+    stays = [(25 * k, abs(k - 20) / 20 if k <= 20 else 0.2 + noise[k]) for k in range(81)]
+    assert turn(stays, Length(2_000)) == Turn(1_200, 500)
 
 
 def test_a_rise_that_is_noise_is_none():

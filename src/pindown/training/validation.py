@@ -21,13 +21,17 @@ if TYPE_CHECKING:
     from pindown.training.convergence import Length
 
 PATIENCE = 200
-"""Steps, beside twice those that led to the best moment, after which a loss that has risen since is past hope."""
+"""Steps, beside as many as led to the best moment, or half of them if the loss clearly rises, after which one that has
+risen is past hope."""
 
 RISEN = 0.02
 """Share of all that the loss has fallen by which it must rise again to count as risen."""
 
 LOOKS = 4
 """Looks in a row that find it risen where it is past hope: at a high rate one of them may, though all is well."""
+
+CLEARLY = 6.0
+"""Standard errors by which the line through all looks since the best must rise where half the steps are waited for."""
 
 LEAST_SETTLING = 50
 """Steps, at least, in which the rate comes down from the best moment: half of those that led there."""
@@ -101,20 +105,32 @@ def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
     >>> falls = [(25 * k, 1 / (1 + k)) for k in range(41)]
     >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
     >>> turn(falls, Length(1_000)), turn(rises, Length(1_000)), turn(rises, Length(300))
-    (None, Turn(at=600, best=200), Turn(at=300, best=200))
+    (None, Turn(at=500, best=200), Turn(at=300, best=200))
     """
-    best, lowest = 0, math.inf
+    best, lowest, after = 0, math.inf, 0
     for number, (step, loss) in enumerate(seen):
         if loss < lowest:
-            best, lowest = step, loss
+            best, lowest, after = step, loss, number + 1
         risen_to = lowest + RISEN * max(seen[0][1] - lowest, 0.0)
         if loss <= risen_to:
             continue
         lately = [each for _, each in seen[max(0, number + 1 - LOOKS) : number + 1]]
-        past_hope = step >= 2 * best + PATIENCE and min(lately) > risen_to
+        waited = step - best - PATIENCE if min(lately) > risen_to else -math.inf
+        past_hope = waited >= best or (waited >= best / 2 and _rises(seen[after : number + 1]))
         if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(seen[: number + 1])))):
             return Turn(step, best)
     return None
+
+
+def _rises(seen: Sequence[tuple[int, float]]) -> bool:
+    """Say whether losses clearly lie on a line that rises, which those of a noisy plateau do not."""
+    if len(seen) <= LOOKS:
+        return False
+    steps, losses = np.array(seen).T
+    steps -= steps.mean()
+    slope = steps @ losses / (steps @ steps)
+    rest = losses - losses.mean() - slope * steps
+    return bool(slope > CLEARLY * math.sqrt(rest @ rest / (len(seen) - 2) / (steps @ steps)))
 
 
 def by_step(seen: Sequence[tuple[int, float]]) -> list[float]:
