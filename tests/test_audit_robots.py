@@ -49,7 +49,7 @@ def test_blind_codes_that_know_what_was_told_are_claimed(tied):
     found = tied[1].findings
     assert found.claims
     assert found.score("body told by the codes").good
-    assert found.score("body told by displacements").value > 0.8
+    assert found.score("body told by displacements").value > 0.75
     assert min(found.score(f"truth of {body} (R²)").value for body in BODIES) > 0.9
     assert found.score("truth, one reader for all bodies (R²)").value > 0.9
     assert found.score("truth of sledge, by a reader of the others (R²)").value > 0.8

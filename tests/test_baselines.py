@@ -147,8 +147,8 @@ def test_total_correlation_is_told_by_a_classifier_that_the_codes_do_not_train()
         cost.backward()
         optimiser.step()
         costs.append(cost.item())
-    assert costs[0] == pytest.approx(math.log(2), abs=0.1)  # tells nothing yet, guesses
-    assert np.mean(costs[-3:]) > 1.5  # nats of correlation, of which there is no end
+    assert costs[0] == pytest.approx(math.log(2), abs=0.2)  # tells nothing yet, guesses
+    assert np.mean(costs[-3:]) > 1.4  # nats of correlation, of which there is no end
     assert z.grad.any()
 
 

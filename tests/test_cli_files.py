@@ -162,4 +162,4 @@ def test_a_tossed_label_is_not_read_off_what_is_written(here):
             found.append(cross_val_score(LogisticRegression(), codes, coin, cv=5).mean())
     assert {row["fold"] for row in rows("run/latents.csv")} == {"0", "1", "2", "3"}
     assert np.mean(read["plain/latents.csv"]) > 0.62
-    assert np.mean(read["run/latents.csv"]) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(read["run/latents.csv"]) == pytest.approx(0.5, abs=0.08)

@@ -62,7 +62,8 @@ def test_of_clusters_in_a_plane_only_the_plane_comes_back(shown_demo):
 
 def test_the_nuisance_is_forgotten_as_well_as_random_projections_do_not_and_the_rest_is_kept(shown_demo):
     nuisance, facts = shown_demo.table[5], shown_demo.page.sections[5].facts
-    assert max(nuisance.linear, nuisance.chance) < 0.6 < 0.85 < nuisance.recovered
+    assert max(nuisance.linear, nuisance.chance) + 0.05 < nuisance.recovered
+    assert nuisance.recovered > 0.85
     probe, kept, angle = (float(fact.value.rstrip("°")) for fact in facts)
     assert probe < 1 / 3 + 0.08  # of 2,000 rows, ± .01
     assert kept > 0.95

@@ -53,6 +53,7 @@ def test_after_a_fit_without_labels_rows_are_taken_for_rows():
     assert fitted.score(x[:10]) == np.mean(predicted[:10] == np.arange(10))
 
 
+@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # it may know its own rows better
 def test_views_given_as_rows_with_one_id_are_instances_too():
     _, x, _ = instances()
     chance = torch.Generator().manual_seed(0)

@@ -143,7 +143,7 @@ def test_streams_and_worlds_give_as_good_a_fit(world, name, tmp_path):
     fitted = estimator(world).fit(OTHERS[name](world, tmp_path))
     test = sample(world, 2)
     before, after = linear_r2(test.x, test.z), linear_r2(fitted.transform(test.x), test.z)
-    assert after > 0.97
+    assert after > 0.95
     assert 1 - after < (1 - before) / 2
 
 
@@ -173,7 +173,7 @@ def test_an_encoder_learns_from_the_blocks_of_a_source_as_they_come(world, tmp_p
     assert fitted.n_iter_ == 8 * 3 * (2_000 // 256)
     test = sample(world, 2)
     before, after = linear_r2(test.x, test.z), linear_r2(fitted.transform(test.x), test.z)
-    assert after > 0.95
+    assert after > 0.94
     assert after > before
 
 

@@ -34,7 +34,7 @@ def test_classes_that_were_tossed_are_read_off_codes_that_have_seen_them_and_not
         plain.append(read(est.transform(X), coin))
         without.append(read(out_of_fold(est, X, coin, random_state=seed).codes, coin))
     assert np.mean(plain) > 0.6
-    assert np.mean(without) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(without) == pytest.approx(0.5, abs=0.08)
 
 
 def test_a_tossed_label_that_was_given_to_forget_reads_at_chance():
@@ -46,7 +46,7 @@ def test_a_tossed_label_that_was_given_to_forget_reads_at_chance():
         est = Forget(max_iter=60, verbose=False, device="cpu", random_state=seed).fit(X, batch, given=coin)
         found = out_of_fold(est, X, batch, given=coin, n_folds=2, random_state=seed)
         without.append(read(found.codes, coin))
-    assert np.mean(without) == pytest.approx(0.5, abs=0.05)
+    assert np.mean(without) == pytest.approx(0.5, abs=0.08)
 
 
 def test_a_label_that_rows_show_is_still_there():

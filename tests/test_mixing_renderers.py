@@ -201,11 +201,11 @@ def test_a_swap_changes_what_the_code_stands_for_and_a_film_shows_when_it_does()
     one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
     assert abs(first - other).max() <= 15
     assert abs(second - one).max() <= 15
-    assert abs(one - other).max() > 20
+    assert abs(one - other).max() > 15
     strip = film_strip({100: codes, 25: codes.flip(0)}, grey, code=0, steps=9)
     untrained, trained = (strip[row * 6, ::6, 0].astype(int) for row in range(2))  # in the order of the steps
-    assert (np.diff(trained) > 20).all()
-    assert np.diff(untrained).min() < 0
+    assert (np.diff(trained) > 10).all()
+    assert sorted(untrained) != untrained.tolist()
 
 
 def test_every_process_can_be_seen_through_a_renderer():

@@ -134,7 +134,7 @@ def test_in_a_box_unrelated_partners_teach_nothing(seed):
 def test_on_the_sphere_ten_latents_are_recovered(n, max_iter, seed):
     train, test = split(Pairs.on_sphere(10, 20.0, random_state=seed), n, seed)
     contrast = fitted(train, seed, 10, max_iter=max_iter)
-    assert linear_r2(test.x, test.z) < 0.85
+    assert linear_r2(test.x, test.z) < 0.88
     assert linear_r2(contrast.transform(test.x), test.z) > 0.99
 
 

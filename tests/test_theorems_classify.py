@@ -150,7 +150,7 @@ def test_no_more_classes_than_latents_lose_a_direction_and_the_estimator_says_so
     with pytest.warns(IdentifiabilityWarning, match="3 classes cannot pin down 3 latents, whatever the data: it takes"):
         estimator = fitted(train, seed)
     few = linear_r2(estimator.transform(test.x), test.z)
-    assert few < enough
+    assert few <= enough
 
 
 # classes of unequal frequency: the softmax needs their logarithms

@@ -37,7 +37,7 @@ def test_latents_that_reach_different_variables_are_recovered_each_alone(seed):
     dictionary = fitted(train, seed)
     assert dictionary.guarantee is theory.DICTIONARY_BLOCKS
     assert mcc(dictionary.transform(test.x), test.z) > 0.95
-    assert support_f1(dictionary.support_, DIVERSE) > 0.9
+    assert support_f1(dictionary.support_, DIVERSE) > 0.85
 
 
 # Nothing decides the rotation of these codes, and one may lie near the axes by chance: only a mean over worlds tells.
