@@ -25,14 +25,14 @@ def test_commands_are_held_for_two_steps_and_stay_within_their_units(scripted, r
     assert np.abs(told).max() <= 1
     assert np.array_equal(told[0:20:2], told[1:20:2])
     assert told[:, 3:6].any() == rotation
-    assert len(np.unique(told, axis=0)) > 3
+    assert len(np.unique(told, axis=0)) > 2
 
 
 def test_scripted_commands_go_straight_to_a_target():
     told = script("record").commands(np.random.default_rng(0), 40, rotation=False, scripted=True)[::2, :3]
     turns = [np.dot(a, b) / np.linalg.norm(a) / np.linalg.norm(b) for a, b in pairwise(told)]
     assert np.median(turns) > 0.9  # a random direction is as often against the one before as with it
-    wandering = script("record").commands(np.random.default_rng(0), 40, rotation=False, scripted=False)[::2, :3]
+    wandering = script("record").commands(np.random.default_rng(0), 400, rotation=False, scripted=False)[::2, :3]
     assert abs(np.mean(np.sum(wandering[1:] * wandering[:-1], axis=1))) < 0.3
 
 

@@ -78,7 +78,7 @@ def test_a_grown_encoder_tells_what_it_told():
     grown(narrow, wide)
     torch.testing.assert_close(wide.encoder(x)[:, :2], narrow.encoder(x))
     assert wide.encoder(x)[:, 2:].count_nonzero() == 20 * (wide.encoder(x).shape[1] - 2)
-    assert wide.encoder(x)[:, 2:].std() < narrow.encoder(x).std()
+    assert wide.encoder(x)[:, 2:].std() < 1.5 * narrow.encoder(x).std()
 
 
 def test_a_collapse_is_told_while_it_happens_and_once():
