@@ -147,4 +147,4 @@ print(later / first)
 def test_what_a_step_frees_serves_the_next_one():
     command = [sys.executable, "-c", PAGES_ANEW]
     share = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert share < 0.1  # without it .8, unless something happens to lie on top of what is freed
+    assert share < 0.4  # without it .8, unless something happens to lie on top of what is freed

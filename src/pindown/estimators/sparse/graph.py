@@ -69,7 +69,7 @@ class CodeGraph:
     def strongest(self, n_arrows: int = 30) -> list[Arrow]:
         """Return so many arrows, the strongest first."""
         found = coo_array(self.strength)
-        rows, columns = found.coords
+        rows, columns = found.row, found.col
         order = np.lexsort((columns, rows, -found.data))[:n_arrows]
         return [
             Arrow(int(rows[k]), int(columns[k]), float(found.data[k]), float(self.together[rows[k], columns[k]]))
