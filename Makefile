@@ -4,14 +4,14 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
+.PHONY: setup demo test test-all test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
 
 setup: $(STAMP)
 
-$(STAMP): pyproject.toml constraints.txt
+$(STAMP): pyproject.toml papers/pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --constraint constraints.txt "pip>=25.1"
-	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --group dev --group docs
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt torch --editable . --editable papers --group dev --group docs
 	touch $(STAMP)
 
 demo: $(STAMP)
@@ -19,10 +19,17 @@ demo: $(STAMP)
 
 BROWSERS := chromium chromium-browser google-chrome
 
+PYTEST := $(BIN)/python -m pytest --numprocesses auto --dist worksteal
+
+# What every change must pass, in a few minutes.
 test: lint type
 	@[ -n "$$(which $(BROWSERS) 2> /dev/null)" ] || \
 		echo "No browser found ($(BROWSERS)): the tests that look at pages in one are SKIPPED."
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal
+	$(PYTEST) -m "not slow"
+
+# All tests, for a release.
+test-all: lint type
+	$(PYTEST) -m ""
 
 # With the kernels of other processors, and with two threads; what was run, and when, is kept in benchmarks/results.
 test-numerics: $(STAMP)
@@ -36,7 +43,7 @@ test-oldest: $(OLDEST)/.ready
 $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 	$(PYTHON) -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet --disable-pip-version-check "pip>=25.1"
-	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --group dev --group docs
+	$(OLDEST)/bin/python -m pip install --quiet --constraint constraints-oldest.txt torch --editable . --editable papers --group dev --group docs
 	touch $@
 
 # How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.
@@ -49,7 +56,7 @@ records: $(STAMP)
 
 # What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
 docs: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal README.md docs/*.md docs/own_method tests/test_docs.py
+	$(PYTEST) -m "" README.md docs/*.md docs/own_method tests/test_docs.py
 	rm -rf docs/_build docs/api docs/auto_examples
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The site: docs/_build/html/index.html"
@@ -64,7 +71,7 @@ type: $(STAMP)
 
 # The same tests, and which lines none of them reaches; the floor is in pyproject.toml.
 coverage: $(STAMP)
-	$(BIN)/python -m pytest --numprocesses auto --dist worksteal --cov
+	$(PYTEST) --cov
 
 wheel: $(STAMP)
 	rm -rf dist

@@ -54,6 +54,7 @@ def pytest_configure(config):
     In pyproject.toml its name would load scikit-learn, and its threads, before this file says how many there are.
     """
     config.addinivalue_line("filterwarnings", "ignore::sklearn.exceptions.ConvergenceWarning")
+    config.addinivalue_line("markers", "numerical: depends on the last digits; `.ci/run` repeats it with other kernels")
     config.addinivalue_line(
         "markers", "text: compares text and files; `pytest -m 'not slow and not text'` leaves it out"
     )
@@ -63,8 +64,19 @@ EXAMPLES_NEED = {"diffusion.py": "diffusers", "flow.py": "zuko"}
 """Modules whose examples need a package that users may be without."""
 
 
+NUMERICAL = ("test_theorems", "test_losses", "test_metrics", "test_penalties", "test_spectrum", "test_networks_preproc")
+"""Files, by how their names begin, whose results other kernels could change first. `.ci/run` runs them twice."""
+
+SLOW = {"add-your-own-method.md", "antidiversity.md", "audit.md", "images.md", "training.md"}
+"""Pages whose examples take more than five seconds. `make docs` runs all pages."""
+
+
 def pytest_itemcollected(item):
-    """Mark tests of text, and examples that cannot run here."""
+    """Mark tests of text and of numbers, slow pages, and examples that cannot run here."""
+    if item.path.name.startswith(NUMERICAL):
+        item.add_marker("numerical")
+    if item.path.name in SLOW:
+        item.add_marker("slow")
     if item.path.name in TEXT:
         item.add_marker("text")
     needed = EXAMPLES_NEED.get(item.path.name)

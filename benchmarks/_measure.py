@@ -62,7 +62,7 @@ def gpu_peak_bytes(work: Callable[[], Any]) -> int:
 def cpu_peak_bytes(work: Callable[..., Any], *args: Any) -> int:
     """Return the most memory ``work(*args)`` holds beyond ``work(*args, warm_up=True)``, in a process of its own."""
     context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["torch", "pindown.estimators"])  # slow to import: once for all processes
+    context.set_forkserver_preload(["torch", "pindown.methods"])  # slow to import: once for all processes
     queue = context.Queue()
     process = context.Process(target=_report_peak, args=(queue, work, args))
     process.start()

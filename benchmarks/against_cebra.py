@@ -17,10 +17,10 @@ from _measure import save
 from torch import Tensor
 
 from pindown import Contrast, networks
-from pindown.distributions import VonMisesFisher
 from pindown.metrics import linear_r2
-from pindown.mixing import leaky_relu_mlp
-from pindown.spaces import Sphere
+from pindown.networks.spaces import Sphere
+from pindown.simulate.distributions import VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp
 
 D, CONCENTRATION, WIDTH, STEPS = 4, 4.0, 128, 1_000
 CEBRA_RATES = (3e-4, 1e-3, 3e-3)
@@ -39,7 +39,7 @@ def ours(x, seed: int, batch_size: int, steps: int, any_marginal: bool) -> tuple
     start = time.perf_counter()
     contrast = Contrast(
         D,
-        encoder=partial(networks.unfolded, hidden=(WIDTH,) * 3),
+        encoder=partial(networks.skip_mlp, hidden=(WIDTH,) * 3),
         any_marginal=any_marginal,
         batch_size=batch_size,
         max_iter=steps,

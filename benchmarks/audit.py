@@ -21,10 +21,10 @@ from _parts import asked, put_into, runs, spans
 from sklearn.metrics import roc_auc_score
 
 from pindown import networks
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.processes import Clusters, Nuisance, Pairs, Structured, in_hyperplane
-from pindown.report import audit as audit_module
-from pindown.report.audit import audit
+from pindown.auditing.report import audit as audit_module
+from pindown.auditing.report.audit import audit
+from pindown.methods import Classify, Contrast, Dictionary, Forget
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured, in_hyperplane
 
 REPORT = 2, 36
 PAGE = Path(__file__).parents[1] / "docs" / "audit.md"
@@ -129,10 +129,10 @@ def separation(runs: list[dict[str, Any]]) -> float:
     return float(roc_auc_score(identified, agreement))
 
 
-def cost(n_rows: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, Any]:
+def cost(n_samples: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, Any]:
     """Time an audit without its fits, whose number of steps is not its business, and weigh its page."""
     world = Clusters.on_sphere(d, 40, 10.0, random_state=0)
-    sample = world.sample(n_rows, random_state=1)
+    sample = world.sample(n_samples, random_state=1)
     lift = np.random.default_rng(0).normal(size=(d, n_features))
     x, y = sample.x.numpy() @ lift, sample.u.numpy()
     est = Classify(d, max_iter=100, verbose=False, random_state=0).fit(x, y)
@@ -153,7 +153,7 @@ def cost(n_rows: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, An
         start = time.perf_counter()
         page = found.save(Path(folder) / "audit.html")
         return {
-            "rows": n_rows,
+            "rows": n_samples,
             "features": n_features,
             "latents": d,
             "fits_s": spent[0],

@@ -32,8 +32,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget
-from pindown.estimators.erasers import PerValueStandardiser
-from pindown.labels import as_numbers
+from pindown.data.labels import as_numbers
+from pindown.methods.forget.baselines import PerValueStandardiser
 from pindown.metrics import confounding
 
 RECORD = Path(__file__).parent / "results" / "cells_cpu.json"

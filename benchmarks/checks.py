@@ -17,34 +17,25 @@ from typing import Any
 import torch
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers.simulations import Instances
 from torch import Tensor
 
 from pindown import networks, theory
 from pindown._random import generator
-from pindown.checks import Outcome, Verdict, after, before, conditions
-from pindown.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.mixing import leaky_relu_mlp, orthogonal, sparse
-from pindown.processes import (
-    Clusters,
-    Confounded,
-    Instances,
-    Nuisance,
-    Pairs,
-    Sample,
-    ShapeNuisance,
-    Structured,
-    in_hyperplane,
-)
-from pindown.spaces import Box, Reals
-from pindown.structure import generators
+from pindown.auditing.checks import Outcome, Verdict, after, before, conditions
+from pindown.methods import Classify, Contrast, Dictionary, Forget
+from pindown.networks.spaces import Box, Reals
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, ShapeNuisance, Structured, in_hyperplane
+from pindown.simulate.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
+from pindown.simulate.mixing import leaky_relu_mlp, orthogonal, sparse
+from pindown.theory.structure import generators
 
 REPORT = 0, 100
 PAGE = Path(__file__).parents[1] / "docs" / "checks.md"
 N_TRAIN, N_TEST = 4_000, 4_000
 
 COUNT = theory.CLASSIFY_NORMALISED.diversity
-SMALL = partial(networks.unfolded, hidden=(64, 64))  # enough for worlds of two layers and five latents
+SMALL = partial(networks.skip_mlp, hidden=(64, 64))  # enough for worlds of two layers and five latents
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ N_ROWS, N_FEATURES, N_STEPS = 200_000, 40, 20
 
 
 def write_table(path: Path) -> None:
-    from pindown.processes import Nuisance
+    from pindown.simulate import Nuisance
 
     world = Nuisance.on_sphere(N_FEATURES, 4, 10.0, n_layers=1, random_state=0)
     with path.open("w", newline="") as file:
@@ -34,7 +34,7 @@ def write_table(path: Path) -> None:
 def child(arguments: list[str]) -> None:
     """Run one command in this process, and print its peak memory."""
     if arguments == ["nothing"]:
-        import pindown.report.audit
+        import pindown.auditing.report.audit
         import pindown.runs  # noqa: F401
     else:
         from pindown.cli import app
@@ -67,7 +67,7 @@ def main() -> None:
     rows = [
         {
             "what": name,
-            "n_rows": N_ROWS,
+            "n_samples": N_ROWS,
             "n_features": N_FEATURES,
             "n_steps": N_STEPS if name.startswith("fit") else 0,
             "cpu_seconds": seconds,

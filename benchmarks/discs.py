@@ -20,11 +20,11 @@ from torch import Tensor, nn
 
 from pindown import networks
 from pindown._random import forked, generator
-from pindown.distributions import Truncated, laplace
+from pindown.data import ArraySource
 from pindown.losses import infonce
 from pindown.metrics import chance_mcc, linear_r2, mcc
 from pindown.networks.preprocessing import standardise
-from pindown.sources import Arrays
+from pindown.simulate.distributions import Truncated, laplace
 
 BASELINE = "convolutions alone"
 SEEDS = range(10, 16)
@@ -44,7 +44,7 @@ def discs(z: Tensor, size: int, least: float) -> Tensor:
 
 def alone(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Module:
     """Return the convolutions of the default network, with PyTorch's own weights."""
-    network = networks.convolutional(shape, n_out, widths=widths).bend
+    network = networks.convolutional(shape, n_out, widths=widths).nonlinear
     network[-1].reset_parameters()
     return network
 
@@ -52,7 +52,7 @@ def alone(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Modul
 def beside_any_pixels(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Module:
     """Return them beside a random orthonormal map of all pixels."""
     flat = nn.Sequential(nn.Flatten(), networks.linear(shape[0] * shape[1] * shape[2], n_out))
-    return networks.Unfolded(flat, networks.convolutional(shape, n_out, widths=widths).bend)
+    return networks.SkipMLP(flat, networks.convolutional(shape, n_out, widths=widths).nonlinear)
 
 
 STARTS: dict[str, Callable[..., nn.Module]] = {
@@ -78,7 +78,7 @@ def trained(
     chance, law = generator(seed, device), Truncated(laplace(0.08))
     draw = partial(torch.rand, generator=chance, device=device)
     render = partial(discs, size=size, least=radius)
-    see = standardise(Arrays(render(draw(5_000, N_LATENTS)))).to(device)
+    see = standardise(ArraySource(render(draw(5_000, N_LATENTS)))).to(device)
     with forked(seed):
         encoder = STARTS[start]((3, size, size), N_LATENTS, widths=widths).to(device)
     log_temperature = nn.Parameter(torch.zeros((), device=device))

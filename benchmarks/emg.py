@@ -27,8 +27,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Classify, Forget
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.erasers import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, leakage
 
 REPORT = 2, 7

@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers.simulations import Expression
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
@@ -32,10 +33,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget
-from pindown.estimators import IdentifiabilityWarning, out_of_fold
-from pindown.estimators.erasers import Leace, MeanProjection, PerValueStandardiser
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import out_of_fold
+from pindown.methods.forget.baselines import Leace, MeanProjection, PerValueStandardiser
 from pindown.metrics import leakage
-from pindown.processes import Expression
 
 REPORT = range(4, 8)
 TOSSED = range(100, 140)

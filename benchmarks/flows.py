@@ -13,11 +13,11 @@ from typing import Any
 
 from _measure import save
 from generators import before_and_after
+from pindown_papers.baselines import Flow
 
 from pindown import __version__
-from pindown.baselines import Flow
 from pindown.networks import splines
-from pindown.processes import Structured
+from pindown.simulate import Structured
 
 WORLDS = {
     "a ladder of three": [[1, 0, 0], [1, 1, 0], [0, 1, 1]],

@@ -1,8 +1,9 @@
-"""How often `look_for_folds` errs, in worlds where it is known what is folded.
+"""How often `find_folding` errs, in worlds where it is known what is folded.
 
-Run ``python benchmarks/folding.py`` (about half an hour on one core, less on more). The thresholds of `pindown.folding`
-were chosen on the seeds CHOICE; the rates to quote are those of REPORT. The baselines are two other statistics
-of the same encoders: the share of neighbours whose orientations differ, and how far apart in x are neighbours in code.
+Run ``python benchmarks/folding.py`` (about half an hour on one core, less on more). The thresholds of
+`pindown.networks.folding` were chosen on the seeds CHOICE; the rates to quote are those of REPORT. The baselines are
+two other statistics of the same encoders: the fraction of neighbours whose orientations differ, and how far apart in
+x are neighbours in code.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from sklearn.manifold import trustworthiness
 from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
-from pindown import Contrast, folding, networks
-from pindown.distributions import normal
-from pindown.folding import Folding, look_for_folds
+from pindown import Contrast, networks
 from pindown.metrics import linear_r2
-from pindown.processes import Pairs
-from pindown.spaces import Reals, Space, Sphere
+from pindown.networks import folding
+from pindown.networks.folding import Folding, find_folding
+from pindown.networks.spaces import Reals, Space, Sphere
+from pindown.simulate import Pairs
+from pindown.simulate.distributions import normal
 
 CHOICE, REPORT = (0, 1), (10, 11, 12)
 KAPPA = {3: 10.0, 5: 10.0, 10: 20.0}
 VIEWS = {"two layers": 2, "three layers": 3, "curved, twice as many features": 2}
 SHALLOW, DEEP = (64, 64), (64,) * 6
 STARTS: dict[str, tuple[Callable, tuple[int, ...]]] = {
-    "default": (networks.unfolded, (400, 800)),  # steps below and at ten dimensions
+    "default": (networks.skip_mlp, (400, 800)),  # steps below and at ten dimensions
     "perceptron untrained": (partial(networks.mlp, hidden=SHALLOW), (1, 1)),
     "perceptron stopped early": (partial(networks.mlp, hidden=SHALLOW), (50, 50)),
     "deep perceptron stopped early": (partial(networks.mlp, hidden=DEEP), (100, 100)),
@@ -137,7 +139,7 @@ def examine(seed: int, space_name: str, d: int, look: str, start: str) -> Case:
     encode = estimator.encoder_.double()
     x = see(train.x[: folding.MAX_ROWS].double())
     truth = true_share(lambda z: encode(see(world.mixing(z))), test.z[:2_000].double(), space)
-    seen = look_for_folds(encode, x, space)
+    seen = find_folding(encode, x, space)
     print(seed, space_name, d, look, start, f"R²={r2:.3f} truth={truth:.3f} {seen}", flush=True)
     return Case((space_name, d, look), r2, truth, seen, flips(encode, x, space), collisions(encode, x))
 

@@ -28,12 +28,12 @@ from typing import Any
 import numpy as np
 import torch
 from _measure import record, write
+from pindown_papers.baselines import BetaVAE, DisCo, FactorVAE
 from scipy.stats import norm
 
 from pindown import Dictionary, __version__, disentangle
-from pindown.baselines import BetaVAE, DisCo, FactorVAE
 from pindown.metrics import chance_mcc, disentanglement, linear_r2, mcc
-from pindown.mixing import Room
+from pindown.simulate.renderers import Room
 
 FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 GRADED = ("brightness", "contrast", "warmth")  # of one picture: each changes every pixel
@@ -44,7 +44,7 @@ class Scale:
     """How large a row is: pixels, pictures, steps, pictures to score on."""
 
     pixels: int = 64
-    n_rows: int = 15_000
+    n_samples: int = 15_000
     max_iter: int = 1_500
     n_test: int = 2_000
     n_restarts: int = 2
@@ -83,7 +83,7 @@ class World:
         return x.numpy(), z.numpy()
 
 
-SMALL = Scale(pixels=8, n_rows=400, max_iter=5, n_test=200)
+SMALL = Scale(pixels=8, n_samples=400, max_iter=5, n_test=200)
 
 
 def graded(picture: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
@@ -128,7 +128,7 @@ def each_correlation(codes: np.ndarray, z: np.ndarray) -> np.ndarray:
 
 def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any]:  # noqa: B008 (a frozen value)
     """Recover factors without any side information."""
-    x, _ = world.drawn(scale, scale.n_rows, seed)
+    x, _ = world.drawn(scale, scale.n_samples, seed)
     test, z = world.drawn(scale, scale.n_test, 1_000 + seed)
     start, factors = time.monotonic(), world.factors
     options = {"n_restarts": scale.n_restarts, "batch_size": 256, "max_iter": scale.max_iter, "random_state": seed}
@@ -149,7 +149,7 @@ def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any
 
 def turned(scale: Scale, seed: int, est: Any, world: World = World()) -> dict[str, Any]:  # noqa: B008
     """Train a generator as it is, and turn its codes afterwards."""
-    x, _ = world.drawn(scale, scale.n_rows, seed)
+    x, _ = world.drawn(scale, scale.n_samples, seed)
     test, z = world.drawn(scale, scale.n_test, 1_000 + seed)
     est.set_params(batch_size=256, max_iter=scale.max_iter, random_state=seed, verbose=False)
     return before_and_after(est, x, test, z, seed)
@@ -261,7 +261,7 @@ def main() -> None:
         return
     scale = SMALL if asked.small else Scale()
     pixels, steps = asked.pixels or scale.pixels, asked.steps or scale.max_iter
-    scale = Scale(pixels, scale.n_rows, steps, scale.n_test, asked.restarts)
+    scale = Scale(pixels, scale.n_samples, steps, scale.n_test, asked.restarts)
     names = dict.fromkeys(name for begin in asked.names for name in measures() if name.startswith(begin))
     with ProcessPoolExecutor(asked.jobs, mp_context=get_context("spawn")) as pool:
         runs = [pool.submit(measured, name, seed, scale) for name in names for seed in asked.seeds]

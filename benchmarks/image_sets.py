@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 from _measure import cpu_peaks, save
-
-from pindown.sources import MPI3D
+from pindown_papers.image_sets import MPI3D
 
 SHAPE = (480_000, 64, 64, 3)
 SIZES = (10, 10, 10, 8, 4, 15, 1)
@@ -44,7 +43,7 @@ def drawn(folder: str, *, warm_up: bool = False) -> dict[str, Any]:
     source = MPI3D(small, unpacked=pictures, sizes=SIZES)
     start, rows, rng = time.perf_counter(), 0, np.random.default_rng(0)
     for _ in range(1 if warm_up else 200):
-        rows += len(source.take(rng.integers(source.n_rows, size=256))["x"])
+        rows += len(source.take(rng.integers(source.n_samples, size=256))["x"])
     return {"rows": rows, "seconds": time.perf_counter() - start}
 
 

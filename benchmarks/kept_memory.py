@@ -19,10 +19,10 @@ STEPS, REPETITIONS = 100, 3
 def seconds(kept: bool) -> float:
     """Return the seconds of a step."""
     from pindown import Contrast
-    from pindown.distributions import Truncated, Uniform, laplace
-    from pindown.mixing import Sprites
-    from pindown.processes import Pairs
-    from pindown.spaces import Box, Reals
+    from pindown.networks.spaces import Box, Reals
+    from pindown.simulate import Pairs
+    from pindown.simulate.distributions import Truncated, Uniform, laplace
+    from pindown.simulate.renderers import Sprites
     from pindown.training import devices
 
     if not kept:

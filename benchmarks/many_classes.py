@@ -18,7 +18,7 @@ from _parts import asked, runs, spans
 
 from pindown import Classify
 from pindown.metrics import linear_r2
-from pindown.processes import Clusters
+from pindown.simulate import Clusters
 
 REPORT = range(1)
 N_ROWS, N_FRESH, D, N_CLASSES, CONCENTRATION, N_LAYERS = 100_000, 10_000, 10, 100, 10.0, 4

@@ -21,7 +21,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Contrast, Data
-from pindown.spaces import Reals
+from pindown.networks.spaces import Reals
 
 SEEDS, N_CODES = (10, 12), (3, 5)
 

@@ -23,10 +23,10 @@ from _measure import save
 from _parts import asked, put_into, runs, spans
 
 from pindown import networks
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.evidence.noise import Ceiling, band
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
-from pindown.report.audit import audit
+from pindown.auditing.evidence.noise import Ceiling, band
+from pindown.auditing.report.audit import audit
+from pindown.methods import Classify, Contrast, Dictionary, Forget
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
 REPORT = 200, 300
 RECORD = Path(__file__).parent / "results" / "noise_bands_cpu.json"

@@ -18,8 +18,8 @@ from _measure import cpu_peak_bytes, gpu_peak_bytes, save
 from torch import Tensor, nn
 from torch.func import functional_call, jacrev, jvp, vmap
 
-from pindown.penalties import DependencySparsity, dependency_sparsity, pushforward
-from pindown.penalties.dependency import batch_scale, entrywise, sampled_columns
+from pindown.losses import DependencySparsity, dependency_sparsity, pushforward
+from pindown.losses.penalties import batch_scale, jacobian_l1, sampled_columns
 
 DEVICE = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 BATCH = {"mlp": 512, "conv": 256 if DEVICE.type == "cuda" else 32}
@@ -78,23 +78,23 @@ def plain(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
 
 def exact(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     pushed = pushforward(step.decoder, z)
-    return pushed.x, entrywise(pushed, batch_scale(z)[:, None])
+    return pushed.x, jacobian_l1(pushed, batch_scale(z)[:, None])
 
 
 def sampled(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     columns = sampled_columns(*z.shape, 1, step.generator, z.device)
     pushed = pushforward(step.decoder, z, columns)
-    return pushed.x, z.shape[1] * entrywise(pushed, batch_scale(z)[columns])
+    return pushed.x, z.shape[1] * jacobian_l1(pushed, batch_scale(z)[columns])
 
 
 def sampled_rows(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     chance = torch.rand(z.shape, generator=step.generator, device=DEVICE)
-    return DependencySparsity(weight=1.0, n_columns=1, n_rows=max(1, len(z) // 4))(step.decoder, z, chance)
+    return DependencySparsity(weight=1.0, n_columns=1, n_samples=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
 def sampled_pixels(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
     chance = torch.rand(z.shape, generator=step.generator, device=DEVICE)
-    return DependencySparsity(weight=1.0, n_pixels=1, n_rows=max(1, len(z) // 4))(step.decoder, z, chance)
+    return DependencySparsity(weight=1.0, n_pixels=1, n_samples=max(1, len(z) // 4))(step.decoder, z, chance)
 
 
 def exact_apart(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:

@@ -22,16 +22,16 @@ from typing import Any
 import numpy as np
 import torch
 from _measure import record, replay_seconds, seconds, where, write
+from pindown_papers.simulations import Redrawn
 from scipy.optimize import linear_sum_assignment
 from sklearn.neighbors import KNeighborsClassifier
 
 from pindown import Classify, Contrast, Forget, __version__, audit
-from pindown.distributions import Conditional, Truncated, Uniform, VonMisesFisher, laplace, normal
-from pindown.grids import Redrawn
-from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_across_values, recovery_by_value
-from pindown.mixing import Room, Sprites
-from pindown.processes import Clusters, Pairs
-from pindown.spaces import Box, Reals, Sphere
+from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_across_levels, recovery_by_level
+from pindown.networks.spaces import Box, Reals, Sphere
+from pindown.simulate import Clusters, Pairs
+from pindown.simulate.distributions import Conditional, Truncated, Uniform, VonMisesFisher, laplace, normal
+from pindown.simulate.renderers import Room, Sprites
 from pindown.training import Trainer
 from pindown.training.callbacks import Callback, Report
 
@@ -47,7 +47,7 @@ class Scale:
 
     size: int = 64
     max_iter: int | None = None
-    n_rows: int = 20_000
+    n_samples: int = 20_000
     n_test: int = N_TEST
 
     def options(self, seed: int) -> dict[str, Any]:
@@ -55,8 +55,8 @@ class Scale:
         return {"random_state": seed, "verbose": False} | ({} if self.max_iter is None else {"max_iter": self.max_iter})
 
 
-ON_CPU = Scale(size=16, max_iter=300, n_rows=4_000, n_test=4_000)
-SMALL = Scale(size=16, max_iter=20, n_rows=600, n_test=400)
+ON_CPU = Scale(size=16, max_iter=300, n_samples=4_000, n_test=4_000)
+SMALL = Scale(size=16, max_iter=20, n_samples=600, n_test=400)
 
 
 def cubes(scale: Scale, **more: Any) -> Room:
@@ -114,7 +114,7 @@ def audited(scale: Scale, seed: int, law: Conditional, *, p: float = 1) -> dict[
     """Audit arrays of small pictures: what may be claimed where partners share all, some, or nothing."""
     scale = replace(scale, size=min(16, scale.size))
     world = Pairs(Uniform(5, Box()), law, cubes(scale))
-    x, x_pos, z, _ = sampled(world, scale.n_rows, seed)
+    x, x_pos, z, _ = sampled(world, scale.n_samples, seed)
     est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit(x, x_pos)
     found = audit(est, x, x_pos, truth=z, n_fits=2, verbose=False, random_state=seed)
     shared = None if found.block is None else found.block.n_shared
@@ -158,7 +158,7 @@ def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: 
         seen = torch.cat([z, looks[place]], 1).to(device)
         return torch.cat([room(part).cpu() for part in seen.split(1_000)]).numpy(), place.numpy(), z.numpy()
 
-    x, place, _ = pictures(times * scale.n_rows, seed)
+    x, place, _ = pictures(times * scale.n_samples, seed)
     steps = {"max_iter": 4_000 if scale.max_iter is None else 5 * scale.max_iter}  # a game takes longer
     est = Forget(n_components, **scale.options(seed) | steps | asked).fit(x, place)
     x, place, z = pictures(REGRESSED * scale.n_test, 10_000 + seed)
@@ -171,7 +171,7 @@ def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: 
     return {
         "pixels": scale.size,
         "codes": n_components,
-        "n_rows": times * scale.n_rows,
+        "n_samples": times * scale.n_samples,
         "worst_probe": told.worst,
         "probe": told.worst_probe,
         "floor": told.chance_of_worst,
@@ -179,8 +179,8 @@ def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: 
         "of_pixels": before.worst,
         "kept": None if est.chosen_ is None else est.chosen_.kept.name,
         "linear_r2": dict(zip(kept, by_factor(codes, z), strict=True)),
-        "r2_within_places": {name: min(recovery_by_value(codes, truth, place).values()) for name, truth in own.items()},
-        "r2_over_places": {name: recovery_across_values(codes, truth, place).pooled for name, truth in own.items()},
+        "r2_within_places": {name: min(recovery_by_level(codes, truth, place).values()) for name, truth in own.items()},
+        "r2_over_places": {name: recovery_across_levels(codes, truth, place).pooled for name, truth in own.items()},
         "steps": est.n_iter_,
     }
 
@@ -189,7 +189,7 @@ def sprites(scale: Scale, seed: int) -> dict[str, Any]:
     """Recover squares in an array of 32 × 32 pixels: place, size and rotation below 90°."""
     drawn = Sprites(min(32, scale.size), factors=("x", "y", "size", "rotation"), fixed={"shape": 0})
     world = Pairs(Uniform(4, Box()), Truncated(laplace(0.1)), drawn)
-    x, x_pos, _, _ = sampled(world, scale.n_rows, seed)
+    x, x_pos, _, _ = sampled(world, scale.n_samples, seed)
     est = Contrast(4, space=Reals(), p=1, **scale.options(seed)).fit(x, x_pos)
     x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
     z_hat = est.transform(x)

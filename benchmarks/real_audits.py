@@ -23,10 +23,10 @@ from _measure import save
 from _parts import asked, put_into, runs
 from sklearn import datasets
 
-from pindown.data import Data
-from pindown.report.audit import audit
+from pindown.auditing.report.audit import audit
+from pindown.data.data import Data
+from pindown.data.tables import Columns
 from pindown.runs.recipe import Recipe, estimator_for, fit, planned
-from pindown.tables import Columns
 
 PAGE = Path(__file__).parents[1] / "docs" / "audit.md"
 REPORT = 0, 41
@@ -88,7 +88,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
         est = recipe.build(verbose=False)
         fit(est, data)
         try:
-            found = audit(est, data.only(*est.answers.roles), n_fits=2, verbose=False, random_state=seed)
+            found = audit(est, data.only(*est.spec.roles), n_fits=2, verbose=False, random_state=seed)
         except ValueError as error:  # too few rows to divide
             kind = f"{type(est).__name__}({est.n_components_})"
             return [about | {"estimator": kind, "claims": False, "reasons": [str(error)], "refused": True}]

@@ -21,10 +21,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pindown_papers
 from _settings import ROOT, where
-
-from pindown import papers
-from pindown.papers import Record, Results
+from pindown_papers import Record, Results
 
 OUTPUT = Path(__file__).parent / "results" / "records.json"
 LEAST = 0.01
@@ -51,11 +50,11 @@ def again(record: Record) -> Record:
     import torch
 
     torch.set_num_threads(1)
-    (experiment,) = (e for e in papers.EXPERIMENTS if e.name == record.experiment)
+    (experiment,) = (e for e in pindown_papers.EXPERIMENTS if e.name == record.experiment)
     if not record.answers(experiment, experiment.quick):
         raise ValueError(f"{record.experiment} row {record.row} was recorded with other settings than it has today")
     (row,) = (row for row in experiment.rows if row.number == record.row)
-    (found,) = papers.reproduce(experiment, experiment.quick, [(row, record.seed)], device="cpu")
+    (found,) = pindown_papers.reproduce(experiment, experiment.quick, [(row, record.seed)], device="cpu")
     return found
 
 
@@ -148,8 +147,8 @@ def main() -> None:
             f"{line['experiment']} row {line['row']}, {line['score']}: {line['recorded']:.4f} {line['change']:+.4f}, "
             f"between seeds ± {line['spread'] or 0:.4f}"
         )
-    n_rows = len({(line["experiment"], line["row"]) for line in lines})
-    print(f"{len(lines)} scores of {n_rows} rows, {len(moved)} moved; {failed} runs failed.")
+    n_samples = len({(line["experiment"], line["row"]) for line in lines})
+    print(f"{len(lines)} scores of {n_samples} rows, {len(moved)} moved; {failed} runs failed.")
     sys.exit(bool(moved or failed))
 
 

@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 import torch
 from _measure import save, seconds
+from pindown_papers.simulations import RobotArm
 
-from pindown.mixing import Arm, Room, Sprites
+from pindown.simulate.renderers import Room, Sprites
 
 FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 RENDERERS = {
@@ -20,7 +21,7 @@ RENDERERS = {
     "Room of cubes, five factors": lambda samples: Room(64, factors=FIVE, fixed={"shape": 0}, samples=samples),
     "Sprites": lambda samples: Sprites(64, samples=samples),
     "Sprites, three of them": lambda samples: Sprites(64, n_sprites=3, samples=samples),
-    "Arm": lambda samples: Arm(64, samples=samples),
+    "Arm": lambda samples: RobotArm(64, samples=samples),
 }
 
 

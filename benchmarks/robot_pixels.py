@@ -37,16 +37,18 @@ import torch
 from _measure import record, write
 from _parts import put_into
 from _robot_table import FITS, FLOOR, PAIRS, SUPERVISED, as_table
+from pindown_papers.simulations import save_animation
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
 from torch import nn
 
 from pindown import Forget, LatentAction
-from pindown.alignment import OneLaw, PolynomialRidge
-from pindown.estimators import IdentifiabilityWarning, InverseDynamics
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import InverseDynamics
+from pindown.methods.alignment import OneLaw, PolynomialRidge
 from pindown.metrics import leakage
-from pindown.mixing import save_animation, save_png, thumbnails
 from pindown.networks import convolutional
+from pindown.simulate.images import contact_sheet, save_png
 
 STEP, ROLLED = 3, 10
 PENALTIES = np.logspace(-6, 4, 21)
@@ -228,10 +230,10 @@ def fitted(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, se
     """Fit to transitions of one step, and return their codes."""
     learned, held, n_paired = data
     first, *others = learned
-    n_rows = n_paired * (learned[first].frames.shape[1] - 1)
+    n_samples = n_paired * (learned[first].frames.shape[1] - 1)
     ties = None
     if n_pairs:
-        chosen = np.random.default_rng(seed).permutation(n_rows)[:n_pairs]
+        chosen = np.random.default_rng(seed).permutation(n_samples)[:n_pairs]
         ties = {(first, other): np.stack([chosen, chosen], 1) for other in others}
     act = LatentAction(n_codes, forget=Forget(max_iter=300, verbose=False, device="cpu"), random_state=seed)
     act.fit(*rows(learned, 1), groups={robot: film.episode(1) for robot, film in learned.items()}, pairs=ties)
@@ -272,8 +274,8 @@ def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> 
     """Draw one row of frames for each of two robots and each film, every second step, and an animation beside it."""
     robots = list(films["true"])[:2]
     shown = [films[name][robot][episode][:, :3] for robot in robots for name in ("true", "own", "swapped")]
-    save_png(path, thumbnails(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
-    moments = [thumbnails(np.stack([part[t] for part in shown]).clip(0, 1), columns=3) for t in range(ROLLED + 1)]
+    save_png(path, contact_sheet(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
+    moments = [contact_sheet(np.stack([part[t] for part in shown]).clip(0, 1), columns=3) for t in range(ROLLED + 1)]
     save_animation(path.with_name(f"{path.stem}-moving.png"), np.repeat(np.repeat(moments, 2, 1), 2, 2))
 
 

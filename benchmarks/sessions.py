@@ -30,8 +30,8 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Contrast, Data
-from pindown.labels import combined
-from pindown.spaces import Reals
+from pindown.data.labels import combined
+from pindown.networks.spaces import Reals
 
 N_SESSIONS, N_MOMENTS, N_CELLS = 10, 300, 60
 STEPS = (50, 100, 200, 400, 800, 1_600, 3_200)

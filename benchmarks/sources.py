@@ -23,7 +23,7 @@ import torch
 from _measure import cpu_peaks, save
 from torch.utils.data import DataLoader, Dataset
 
-from pindown.sources import Arrays, FromLoader, Indexed, Source, as_source, as_tensor, moments
+from pindown.data import ArraySource, IndexedSource, LoaderSource, Source, as_source, as_tensor, moments
 
 N_ROWS, N_COLUMNS, BATCH = 1_000_000, 256, 512
 PART = N_ROWS // 20
@@ -88,13 +88,13 @@ def plain(path: Path, warm_up: bool = False) -> tuple[float, float]:
 def sourced(make: Callable[[Path], Source], path: Path, warm_up: bool = False) -> tuple[float, float]:
     """Do the same with a source."""
     if warm_up:
-        moments(Arrays(np.zeros((1_000, N_COLUMNS), dtype=np.float32)))
+        moments(ArraySource(np.zeros((1_000, N_COLUMNS), dtype=np.float32)))
         return 0.0, 0.0
     source = make(path)
     start = time.process_time()
     moments(source)
     middle = time.process_time()
-    if isinstance(source, Indexed):
+    if isinstance(source, IndexedSource):
         order = torch.randperm(N_ROWS).numpy()
         batches = (source.take(order[first : first + BATCH]) for first in range(0, N_ROWS, BATCH))
     else:
@@ -105,11 +105,11 @@ def sourced(make: Callable[[Path], Source], path: Path, warm_up: bool = False) -
 
 
 def of_h5(path: Path) -> Source:
-    return Arrays(h5py.File(path, "r")["x"])
+    return ArraySource(h5py.File(path, "r")["x"])
 
 
 def of_loader(path: Path) -> Source:
-    return FromLoader(DataLoader(Rows(path), batch_size=BATCH))
+    return LoaderSource(DataLoader(Rows(path), batch_size=BATCH))
 
 
 def measured(what: str, work: Callable[..., tuple[float, float]], *args: Any) -> dict[str, Any]:

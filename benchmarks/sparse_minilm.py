@@ -15,19 +15,20 @@ from typing import Any
 
 import numpy as np
 from _measure import save
+from pindown_papers._minilm import extract
 
-from pindown import Data, Sparse, checks
-from pindown.gates import TopK
-from pindown.metrics import dead_share
-from pindown.papers._minilm import extract
-from pindown.sources import as_source
+from pindown import Data, Sparse
+from pindown.auditing import checks
+from pindown.data import as_source
+from pindown.metrics import dead_fraction
+from pindown.networks.gates import TopK
 
 LAYER, N_TOKENS, K = "encoder.layer.3", 70_000, 32
 
 
 def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) -> None:
     source = as_source(folder)
-    rows, groups = np.asarray(source[np.arange(source.n_rows)], dtype=np.float32), source.sides()["groups"]
+    rows, groups = np.asarray(source[np.arange(source.n_samples)], dtype=np.float32), source.side_variables()["groups"]
     options: dict[str, Any] = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False, "random_state": 0}
     start = time.perf_counter()
     sparse = Sparse(n_codes, gate=TopK(K), n_seeds=n_seeds, **options).fit(Data(rows, groups=groups))
@@ -46,7 +47,7 @@ def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) 
         "found by all": found.found,
         "rebuilt, held out": sparse.held_out_.score if sparse.held_out_ else float("nan"),
         "rebuilt, learned from": sparse.held_out_.trained if sparse.held_out_ else float("nan"),
-        "dead": dead_share(codes).share,
+        "dead": dead_fraction(codes).share,
         **{f"cosine, fires at {band.low:.2%} to {band.high:.2%}": band.mean for band in found.bands},
         "enough rows": enough.outcome,
         "seconds": took,

@@ -19,17 +19,17 @@ from typing import Any
 
 import torch
 from _measure import gpu_peak_bytes, replay_seconds, save, seconds
+from pindown_papers._minilm import extract, read
 from torch import nn
 
 from pindown import SparsePair
-from pindown.estimators.encoding import Encoder
-from pindown.estimators.sparse.autoencoder import Autoencoder
-from pindown.estimators.sparse.maps import read_map
-from pindown.estimators.sparse.pair import Pair
-from pindown.gates import TopK
-from pindown.networks.first_layers import Rescale
-from pindown.papers._minilm import extract, read
-from pindown.spaces import Reals
+from pindown.methods.sparse.autoencoder import Autoencoder
+from pindown.methods.sparse.maps import read_map
+from pindown.methods.sparse.pair import Pair
+from pindown.networks.encoder import Encoder
+from pindown.networks.gates import TopK
+from pindown.networks.preprocessing import Rescale
+from pindown.networks.spaces import Reals
 
 K, N_TOKENS = 32, 70_000
 SIZES = {

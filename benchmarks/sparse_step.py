@@ -18,8 +18,8 @@ import torch
 from _measure import cpu_peak_bytes, gpu_peak_bytes, replay_seconds, save, seconds
 from torch import nn
 
-from pindown.estimators.sparse.autoencoder import Autoencoder
-from pindown.gates import TopK
+from pindown.methods.sparse.autoencoder import Autoencoder
+from pindown.networks.gates import TopK
 
 K = 32
 SIZES = {"cuda": ((4_096, 768, 24_576), (4_096, 768, 65_536)), "cpu": ((512, 256, 4_096),)}

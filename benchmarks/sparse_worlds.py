@@ -7,7 +7,7 @@ below, chosen on a seed that is not reported; ours has its defaults. Columns: me
 truth, F1 of the rows at which codes fire, share of codes that are silent in the rows of the test, share of variance
 that is rebuilt, seconds of one core.
 
-``language`` and ``language16k`` (on a GPU) are `processes.Superposed.like_language`, after the recipe of
+``language`` and ``language16k`` (on a GPU) are `processes.like_language`, after the recipe of
 SynthSAEBench, where Matryoshka is published with a cosine of .793 and an F1 of .879 at 16,384 features, and BatchTopK
 with .757 and .732, after a long training. ``--steps`` and ``--batch`` give both another training.
 
@@ -33,12 +33,13 @@ import numpy as np
 import torch
 from _measure import RESULTS, record, where, write
 from _parts import put_into, spans
+from pindown_papers.simulations import like_language
 from scipy.sparse import csr_array, vstack
 
 from pindown import Sparse
-from pindown.gates import BatchTopK, Gate, JumpReLU, Matryoshka, TopK
-from pindown.metrics import by_frequency, dead_share, firing_f1, fvu, match_atoms
-from pindown.processes import Superposed
+from pindown.metrics import by_frequency, dead_fraction, firing_f1, fvu, match_atoms
+from pindown.networks.gates import BatchTopK, Gate, JumpReLU, Matryoshka, TopK
+from pindown.simulate import Superposed
 
 Row = dict[str, Any]
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "sparse.md"
@@ -81,13 +82,13 @@ CASES = (
     ),
     Case(
         "language",
-        lambda seed: Superposed.like_language(512, 64, random_state=seed),
+        lambda seed: like_language(512, 64, random_state=seed),
         *(600, 512, (Matryoshka, BatchTopK), (Matryoshka, BatchTopK), (6e-3, 1.2e-2, 2.4e-2)),
         revive=(True, False),
     ),
     Case(
         "language16k",
-        lambda seed: Superposed.like_language(16_384, 768, random_state=seed),
+        lambda seed: like_language(16_384, 768, random_state=seed),
         *(4_000, 4_096, (BatchTopK, Matryoshka), (BatchTopK, Matryoshka), (3e-4, 1e-3, 3e-3)),
         seeds=(0,),
         n_test=2_000,
@@ -196,7 +197,7 @@ def scored(
         "cosine": float(found.cosine.mean()),
         "cosine, commonest quarter": by_frequency(found.cosine, world.law.frequency.numpy(), n_bands=4)[-1].mean,
         "f1": firing_f1(codes, csr_array(test.z.numpy()), found.partner),
-        "dead": dead_share(codes).share,
+        "dead": dead_fraction(codes).share,
         "rebuilt": 1 - fvu(x, rebuilt),
     }
 

@@ -17,11 +17,11 @@ from typing import Any
 import torch
 from _measure import save
 from _parts import put_into
+from pindown_papers.cutouts import cutouts_in
+from pindown_papers.reizinger2024_frozen import FIGURE_3, efficientnet, raw_pixels, untrained_efficientnet
+from pindown_papers.simulations import Composed
 
-from pindown.papers.reizinger2024_frozen import FIGURE_3, efficientnet, raw_pixels, untrained_efficientnet
-from pindown.probing import probe
-from pindown.processes import Composed
-from pindown.sources import cutouts_in
+from pindown.auditing.probing import probe
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "probing.md"
 MODELS = {"EfficientNet-lite0": efficientnet, "random": untrained_efficientnet, "pixels": raw_pixels}

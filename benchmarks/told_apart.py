@@ -22,10 +22,10 @@ from noise_bands import PAGE
 from sklearn.metrics import roc_auc_score
 
 from pindown import Dictionary
-from pindown.checks import rows_told_apart, signal_told
-from pindown.folding import look_for_folds
+from pindown.auditing.checks import rows_told_apart, signal_told
 from pindown.metrics import mcc
-from pindown.processes import Structured
+from pindown.networks.folding import find_folding
+from pindown.simulate import Structured
 
 SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
 WORLDS = ("any", "least separated of five")
@@ -60,7 +60,7 @@ def looked_at(kind: int, seed: int) -> list[dict[str, Any]]:
             "outcome": apart.outcome,
             "untold": 1 - told.statistic,
             "untold_outcome": told.outcome,
-            "turned": look_for_folds(est.encoder_.double(), test.x.double()).share,
+            "turned": find_folding(est.encoder_.double(), test.x.double()).share,
             "seconds": time.perf_counter() - start,
         }
     ]

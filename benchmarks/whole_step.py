@@ -14,7 +14,7 @@ from _measure import replay_seconds, save
 from torch import nn
 
 from pindown import Contrast, networks
-from pindown.processes import Pairs
+from pindown.simulate import Pairs
 
 D, BATCH, STEPS = 10, 6_144, 2_000
 ENCODERS = {"paper": (100, 500, 500, 500, 500, 100), "ours": (256, 256, 256)}
@@ -24,7 +24,7 @@ def ours(world: Pairs, hidden: tuple[int, ...]) -> float:
     """Return the time of a step, from two fits that differ in their number of steps alone."""
 
     def fit(steps: int) -> float:
-        encoder = partial(networks.unfolded, hidden=hidden)
+        encoder = partial(networks.skip_mlp, hidden=hidden)
         contrast = Contrast(D, encoder=encoder, batch_size=BATCH, max_iter=steps, any_marginal=False, random_state=0)
         start = time.perf_counter()
         contrast.fit_process(world)
@@ -36,7 +36,7 @@ def ours(world: Pairs, hidden: tuple[int, ...]) -> float:
 
 
 def compiled(world: Pairs, hidden: tuple[int, ...]) -> float:
-    encoder = networks.unfolded(D, D, hidden=hidden).cuda()
+    encoder = networks.skip_mlp(D, D, hidden=hidden).cuda()
     optimizer = torch.optim.AdamW(encoder.parameters(), fused=True, capturable=True)
     target = torch.arange(BATCH, device="cuda")
     generator = torch.Generator("cuda").manual_seed(0)

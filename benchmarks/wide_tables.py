@@ -28,7 +28,7 @@ import sys
 from pathlib import Path
 from pindown import Forget, networks
 from pindown.networks import preprocessing
-from pindown.tables import Columns, open_table, read_data
+from pindown.data.tables import Columns, open_table, read_data
 data = read_data(open_table(Path(sys.argv[1])), Columns(drop=("type",), nuisance=("lab",)))
 Forget(encoder=networks.linear, preprocess=preprocessing.whiten, random_state=0).look(data)
 """
@@ -75,7 +75,7 @@ def main() -> None:
             write_table(path, width)
             data = [str(path), "--nuisance", "lab", "--drop", "type"]
             work = {
-                "nothing but imports": ["-c", "import pindown.report, pindown.runs, pindown.estimators"],
+                "nothing but imports": ["-c", "import pindown.auditing.report, pindown.runs, pindown.methods"],
                 "check": ["-m", "pindown", "check", *data],
                 "plan": ["-m", "pindown", "plan", *data],
                 "fit": ["-m", "pindown", "fit", *data, "-o", str(Path(folder) / "run"), "--force"],

@@ -17,8 +17,8 @@ import torch
 from _measure import cpu_peak_bytes, save
 from sklearn.decomposition import PCA
 
-from pindown.networks.preprocessing import MOST_DIRECTIONS, Whiten, whiten
-from pindown.sources import Arrays
+from pindown.data import ArraySource
+from pindown.networks.preprocessing import MAX_DIRECTIONS, Whiten, whiten
 
 SIZES = ((2_000, 5_000), (2_000, 30_000), (10_000, 30_000))
 COVARIANCE_FITS = 5_000
@@ -38,13 +38,13 @@ def fit(how: str, path: str, warm_up: bool = False) -> torch.Tensor:
     rows = np.load(path, mmap_mode="r")
     if warm_up:
         rows = np.random.default_rng(0).normal(size=(20, 50)).astype(np.float32)
-    n_directions = min(MOST_DIRECTIONS, len(rows) - 1, rows.shape[1])
+    n_directions = min(MAX_DIRECTIONS, len(rows) - 1, rows.shape[1])
     match how:
         case "scikit-learn PCA":
             pca = PCA(n_directions, whiten=True, svd_solver="randomized", random_state=0).fit(rows)
             return torch.as_tensor(pca.components_.T)
         case "pindown whiten":
-            return whiten(Arrays(rows), n_components=n_directions).matrix
+            return whiten(ArraySource(rows), n_components=n_directions).matrix
         case "whole covariance":
             return Whiten.of(torch.as_tensor(np.array(rows)), n_directions).matrix
     raise ValueError(how)

@@ -14,8 +14,8 @@ from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, audit, networks, plan
 from pindown.metrics import leakage
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Confounded
+from pindown.simulate import Confounded
+from pindown.simulate.mixing import leaky_relu_mlp
 
 N_ROWS, STEPS = 6_000, 300
 

@@ -20,7 +20,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget
-from pindown.estimators.erasers import MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget.baselines import MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, leakage
 
 WINDOW, STEPS = 125, 800

@@ -18,8 +18,8 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 from pindown import Contrast
-from pindown.mixing import nearest_traversals, thumbnails
-from pindown.spaces import Reals
+from pindown.networks.spaces import Reals
+from pindown.simulate.images import contact_sheet, nearest_traversals
 
 N_TRAIN, STEPS = 6_000, 500
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
@@ -73,7 +73,7 @@ if FOLDER.is_dir():
 # Some of the pictures, and what changes along each code, by the nearest of them.
 if FOLDER.is_dir():
     figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained")
-    left.imshow(thumbnails(images[test][:48]))
+    left.imshow(contact_sheet(images[test][:48]))
     left.set_title("some of the pictures")
     right.imshow(nearest_traversals(codes[test], images[test]))
     right.set_title("along each code")

@@ -20,13 +20,13 @@ from tempfile import TemporaryDirectory
 
 import matplotlib.pyplot as plt
 import numpy as np
+from pindown_papers.cutouts import cutouts_in
+from pindown_papers.simulations import Composed
 from torch import nn
 
 from pindown import activations, probe
-from pindown.extracting import every_input
-from pindown.mixing import thumbnails
-from pindown.processes import Composed
-from pindown.sources import cutouts_in
+from pindown.methods.sparse.activations import every_input
+from pindown.simulate.images import contact_sheet
 
 N_PICTURES, N_OBJECTS = 600, 150
 FOLDER = Path(os.environ.get("TUXPAINT_STAMPS", "/usr/share/tuxpaint/stamps"))
@@ -81,7 +81,7 @@ print(f"random labels of the objects, the control task: {control:.2f} (chance 0.
 # %%
 # Some of the pictures, and how well each factor is read.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", width_ratios=(1, 1.3))
-left.imshow(thumbnails(sample.x[:36], columns=6))
+left.imshow(contact_sheet(sample.x[:36], columns=6))
 left.set_axis_off()
 for k, name in enumerate(features):
     of = [each for each in found.probed if each.model == name]

@@ -13,9 +13,9 @@ import numpy as np
 from matplotlib.colors import hsv_to_rgb
 
 from pindown import Forget, LatentAction, align
-from pindown.estimators import InverseDynamics
-from pindown.metrics import leakage, recovery_across_values, recovery_by_value
-from pindown.processes import Bodies
+from pindown.methods import InverseDynamics
+from pindown.metrics import leakage, recovery_across_levels, recovery_by_level
+from pindown.simulate import Bodies
 
 N_ROWS, STEPS = 10_000, 1_500
 
@@ -50,9 +50,9 @@ for name, array in probed.items():
 # %%
 # Is the motion still there? Within each body nearly all of it; a reader that learned on one body and
 # is asked about the other finds much less (0 would be a guess of the mean).
-for body, r2 in recovery_by_value(codes, test.z, test.u).items():
+for body, r2 in recovery_by_level(codes, test.z, test.u).items():
     print(f"motion read within body {body}: R² {r2:.2f}")
-print(f"by a reader that learned on the other body: R² {recovery_across_values(codes, test.z, test.u).elsewhere:.2f}")
+print(f"by a reader that learned on the other body: R² {recovery_across_levels(codes, test.z, test.u).elsewhere:.2f}")
 
 # %%
 # Now let both arms make the same motions, each from a place of its own, and carry codes from the

@@ -4,8 +4,8 @@ from functools import cache
 
 import torch
 
-from pindown.estimators import Classify
-from pindown.processes import Clusters, Sample
+from pindown.methods import Classify
+from pindown.simulate import Clusters, Sample
 
 KAPPA = 10.0
 

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from pindown.estimators import Contrast
-from pindown.processes import Pairs, Sample
+from pindown.methods import Contrast
+from pindown.simulate import Pairs, Sample
 
 
 def quick(n_components=3, **parameters):

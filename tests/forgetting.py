@@ -7,11 +7,11 @@ import torch
 
 from pindown import Forget, networks
 from pindown.metrics import leakage
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Confounded
+from pindown.simulate import Confounded
+from pindown.simulate.mixing import leaky_relu_mlp
 
 linear = partial(Forget, encoder=networks.linear, random_state=0, device="cpu", holdout=0.0)
-small = partial(networks.unfolded, hidden=(16,))
+small = partial(networks.skip_mlp, hidden=(16,))
 READERS = ["linear", "quadratic"]
 
 

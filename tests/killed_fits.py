@@ -15,8 +15,8 @@ import accelerate  # noqa: F401 (as the next one, so that no process has to)
 import torch._dynamo  # noqa: F401
 from typer.testing import CliRunner
 
-from pindown import tables
 from pindown.cli import app
+from pindown.data import tables
 from pindown.runs import scoring  # noqa: F401
 from pindown.training import checkpoints
 
@@ -31,7 +31,7 @@ MOMENTS = {
 }
 FITS = {
     "Forget": (
-        ["--nuisance", "batch", "-d", "2", "--option", "encoder=unfolded", "--option", "charts=False", "--steps", "60"],
+        ["--nuisance", "batch", "-d", "2", "--option", "encoder=skip_mlp", "--option", "charts=False", "--steps", "60"],
         list(MOMENTS)[1:2],
     ),
     "Dictionary": (["-d", "2", "--option", "n_restarts=1", "--steps", "30"], list(MOMENTS)),

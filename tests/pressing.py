@@ -18,7 +18,7 @@ class Pressing(nn.Module):
 
     def __init__(self, n_in, n_out):
         super().__init__()
-        self.inner = networks.unfolded(n_in, n_out, hidden=(16,))
+        self.inner = networks.skip_mlp(n_in, n_out, hidden=(16,))
         self.passes = 0
 
     def forward(self, x):

@@ -6,11 +6,11 @@ import numpy as np
 from own_method.regress import Regress
 
 from pindown import Classify, Contrast, Dictionary, Forget, LatentAction, networks, optimizers
-from pindown.estimators.erasers import ComponentRemoval, MeanProjection, PerValueStandardiser, Untouched
-from pindown.estimators.latent_action import InverseDynamics
-from pindown.penalties import DependencySparsity
+from pindown.losses import DependencySparsity
+from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.latent_action import InverseDynamics
+from pindown.networks.spaces import Reals
 from pindown.saving.files import _packed, _read
-from pindown.spaces import Reals
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(240, 4)) @ RNG.normal(size=(4, 4)) + 1e3  # far from zero, where float32 would lose it
@@ -19,7 +19,7 @@ NUMBERS = np.arange(240) % 4
 WORDS = np.array(["one", "two", "three"])[np.arange(240) % 3]
 AMOUNTS = X[:, 0] - 1e3 + RNG.normal(size=240)
 
-small = partial(networks.unfolded, hidden=(8,))
+small = partial(networks.skip_mlp, hidden=(8,))
 bent = partial(networks.smooth, hidden=(8,))
 reader = partial(networks.mlp, hidden=(8,))
 quick = {"max_iter": 12, "random_state": 0, "verbose": False, "device": "cpu"}

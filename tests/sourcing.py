@@ -10,8 +10,8 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from pindown.processes import Clusters
-from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Joined, Parquet, Source, World, as_source
+from pindown.data import ArraySource, Batch, DatasetSource, Joined, LoaderSource, ParquetSource, Source, as_source
+from pindown.simulate import Clusters
 
 h5py, pyarrow, zarr = (pytest.importorskip(name) for name in ("h5py", "pyarrow", "zarr"))
 pytest.importorskip("pyarrow.parquet")
@@ -38,7 +38,9 @@ class Case:
 def read_only_map(folder: Path) -> Case:
     np.save(folder / "x.npy", rows())
     (folder / "x.npy").chmod(0o444)
-    return Case(Arrays(np.load(folder / "x.npy", mmap_mode="r"), signal=labels()), {"x": rows(), "signal": labels()})
+    return Case(
+        ArraySource(np.load(folder / "x.npy", mmap_mode="r"), signal=labels()), {"x": rows(), "signal": labels()}
+    )
 
 
 def in_h5(folder: Path) -> Case:
@@ -46,7 +48,7 @@ def in_h5(folder: Path) -> Case:
         file.create_dataset("x", data=rows(), chunks=(10, 5), compression="gzip")
         file["u"] = labels()
     file = h5py.File(folder / "x.h5", "r")
-    return Case(Arrays(file["x"], nuisance=file["u"]), {"x": rows(), "nuisance": labels()})
+    return Case(ArraySource(file["x"], nuisance=file["u"]), {"x": rows(), "nuisance": labels()})
 
 
 def in_zarr(folder: Path) -> Case:
@@ -87,13 +89,13 @@ def in_parquet(folder: Path) -> Case:
         table = pyarrow.table({**columns, "site": [f"s{u}" for u in labels()[some]], "day": labels()[some]})
         pyarrow.parquet.write_table(table, folder / f"part-{part}.parquet", row_group_size=10)
     truth = {"x": rows(), "signal": np.array([f"s{u}" for u in labels()]), "nuisance": labels()}
-    return Case(Parquet(folder, signal="site", nuisance="day"), truth)
+    return Case(ParquetSource(folder, signal="site", nuisance="day"), truth)
 
 
 def lists_in_parquet(folder: Path) -> Case:
     table = pyarrow.table({"x": list(rows()), "u": labels(), "v": labels() + 1})
     pyarrow.parquet.write_table(table, folder / "x.parquet")
-    source = Parquet(folder / "x.parquet", features="x", nuisance=["u", "v"])
+    source = ParquetSource(folder / "x.parquet", features="x", nuisance=["u", "v"])
     return Case(source, {"x": rows(), "nuisance": np.stack([labels(), labels() + 1], 1)})
 
 
@@ -117,11 +119,11 @@ def in_npz(folder: Path, save: Callable[..., None] = np.savez) -> Case:
 class Countdown(Source):
     """A source as somebody else would write it: a stream of a known length."""
 
-    shape, n_rows = (2,), 50
+    shape, n_samples = (2,), 50
 
-    def blocks(self, n_rows: int) -> Iterator[Batch]:
-        for first in range(50, 0, -n_rows):
-            x = np.arange(first, max(0, first - n_rows), -1.0)
+    def blocks(self, n_samples: int) -> Iterator[Batch]:
+        for first in range(50, 0, -n_samples):
+            x = np.arange(first, max(0, first - n_samples), -1.0)
             yield {"x": np.stack([x, x**2], 1), "groups": x // 10}
 
 
@@ -133,30 +135,30 @@ def countdown() -> Batch:
 images = rows((3, 4, 4), np.uint8)
 
 CASES: dict[str, Callable[[Path], Case]] = {
-    "array": lambda _: Case(Arrays(rows(), y=labels()), {"x": rows(), "y": labels()}),
+    "array": lambda _: Case(ArraySource(rows(), y=labels()), {"x": rows(), "y": labels()}),
     "tensor": lambda _: Case(as_source(torch.tensor(rows())), {"x": rows()}),
-    "images": lambda _: Case(Arrays(images, groups=labels()), {"x": images, "groups": labels()}),
-    "big-endian": lambda _: Case(Arrays(rows(dtype=">f8")), {"x": rows(dtype=">f8")}),
+    "images": lambda _: Case(ArraySource(images, groups=labels()), {"x": images, "groups": labels()}),
+    "big-endian": lambda _: Case(ArraySource(rows(dtype=">f8")), {"x": rows(dtype=">f8")}),
     "reversed": lambda _: Case(as_source(rows()[::-1]), {"x": rows()[::-1]}),
     "text beside": lambda _: Case(
-        Arrays(rows().tolist(), given=[f"c{u}" for u in labels()]),
+        ArraySource(rows().tolist(), given=[f"c{u}" for u in labels()]),
         {"x": rows().astype(float), "given": np.array([f"c{u}" for u in labels()])},
     ),
     "read-only map": read_only_map,
     "h5": in_h5,
     "zarr": in_zarr,
     "joined": lambda _: Case(
-        Joined([Arrays(rows()[:40], y=labels()[:40]), Arrays(rows()[40:], y=labels()[40:])]),
+        Joined([ArraySource(rows()[:40], y=labels()[:40]), ArraySource(rows()[40:], y=labels()[40:])]),
         {"x": rows(), "y": labels()},
     ),
     "dataset": lambda _: Case(
-        FromDataset(TensorDataset(torch.tensor(rows()), torch.tensor(labels()))), {"x": rows(), "y": labels()}
+        DatasetSource(TensorDataset(torch.tensor(rows()), torch.tensor(labels()))), {"x": rows(), "y": labels()}
     ),
     "dataset of dicts": lambda _: Case(
         as_source(Items()), {"x": rows(), "signal": np.array([f"c{u}" for u in labels()])}
     ),
     "loader": lambda _: Case(
-        FromLoader(DataLoader(list(zip(rows(), labels(), strict=True)), batch_size=8), roles=("x", "nuisance")),
+        LoaderSource(DataLoader(list(zip(rows(), labels(), strict=True)), batch_size=8), roles=("x", "nuisance")),
         {"x": rows(), "nuisance": labels()},
     ),
     "loader with workers": lambda _: Case(
@@ -171,6 +173,6 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "npy by role": by_role,
     "npz": in_npz,
     "npz, compressed": lambda folder: in_npz(folder, np.savez_compressed),
-    "world": lambda _: Case(World(Clusters.on_sphere(3, 5, 10.0, random_state=0)), None),
+    "world": lambda _: Case(Clusters.on_sphere(3, 5, 10.0, random_state=0), None),
     "somebody else's": lambda _: Case(Countdown(), countdown()),
 }

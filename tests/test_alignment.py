@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from pindown.alignment import LEAST_SCORED, Alignment, OneLaw, PolynomialRidge, Transfer, align
+from pindown.methods.alignment import LEAST_SCORED, Alignment, OneLaw, PolynomialRidge, Transfer, align
 from pindown.metrics import leakage
 
 
@@ -45,6 +45,7 @@ def test_more_pairs_help_where_codes_are_noisy():
     assert missing[0] > missing[1] > missing[2] > 0.15  # 1 − 1 / 1.25 cannot be had
 
 
+@pytest.mark.slow
 def test_scores_are_of_pairs_that_were_not_used():
     # A map with as many features as pairs fits noise exactly, and must not be paid for it.
     worlds = [(codes(60, seed=s), codes(60, seed=100 + s)) for s in range(12)]

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, theory
-from pindown.estimators.forget import answers
+from pindown.methods.forget import audit as forget_audit
 from pindown.metrics import effective_rank, leakage, linear_r2, mcc
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
 RNG = np.random.default_rng(0)
 
-may_warn = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # as fits to nothing should
+may_warn = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # as fits to nothing should
 
 
 def classified(n_classes: int = 8, *, shuffled: bool = False, max_iter: int = 150):
@@ -107,7 +107,7 @@ def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, 
 def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to_forget(told, monkeypatch):
     n_starts = []
     monkeypatch.setattr(
-        answers, "leakage", lambda *codes, **how: n_starts.append(how["n_seeds"]) or leakage(*codes, **how)
+        forget_audit, "leakage", lambda *codes, **how: n_starts.append(how["n_seeds"]) or leakage(*codes, **how)
     )
     sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0).sample(1_500, random_state=1)
     nuisance = sample.u.numpy() if told else np.random.default_rng(2).permutation(sample.u.numpy())
@@ -115,7 +115,7 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     est = Forget(4, encoder=networks.linear, **options).fit(sample.x.numpy(), nuisance)
     found = audit(est, sample.x.numpy(), nuisance, n_fits=2, random_state=0)
     assert found.claims == told
-    assert n_starts.count(answers.STARTS) == 1  # all readers of the codes, since a network may start badly
+    assert n_starts.count(forget_audit.STARTS) == 1  # all readers of the codes, since a network may start badly
     codes, raw, rebuilt = found.scores
     assert (raw.value > 0.6) == told
     assert codes.value < 0.55

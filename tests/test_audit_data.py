@@ -7,14 +7,14 @@ from sklearn.decomposition import PCA
 from sklearn.exceptions import NotFittedError
 
 from pindown import Classify, Contrast, Forget, audit
-from pindown.data import Data
-from pindown.evidence.rows import Rows, exchange
-from pindown.report import refits as report_refits
-from pindown.report.refits import divide, gathered, read
+from pindown.auditing.evidence.rows import Rows, exchange
+from pindown.auditing.report import refits as report_refits
+from pindown.auditing.report.refits import divide, gathered, read
+from pindown.data.data import Data
 
 RNG = np.random.default_rng(0)
 
-may_warn = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # as fits to nothing should
+may_warn = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # as fits to nothing should
 
 
 def fitted(estimator, x, y=None):
@@ -125,7 +125,7 @@ def test_torn_rows_keep_columns_and_lose_what_they_share():
     [
         ({"y": [0, 1]}, "audit: y has 2 rows, but X has 80"),
         ({"truth": [[0.0]]}, "audit: truth has 1 rows, but X has 80"),
-        ({"given": [0] * 80}, "Classify: cannot use given"),
+        ({"given": [0] * 80}, "given"),
         ({"groups": [0, 1] * 40}, "rows come in 2 groups, too few"),
         ({"y": None}, "audit: y is missing"),
         ({"n_fits": 1}, "n_fits == 1, must be >= 2"),

@@ -8,18 +8,18 @@ import pytest
 import torch
 
 from pindown import Contrast, audit, theory
-from pindown.checks.noise import noise_of
-from pindown.evidence.blocks import shared_block
-from pindown.evidence.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling
-from pindown.metrics import linear_r2, mcc, recovery_by_value
-from pindown.mixing import leaky_relu_mlp
-from pindown.report.claims import refusals
-from pindown.spaces import Reals
+from pindown.auditing.checks.noise import noise_of
+from pindown.auditing.evidence.blocks import shared_block
+from pindown.auditing.evidence.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling
+from pindown.auditing.report.claims import refusals
+from pindown.metrics import linear_r2, mcc, recovery_by_level
+from pindown.networks.spaces import Reals
+from pindown.simulate.mixing import leaky_relu_mlp
 
 sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))  # the worlds of the table are those of the test
 from noise_bands import CASES
 
-may_warn = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+may_warn = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 
 def rng(seed=0):
@@ -57,7 +57,7 @@ def test_the_ceiling_of_matched_latents_is_what_they_score(share):
 def test_the_ceiling_within_values_is_what_latents_score_there():
     z, found = noisy_codes(0.3, n=2_000)
     values = np.arange(2_000) % 3
-    true = min(recovery_by_value(found.codes, z, values).values())
+    true = min(recovery_by_level(found.codes, z, values).values())
     assert ceiling_within(found, values).value == pytest.approx(true, abs=0.06)
 
 
@@ -123,6 +123,7 @@ def recurring(n_shared, *, shuffled=False, n=1_600, d=5, seed=1):
 
 @may_warn
 @pytest.mark.parametrize(("n_shared", "shuffled"), [(3, False), (5, False), (3, True)])
+@pytest.mark.slow
 def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_three(n_shared, shuffled):
     x, partners, z = recurring(n_shared, shuffled=shuffled)
     est = Contrast(5, space=Reals(), max_iter=150, batch_size=256, verbose=False, random_state=0).fit(x, partners)
@@ -137,7 +138,7 @@ def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_th
     assert "the block of 3 directions of the codes that partners share is recovered" in found.claim
     assert "the other 2 directions of the codes are not recovered" in found.claim
     codes, alone = est.transform(x), np.zeros(len(x), dtype=int)
-    assert recovery_by_value(codes, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_value(codes, z[:, 3:], alone)[0]
+    assert recovery_by_level(codes, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_level(codes, z[:, 3:], alone)[0]
 
 
 def test_strangers_share_no_block():

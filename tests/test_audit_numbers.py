@@ -9,15 +9,15 @@ import pytest
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, plan
 from pindown._numbers import printed
-from pindown.checks import conditions
-from pindown.data import Data
-from pindown.estimators import IdentifiabilityWarning
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
-from pindown.report._audit_page import render
-from pindown.report.page import shown
+from pindown.auditing.checks import conditions
+from pindown.auditing.report._audit_page import render
+from pindown.auditing.report.page import shown
+from pindown.data.data import Data
+from pindown.errors import IdentifiabilityWarning
 from pindown.runs.scoring import scores
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
-pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 QUIET = {"batch_size": 128, "verbose": False, "random_state": 0}
 SUPPORT = [[1, 0], [1, 1], [0, 1], [1, 1]]
 
@@ -73,7 +73,7 @@ def test_every_score_is_the_same_in_text_page_and_json(audited):
 
 def test_what_the_fit_scored_itself_is_the_same_in_the_shell_and_the_audit(audited):
     est, found, x, y = audited
-    side = {} if est.answers.side is None else {est.answers.side: y}
+    side = {} if est.spec.side is None else {est.spec.side: y}
     printed_by_fit = scores(est, Data(x, **side))["score"]
     own = found.to_dict()["held_out"]
     assert (own["name"], own["score"], own["chance"]) == tuple(
@@ -126,7 +126,7 @@ def test_remedies_do_not_contradict_each_other(audited):
 
 def test_a_plan_and_an_audit_agree_or_the_audit_says_why_not(audited):
     est, found, x, y = audited
-    side = {} if est.answers.side is None else {est.answers.side: y}
+    side = {} if est.spec.side is None else {est.spec.side: y}
     planned = plan(x, n_components=est.n_components_, **side)
     before = {verdict.name: verdict.outcome for verdict in planned.verdicts}
     for verdict in found.verdicts:

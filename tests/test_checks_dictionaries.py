@@ -4,9 +4,10 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_array
 
-from pindown import SparseBasis, checks, plan
+from pindown import SparseBasis, plan
+from pindown.auditing import checks
 from pindown.metrics import l0, matching_pursuit, sparsity
-from pindown.processes import Superposed
+from pindown.simulate import Superposed
 
 RNG = np.random.default_rng(0)
 WORLD = Superposed.overcomplete(40, 20, n_active=2, random_state=0)

@@ -5,11 +5,11 @@ import math
 import numpy as np
 import pytest
 
-from pindown import checks
-from pindown.checks.noise import noise_left
-from pindown.folding import Folding
-from pindown.processes import Pairs, Structured
-from pindown.structure import generators
+from pindown.auditing import checks
+from pindown.auditing.checks.noise import noise_left
+from pindown.networks.folding import Folding
+from pindown.simulate import Pairs, Structured
+from pindown.theory.structure import generators
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 import torch
 
-from pindown import checks
-from pindown.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
-from pindown.processes import Pairs
-from pindown.spaces import Box
+from pindown.auditing import checks
+from pindown.networks.spaces import Box
+from pindown.simulate import Pairs
+from pindown.simulate.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from pindown import checks
-from pindown.processes import Confounded, Nuisance, Pairs, ShapeNuisance
+from pindown.auditing import checks
+from pindown.simulate import Confounded, Nuisance, Pairs, ShapeNuisance
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

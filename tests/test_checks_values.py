@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from pindown import checks, theory
-from pindown.processes import Clusters, in_hyperplane
+from pindown import theory
+from pindown.auditing import checks
+from pindown.simulate import Clusters, in_hyperplane
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

@@ -6,13 +6,14 @@ import subprocess
 import sys
 from dataclasses import replace
 
+import pindown_papers
 import pytest
+from pindown_papers import _clusters, zimmermann2021
 from typer.testing import CliRunner
 
 import pindown
-from pindown import papers, theory
+from pindown import theory
 from pindown.cli import app
-from pindown.papers import _clusters, zimmermann2021
 
 TABLE_1 = "zimmermann2021/table1"
 
@@ -26,7 +27,7 @@ def tiny(monkeypatch):
     """Table 1 so small that a row takes no time: `reproduce` is tested here, not recovery."""
     small = {"d": 3, "batch_size": 32, "max_iter": 2, "supervised_iter": 2, "hidden": (4,), "n_eval": 100}
     experiment = replace(zimmermann2021.TABLE_1, quick=replace(zimmermann2021.QUICK, **small))
-    monkeypatch.setattr(papers, "EXPERIMENTS", (experiment,))
+    monkeypatch.setattr(pindown_papers, "EXPERIMENTS", (experiment,))
     return experiment
 
 
@@ -117,7 +118,7 @@ def test_ctrl_c_says_how_to_go_on(tiny, tmp_path, monkeypatch):
     monkeypatch.setattr(zimmermann2021.Row, "measure", interrupted)
     result = call("reproduce", TABLE_1, "--rows", "1-3", "--output", path)
     assert result.exit_code == 130
-    assert f"kept in {path}; to go on: pindown reproduce {TABLE_1} --output 'a b.jsonl'" in result.stderr
+    assert f"kept in {path}; to resume: pindown reproduce {TABLE_1} --output 'a b.jsonl'" in result.stderr
     assert rows_and_seeds(path) == [(1, 0)]
 
 
@@ -237,12 +238,13 @@ def test_theory_refuses_with_code_2(arguments, message):
 def test_list_has_one_line_per_experiment(monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     lines = call("list").output.splitlines()
-    assert [line.split()[0] for line in lines] == [experiment.name for experiment in papers.EXPERIMENTS]
+    assert [line.split()[0] for line in lines] == [experiment.name for experiment in pindown_papers.EXPERIMENTS]
 
 
 # demo
 
 
+@pytest.mark.slow
 def test_demo_prints_its_table_its_claims_and_the_page(tmp_path, monkeypatch):
     from pindown import demo
     from pindown.demo import Budget
@@ -297,3 +299,11 @@ def test_a_terminal_without_greek_letters_gets_question_marks():
     done = subprocess.run([sys.executable, "-c", code], env=ascii_only, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert "?" in done.stdout
+
+
+@pytest.mark.parametrize("command", [("list",), ("reproduce", "zimmermann2021/table1")])
+def test_without_the_papers_package_its_commands_name_the_extra(command, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pindown_papers", None)
+    result = call(*command)
+    assert result.exit_code != 0
+    assert "pindown[papers]" in result.output.replace("\n", " ")

@@ -12,8 +12,8 @@ from typer.testing import CliRunner
 import pindown
 from pindown import activations
 from pindown.cli import app
-from pindown.sources import as_source
-from pindown.tables import write_latents
+from pindown.data import as_source
+from pindown.data.tables import write_latents
 
 
 def ran(*words):
@@ -62,7 +62,7 @@ def test_codes_are_written_as_a_sparse_matrix_that_scipy_reads(run, folder):
 def test_other_activations_are_encoded(run, folder, tmp_path):
     said = ran("transform", run, folder, "-o", tmp_path / "codes.npz", "--json")
     assert said.exit_code == 0, said.output
-    assert json.loads(said.stdout)["n_rows"] == 600
+    assert json.loads(said.stdout)["n_samples"] == 600
     assert np.allclose(load_npz(tmp_path / "codes.npz").toarray(), load_npz(run / "latents.npz").toarray())
     with np.load(tmp_path / "codes.npz") as file:
         assert file["input"].tolist() == [row // 10 for row in range(600)]
@@ -84,7 +84,10 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
         (("--sparse", 16, "-d", 8), "--sparse 16 stands for --estimator Sparse -d 16: leave out -d, or --sparse."),
         (("--sparse", 16, "--estimator", "Forget"), "leave out --estimator, or --sparse."),
         (("--sparse", 16, "--option", "gate=TopQ(4)"), "there is no value 'TopQ': did you mean 'TopK'?"),
-        (("--sparse", 16, "--option", "gate=4"), "gate must be one of pindown.gates, such as TopK(32), got 4"),
+        (
+            ("--sparse", 16, "--option", "gate=4"),
+            "gate must be one of pindown.networks.gates, such as TopK(32), got 4",
+        ),
         (("--sparse", 16, "--signal", "batch"), "Sparse: cannot use --signal"),
     ],
 )

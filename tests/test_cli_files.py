@@ -146,7 +146,8 @@ def test_so_many_directions_are_kept_as_asked_and_plan_and_check_say_what_was_do
         assert "all 4 directions of the standardised columns are kept." in " ".join(result.stdout.split())
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_a_tossed_label_is_not_read_off_what_is_written(here):
     read, n = {"run/latents.csv": [], "plain/latents.csv": []}, 400  # 1,200 tosses: a reader errs by .014
     for seed in range(3):

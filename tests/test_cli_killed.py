@@ -7,11 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from commandline import write_table
 
 SCRIPT = Path(__file__).parent / "killed_fits.py"
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_killed_goes_on_and_gives_the_same_weights(tmp_path):
     """One test, since the fits take a while, and several would make them again in every worker."""
     write_table(tmp_path / "data.csv")

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 import torch
 from commandline import N_ROWS, call, columns, contents, write_table
+from pindown_papers.simulations import Expression
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, load
-from pindown.processes import Expression
 from pindown.runs import Run
 from pindown.training import Trainer
 from pindown.training.divergence import TrainingDivergedError
@@ -63,7 +63,7 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     page = (tmp_path / "run" / "audit.html").read_text()
     assert page.startswith("<!doctype html>")
     assert "X, x0" in page  # by its name, not by its place
-    assert json.loads((tmp_path / "run" / "audit.json").read_text())["n_rows"] == N_ROWS
+    assert json.loads((tmp_path / "run" / "audit.json").read_text())["n_samples"] == N_ROWS
     assert "audited: " in (tmp_path / "run" / "log.txt").read_text()
 
 
@@ -101,7 +101,7 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     ],
     ids=["signal", "pairs", "next", "two nuisances given a label", "nothing"],
 )
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_a_fit_is_what_it_would_be_in_python_and_its_encoder_is_kept(data, tmp_path, arguments, by_hand):
     fit(data, *arguments, "--device", "cpu", "--folds", 0)
     expected = by_hand()
@@ -118,7 +118,7 @@ def _nuisances():
 
 
 def _reals():
-    from pindown.spaces import Reals
+    from pindown.networks.spaces import Reals
 
     return Reals()
 
@@ -138,7 +138,7 @@ def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_an
     table = {f"gene{j}": column.tolist() for j, column in enumerate(x.T)}
     write_table(tmp_path / "cells.csv", {**table, "lab": lab.tolist()})
     write_table(tmp_path / "unknown.csv", table)
-    options = ("--nuisance", "lab", "--option", "encoder=unfolded", "--steps", 6, "-o", "run", "--device", "cpu")
+    options = ("--nuisance", "lab", "--option", "encoder=skip_mlp", "--steps", 6, "-o", "run", "--device", "cpu")
     assert call("fit", tmp_path / "cells.csv", *options).exit_code == 0
     forget = Forget(max_iter=6, random_state=0, device="cpu").fit(x, lab)
     assert forget.charts_ is not None
@@ -181,24 +181,27 @@ def test_what_an_audit_will_refuse_is_said_before_the_fit(data):
 
 
 def test_a_check_without_groups_says_too_that_an_audit_needs_rows(data):
-    for n_rows, told in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
-        write_table(data, {name: column[:n_rows] for name, column in columns().items()})
+    for n_samples, told in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
+        write_table(data, {name: column[:n_samples] for name, column in columns().items()})
         said = call("check", data, *OBSERVED, "-d", 2).stdout
         assert told in " ".join(said.split())
 
 
 def test_rows_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
     monkeypatch.setattr("pindown.runs.recipe.LOOKED_AT", 300)
-    rng, n_rows = np.random.default_rng(0), 1_000
-    batch, subject = np.arange(n_rows) % 10, np.maximum(np.arange(n_rows), n_rows - 8)  # 100 rows each; 7 of 8 are rare
-    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_rows, 4)), batch=batch, subject=subject)
+    rng, n_samples = np.random.default_rng(0), 1_000
+    batch, subject = (
+        np.arange(n_samples) % 10,
+        np.maximum(np.arange(n_samples), n_samples - 8),
+    )  # 100 rows each; 7 of 8 are rare
+    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_samples, 4)), batch=batch, subject=subject)
     chosen = (tmp_path / "many.npz", "--features", "X*", "--nuisance", "batch", "--group", "subject", "-d", 2, "--json")
     answers = {command: json.loads(call(command, *chosen).stdout) for command in ("check", "plan")}
-    assert answers["check"]["n_rows"] == 300
+    assert answers["check"]["n_samples"] == 300
     last = answers["check"]["verdicts"][-1]
     assert (last["condition"], last["outcome"], last["statistic"]) == ("rows to audit", "holds", 8)
     assert not any("an audit" in need for need in answers["plan"]["needs"])
-    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_rows, 4)), batch=np.arange(n_rows) % 20, subject=subject)
+    np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_samples, 4)), batch=np.arange(n_samples) % 20, subject=subject)
     needs = json.loads(call("plan", *chosen).stdout)["needs"]
     (need,) = [need for need in needs if "an audit" in need]  # once, and not that of the sample
     assert "needs 80 rows of the commonest value of the nuisance, and there are 50." in need
@@ -243,7 +246,7 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
         restored.append(estimator.transform(data.X))
         raise KeyboardInterrupt  # an audit that is stopped leaves the run as it was
 
-    monkeypatch.setattr("pindown.report.audit.audit", instead)
+    monkeypatch.setattr("pindown.auditing.report.audit.audit", instead)
     monkeypatch.setattr("pindown.training.steps.PlainStep.__call__", lambda *arguments: pytest.fail("trained"))
     before = contents(data.parent)
     for _ in range(2):
@@ -257,7 +260,7 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
 def test_data_that_were_moved_can_be_pointed_at(data, monkeypatch):
     fit(data, "--signal", "label", "-d", 2)
     data.rename("elsewhere.csv")
-    monkeypatch.setattr("pindown.report.audit.audit", lambda *arguments, **options: pytest.fail("found"))
+    monkeypatch.setattr("pindown.auditing.report.audit.audit", lambda *arguments, **options: pytest.fail("found"))
     assert call("audit", "run").exit_code == 2
     with pytest.raises(pytest.fail.Exception, match="found"):
         raise call("audit", "run", "--data", "elsewhere.csv").exception
@@ -281,7 +284,7 @@ def test_every_command_that_prints_results_prints_json(data):
     assert answers["plan"]["estimator"].startswith("Forget(")
     assert answers["fit"]["score"]["chance"] < 1
     assert answers["transform"] == {
-        "run": "run", "output": "codes.npy", "n_rows": N_ROWS, "latents": ["classify0", "classify1"],
+        "run": "run", "output": "codes.npy", "n_samples": N_ROWS, "latents": ["classify0", "classify1"],
     }  # fmt: skip
     assert np.load("codes.npy").shape == (N_ROWS, 2)
 
@@ -401,7 +404,7 @@ def test_a_run_gives_its_estimator_back_without_training(data, monkeypatch):
 
 
 def test_columns_that_are_kept_read_as_they_were_written():
-    from pindown.tables import Columns
+    from pindown.data.tables import Columns
 
     chosen = Columns(features=("a", "b"), nuisance=("c",), pairs="next", truth=("z*",))
     assert Columns.from_dict(chosen.as_dict()) == chosen

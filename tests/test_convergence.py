@@ -9,6 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_trainer import Reports
 from torch import nn
 
+from pindown.networks import image_defaults
 from pindown.training import convergence, cosine
 from pindown.training.convergence import Length, fall
 from pindown.training.trainer import Trainer
@@ -147,7 +148,7 @@ def test_a_trainer_can_be_called_as_the_function_that_it_is():
 # estimators
 
 
-IGNORED = "ignore::pindown.estimators.IdentifiabilityWarning"  # a linear code of what is not linear
+IGNORED = "ignore::pindown.errors.IdentifiabilityWarning"  # a linear code of what is not linear
 
 
 def pairs(n):
@@ -174,12 +175,15 @@ def test_a_fit_that_was_too_short_warns_as_scikit_learn_does_with_steps_fall_and
 
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
 @pytest.mark.parametrize("options", [{"learning_rate": 0.1}, {"learning_rate": 1e-3, "rows": 500}])
+@pytest.mark.slow
 def test_a_fit_that_was_long_enough_or_has_seen_its_rows_often_does_not_warn(options):
     fitted(**options)
 
 
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
+@pytest.mark.slow
 def test_a_fit_takes_as_many_steps_as_help(monkeypatch):
-    monkeypatch.setattr(convergence, "FIRST_ROUND", 200)
+    for module in (convergence, image_defaults):
+        monkeypatch.setattr(module, "FIRST_ROUND", 200)
     # At most, since rows held out may have been read best within the round.
     assert fitted(0.1, max_iter=None).n_iter_ <= 200 < fitted(3e-3, max_iter=None).n_iter_

@@ -5,10 +5,17 @@ import re
 import numpy as np
 import pytest
 
-from pindown import demo
-from pindown.demo import Budget, contrast, recovery, run
-from pindown.report import Clouds, page
-from pindown.theory import CLASSIFY_NORMALISED, CONTRAST_LP, CONTRAST_SPHERE, DICTIONARY_BLOCKS, FORGET
+from pindown.auditing.report import Clouds, page
+from pindown.demo import Budget, recovery, run, sections
+from pindown.theory import (
+    AFFINE_GENERATORS,
+    CLASSIFY_NORMALISED,
+    CONTRAST_LP,
+    CONTRAST_SPHERE,
+    DICTIONARY_BLOCKS,
+    FORGET,
+    VMF_CONDITIONAL,
+)
 
 SMALL = Budget(n_pairs=8_000, n_labelled=16_000, n_test=2_000, max_iter=400)
 HASTY = Budget(n_pairs=600, n_labelled=600, n_test=200, max_iter=1)
@@ -19,6 +26,7 @@ def shown_demo(tmp_path_factory):
     return run(tmp_path_factory.mktemp("demo") / "demo.html", verbose=False, budget=SMALL)
 
 
+@pytest.mark.slow
 def test_the_sphere_is_recovered_far_beyond_a_linear_fit(shown_demo):
     sphere = shown_demo.table[0]
     assert sphere.metric == "R²"
@@ -27,6 +35,7 @@ def test_the_sphere_is_recovered_far_beyond_a_linear_fit(shown_demo):
     assert sphere.recovered > 0.98
 
 
+@pytest.mark.slow
 def test_the_axes_of_the_box_are_recovered_far_beyond_chance(shown_demo):
     box = shown_demo.table[1]
     assert box.metric == "MCC"
@@ -35,7 +44,8 @@ def test_the_axes_of_the_box_are_recovered_far_beyond_chance(shown_demo):
     assert box.recovered > 0.98
 
 
-def test_unrelated_partners_are_no_better_than_a_linear_fit_and_carry_no_information(shown_demo):
+@pytest.mark.slow
+def test_unrelated_pairs_are_no_better_than_a_linear_fit_and_carry_no_information(shown_demo):
     sphere, _, unrelated, *_ = shown_demo.table
     assert unrelated.linear == pytest.approx(sphere.linear, abs=1e-6)  # the same samples
     assert unrelated.recovered < unrelated.linear + 0.05
@@ -43,6 +53,7 @@ def test_unrelated_partners_are_no_better_than_a_linear_fit_and_carry_no_informa
     assert information in (".00 nats", "−.00 nats", "−.01 nats")
 
 
+@pytest.mark.slow
 def test_clusters_are_recovered_with_their_class_vectors_and_concentration(shown_demo):
     clusters, facts = shown_demo.table[3], shown_demo.page.sections[3].facts
     assert 1 - clusters.recovered < (1 - clusters.linear) / 3
@@ -54,13 +65,15 @@ def test_clusters_are_recovered_with_their_class_vectors_and_concentration(shown
     assert accuracy > 0.38  # guessing has .05
 
 
-def test_of_clusters_in_a_plane_only_the_plane_comes_back(shown_demo):
+@pytest.mark.slow
+def test_clusters_in_a_plane_are_recovered_in_the_plane_only(shown_demo):
     across, section = shown_demo.table[4], shown_demo.page.sections[4]
     assert 1 - across.recovered > 0.1
     assert float(section.facts[0].value) > 0.97  # along the plane
 
 
-def test_the_nuisance_is_forgotten_as_well_as_random_projections_do_not_and_the_rest_is_kept(shown_demo):
+@pytest.mark.slow
+def test_the_nuisance_is_removed_and_the_rest_is_kept(shown_demo):
     nuisance, facts = shown_demo.table[5], shown_demo.page.sections[5].facts
     assert max(nuisance.linear, nuisance.chance) + 0.05 < nuisance.recovered
     assert nuisance.recovered > 0.85
@@ -70,6 +83,7 @@ def test_the_nuisance_is_forgotten_as_well_as_random_projections_do_not_and_the_
     assert angle < 5
 
 
+@pytest.mark.slow
 def test_the_graph_is_recovered_without_any_side_information(shown_demo):
     graph, facts = shown_demo.table[6], shown_demo.page.sections[6].facts
     assert graph.chance == pytest.approx(0.825, abs=0.01)
@@ -79,7 +93,8 @@ def test_the_graph_is_recovered_without_any_side_information(shown_demo):
     assert facts[1].value == "{1}, {2}, {3}"
 
 
-def test_rooms_are_told_apart_by_pixels_and_shown(shown_demo):
+@pytest.mark.slow
+def test_rooms_are_recovered_from_pixels_and_shown(shown_demo):
     room, section = shown_demo.table[7], shown_demo.page.sections[7]
     assert room.chance == pytest.approx(0.77, abs=0.01)
     assert room.recovered > max(room.linear, 0.83)  # after so few steps
@@ -93,6 +108,7 @@ def test_rooms_are_told_apart_by_pixels_and_shown(shown_demo):
     assert float(turned.note.split()[0]) < float(turned.value)  # before: .68 to .91
 
 
+@pytest.mark.slow
 def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not(shown_demo):
     true, observed, recovered = (cloud.arrows for cloud in shown_demo.page.sections[3].figures[0].clouds)
     assert true.shape == (20, 2, 3)
@@ -100,10 +116,10 @@ def test_class_vectors_are_drawn_where_the_true_ones_are_and_class_means_are_not
     assert miss < 0.15 < 0.4 < distortion
 
 
-def test_a_fit_keeps_what_the_estimator_says_against_itself_and_passes_other_warnings_on():
+def test_a_fit_returns_identifiability_warnings_and_passes_others_on():
     import warnings
 
-    from pindown.estimators import IdentifiabilityWarning
+    from pindown.errors import IdentifiabilityWarning
 
     class Doubtful:
         def fit(self, x, y):
@@ -112,12 +128,13 @@ def test_a_fit_keeps_what_the_estimator_says_against_itself_and_passes_other_war
 
     with warnings.catch_warnings():
         warnings.simplefilter("default", RuntimeWarning)
-        with pytest.warns(RuntimeWarning, match="overflow") as passed_on:
+        with pytest.warns(RuntimeWarning) as passed_on:
             assert recovery._fit(Doubtful(), None, None) == ("too few classes",)
     assert [w.category for w in passed_on] == [RuntimeWarning]
 
 
-def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(shown_demo):
+@pytest.mark.slow
+def test_claims_give_the_theorem_and_broken_assumptions_support_none(shown_demo):
     sphere, box, unrelated, clusters, flat, nuisance, graph, room = shown_demo.claims
     promised = (
         (sphere, CONTRAST_SPHERE),
@@ -130,29 +147,26 @@ def test_claims_give_numbers_and_theorem_and_the_broken_world_claims_nothing(sho
         assert theorem.source in claim
         assert f"up to {theorem.indeterminacy.name}, as" in claim
         assert all(assumption.name in claim for assumption in theorem.assumes)
-    assert "nothing may be claimed" in unrelated
-    assert "assumes a vMF conditional, which is broken" in unrelated
-    assert "nothing may be claimed" in flat
-    assert "assumes an affine generator system, which is broken" in flat
+    assert VMF_CONDITIONAL.name in unrelated
+    assert AFFINE_GENERATORS.name in flat
+    assert not any("up to" in claim for claim in (unrelated, flat))
     statuses = [[c.status for c in section.conditions].count("broken") for section in shown_demo.page.sections]
     assert statuses == [0, 0, 1, 0, 1, 0, 0, 0]
     assert CONTRAST_LP.source in room
-    assert "Not checked here: diffeomorphic mixing." in graph
+    assert [c.status for c in shown_demo.page.sections[6].conditions].count("not checked") == 1
+    assert "diffeomorphic mixing" in graph
 
 
-def test_too_short_a_fit_is_not_sold_as_a_recovery(tmp_path):
+@pytest.mark.slow
+def test_too_short_a_fit_is_not_called_a_recovery(tmp_path):
     hasty = run(tmp_path / "demo.html", verbose=False, budget=HASTY)
-    assert all("not recovered" in hasty.claims[i] for i in (0, 1, 3, 6))
     assert hasty.page.title != "Hidden variables, recovered"
-    titles = [section.title for section in hasty.page.sections]
-    assert [titles[i] for i in (0, 1, 3, 6)] == [
-        "A sphere, not recovered",
-        "A box, not recovered",
-        "Clusters, not recovered",
-        "A graph, not recovered",
-    ]
+    for i in (0, 1, 3, 6):
+        assert "not recovered" in hasty.claims[i]
+        assert "not recovered" in hasty.page.sections[i].title
 
 
+@pytest.mark.slow
 def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_one_is_not(shown_demo):
     figure = shown_demo.page.sections[0].figures[0]
     assert isinstance(figure, Clouds)
@@ -162,6 +176,7 @@ def test_the_recovered_sphere_is_drawn_where_the_true_one_is_and_the_observed_on
     assert np.linalg.norm(observed, axis=1).max() <= 1 + 1e-6
 
 
+@pytest.mark.slow
 def test_the_page_is_at_the_output_and_says_what_the_table_says(shown_demo):
     html = shown_demo.output.read_text(encoding="utf-8")
     for row, claim in zip(shown_demo.table, shown_demo.claims, strict=True):
@@ -172,32 +187,24 @@ def test_the_page_is_at_the_output_and_says_what_the_table_says(shown_demo):
 
 def test_matching_undoes_order_sign_scale_and_shift_but_no_rotation():
     z = np.random.default_rng(0).uniform(size=(500, 3))
-    assert np.allclose(contrast._matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
+    assert np.allclose(sections.matched(-3 * z[:, [2, 0, 1]] + 5, z), z)
     turn = np.array([[1, 1, 0], [-1, 1, 0], [0, 0, np.sqrt(2)]]) / np.sqrt(2)
-    assert not np.allclose(contrast._matched(z @ turn, z), z, atol=0.1)
-
-
-def test_the_information_between_partners_agrees_with_the_density_they_are_drawn_from():
-    from pindown.processes import Pairs
-
-    world = Pairs.on_sphere(3, 10.0, n_layers=1, random_state=0)
-    sample = world.sample(50_000, random_state=0)
-    drawn = world.conditional.log_prob(sample.z_pos, sample.z).mean().item() + np.log(4 * np.pi)
-    assert contrast._information(10.0) == pytest.approx(drawn, abs=0.02)
+    assert not np.allclose(sections.matched(z @ turn, z), z, atol=0.1)
 
 
 def test_an_unwritable_output_is_refused_before_any_training(tmp_path, monkeypatch):
-    monkeypatch.setattr(demo.contrast, "sections", lambda *_: pytest.fail("it trained first"))
+    monkeypatch.setattr(sections, "all_sections", lambda *_: pytest.fail("it trained first"))
     (tmp_path / "file").write_text("")
-    with pytest.raises(OSError, match="cannot be written"):
+    with pytest.raises(FileExistsError):
         run(tmp_path / "file" / "demo.html")
 
 
+@pytest.mark.slow
 def test_no_half_page_is_left_when_drawing_it_fails(tmp_path, monkeypatch):
     def fail(_):
         raise RuntimeError("no template")
 
     monkeypatch.setattr(page, "render", fail)
-    with pytest.raises(RuntimeError, match="no template"):
+    with pytest.raises(RuntimeError, match="template"):
         run(tmp_path / "demo.html", verbose=False, budget=HASTY)
     assert list(tmp_path.iterdir()) == []

@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, LatentAction, networks
-from pindown.estimators import InverseDynamics
-from pindown.processes import Pairs
+from pindown.methods import InverseDynamics
+from pindown.simulate import Pairs
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(4, size=400)
@@ -80,6 +80,7 @@ def test_a_fit_is_scored_where_it_is(name, device):
 
 
 @pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.slow
 def test_codes_of_transitions_are_counted_where_they_are_learned(device):
     dynamics = InverseDynamics(**options(device)).fit(X, NEXT, HALVES)
     assert dynamics.transform(X, NEXT).shape == (400, dynamics.n_actions_)
@@ -144,6 +145,7 @@ print(later / first)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="speaks to glibc")
+@pytest.mark.slow
 def test_what_a_step_frees_serves_the_next_one():
     command = [sys.executable, "-c", PAGES_ANEW]
     share = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)

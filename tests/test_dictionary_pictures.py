@@ -12,11 +12,11 @@ import torch
 from torch import nn
 
 from pindown import Dictionary, load, networks, theory
-from pindown.checks.needs import needed
-from pindown.estimators.dictionary.unrolling import least_folded, unbent, unrolled
+from pindown.auditing.checks.needs import needed
+from pindown.losses import DependencyCount, DependencySparsity
+from pindown.methods.dictionary.unrolling import least_folded, unbent, unrolled
 from pindown.metrics import linear_r2, mcc
-from pindown.mixing import Room, Sprites
-from pindown.penalties import DependencyCount, DependencySparsity
+from pindown.simulate.renderers import Room, Sprites
 
 SIZE, N = 8, 1_500
 ROOM = Room(SIZE, factors=("floor_hue", "wall_hue", "object_hue"), fixed={"shape": 2}, samples=1)
@@ -40,9 +40,10 @@ def pictures():
 @pytest.fixture(scope="module")
 def fitted(pictures):
     options = QUICK | SMALL | {"max_iter": 120, "batch_size": 64, "learning_rate": 8e-3}
-    return Dictionary(3, penalty=DependencyCount(n_columns=1, n_rows=16), **options).fit(pictures)
+    return Dictionary(3, penalty=DependencyCount(n_columns=1, n_samples=16), **options).fit(pictures)
 
 
+@pytest.mark.slow
 def test_latents_of_rooms_come_back_from_pixels_alone(fitted):
     x, z = rooms(1_000, 2)
     assert mcc(fitted.transform(x), z) > 0.93  # chance .83
@@ -73,9 +74,9 @@ def test_pictures_are_decoded_sampled_scored_and_differentiated(fitted):
 
 
 def test_verdicts_after_a_fit_are_given_of_pictures_too(fitted):
-    from pindown.data import Data
+    from pindown.data.data import Data
 
-    verdicts = fitted.answers.after(fitted, Data(rooms(300, 5)[0].numpy()))
+    verdicts = fitted.spec.checks_after(fitted, Data(rooms(300, 5)[0].numpy()))
     assert [verdict.outcome in ("holds", "fails", "undecided") for verdict in verdicts] == [True] * 4
     assert next(verdict for verdict in verdicts if verdict.assumption == theory.INDEPENDENT_BLOCKS).outcome == "holds"
 
@@ -89,15 +90,16 @@ def graded(n, seed):
     return (0.5 + 0.5 * brightness) * tint * picture ** (0.5 + contrast), z
 
 
+@pytest.mark.slow
 def test_where_every_latent_reaches_every_pixel_there_is_one_block_and_nothing_is_claimed():
-    from pindown.data import Data
+    from pindown.data.data import Data
 
     x, _ = graded(1_300, 1)
     options = QUICK | SMALL | {"max_iter": 120, "batch_size": 64, "learning_rate": 8e-3}
-    est = Dictionary(3, penalty=DependencyCount(n_columns=1, n_rows=16), **options).fit(x[:1_000])
+    est = Dictionary(3, penalty=DependencyCount(n_columns=1, n_samples=16), **options).fit(x[:1_000])
     # Levels of red and of blue reach fewer pixels than brightness and warmth do, and depend on each other.
     assert [sorted(block.latents) for block in est.blocks_] == [[0, 1, 2]]
-    verdicts = est.answers.after(est, Data(x[1_000:].numpy()))
+    verdicts = est.spec.checks_after(est, Data(x[1_000:].numpy()))
     refused = [verdict.assumption for verdict in needed(est.guarantee, verdicts) if verdict.outcome == "fails"]
     assert theory.INDEPENDENT_BLOCKS in refused
 
@@ -133,6 +135,7 @@ def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
     assert linear_r2(unrolled(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
 
 
+@pytest.mark.slow
 def test_the_size_of_sprites_is_not_hidden_behind_a_bend_of_their_places():
     sprites, told, hidden = Sprites(16, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0}), [], []
     for seed in (0, 1):
@@ -183,7 +186,7 @@ def test_some_columns_and_rows_are_taken_of_pictures_unless_it_is_said_which(pen
     est = Dictionary(3, penalty=penalty, **QUICK).fit(pictures[:100])
     taken = est.objective_.penalty
     assert (taken is None) == (penalty is None)
-    assert taken is None or (taken.n_columns, taken.n_rows) == (2, 64)
+    assert taken is None or (taken.n_columns, taken.n_samples) == (2, 64)
 
 
 def test_pictures_that_cannot_be_learned_from_are_refused(pictures, fitted):

@@ -6,11 +6,11 @@ from torch import nn
 
 import pindown
 from pindown import disentangle, theory
-from pindown.disentangling import freedom
-from pindown.disentangling.rotation import reached_by, searched
-from pindown.mixing import Sprites
-from pindown.processes import Structured
-from pindown.spaces import Reals
+from pindown.methods.dictionary.disentangling import freedom
+from pindown.methods.dictionary.rotation import reached_by, searched
+from pindown.networks.spaces import Reals
+from pindown.simulate import Structured
+from pindown.simulate.renderers import Sprites
 
 DIVERSE = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 TWINS = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])  # latents 0 and 1 reach the same
@@ -69,6 +69,7 @@ def test_latents_that_reach_the_same_are_claimed_together_only(seed):
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_in_a_linear_decoder_some_outputs_are_always_cleared_and_nothing_is_claimed(seed):
     weights = normal(5, 100, seed)
     found, _ = turned(lambda z: z @ weights, 5)
@@ -108,6 +109,7 @@ def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.slow
 def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its_prior_are_gaussian(seed):
     # As many write one: nobody knows what the latents of digits are, and no gap parts derivatives from none.
     x, d = torch.tensor(load_digits().data / 16, dtype=torch.float32), 5
@@ -144,6 +146,7 @@ def test_a_tie_is_told():
     assert found.claim is None
 
 
+@pytest.mark.slow
 def test_pictures_of_a_simulator_are_disentangled_without_training():
     sprites = Sprites(16, factors=("size", "x", "y", "hue", "ground"), domain=Reals())
     turn = rotation(5)

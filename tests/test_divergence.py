@@ -8,7 +8,7 @@ from descent import BlindAlley, checkpoint, draw, interrupting, run
 from safetensors.torch import load_file
 
 from pindown import Classify, Contrast, Dictionary, Forget, networks
-from pindown.estimators import IdentifiabilityWarning
+from pindown.errors import IdentifiabilityWarning
 from pindown.training import Trainer
 from pindown.training.divergence import TrainingDivergedError, check_losses, check_weights
 
@@ -114,7 +114,7 @@ def estimators(learning_rate, **more):
 
 
 @pytest.mark.parametrize("which", range(5))
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_no_estimator_takes_an_absurd_learning_rate_in_silence(which, path):
     estimator, data = list(estimators(1e30, trainer=Trainer(checkpoint=path)))[which]
     with pytest.raises(TrainingDivergedError, match=r"Try a smaller learning_rate \(now 1e\+30\)"):
@@ -128,7 +128,7 @@ def one_code(n_in, n_out):
 
 
 @pytest.mark.parametrize("which", [0, 1])
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # of what else is wrong with them
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # of what else is wrong with them
 def test_codes_that_collapsed_are_warned_of_with_the_rate_that_may_be_to_blame(which):
     # A rate at which rounding, all that codes without a difference give as gradient, cannot drive the temperature away.
     estimator, data = list(estimators(0.01))[which]

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from pindown.data import Data
-from pindown.estimators.dividing import FOLDS, MOST, divided, in_folds, runs, spared, taken
+from pindown.data.data import Data
+from pindown.data.splits import FOLDS, MOST, divided, in_folds, runs, spared, taken
 
 RNG = np.random.default_rng(0)
 

@@ -17,10 +17,11 @@ from commandline import call, write_table
 from torch import nn
 
 pytest.importorskip("sphinx.application")
+import pindown_papers
 from offline import Page, broken_links, elsewhere
 from records import comparison, measurements
 
-from pindown import activations, papers, theory
+from pindown import activations, theory
 from pindown.cli import app
 
 ROOT = Path(__file__).parents[1]
@@ -31,6 +32,7 @@ PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 # The site as it is built.
 
 
+@pytest.mark.slow
 def test_the_site_builds_without_a_warning_a_request_or_a_broken_link(tmp_path):
     written = ("_build", "api", "auto_examples", "__pycache__")
     shutil.copytree(DOCS, tmp_path / "docs", ignore=shutil.ignore_patterns(*written))
@@ -127,7 +129,7 @@ def test_a_benchmark_is_shown_with_its_machine_and_a_column_it_lacks_is_refused(
 
 
 def names_of_experiments() -> list[str]:
-    return [experiment.name for experiment in papers.EXPERIMENTS]
+    return [experiment.name for experiment in pindown_papers.EXPERIMENTS]
 
 
 # Code. Examples in Python are run by pytest, as they are in docstrings; here: that there are no others.
@@ -267,8 +269,9 @@ def write_activations(folder):
     activations(nn.Sequential(nn.Embedding(500, 4), nn.Tanh()), tokens.split(50), "1", folder / "activations")
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # five steps pin down nothing
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # five steps pin down nothing
 @pytest.mark.parametrize("page", TYPED, ids=lambda page: page.stem)
+@pytest.mark.slow
 def test_what_a_page_types_works_line_by_line(page, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for name in ("data.csv", "new.csv"):

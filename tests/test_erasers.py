@@ -9,13 +9,13 @@ from scipy.linalg import subspace_angles
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pindown.estimators.erasers import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, leakage
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Nuisance, ShapeNuisance
+from pindown.simulate import Nuisance, ShapeNuisance
+from pindown.simulate.mixing import leaky_relu_mlp
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @parametrize_with_checks([MeanProjection(), ComponentRemoval(), Untouched()])
 def test_scikit_learns_contract_is_kept(estimator, check):
     check(estimator)
@@ -53,8 +53,10 @@ def test_the_closed_form_is_near_the_complement_of_v(seed):
     world = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=seed)
     sample = world.sample(20_000, random_state=100 + seed)
     rows = MeanProjection().fit(sample.x, sample.u).components_
-    assert np.degrees(subspace_angles(rows.T, world.blind_space.numpy()).max()) < 5
-    assert np.degrees(subspace_angles(np.eye(8)[:, :5], world.blind_space.numpy()).max()) > 30  # what chance would give
+    assert np.degrees(subspace_angles(rows.T, world.invariant_space.numpy()).max()) < 5
+    assert (
+        np.degrees(subspace_angles(np.eye(8)[:, :5], world.invariant_space.numpy()).max()) > 30
+    )  # what chance would give
 
 
 def test_spreads_are_out_of_reach_of_means():

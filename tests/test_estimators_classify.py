@@ -4,17 +4,20 @@ import numpy as np
 import pytest
 import torch
 from classifying import KAPPA, codes, data, quick, thorough, trained, world
+from pindown_papers.simulations import Instances
 from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import DataConversionWarning
 
 from pindown import Data, plan, theory
-from pindown.distributions import VonMisesFisher
-from pindown.estimators import Classify, IdentifiabilityWarning, classify
-from pindown.estimators.refitting import refitted
+from pindown.auditing.refitting import refitted
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import Classify
+from pindown.methods.classify import estimator as classify
 from pindown.metrics import linear_r2
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Clusters, Instances, Nuisance, Pairs
-from pindown.spaces import Reals, Sphere
+from pindown.networks.spaces import Reals, Sphere
+from pindown.simulate import Clusters, Nuisance, Pairs
+from pindown.simulate.distributions import VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp
 
 # what is learned
 
@@ -37,6 +40,7 @@ def test_class_vectors_are_in_the_coordinates_of_the_codes():
     assert np.array_equal(cosines.argmax(1), np.arange(12))  # none is nearer to another class's vector
 
 
+@pytest.mark.slow
 def test_a_missing_scale_estimates_the_concentration_and_a_given_one_stays():
     more = data(20_000)
     learned = thorough(max_iter=600, batch_size=512).fit(more.x, more.u)

@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 from classifying import data, trained
 
-from pindown.estimators import Classify, IdentifiabilityWarning
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import Classify
 from pindown.networks import preprocessing
-from pindown.spaces import Box
+from pindown.networks.spaces import Box
 
 # Ten rows would not support three directions beyond noise, which is refused first.
 quick = partial(classifying.quick, preprocess=preprocessing.whiten)
@@ -17,6 +18,7 @@ quick = partial(classifying.quick, preprocess=preprocessing.whiten)
 # warnings: the theorem cannot apply
 
 
+@pytest.mark.slow
 def test_too_few_classes_are_warned_of_and_enough_are_not():
     with pytest.warns(IdentifiabilityWarning, match="3 classes cannot pin down 3 latents.*at least 4, in general pos"):
         quick().fit(data().x, data().u % 3)

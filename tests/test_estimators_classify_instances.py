@@ -8,11 +8,11 @@ import pytest
 import torch
 from classifying import KAPPA, codes, data, jitter, quick, thorough
 
-from pindown.distributions import VonMisesFisher
+from pindown.data.sampling import Augmented, Epochs, Rows
 from pindown.metrics import linear_r2
-from pindown.mixing import leaky_relu_mlp
-from pindown.sources.drawing import Augmented, Epochs, Rows
-from pindown.spaces import Sphere
+from pindown.networks.spaces import Sphere
+from pindown.simulate.distributions import VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp
 
 
 @cache
@@ -53,7 +53,7 @@ def test_after_a_fit_without_labels_rows_are_taken_for_rows():
     assert fitted.score(x[:10]) == np.mean(predicted[:10] == np.arange(10))
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # it may know its own rows better
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # it may know its own rows better
 def test_views_given_as_rows_with_one_id_are_instances_too():
     _, x, _ = instances()
     chance = torch.Generator().manual_seed(0)
@@ -71,6 +71,7 @@ def test_labels_and_views_go_together_and_a_class_of_one_row_is_then_no_matter()
     assert len(fitted.classes_) == 30
 
 
+@pytest.mark.slow
 def test_the_function_that_makes_views_gets_the_generator_and_chance_comes_from_it_alone():
     fits = [quick(augment=jitter).fit(data().x, data().u) for _ in range(2)]
     assert np.array_equal(codes(fits[0]), codes(fits[1]))

@@ -26,6 +26,7 @@ def test_it_is_a_classifier_and_a_transformer():
     assert names == ["classify0", "classify1", "classify2"]
 
 
+@pytest.mark.slow
 def test_cross_validation_stratifies_by_class_and_scores_by_accuracy():
     sample = data(1_000)
     scores = cross_val_score(thorough(max_iter=100), sample.x, sample.u, cv=2)

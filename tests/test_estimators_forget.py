@@ -8,11 +8,11 @@ from forgetting import confounded, linear, moved, normal, small, told
 from torch import nn
 
 from pindown import Forget, networks, theory
-from pindown.directions import Grouping, told_by_means, told_by_spreads
-from pindown.estimators import IdentifiabilityWarning
+from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import confounding
+from pindown.metrics.directions import Grouping, covariance_differences, mean_differences
 from pindown.networks import preprocessing
-from pindown.processes import Clusters, Nuisance
+from pindown.simulate import Clusters, Nuisance
 from pindown.training import Trainer
 
 # what is chosen, kept and said
@@ -43,9 +43,9 @@ def test_noise_is_not_taken_for_a_difference_of_means_or_spreads_and_a_differenc
         x, e = normal(500, 6, seed=seed), np.random.default_rng(seed).integers(4, size=500)
         grouping = Grouping(e, 0 * e)
         rng = np.random.default_rng(0)
-        found.append(len(told_by_means(x, grouping)) + len(told_by_spreads(x, grouping, rng)))
-        assert len(told_by_means(x + np.outer(e == 0, [0.8, 0, 0, 0, 0, 0]), grouping)) == 1
-        assert len(told_by_spreads(x * (1 + np.outer(e == 0, [1.0, 0, 0, 0, 0, 0])), grouping, rng)) == 1
+        found.append(len(mean_differences(x, grouping)) + len(covariance_differences(x, grouping, rng)))
+        assert len(mean_differences(x + np.outer(e == 0, [0.8, 0, 0, 0, 0, 0]), grouping)) == 1
+        assert len(covariance_differences(x * (1 + np.outer(e == 0, [1.0, 0, 0, 0, 0, 0])), grouping, rng)) == 1
     assert sum(found) == 0
 
 
@@ -58,7 +58,7 @@ def test_the_history_has_every_step_and_a_probe_trained_afterwards_on_rows_held_
     assert np.abs(history.classifier_loss[-10:].mean() - np.log(3)) < 0.1
     # Of five whitened columns three are rebuilt, and of two the share that lies between values.
     assert history.reconstruction[-1] == pytest.approx(2 / 5 * 9 / 41, abs=0.03)
-    assert history.probe.n_rows == 500  # of 600, since the code is linear
+    assert history.probe.n_samples == 500  # of 600, since the code is linear
     assert not history.probe.leaks
 
 
@@ -100,11 +100,11 @@ def test_too_few_rows_are_not_probed():
     assert few.held_out_ is None
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # after five steps some leaks
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after five steps some leaks
 def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
     for forget in (linear(max_iter=5, holdout=0.1), Forget(charts=False, encoder=small, max_iter=5, random_state=0)):
         held_out = forget.fit(*moved(n=300)).held_out_
-        assert held_out.n_rows == 75
+        assert held_out.n_samples == 75
         assert held_out.chance == pytest.approx(1 / 3)
 
 

@@ -15,9 +15,9 @@ from sklearn.exceptions import NotFittedError
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
 from pindown import Classify, Contrast, Data, audit, networks, plan
+from pindown.data import ArraySource, Batch, DatasetSource, LoaderSource, ParquetSource, Source
 from pindown.metrics import linear_r2
-from pindown.processes import Clusters, Pairs, Sample
-from pindown.sources import Arrays, Batch, FromDataset, FromLoader, Parquet, Source, World
+from pindown.simulate import Clusters, Pairs, Sample
 from pindown.training import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -38,7 +38,7 @@ def side(world) -> torch.Tensor:
 
 def estimator(world, **settings):
     kind = Contrast if world is PAIRS else Classify
-    small = {"encoder": partial(networks.unfolded, hidden=(64, 64)), "batch_size": 256, "max_iter": 150}
+    small = {"encoder": partial(networks.skip_mlp, hidden=(64, 64)), "batch_size": 256, "max_iter": 150}
     return kind(3, **{**small, "random_state": 0, "device": "cpu", "verbose": False, **settings})
 
 
@@ -62,33 +62,33 @@ class Endless(IterableDataset):
 class Shuffled(Source):
     """Somebody else's stream."""
 
-    shape, n_rows = (3,), N
+    shape, n_samples = (3,), N
 
     def __init__(self, world) -> None:
         self.world = world
 
-    def blocks(self, n_rows: int) -> Iterator[Batch]:
-        for first in range(0, N, n_rows):
-            some = slice(first, first + n_rows)
+    def blocks(self, n_samples: int) -> Iterator[Batch]:
+        for first in range(0, N, n_samples):
+            some = slice(first, first + n_samples)
             yield {"x": sample(self.world).x[some], role(self.world): side(self.world)[some]}
 
 
-def mapped(world, folder: Path) -> Arrays:
+def mapped(world, folder: Path) -> ArraySource:
     for name, values in (("x", sample(world).x), ("u", side(world))):
         np.save(folder / f"{name}.npy", values)
         (folder / f"{name}.npy").chmod(0o444)
     x, u = (np.load(folder / f"{name}.npy", mmap_mode="r") for name in "xu")
-    return Arrays(x, **{role(world): u})
+    return ArraySource(x, **{role(world): u})
 
 
-def in_h5(world, folder: Path) -> Arrays:
+def in_h5(world, folder: Path) -> ArraySource:
     with h5py.File(folder / "x.h5", "w") as file:
         file["x"], file["u"] = sample(world).x, side(world)
     file = h5py.File(folder / "x.h5", "r")
-    return Arrays(file["x"], **{role(world): file["u"]})
+    return ArraySource(file["x"], **{role(world): file["u"]})
 
 
-def in_parquet(world, folder: Path) -> Parquet:
+def in_parquet(world, folder: Path) -> ParquetSource:
     x, u = sample(world).x.numpy(), side(world).numpy()
     columns = {f"x{j}": x[:, j] for j in range(3)}
     partners = [f"p{j}" for j in range(3)] if world is PAIRS else "label"
@@ -96,7 +96,7 @@ def in_parquet(world, folder: Path) -> Parquet:
     for k, rows in enumerate(np.array_split(np.arange(N), 3)):
         table = pyarrow.table({name: np.asarray(column)[rows] for name, column in columns.items()})
         pyarrow.parquet.write_table(table, folder / f"{k}.parquet")
-    return Parquet(folder, features=[f"x{j}" for j in range(3)], **{role(world): partners})
+    return ParquetSource(folder, features=[f"x{j}" for j in range(3)], **{role(world): partners})
 
 
 def dataset(world) -> Dataset:
@@ -106,7 +106,7 @@ def dataset(world) -> Dataset:
 TAKEABLE = {
     "map": mapped,
     "h5": in_h5,
-    "dataset": lambda world, _: FromDataset(dataset(world)),
+    "dataset": lambda world, _: DatasetSource(dataset(world)),
     "dataset itself": lambda world, _: dataset(world),
     "h5 itself": lambda world, folder: Data(in_h5(world, folder).parts["x"], **{role(world): side(world)}),
     "data": lambda world, folder: Data(mapped(world, folder), **{role(world): side(world)}),
@@ -114,9 +114,9 @@ TAKEABLE = {
 OTHERS = {
     "loader": lambda world, _: DataLoader(dataset(world), batch_size=100),
     "endless stream": lambda world, _: Endless(world),
-    "loader of an endless stream": lambda world, _: FromLoader(DataLoader(Endless(world), batch_size=64)),
+    "loader of an endless stream": lambda world, _: LoaderSource(DataLoader(Endless(world), batch_size=64)),
     "parquet": in_parquet,
-    "world": lambda world, _: World(world),
+    "world": lambda world, _: world,
     "world itself": lambda world, _: world,
     "somebody else's": lambda world, _: Shuffled(world),
 }
@@ -128,8 +128,13 @@ def from_arrays(world):
     return estimator(world).fit(sample(world).x, side(world))
 
 
+def slow_but(names, *quick):
+    """Mark all names slow but some."""
+    return [name if name in quick else pytest.param(name, marks=pytest.mark.slow) for name in names]
+
+
 @WORLDS
-@pytest.mark.parametrize("name", TAKEABLE)
+@pytest.mark.parametrize("name", slow_but(TAKEABLE, "map"))
 def test_rows_that_can_be_taken_give_the_fit_that_arrays_give(world, name, tmp_path):
     fitted = estimator(world).fit(TAKEABLE[name](world, tmp_path))
     np.testing.assert_allclose(fitted.loss_curve_, from_arrays(world).loss_curve_, rtol=1e-4)
@@ -138,7 +143,7 @@ def test_rows_that_can_be_taken_give_the_fit_that_arrays_give(world, name, tmp_p
 
 
 @WORLDS
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", slow_but(OTHERS, "loader"))
 def test_streams_and_worlds_give_as_good_a_fit(world, name, tmp_path):
     fitted = estimator(world).fit(OTHERS[name](world, tmp_path))
     test = sample(world, 2)
@@ -180,11 +185,11 @@ def test_an_encoder_learns_from_the_blocks_of_a_source_as_they_come(world, tmp_p
 @WORLDS
 def test_lots_of_rows_may_be_sources_themselves(world, tmp_path):
     fitted = estimator(world)
-    lots = (World(world), mapped(world, tmp_path), DataLoader(dataset(world), batch_size=100))
+    lots = (world, mapped(world, tmp_path), DataLoader(dataset(world), batch_size=100))
     steps = [fitted.partial_fit(lot).n_iter_ for lot in lots]
     assert np.diff([0, *steps]).tolist() == [20_000 // 256, N // 256, N // 256]
     with pytest.raises(ValueError, match=r"X has rows of shape \(4,\)"):
-        fitted.partial_fit(Arrays(np.zeros((300, 4)), y=np.zeros(300)))
+        fitted.partial_fit(ArraySource(np.zeros((300, 4)), y=np.zeros(300)))
 
 
 class Interrupted(TensorDataset):
@@ -235,16 +240,16 @@ BAD = {
         "Item 71 of x has NaN or infinity",
     ),
     "NaN in an image of a dataset": (
-        lambda: FromDataset(images(odd=torch.full((3, 4, 4), torch.nan))),
+        lambda: DatasetSource(images(odd=torch.full((3, 4, 4), torch.nan))),
         "Item 71 of x has NaN or infinity",
     ),
-    "NaN in a map": (lambda: Arrays(np.full((300, 3), np.nan), pairs=np.zeros((300, 3))), "Row 0 of x has NaN"),
+    "NaN in a map": (lambda: ArraySource(np.full((300, 3), np.nan), pairs=np.zeros((300, 3))), "Row 0 of x has NaN"),
     "items that change shape": (
         lambda: Streamed(images(odd=torch.zeros(3, 4, 5))),
         r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
     ),
     "items of a dataset that change shape": (
-        lambda: FromDataset(images(odd=torch.zeros(3, 4, 5))),
+        lambda: DatasetSource(images(odd=torch.zeros(3, 4, 5))),
         r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
     ),
     "NaN in a partner of a stream": (
@@ -252,26 +257,26 @@ BAD = {
         "Item 71 of y has NaN or infinity",
     ),
     "infinity in a partner of a dataset": (
-        lambda: FromDataset(images(odd=torch.full((3, 4, 4), torch.inf), part=1), roles=("x", "pairs")),
+        lambda: DatasetSource(images(odd=torch.full((3, 4, 4), torch.inf), part=1), roles=("x", "pairs")),
         "Item 71 of pairs has NaN or infinity",
     ),
     "NaN in the partners of a map": (
-        lambda: Arrays(np.zeros((300, 3)), pairs=np.where(np.arange(300)[:, None] == 71, np.nan, np.ones(3))),
+        lambda: ArraySource(np.zeros((300, 3)), pairs=np.where(np.arange(300)[:, None] == 71, np.nan, np.ones(3))),
         "Row 71 of pairs has NaN or infinity",
     ),
     "partners that change shape": (
-        lambda: FromDataset(images(odd=torch.zeros(3, 4, 5), part=1)),
+        lambda: DatasetSource(images(odd=torch.zeros(3, 4, 5), part=1)),
         r"Item 71 of y has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
     ),
     "items without their partner": (
-        lambda: FromDataset(
+        lambda: DatasetSource(
             [{"x": torch.zeros(3)} | ({} if i == 71 else {"pairs": torch.ones(3)}) for i in range(300)]
         ),
         "Item 71 has \\['x'\\], item 0 \\['pairs', 'x'\\]. Let the dataset give the same parts",
     ),
     "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer rows than a batch, 256"),
     "shorter than a batch, and known": (
-        lambda: FromDataset(images(20, shape=(3,))),
+        lambda: DatasetSource(images(20, shape=(3,))),
         "batch_size=256 is larger than the 20 rows",
     ),
     "empty": (lambda: Streamed([]), "Streamed gave no items"),
@@ -279,10 +284,10 @@ BAD = {
         lambda: Streamed(list(torch.randn(300, 3, generator=torch.Generator().manual_seed(0)))),
         "Contrast learns from pairs",
     ),
-    "no partners in a world": (lambda: World(CLUSTERS), "Contrast learns from pairs"),
+    "no partners in a world": (lambda: CLUSTERS, "Contrast learns from pairs"),
     "a role that it cannot use": (
-        lambda: Arrays(np.zeros((300, 3)), pairs=np.zeros((300, 3)), signal=np.zeros(300)),
-        "Contrast: cannot use signal",
+        lambda: ArraySource(np.zeros((300, 3)), pairs=np.zeros((300, 3)), signal=np.zeros(300)),
+        "signal",
     ),
 }
 
@@ -298,7 +303,7 @@ def test_bad_rows_end_a_fit_in_a_sentence_and_leave_nothing_behind(name):
 
 
 @pytest.mark.parametrize(
-    "X", [Arrays(np.zeros((9, 3))), TensorDataset(torch.zeros(9, 3)), "x.npy", Path("x.npy"), PAIRS]
+    "X", [ArraySource(np.zeros((9, 3))), TensorDataset(torch.zeros(9, 3)), "x.npy", Path("x.npy"), PAIRS]
 )
 def test_where_rows_must_lie_in_memory_what_gives_them_is_refused(X):
     est = from_arrays(CLUSTERS)
@@ -334,7 +339,6 @@ def test_rows_of_another_shape_cannot_be_encoded():
         from_arrays(PAIRS).transform(Streamed([torch.zeros(4)] * 10))
 
 
-@pytest.mark.parametrize("X", [World(PAIRS), PAIRS], ids=["a source", "itself"])
-def test_a_world_has_no_end_so_it_cannot_be_encoded(X):
+def test_a_simulation_has_no_end_so_it_cannot_be_encoded():
     with pytest.raises(ValueError, match="never end"):
-        from_arrays(PAIRS).transform(X)
+        from_arrays(PAIRS).transform(PAIRS)

@@ -13,11 +13,11 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pindown
 from pindown import Sparse, Trainer, audit, plan
-from pindown.estimators.sparse.agreement import agreement_of
-from pindown.estimators.sparse.autoencoder import REVIVED, SILENT_TURNS, Autoencoder
-from pindown.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
-from pindown.metrics import dead_share, fvu, l0
-from pindown.processes import Superposed
+from pindown.methods.sparse.agreement import agreement_of
+from pindown.methods.sparse.autoencoder import REVIVED, SILENT_TURNS, Autoencoder
+from pindown.metrics import dead_fraction, fvu, l0
+from pindown.networks.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
+from pindown.simulate import Superposed
 from pindown.training.callbacks import Callback
 
 GATES = [TopK(3), BatchTopK(3), Matryoshka(3), JumpReLU(3), L1()]
@@ -207,13 +207,13 @@ def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
 def test_far_from_the_origin_no_code_dies():
     far = Superposed.overcomplete(64, 16, n_active=2, offset=10.0, random_state=3).sample(3_000, random_state=0).x
     sparse = Sparse(64, **QUICK | {"max_iter": 100, "gate": TopK(2)}).fit(far)
-    assert dead_share(sparse.transform(far)).share <= 0.02
+    assert dead_fraction(sparse.transform(far)).share <= 0.02
 
 
 # ---- what it says of itself -----------------------------------------------------------------------------------------
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_an_audit_compares_atoms_beside_chance_and_claims_nothing(fitted):
     found = audit(fitted, X, truth=WORLD.sample(1_500, random_state=1).z.numpy(), n_fits=2, random_state=0)
     assert not found.claims
@@ -246,7 +246,7 @@ def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_
         ({}, X[:31], ValueError, r"there are 31 rows .* for n_components=32: with an atom for each row"),
         ({}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
         ({}, np.ones((100, 3)), ValueError, "evenly: all rows of x are the same"),
-        ({"gate": "topk"}, X, TypeError, "gate must be one of pindown.gates, such as TopK"),
+        ({"gate": "topk"}, X, TypeError, "gate must be one of pindown.networks.gates, such as TopK"),
         ({"n_seeds": 0}, X, ValueError, "n_seeds == 0, must be >= 1"),
     ],
 )

@@ -50,7 +50,8 @@ def test_every_example_has_a_title_constants_and_a_last_word():
         assert all(line.startswith("# ") for line in last_cell)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # after so few steps it may leak
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after so few steps it may leak
+@pytest.mark.slow
 def test_a_confounded_batch_is_reported_and_given_saves_the_condition(run, capsys):
     made = run("confounded_batches", N_ROWS=1_500, STEPS=40)
     assert "cannot apply as things are" in capsys.readouterr().out
@@ -61,7 +62,8 @@ def test_a_confounded_batch_is_reported_and_given_saves_the_condition(run, capsy
     assert len(plt.get_fignums()) == 1
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")  # after so few steps it may
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after so few steps it may
+@pytest.mark.slow
 def test_digits_are_recognised_and_shifted_ones_are_partners(run):
     made = run("digits", N_TRAIN=1_000, STEPS=60)
     assert made["accuracy"] > 0.55
@@ -71,6 +73,7 @@ def test_digits_are_recognised_and_shifted_ones_are_partners(run):
 
 
 @pytest.mark.filterwarnings("ignore::UserWarning")  # after so few steps a fit has things to say
+@pytest.mark.slow
 def test_clothes_are_read_from_files_of_the_system_or_the_page_says_that_there_are_none(
     run, capsys, monkeypatch, tmp_path
 ):
@@ -92,6 +95,7 @@ def test_clothes_are_read_from_files_of_the_system_or_the_page_says_that_there_a
 
 
 @pytest.mark.skipif(not importlib.util.find_spec("geomstats"), reason="the recordings come with geomstats")
+@pytest.mark.slow
 def test_emg_codes_tell_less_of_the_session_and_more_of_the_gesture(run):
     found = run("emg_sessions", WINDOW=250, STEPS=200)["found"]
     *_, (_, told, kept) = found.values()
@@ -132,6 +136,7 @@ def test_stamps_of_a_folder_are_read(run, monkeypatch, tmp_path):
     assert tuple(run("stamps", N_PICTURES=120, N_OBJECTS=20)["world"].objects.shape) == (20, 4, 32, 32)
 
 
+@pytest.mark.slow
 def test_a_table_alone_has_a_graph_in_which_sizes_go_together(run):
     made = run("table_alone", N_LATENTS=3, STEPS=30)
     reached = made["dictionary"].support_[[list(made["table"].columns).index(n) for n in ("radius", "area")]]
@@ -140,6 +145,7 @@ def test_a_table_alone_has_a_graph_in_which_sizes_go_together(run):
     assert len(plt.get_fignums()) == 1
 
 
+@pytest.mark.slow
 def test_two_bodies_share_codes_only_after_pairs(run):
     alignment = run("two_bodies", N_ROWS=4_000, STEPS=200)["alignment"]
     assert alignment.at(50).r2 > 0.5  # without pairs it is anyone's guess: two bodies may use codes alike by chance

@@ -8,9 +8,9 @@ import torch
 from torch import nn
 
 from pindown import Sparse, activations
-from pindown.extracting import every_input, every_place
-from pindown.gates import TopK
-from pindown.sources import as_source
+from pindown.data import as_source
+from pindown.methods.sparse.activations import every_input, every_place
+from pindown.networks.gates import TopK
 
 
 class Never(nn.Module):
@@ -41,7 +41,7 @@ def test_the_model_is_run_up_to_the_layer_and_left_as_it_was(tmp_path):
     source = activations(network, INPUTS, "1", tmp_path)
     expected = torch.cat(INPUTS) @ network[0].weight.T
     np.testing.assert_allclose(source[np.arange(24)], expected.relu().detach().numpy(), rtol=1e-5)
-    assert source.sides()["groups"].tolist() == list(range(24))
+    assert source.side_variables()["groups"].tolist() == list(range(24))
     assert network.training
     assert not network[1]._forward_hooks
 
@@ -76,12 +76,12 @@ def test_an_extraction_that_was_broken_off_goes_on_after_its_last_shard(tmp_path
     torch.set_rng_state(torch_state)
     with pytest.raises(KeyboardInterrupt):
         activations(network, broken(), "0", tmp_path, shard_rows=8)
-    assert as_source(str(tmp_path)).n_rows == 16  # what is whole can be read already
+    assert as_source(str(tmp_path)).n_samples == 16  # what is whole can be read already
     assert len(ran) == 5
     source = activations(network, INPUTS, "0", tmp_path, shard_rows=8)
     assert len(ran) == 5 + 2  # four batches were kept in two shards, the fifth was lost with the third
     assert np.allclose(source[np.arange(24)], network(torch.cat(INPUTS)).detach().numpy(), atol=1e-6)
-    assert source.sides()["groups"].tolist() == list(range(24))
+    assert source.side_variables()["groups"].tolist() == list(range(24))
     ran.clear()
     activations(network, INPUTS, "0", tmp_path, shard_rows=8)
     assert not ran  # complete
@@ -100,7 +100,7 @@ def test_padding_is_left_out_and_rows_of_one_input_are_a_group(tmp_path):
     batch = {"input_ids": torch.tensor([[1, 2, 3], [4, 0, 0]]), "attention_mask": mask}
     network = Language()
     source = activations(network, [batch, batch], "block", tmp_path)
-    assert source.sides()["groups"].tolist() == [0, 0, 0, 1, 2, 2, 2, 3]
+    assert source.side_variables()["groups"].tolist() == [0, 0, 0, 1, 2, 2, 2, 3]
     expected = 2 * network.embed(torch.tensor([1, 2, 3, 4])).detach().numpy()
     np.testing.assert_allclose(source[np.arange(4)], expected, rtol=1e-6)
 
@@ -108,7 +108,7 @@ def test_padding_is_left_out_and_rows_of_one_input_are_a_group(tmp_path):
 def test_pictures_give_a_row_for_each_place_or_for_each_input(tmp_path):
     network = nn.Sequential(nn.Conv2d(3, 8, 3))
     batches = [(torch.randn(2, 3, 6, 6),)]
-    assert activations(network, batches, "0", tmp_path / "a", rows=every_place).n_rows == 2 * 16
+    assert activations(network, batches, "0", tmp_path / "a", rows=every_place).n_samples == 2 * 16
     assert activations(network, batches, "0", tmp_path / "b", rows=every_input).shape == (8 * 16,)
 
 
@@ -119,7 +119,7 @@ def test_estimators_read_the_folder_and_keep_inputs_together(tmp_path):
     options = {"gate": TopK(2), "max_iter": 20, "batch_size": 64, "verbose": False, "random_state": 0}
     sparse = Sparse(16, **options).fit(str(tmp_path))
     assert sparse.sparse_codes(str(tmp_path)).shape == (400, 16)
-    assert sparse.held_out_.n_rows % 10 == 0  # whole inputs
+    assert sparse.held_out_.n_samples % 10 == 0  # whole inputs
 
 
 @pytest.mark.parametrize(

@@ -9,13 +9,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Classify, Contrast, Data, Forget, theory
-from pindown.estimators import out_of_fold
-from pindown.estimators.folds import carried, folds_of
+from pindown.methods import out_of_fold
+from pindown.methods.folds import carried, folds_of
 from pindown.metrics import linear_r2, procrustes
-from pindown.processes import Pairs
-from pindown.spaces import Reals
+from pindown.networks.spaces import Reals
+from pindown.simulate import Pairs
 
-pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 line = {"space": Reals(), "vector_space": Reals(), "verbose": False, "device": "cpu", "holdout": 0}
 
@@ -25,6 +25,7 @@ def read(codes, label):
     return cross_val_score(reader, codes, label, cv=5).mean()
 
 
+@pytest.mark.slow
 def test_classes_that_were_tossed_are_read_off_codes_that_have_seen_them_and_not_off_those_that_have_not():
     plain, without = [], []
     for seed in range(5):
@@ -37,6 +38,7 @@ def test_classes_that_were_tossed_are_read_off_codes_that_have_seen_them_and_not
     assert np.mean(without) == pytest.approx(0.5, abs=0.08)
 
 
+@pytest.mark.slow
 def test_a_tossed_label_that_was_given_to_forget_reads_at_chance():
     without = []
     for seed in range(5):
@@ -58,6 +60,7 @@ def test_a_label_that_rows_show_is_still_there():
     assert procrustes(codes, est.transform(X)).r2 > 0.7  # in the frame of the fit
 
 
+@pytest.mark.slow
 def test_codes_of_a_world_come_into_the_frame_of_the_fit():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_500, random_state=1)
     X, partners = sample.x.numpy(), sample.x_pos.numpy()

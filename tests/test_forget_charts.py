@@ -8,18 +8,19 @@ import numpy as np
 import pytest
 import torch
 from forgetting import moved, normal, small
+from pindown_papers.simulations import Expression
 from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, load, networks
-from pindown.data import Data
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.forget import playing
-from pindown.estimators.forget.charts import closed_form, effects, turned
-from pindown.estimators.forget.choosing import BENT, CLOSED, EVEN, FEWEST_JUDGES, FIXED, Candidate, best
-from pindown.estimators.forget.game import History
-from pindown.estimators.refitting import refitted
+from pindown.auditing.refitting import refitted
+from pindown.data.data import Data
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.forget import playing
+from pindown.methods.forget.charts import closed_form, effects, turned
+from pindown.methods.forget.choosing import BENT, CLOSED, EVEN, FEWEST_JUDGES, FIXED, Candidate, best
+from pindown.methods.forget.game import History
 from pindown.metrics import leakage
-from pindown.processes import Expression, Nuisance
+from pindown.simulate import Nuisance
 
 quick = partial(Forget, encoder=small, decoder=small, verbose=False, device="cpu", random_state=0)
 
@@ -182,11 +183,12 @@ def test_labels_and_values_that_nothing_connects_are_warned_of():
         quick().fit(x, np.where(lab == 2, 2 + np.arange(300) % 2, lab), given=(lab == 2).astype(int))
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_behind_a_nonlinear_mixing_charts_leak_and_one_map_is_kept():
     world = Nuisance.on_sphere(5, 2, 10.0, n_layers=2, random_state=0)
     train = world.sample(4_000, random_state=1)
-    bending = partial(networks.unfolded, hidden=(64, 64))
+    bending = partial(networks.skip_mlp, hidden=(64, 64))
     forget = Forget(encoder=bending, decoder=bending, max_iter=400, verbose=False, device="cpu", random_state=0)
     forget.fit(train.x, train.u)
     assert forget.chosen_.kept.name == FIXED
@@ -197,7 +199,7 @@ def test_behind_a_nonlinear_mixing_charts_leak_and_one_map_is_kept():
     assert closed.excess >= fixed.excess
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_charts_that_bend_start_at_the_closed_form_and_are_kept_with_their_way_back(monkeypatch, tmp_path):
     e = np.arange(1_200) % 2
     x = normal(1_200, 3)
@@ -239,7 +241,7 @@ def test_where_rows_held_out_are_too_few_to_judge_a_game_none_is_played_and_char
     assert forget.n_iter_ == n_steps
     leaks = [str(w.message) for w in caught if "leaks" in str(w.message)]
     assert all(("too few to judge more than closed forms" in text) == (n_steps == 1) for text in leaks)
-    assert (forget.chosen_.n_rows == n) == (n_steps == 1)
+    assert (forget.chosen_.n_samples == n) == (n_steps == 1)
     assert EVEN in {compared.name for compared in forget.chosen_.compared}
 
 
@@ -250,7 +252,7 @@ def test_of_few_rows_codes_are_worth_whatever_these_show():
         Candidate(FIXED, leakage(codes[rows], e[rows], probes=["linear"], n_permutations=19, random_state=0), 0.8)
         for rows in (slice(None), np.tile(np.arange(60), 4))
     )
-    assert few.leak.n_rows < FEWEST_JUDGES < many.leak.n_rows
+    assert few.leak.n_samples < FEWEST_JUDGES < many.leak.n_samples
     assert few.worth == pytest.approx(0.8 - 2 * max(0.0, few.leak.excess))
     assert many.worth == pytest.approx(0.8 - 2 * many.excess)
 
@@ -325,5 +327,5 @@ def test_a_refit_keeps_the_kind_of_codes_that_the_fit_chose():
         assert again.charts_ is not None
     est.chosen_ = dataclasses.replace(est.chosen_, kept=dataclasses.replace(est.chosen_.kept, name=FIXED))
     fresh = Forget()
-    Forget.answers.alike(est, fresh)
+    Forget.spec.copy_choices(est, fresh)
     assert fresh.charts is False

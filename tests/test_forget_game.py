@@ -9,10 +9,10 @@ from forgetting import confounded, linear, moved, normal, small
 from torch import nn
 
 from pindown import Forget, networks, theory
-from pindown.directions import Grouping, even_rows
-from pindown.estimators.forget.choosing import KeptOut
-from pindown.estimators.forget.game import ENERGY_WEIGHT, OF_PICTURES
 from pindown.losses import reverse_gradient
+from pindown.methods.forget.choosing import KeptOut
+from pindown.methods.forget.game import ENERGY_WEIGHT, OF_PICTURES
+from pindown.metrics.directions import Grouping, moment_matched_projection
 from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, constant, optimizers, waiting_cosine
 from pindown.training.optimizers import rivals
@@ -92,17 +92,17 @@ def test_even_rows_show_groups_alike_where_each_lies_in_a_plane_of_its_own():
         covariances = np.stack([np.cov((x[e == value] @ rows.T).T) for value in range(2)])
         return np.abs(covariances - np.eye(2)).max()
 
-    found = even_rows(x, [grouping], np.eye(4)[:2], rng)
+    found = moment_matched_projection(x, [grouping], np.eye(4)[:2], rng)
     assert unlike(found) < 0.05
     assert min(unlike(np.linalg.qr(rng.normal(size=(4, 2))).Q.T) for _ in range(20)) > 0.2
 
 
 def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
     X, e = moved(n=3_000)
-    rows = even_rows(X, [Grouping(e, 0 * e)], np.eye(5)[2:], np.random.default_rng(0))
+    rows = moment_matched_projection(X, [Grouping(e, 0 * e)], np.eye(5)[2:], np.random.default_rng(0))
     assert np.abs(rows[:, :2]).max() < 0.07 * np.abs(rows[:, 2:]).max()
     few = X[:8], [Grouping(e[:8], 0 * e[:8])]
-    assert np.array_equal(even_rows(*few, np.eye(5)[2:], np.random.default_rng(0)), np.eye(5)[2:])
+    assert np.array_equal(moment_matched_projection(*few, np.eye(5)[2:], np.random.default_rng(0)), np.eye(5)[2:])
 
 
 def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value_of_a_given_label():
@@ -129,7 +129,7 @@ def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
     assert not hasattr(linear(max_iter=5).fit(*moved()), "restart_scores_")
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
     X, e = moved(n=2_500)
 

@@ -12,17 +12,17 @@ from sklearn.preprocessing import StandardScaler
 from torch import nn
 
 from pindown import Forget, networks
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.encoding import Encoder
-from pindown.estimators.forget.game import Game
-from pindown.estimators.forget.nuisance import assemble, read_columns
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.forget.game import Game
+from pindown.methods.forget.nuisance import assemble, read_columns
 from pindown.metrics import PROBES, leakage
-from pindown.mixing import leaky_relu_mlp
 from pindown.networks import Whiten
-from pindown.processes import Confounded
-from pindown.spaces import Reals
+from pindown.networks.encoder import Encoder
+from pindown.networks.spaces import Reals
+from pindown.simulate import Confounded
+from pindown.simulate.mixing import leaky_relu_mlp
 
-small = partial(networks.unfolded, hidden=(32, 32))
+small = partial(networks.skip_mlp, hidden=(32, 32))
 bending = partial(
     Forget,
     strength=1.0,
@@ -70,6 +70,7 @@ def silence(monkeypatch):
 # what must survive
 
 
+@pytest.mark.slow
 def test_a_given_label_survives_that_rebuilding_would_not_show(monkeypatch):
     X, e, label = folded()
     Z = bending(3).fit(X, e, given=label).transform(X)
@@ -80,7 +81,7 @@ def test_a_given_label_survives_that_rebuilding_would_not_show(monkeypatch):
     assert read(bending(3).fit(X, e, given=label).transform(X), label) < 0.75
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize(("n_columns", "blind"), [(3, "every direction tells"), (4, "only 1 direction.s. do not tell")])
 def test_there_are_codes_enough_for_the_label_even_if_directions_are_not_blind(n_columns, blind):
     rng = np.random.default_rng(0)
@@ -95,7 +96,7 @@ def test_there_are_codes_enough_for_the_label_even_if_directions_are_not_blind(n
     assert bending(max_iter=5, encoder=networks.linear).fit(X, e, given=label).n_components_ == 1
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_codes_beyond_the_blind_directions_start_alive():
     rng = np.random.default_rng(0)
     label, e = rng.integers(4, size=1_000), rng.integers(2, size=1_000)
@@ -188,6 +189,7 @@ def test_a_linear_code_is_not_pulled_at_by_the_label(monkeypatch):
     assert np.array_equal(heard.components_, fit().components_)
 
 
+@pytest.mark.slow
 def test_labels_that_are_many_or_have_one_row_are_left_out_and_the_others_are_told():
     scores = []
     for seed in range(3):  # in one world of nine a game leaves the label to one side of the fold

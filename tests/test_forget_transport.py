@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from pindown import Forget, load
-from pindown.estimators.forget.choosing import FIXED, TRANSPORTED, Candidate
-from pindown.estimators.forget.transport import FEWEST_MOVED, Transport
+from pindown.auditing.report.pictures import _slid
+from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
+from pindown.methods.forget.transport import FEWEST_MOVED, Transport
 from pindown.metrics import leakage
-from pindown.report.pictures import _slid
 
 PROBES = ["quadratic", "boosting"]
 
@@ -70,7 +70,7 @@ def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_t
     assert not Candidate("", None, 1.0).hides_as_much_as(leaky)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance(tmp_path):
     images, scanner = scanned(6_000, 0)
     quick = {"max_iter": 5, "holdout": 0.3, "verbose": False, "device": "cpu", "random_state": 0}

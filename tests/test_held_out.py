@@ -8,12 +8,12 @@ import pytest
 from sklearn.datasets import load_wine
 
 from pindown import Classify, Contrast, Data, Dictionary
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.held_out import HeldOut
-from pindown.estimators.learning import Learned, Learning
-from pindown.estimators.refitting import refitted
-from pindown.processes import Pairs
-from pindown.spaces import Reals
+from pindown.auditing.refitting import refitted
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.held_out import HeldOut
+from pindown.methods.learning import Learned, Learning
+from pindown.networks.spaces import Reals
+from pindown.simulate import Pairs
 from pindown.training import TrainingLog
 
 QUIET = {"verbose": False, "random_state": 0, "device": "cpu"}
@@ -24,13 +24,15 @@ def labelled(n, d=20, seed=0):
     return rng.normal(size=(n, d)), rng.integers(0, 3, n)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_labels_that_say_nothing_are_not_said_to_be_recognised():
     held_out = Classify(2, max_iter=150, **QUIET).fit(*labelled(300)).held_out_
     assert held_out.score < 0.45  # a third, by chance
-    assert held_out.n_rows == 300
+    assert held_out.n_samples == 300
 
 
+@pytest.mark.slow
 def test_what_is_said_of_a_small_table_holds_for_rows_that_were_put_aside():
     X, y = load_wine(return_X_y=True)
     order = np.random.default_rng(0).permutation(len(X))
@@ -38,7 +40,7 @@ def test_what_is_said_of_a_small_table_holds_for_rows_that_were_put_aside():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         fitted = Classify(2, max_iter=300, **QUIET).fit(X[train], y[train])
-    assert (fitted.held_out_.n_rows, fitted.held_out_.n_folds) == (120, 5)
+    assert (fitted.held_out_.n_samples, fitted.held_out_.n_folds) == (120, 5)
     assert fitted.score(X[test], y[test]) > 0.85
     assert abs(fitted.held_out_.score - fitted.score(X[test], y[test])) < 0.12  # three errors of 58 rows
 
@@ -50,7 +52,7 @@ def test_sessions_are_held_out_whole_and_the_score_is_theirs():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         fitted = Contrast(2, max_iter=50, **QUIET).fit(Data(X, pairs="next", groups=groups))
-    assert fitted.held_out_.n_rows == 150
+    assert fitted.held_out_.n_samples == 150
     assert fitted.held_out_.chance == 0
 
 
@@ -71,6 +73,7 @@ def test_worlds_and_a_holdout_of_nothing_hold_nothing_out():
     assert Contrast(3, max_iter=20, holdout=0, **QUIET).fit(sample.x, sample.x_pos).held_out_ is None
 
 
+@pytest.mark.slow
 def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
     rng = np.random.default_rng(0)
     y = rng.integers(0, 3, 200)
@@ -97,7 +100,7 @@ def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
 def test_restarts_of_a_dictionary_are_compared_by_the_rows_held_out():
     X = np.random.default_rng(0).normal(size=(400, 4))
     fitted = Dictionary(2, n_restarts=1, max_iter=20, **QUIET).fit(X)
-    assert fitted.held_out_.n_rows == 40
+    assert fitted.held_out_.n_samples == 40
     assert fitted.held_out_.chance == -2
 
 
@@ -109,13 +112,13 @@ def test_a_share_that_is_none_is_refused(holdout):
 
 
 def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
-    whole = HeldOut("R²", 0.9, 1.0, 0.0, n_rows=100, n_folds=1, n_steps=10)
+    whole = HeldOut("R²", 0.9, 1.0, 0.0, n_samples=100, n_folds=1, n_steps=10)
     assert not whole.overfits
     assert whole.warning == ""
-    half = HeldOut("R²", 0.5, 1.0, 0.0, n_rows=100, n_folds=1, n_steps=10)
+    half = HeldOut("R²", 0.5, 1.0, 0.0, n_samples=100, n_folds=1, n_steps=10)
     assert half.overfits
     assert "0.500 on 100 rows held out, 1.000 on rows learned from" in half.warning
-    assert not HeldOut("R²", 0.0, 0.04, 0.0, n_rows=100, n_folds=1, n_steps=10).overfits
+    assert not HeldOut("R²", 0.0, 0.04, 0.0, n_samples=100, n_folds=1, n_steps=10).overfits
 
 
 def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_started_anew(monkeypatch):
@@ -134,9 +137,9 @@ def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_start
 
 
 def test_more_rows_to_tell_partners_among_do_not_make_a_fit_stuck_nor_does_one_that_learned_nothing():
-    def learned(first, end, n_rows):
-        curve = math.log(n_rows) + np.repeat([first, end], 20)
-        return Learned((), TrainingLog(curve, 0.0, False), guessing=math.log(n_rows))
+    def learned(first, end, n_samples):
+        curve = math.log(n_samples) + np.repeat([first, end], 20)
+        return Learned((), TrainingLog(curve, 0.0, False), guessing=math.log(n_samples))
 
     in_folds = learned(0.0, -0.5, 24)
     assert not learned(0.0, -0.48, 30).is_stuck_beside(in_folds.way)

@@ -25,7 +25,7 @@ CASES = [
 SCRIPT = """
 import json, sys
 import torch
-from pindown.pairwise import kernels
+from pindown.losses import kernels
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 errors = []

@@ -10,12 +10,13 @@ from sklearn.exceptions import NotFittedError
 from torch import nn
 
 from pindown import _random, networks, theory
-from pindown.estimators import Forget, IdentifiabilityWarning, InverseDynamics, LatentAction
-from pindown.estimators.forget.game import ENERGY_ROWS
-from pindown.estimators.latent_action.dynamics import Axes, Dynamics
-from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_value
-from pindown.processes import Bodies
-from pindown.processes.bodies import Arm
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods import Forget, InverseDynamics, LatentAction
+from pindown.methods.forget.game import ENERGY_ROWS
+from pindown.methods.latent_action.dynamics import Axes, Dynamics
+from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
+from pindown.simulate import Bodies
+from pindown.simulate.bodies import Arm
 
 WORLD = Bodies.different(2, random_state=0)
 QUICK = {"max_iter": 300, "verbose": False, "random_state": 0}
@@ -75,6 +76,7 @@ def test_a_bottleneck_makes_codes_of_one_size_wherever_they_happen(seed):
     assert unevenness(0.1) < 0.75 * unevenness(0.0)
 
 
+@pytest.mark.slow
 def test_noise_leaves_as_many_codes_as_the_action_has_dimensions(one_body):
     _, train, _ = one_body
     counted = InverseDynamics(max_iter=2, verbose=False, random_state=0).fit(train.x, train.x_pos)
@@ -103,6 +105,7 @@ def first_stages():
     return stages, {name: stage.transform(test.x, test.x_pos) for name, stage in stages.items()}, test
 
 
+@pytest.mark.slow
 def test_a_chart_that_is_told_the_body_hides_it():
     leaks = []
     for seed in range(3):
@@ -112,16 +115,17 @@ def test_a_chart_that_is_told_the_body_hides_it():
         dynamics = InverseDynamics(2, bottleneck=0, max_iter=500, verbose=False, random_state=seed)
         codes = [dynamics.fit(train.x, train.x_pos, body).transform(test.x, test.x_pos) for body in (None, train.u)]
         leaks.append([told(each, test.u) for each in codes])
-        assert min(recovery_by_value(codes[1], test.z, test.u).values()) > 0.75
+        assert min(recovery_by_level(codes[1], test.z, test.u).values()) > 0.75
     untold, knowing = np.mean(leaks, 0)
     assert untold > knowing
 
 
+@pytest.mark.slow
 def test_a_bottleneck_hides_the_body_from_as_many_codes_as_the_action_has_and_not_from_more(first_stages):
     stages, codes, test = first_stages
     assert told(codes["as many"], test.u) < 0.65
     assert told(codes["spare"], test.u) > 0.85
-    assert min(recovery_by_value(codes["as many"], test.z, test.u).values()) > 0.95
+    assert min(recovery_by_level(codes["as many"], test.z, test.u).values()) > 0.95
     # What has one law everywhere are codes with their noise, which fills the directions that a body leaves empty.
     model = copy.deepcopy(stages["spare"].model_).cpu()
     with torch.no_grad():
@@ -157,9 +161,10 @@ def test_two_stages_hide_the_body_and_keep_the_action(two_bodies):
     codes = act.transform(test.x, test.x_pos)
     assert told(codes, test.u) < 0.65  # chance is .5
     assert told(np.hstack([test.x, test.x_pos]), test.u) > 0.95
-    assert min(recovery_by_value(codes, test.z, test.u).values()) > 0.93
+    assert min(recovery_by_level(codes, test.z, test.u).values()) > 0.93
 
 
+@pytest.mark.slow
 def test_the_second_stage_hides_what_the_first_was_not_told_if_there_is_something_to_drop():
     train, test = (WORLD.sample(4_000, random_state=seed) for seed in (3, 4))
     untold = InverseDynamics(4, bottleneck=0, strength=0, max_iter=500, verbose=False)
@@ -177,6 +182,7 @@ def on_a_belt(speed, seed, n=1_200):
 
 
 @pytest.mark.parametrize(("speed", "needed"), [(1.0, True), (0.0, False)])
+@pytest.mark.slow
 def test_the_second_stage_is_played_where_it_is_needed_and_only_there(speed, needed):
     before, after, body, pushed = on_a_belt(speed, seed=0)
     straight = {"chart": networks.linear, "forward": networks.linear}
@@ -213,7 +219,8 @@ def test_codes_lead_on_in_the_body_they_come_from(two_bodies):
     assert wrong.square().sum() > 3 * error.square().sum()
 
 
-@pytest.mark.filterwarnings("ignore:Forget. n_components:pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore:Forget. n_components:pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_the_number_of_codes_is_counted_unless_given(two_bodies):
     act, train, _ = two_bodies
     assert (act.n_components_, act.dynamics_.n_actions_, act.n_features_in_) == (2, 2, 6)
@@ -430,7 +437,7 @@ def test_what_is_not_fitted_or_not_known_is_refused():
 def test_episodes_are_kept_back_whole():
     x, x_next, _ = tiny(n=400)
     alone, together = (brief(holdout=0.2).fit(x, x_next, groups=g) for g in (None, np.arange(400) // 80))
-    assert (alone.held_out_.n_rows, together.held_out_.n_rows) == (80, 80)
+    assert (alone.held_out_.n_samples, together.held_out_.n_samples) == (80, 80)
     assert not np.array_equal(alone.transform(x, x_next), together.transform(x, x_next))
     with pytest.raises(
         ValueError, match=r"groups must have shape \(400,\), the episode of each row of X_t, got \(3,\)"

@@ -3,13 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Filmed, RobotArm
 
 import pindown
 from pindown import Forget, LatentAction, audit
-from pindown.estimators import InverseDynamics
+from pindown.methods import InverseDynamics
 from pindown.metrics import linear_r2
-from pindown.mixing import Arm
-from pindown.processes import Filmed
 
 WORLD = Filmed.different(2, size=32)
 QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}
@@ -131,7 +130,7 @@ def test_what_is_drawn_is_seen_again(tied, held_out):
 
 def test_a_body_joins_by_frames(untied, learned, held_out):
     joints, wrist = ("yaw", "shoulder", "elbow"), {"wrist": 10.0}
-    third = Filmed((WORLD.arms[0], Arm(32, factors=joints, fixed=wrist, lengths=(0.7, 0.54, 0.3), samples=1)))
+    third = Filmed((WORLD.arms[0], RobotArm(32, factors=joints, fixed=wrist, lengths=(0.7, 0.54, 0.3), samples=1)))
     film = third.episodes(50, STEPS, bodies=torch.ones(50, dtype=torch.int64), random_state=0).frames.numpy()
     rows = np.random.default_rng(0).permutation(50 * STEPS)[:50]
     act = LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode)

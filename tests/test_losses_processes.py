@@ -12,9 +12,8 @@ import torch
 from test_losses import Largest
 from torch import distributed, multiprocessing, nn
 
-from pindown import pairwise
-from pindown.estimators import Contrast
-from pindown.losses import align_uniform, infonce
+from pindown.losses import align_uniform, infonce, pairwise
+from pindown.methods import Contrast
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SPLITS = {"equal": (7, 7), "unequal": (1, 13)}  # rows of the first and the second process

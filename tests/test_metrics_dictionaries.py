@@ -14,7 +14,7 @@ from pindown.metrics import (
     chance_firing_f1,
     chance_mmcs,
     chance_pw_mcc,
-    dead_share,
+    dead_fraction,
     firing,
     firing_f1,
     fvu,
@@ -94,7 +94,7 @@ def test_codes_may_be_dense_sparse_or_tensors(as_read):
     assert firing(as_read(CODES)) == pytest.approx(share)
     assert l0(as_read(CODES)) == pytest.approx(share.sum())
     assert firing_f1(as_read(CODES), as_read(CODES), np.arange(20)) == 1
-    assert dead_share(as_read(CODES * (np.arange(20) > 4))).share == 0.25
+    assert dead_fraction(as_read(CODES * (np.arange(20) > 4))).share == 0.25
 
 
 def test_stored_zeros_do_not_fire():
@@ -128,7 +128,7 @@ def test_chance_of_f1_is_that_of_codes_that_fire_elsewhere():
 def test_dead_comes_with_its_window_and_with_what_chance_leaves_silent():
     codes = np.zeros((100, 4))
     codes[0, :3] = 1
-    found = dead_share(codes, frequency=[0.01] * 4)
+    found = dead_fraction(codes, frequency=[0.01] * 4)
     assert found.share == 0.25
     assert found.by_chance == pytest.approx(0.99**100)
     assert str(found) == "25.00% of 4 codes are silent in 100 tokens (by chance 36.60%)"
@@ -170,4 +170,4 @@ def test_bad_input_is_named_in_a_sentence(call, message):
 
 
 def test_all_scores_of_dictionaries_are_public():
-    assert {"pw_mcc", "mmcs", "firing_f1", "dead_share", "fvu", "l0", "ce_recovered"} <= set(metrics.__all__)
+    assert {"pw_mcc", "mmcs", "firing_f1", "dead_fraction", "fvu", "l0", "ce_recovered"} <= set(metrics.__all__)

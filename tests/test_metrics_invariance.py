@@ -17,7 +17,7 @@ from pindown.metrics import (
 )
 from pindown.metrics._exchange import Exchange, halve, largest_test, thin
 from pindown.metrics._probes import Views
-from pindown.processes import Nuisance
+from pindown.simulate import Nuisance
 
 SEEDS = st.integers(0, 2**32 - 1)
 modest = settings(deadline=None, max_examples=25)
@@ -260,8 +260,8 @@ def test_thinning_keeps_every_group_and_rare_values():
 
 
 def test_rows_used_are_reported():
-    found = quick(noise(3000, 2), labels(3000, 2), max_rows=500)
-    assert (found.n_rows, found.n_used) == (3000, pytest.approx(500, abs=50))
+    found = quick(noise(3000, 2), labels(3000, 2), max_samples=500)
+    assert (found.n_samples, found.n_used) == (3000, pytest.approx(500, abs=50))
 
 
 def test_so_few_groups_that_nothing_can_be_decided_are_called_so():

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.networks import Residual, flat, linear, mlp, residual, unfolded
+from pindown.networks import Residual, flat, linear, mlp, residual, skip_mlp
 
 
 def made(network, *shape, seed=0, **options):
@@ -29,7 +29,7 @@ def test_linear_starts_with_orthonormal_rows_and_no_offset(n_in, n_out):
     assert layer(torch.zeros(2, n_in)).abs().max() == 0
 
 
-@pytest.mark.parametrize("network", [unfolded, residual])
+@pytest.mark.parametrize("network", [skip_mlp, residual])
 @pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3)])
 def test_unfolded_encoders_start_as_one_linear_map_with_orthonormal_rows(network, n_in, n_out):
     encoder = made(network, n_in, n_out)
@@ -42,7 +42,7 @@ def test_unfolded_encoders_start_as_one_linear_map_with_orthonormal_rows(network
 def test_unfolded_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks():
     x = noise(200, 5)
     distances = torch.pdist(x)
-    torch.testing.assert_close(torch.pdist(made(unfolded, 5, 5)(x)), distances)
+    torch.testing.assert_close(torch.pdist(made(skip_mlp, 5, 5)(x)), distances)
     ratio = torch.pdist(made(mlp, 5, 5)(x)) / distances
     assert ratio.max() > 3 * ratio.min()  # some directions are flattened
     assert ratio.mean() < 0.2  # and all are small
@@ -59,9 +59,9 @@ def test_flat_starts_as_zero_but_not_without_gradient():
 
 def test_unfolded_can_bend_once_it_is_trained():
     # The perceptron starts at zero; were its last layer not trained, or the layers before it dead, no gradient came.
-    encoder = made(unfolded, 3, 3)
+    encoder = made(skip_mlp, 3, 3)
     encoder(noise(10, 3)).square().sum().backward()
-    last = next(reversed(list(encoder.bend.children())))
+    last = next(reversed(list(encoder.nonlinear.children())))
     assert last.weight.grad.any()
     with torch.no_grad():
         last.weight -= 0.1 * last.weight.grad
@@ -69,7 +69,7 @@ def test_unfolded_can_bend_once_it_is_trained():
     assert (first - second).abs().max() > 1e-3
 
 
-@pytest.mark.parametrize("network", [mlp, unfolded])
+@pytest.mark.parametrize("network", [mlp, skip_mlp])
 def test_hidden_widths_are_those_asked_for(network):
     widths = [layer.out_features for layer in made(network, 4, 2, hidden=(8, 16)).modules() if hasattr(layer, "bias")]
     assert sorted(widths) == ([2, 8, 16] if network is mlp else [2, 2, 8, 16])
@@ -79,7 +79,7 @@ def test_without_hidden_layers_mlp_is_affine():
     assert [type(layer) for layer in made(mlp, 4, 2, hidden=())] == [nn.Linear]
 
 
-@pytest.mark.parametrize("network", [linear, mlp, unfolded, residual])
+@pytest.mark.parametrize("network", [linear, mlp, skip_mlp, residual])
 def test_the_same_seed_gives_the_same_weights_and_another_seed_others(network):
     x = noise(3, 4)
     assert torch.equal(made(network, 4, 2)(x), made(network, 4, 2)(x))
@@ -92,7 +92,7 @@ def test_a_residual_encoder_has_as_many_blocks_as_asked_for_each_of_which_starts
     assert len(blocks) == 3
     x = noise(5, 8)
     assert all(torch.equal(block(x), x) for block in blocks)
-    assert {layer.out_features for layer in encoder.bend.modules() if isinstance(layer, nn.Linear)} == {8, 2}
+    assert {layer.out_features for layer in encoder.nonlinear.modules() if isinstance(layer, nn.Linear)} == {8, 2}
 
 
 def test_all_weights_of_a_residual_encoder_are_trained_after_a_few_steps():

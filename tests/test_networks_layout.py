@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown import Classify, Contrast, Dictionary, Forget, _random, networks
-from pindown.estimators.latent_action import InverseDynamics
+from pindown.methods.latent_action import InverseDynamics
 
 FEW = {"max_iter": 2, "random_state": 0, "device": "cpu"}
 
@@ -48,7 +48,7 @@ def tensors(value, path, seen):
             yield from tensors(part, f"{path}.{name}", seen)
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("name", FITS)
 def test_every_tensor_that_a_fit_leaves_behind_is_contiguous(name):
     found = dict(tensors(FITS[name](), name, set()))
@@ -61,7 +61,7 @@ VECTORS = [
     networks.mlp,
     networks.flat,
     networks.reader,
-    networks.unfolded,
+    networks.skip_mlp,
     networks.smooth,
     networks.residual,
 ]

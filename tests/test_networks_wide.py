@@ -3,12 +3,12 @@
 import pytest
 import torch
 
-from pindown.networks import principal
-from pindown.networks.preprocessing import MOST_COLUMNS, MOST_DIRECTIONS, whiten
-from pindown.networks.principal import leading_directions
-from pindown.sources import Arrays
+from pindown.data import ArraySource
+from pindown.errors import InputError
+from pindown.networks import preprocessing
+from pindown.networks.preprocessing import MAX_DIRECTIONS, MAX_FEATURES, leading_directions, whiten
 
-D = MOST_COLUMNS + 4
+D = MAX_FEATURES + 4
 
 
 def noise(*shape, seed=0):
@@ -28,7 +28,7 @@ def spread(z):
 
 def test_wide_rows_are_white_along_the_directions_they_vary_in():
     x, directions = low_rank(300)
-    layer = whiten(Arrays(x))
+    layer = whiten(ArraySource(x))
     assert layer.shape_in == (D,)
     assert layer.shape_out == (4,)  # and no other
     torch.testing.assert_close(torch.cov(layer(x).T, correction=0), torch.eye(4), rtol=0, atol=1e-3)
@@ -38,7 +38,7 @@ def test_wide_rows_are_white_along_the_directions_they_vary_in():
 
 def test_the_leading_directions_are_those_of_the_whole_covariance():
     x, _ = low_rank(400, d=60, faint=0.1)
-    found = leading_directions(Arrays(x), 4)
+    found = leading_directions(ArraySource(x), 4)
     variance, direction = torch.linalg.eigh(torch.cov(x.double().T, correction=0))
     torch.testing.assert_close(found.variance, variance.flip(0)[:4], rtol=1e-4, atol=0)
     alike = (direction.flip(1)[:, :4] * found.directions).sum(0).abs()
@@ -48,27 +48,29 @@ def test_the_leading_directions_are_those_of_the_whole_covariance():
 def test_one_pass_would_not_have_found_them(monkeypatch):
     x, _ = low_rank(400, d=600, spreads=[0.98**i for i in range(200)])
     exact = torch.linalg.eigvalsh(torch.cov(x.double().T, correction=0)).flip(0)[:20].sum()
-    monkeypatch.setattr(principal, "PASSES", 1)
-    hasty = leading_directions(Arrays(x), 20).variance.sum()
+    monkeypatch.setattr(preprocessing, "PASSES", 1)
+    hasty = leading_directions(ArraySource(x), 20).variance.sum()
     monkeypatch.undo()
-    ours = leading_directions(Arrays(x), 20).variance.sum()
+    ours = leading_directions(ArraySource(x), 20).variance.sum()
     assert hasty < 0.95 * exact < 0.985 * exact < ours < 1.0001 * exact  # .906 ± .01 and .995 ± .001 over seeds
 
 
 def test_fewer_rows_than_columns_blow_nothing_up():
     # Thirty rows of noise span 29 directions. A new row has nearly all of its length in the others.
     x, new = noise(30, D), noise(200, D, seed=5)
-    layer = whiten(Arrays(x))
+    layer = whiten(ArraySource(x))
     assert layer.shape_out == (29,)
     torch.testing.assert_close(spread(layer(x)), torch.ones(29), rtol=0, atol=1e-3)
     assert spread(layer(new)).max() < 0.2
-    narrow = whiten(Arrays(x[:, :300]))  # for comparison: with the whole covariance, null directions count as faint
+    narrow = whiten(
+        ArraySource(x[:, :300])
+    )  # for comparison: with the whole covariance, null directions count as faint
     assert spread(narrow(new[:, :300])).max() > 10
 
 
 def test_rows_that_repeat_have_the_directions_of_those_that_differ():
     x = noise(5, D)
-    assert whiten(Arrays(x.repeat(10, 1))).shape_out == (4,)
+    assert whiten(ArraySource(x.repeat(10, 1))).shape_out == (4,)
 
 
 def test_faint_directions_are_kept_but_not_blown_up():
@@ -79,45 +81,45 @@ def test_faint_directions_are_kept_but_not_blown_up():
     )
     directions = torch.linalg.qr(noise(D, 3, seed=99).double()).Q
     x = codes * torch.tensor([1.0, 0.05, 0.001]) @ directions.T
-    assert spread(whiten(Arrays(x)).double()(x)).tolist() == pytest.approx([1, 1, 0.1], abs=1e-3)
+    assert spread(whiten(ArraySource(x)).double()(x)).tolist() == pytest.approx([1, 1, 0.1], abs=1e-3)
 
 
 @pytest.mark.parametrize("scale", [1e-18, 1e18])
 def test_the_unit_of_the_data_does_not_matter(scale):
     x = low_rank(100)[0].double()
-    white, scaled = (whiten(Arrays(rows)).double()(rows) for rows in (x, x * scale))
+    white, scaled = (whiten(ArraySource(rows)).double()(rows) for rows in (x, x * scale))
     torch.testing.assert_close(scaled.abs(), white.abs(), rtol=1e-2, atol=1e-2)
 
 
 def test_images_are_laid_out_as_vectors():
     images = noise(20, 3, 40, 40)
-    layer = whiten(Arrays(images))
+    layer = whiten(ArraySource(images))
     assert layer.shape_in == (3, 40, 40)
-    assert torch.equal(layer(images), whiten(Arrays(images.flatten(1)))(images.flatten(1)))
+    assert torch.equal(layer(images), whiten(ArraySource(images.flatten(1)))(images.flatten(1)))
 
 
 def test_blocks_make_no_difference_and_a_seed_decides_the_start(monkeypatch):
     x, _ = low_rank(200, faint=0.1)
-    whole = whiten(Arrays(x), n_components=20)
-    assert torch.equal(whole.matrix, whiten(Arrays(x), n_components=20).matrix)
-    assert not torch.equal(whole.matrix, whiten(Arrays(x), n_components=20, random_state=1).matrix)
-    monkeypatch.setattr("pindown.sources.streaming.BLOCK_BYTES", 50 * 8 * D)
-    torch.testing.assert_close(whiten(Arrays(x), n_components=20)(x), whole(x), rtol=1e-3, atol=1e-3)
+    whole = whiten(ArraySource(x), n_components=20)
+    assert torch.equal(whole.matrix, whiten(ArraySource(x), n_components=20).matrix)
+    assert not torch.equal(whole.matrix, whiten(ArraySource(x), n_components=20, random_state=1).matrix)
+    monkeypatch.setattr("pindown.data.streaming.BLOCK_BYTES", 50 * 8 * D)
+    torch.testing.assert_close(whiten(ArraySource(x), n_components=20)(x), whole(x), rtol=1e-3, atol=1e-3)
 
 
 def test_there_are_never_more_directions_than_asked_for():
     x = noise(40, D)
-    assert whiten(Arrays(x), n_components=7).shape_out == (7,)
-    assert MOST_DIRECTIONS == 1_000
+    assert whiten(ArraySource(x), n_components=7).shape_out == (7,)
+    assert MAX_DIRECTIONS == 1_000
 
 
 def test_wide_rows_that_are_all_the_same_are_an_error():
-    with pytest.raises(ValueError, match="all rows of x are the same"):
-        whiten(Arrays(torch.ones(10, D)))
+    with pytest.raises(InputError):
+        whiten(ArraySource(torch.ones(10, D)))
 
 
 def test_a_wide_row_that_is_not_finite_is_named():
     x = noise(40, D)
     x[17, 3] = float("nan")
     with pytest.raises(ValueError, match="Row 17 of x has NaN"):
-        whiten(Arrays(x))
+        whiten(ArraySource(x))

@@ -10,10 +10,10 @@ import torch
 
 import pindown
 from pindown import Forget, LatentAction
-from pindown.estimators import InverseDynamics
-from pindown.estimators.latent_action import body_charts, second_stage
-from pindown.estimators.latent_action.recordings import Recording
-from pindown.estimators.latent_action.second_stage import Codes, decided
+from pindown.methods import InverseDynamics
+from pindown.methods.latent_action import body_charts, second_stage
+from pindown.methods.latent_action.recordings import Recording
+from pindown.methods.latent_action.second_stage import Codes, decided
 from pindown.metrics import PROBES, leakage, linear_r2
 
 QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}

@@ -9,12 +9,13 @@ import numpy as np
 import pytest
 from commandline import call
 
-from pindown import audit, load, plan, tables
-from pindown.data import Data
-from pindown.estimators.registry import find, registered
+from pindown import audit, load, plan
+from pindown.data import tables
+from pindown.data.data import Data
+from pindown.methods.registry import find, registered
 
 OWN_METHOD = Path(__file__).parents[1] / "docs" / "own_method"
-POINTS = """[pindown.estimators]
+POINTS = """[pindown.methods]
 Regress = measuring.regress:Regress
 Broken = measuring.broken:Broken
 """
@@ -97,6 +98,7 @@ def test_it_is_checked_and_planned_before_training(package, data):
     assert (few.outcome, few.needs) == ("fails", ("one more linearly independent target",))
 
 
+@pytest.mark.slow
 def test_it_is_fitted_audited_and_applied_from_the_shell(package, data):
     result = call(*FIT, "-o", "run", "--folds", 0)
     assert result.exit_code == 0, result.output
@@ -114,6 +116,7 @@ def test_it_is_fitted_audited_and_applied_from_the_shell(package, data):
     assert Path("codes.csv").read_text().startswith("regress0,regress1,regress2")
 
 
+@pytest.mark.slow
 def test_a_fit_that_was_stopped_goes_on(package, data, monkeypatch):
     def stop(*arguments):
         raise KeyboardInterrupt
@@ -131,6 +134,7 @@ def test_a_fit_that_was_stopped_goes_on(package, data, monkeypatch):
     assert Path("run/estimator.pindown").read_bytes() == Path("whole/estimator.pindown").read_bytes()
 
 
+@pytest.mark.slow
 def test_it_is_audited_and_saved_in_python(package, data):
     x, y = data
     regress = find("Regress")(3, max_iter=60, verbose=False, device="cpu", random_state=0).fit(x, y)

@@ -91,6 +91,7 @@ pindown.LatentAction("two")
 """
 
 
+@pytest.mark.slow
 def test_a_type_checker_sees_the_types_of_the_installed_package(tmp_path, monkeypatch):
     libraries = ["torch", "numpy", "scipy", "sklearn", "plotly", "rich", "typer", "jinja2", "accelerate", "safetensors"]
     skipped = ",".join(f"{name}.*" for name in libraries)  # reading them takes longer than all the rest
@@ -106,7 +107,7 @@ def test_a_type_checker_sees_the_types_of_the_installed_package(tmp_path, monkey
 
 
 def test_contrast_is_the_estimator():
-    from pindown.estimators import Contrast
+    from pindown.methods import Contrast
 
     assert pindown.Contrast is Contrast
 

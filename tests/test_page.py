@@ -22,7 +22,7 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pindown.report import (
+from pindown.auditing.report import (
     Cloud,
     Clouds,
     Condition,
@@ -38,7 +38,7 @@ from pindown.report import (
     render,
     save,
 )
-from pindown.report import page as page_module
+from pindown.auditing.report import page as page_module
 
 ATTACK = "</script><script>alert('x & y')</script>"
 
@@ -230,13 +230,14 @@ def test_an_unwritable_path_is_refused_with_path_cause_and_remedy(tmp_path):
 
 def test_importing_page_and_demo_brings_neither_torch_nor_plotly_nor_jinja():
     code = (
-        "import sys, pindown.report, pindown.demo\n"
+        "import sys, pindown.auditing.report, pindown.demo\n"
         "print([m for m in ('torch', 'plotly', 'jinja2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_browser_draws_all_pictures_without_complaint(tmp_path):
     browser = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
     if browser is None:

@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from pindown.sources.drawing import Epochs
-from pindown.sources.pairing import pair_up
+from pindown.data.pairing import pair_up
+from pindown.data.sampling import Epochs
 
 
 def rows(n):

@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
-from pindown import pairwise
-from pindown.pairwise import logsumexp_similarity
+from pindown.errors import InputError
+from pindown.losses import pairwise
+from pindown.losses.pairwise import logsumexp_similarity
 
 POWERS = [None, 1, 1.5, 2, 3]
 SEEDS = st.integers(0, 2**32 - 1)
@@ -158,7 +159,7 @@ def test_a_second_derivative_is_refused_rather_than_wrong():
     for p in (None, 1, 2):
         a = noise(4, 2).requires_grad_()
         (gradient,) = torch.autograd.grad(logsumexp_similarity(a, a, p=p).sum(), a, create_graph=True)
-        with pytest.raises(RuntimeError, match="differentiated once only"):
+        with pytest.raises(RuntimeError):
             gradient.square().sum().backward()
 
 
@@ -300,31 +301,19 @@ def test_a_plain_softmax_does_make_them():
 
 
 @pytest.mark.parametrize(
-    ("a", "b"),
-    [((3, 2), (3, 4)), ((3,), (3, 2)), ((3, 2), (2,)), ((1, 3, 2), (3, 2))],
+    ("a", "b", "options", "argument"),
+    [
+        *((a, b, {}, "b") for a, b in [((3, 2), (3, 4)), ((3,), (3, 2)), ((3, 2), (2,)), ((1, 3, 2), (3, 2))]),
+        ((3, 2), (0, 2), {}, "b"),
+        ((1, 2), (1, 2), {"skip_diagonal": True}, "b"),
+        *(((3, 2), (5, 2), {"potential": torch.zeros(shape)}, "potential") for shape in [(4,), (5, 1), (1, 5), ()]),
+        *(((3, 2), (3, 2), {"p": p}, "p") for p in [0, 0.5, -1, math.inf, math.nan]),
+    ],
 )
-def test_shapes_that_do_not_meet_are_refused(a, b):
-    with pytest.raises(ValueError, match=r"must be \(n, d\) and \(m, d\) with one d; got"):
-        logsumexp_similarity(torch.zeros(a), torch.zeros(b))
-
-
-@pytest.mark.parametrize("shape", [(4,), (5, 1), (1, 5), ()])
-def test_a_potential_that_is_not_one_number_per_row_is_refused(shape):
-    with pytest.raises(ValueError, match=r"potential must have shape \(5,\), a number per row; got"):
-        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(5, 2), potential=torch.zeros(shape))
-
-
-def test_a_row_compared_with_nothing_is_refused():
-    with pytest.raises(ValueError, match="b has 0 rows, so some row of a is compared with nothing"):
-        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(0, 2))
-    with pytest.raises(ValueError, match="b has 1 rows and the diagonal is skipped"):
-        logsumexp_similarity(torch.zeros(1, 2), torch.zeros(1, 2), skip_diagonal=True)
-
-
-@pytest.mark.parametrize("p", [0, 0.5, -1, math.inf, math.nan])
-def test_a_power_of_no_norm_is_refused(p):
-    with pytest.raises(ValueError, match="p must be None, or finite and at least 1, got"):
-        logsumexp_similarity(torch.zeros(3, 2), torch.zeros(3, 2), p=p)
+def test_inputs_that_do_not_fit_raise(a, b, options, argument):
+    with pytest.raises(InputError) as error:
+        logsumexp_similarity(torch.zeros(a), torch.zeros(b), **options)
+    assert error.value.argument == argument
 
 
 # blocks of columns, for candidates by the million

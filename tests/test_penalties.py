@@ -7,7 +7,7 @@ import torch
 from decoders import ALL, BENT, KINKED, RAW, SMOOTH, attending, by_hand, latents, reference, rng, seeded
 from torch import nn
 
-from pindown.penalties import (
+from pindown.losses import (
     DependencyCount,
     DependencySparsity,
     dependency_sparsity,
@@ -121,7 +121,7 @@ def test_decoders_of_pictures_their_normalisations_and_attention_are_pushed_in_c
     torch.testing.assert_close(pushforward(decoder, z).columns.flatten(2).permute(1, 2, 0), expected)
 
 
-@pytest.mark.parametrize("penalty", [DependencySparsity(n_rows=2), DependencyCount(n_columns=1)])
+@pytest.mark.parametrize("penalty", [DependencySparsity(n_samples=2), DependencyCount(n_columns=1)])
 def test_rows_and_columns_that_are_taken_have_the_mean_of_all(penalty):
     decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
     whole = type(penalty)()(decoder, z, torch.zeros(z.shape))[1]
@@ -155,11 +155,11 @@ def test_each_row_takes_pixels_of_its_own_and_a_batch_may_take_fewer_rows():
     decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
     whole = DependencySparsity()(decoder, z, torch.zeros(z.shape))[1]
     draws = [
-        DependencySparsity(n_pixels=3, n_rows=4)(decoder, z, torch.rand(z.shape, generator=rng(k)))[1]
+        DependencySparsity(n_pixels=3, n_samples=4)(decoder, z, torch.rand(z.shape, generator=rng(k)))[1]
         for k in range(100)
     ]
     # Rows that are taken are the first of a batch, so that only pixels vary here.
-    four = DependencySparsity(n_rows=4)(decoder, z, torch.zeros(z.shape))[1]
+    four = DependencySparsity(n_samples=4)(decoder, z, torch.zeros(z.shape))[1]
     error = torch.stack(draws).std() / math.sqrt(len(draws))
     assert abs(torch.stack(draws).mean() - four) < 5 * error < 0.3 * four
     assert four != whole

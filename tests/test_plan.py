@@ -9,11 +9,11 @@ import torch
 
 import pindown
 from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
-from pindown.checks import conditions, divisible_rows
-from pindown.data import Data
-from pindown.distributions import VonMisesFisher
-from pindown.mixing import leaky_relu_mlp, orthogonal
-from pindown.processes import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
+from pindown.auditing.checks import conditions, divisible_rows
+from pindown.data.data import Data
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
+from pindown.simulate.distributions import VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp, orthogonal
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 
@@ -180,19 +180,19 @@ def test_one_latent_is_looked_for_on_a_line_since_its_sphere_is_two_points():
     assert plan(x, pairs=x, n_components=1).theorem is theory.CONTRAST_METRIC
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
-@pytest.mark.parametrize(("n_rows", "n_columns", "n_values"), [(50, 300, 3), (400, 6, 2), (400, 2, 4)])
-def test_a_plan_counts_as_many_codes_as_the_fit_would_take(n_rows, n_columns, n_values):
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.parametrize(("n_samples", "n_columns", "n_values"), [(50, 300, 3), (400, 6, 2), (400, 2, 4)])
+def test_a_plan_counts_as_many_codes_as_the_fit_would_take(n_samples, n_columns, n_values):
     rng = np.random.default_rng(0)
-    e = rng.integers(n_values, size=n_rows)
-    x = rng.normal(size=(n_rows, n_columns)) + 4 * np.eye(n_values, n_columns)[e]
+    e = rng.integers(n_values, size=n_samples)
+    x = rng.normal(size=(n_samples, n_columns)) + 4 * np.eye(n_values, n_columns)[e]
     planned = plan(x, nuisance=e)
-    encoder = networks.linear if "linear" in planned.estimator else networks.unfolded
+    encoder = networks.linear if "linear" in planned.estimator else networks.skip_mlp
     fitted = Forget(encoder=encoder, max_iter=1, verbose=False, random_state=0).fit(x, e)
     assert planned.n_components == fitted.n_components_
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_a_plan_counts_given_the_label_where_it_says_so():
     rng = np.random.default_rng(0)
     e = rng.integers(3, size=900)
@@ -227,7 +227,7 @@ def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
 
 
 @pytest.mark.parametrize(
-    ("n_rows", "options", "outcome", "why"),
+    ("n_samples", "options", "outcome", "why"),
     [
         (59, {}, "fails", "needs 60 rows, and there are 59. Give more rows."),
         (60, {}, "holds", "needs 60 rows, and there are 60."),
@@ -236,15 +236,16 @@ def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
         (90, {"groups": np.arange(90) % 7}, "fails", "needs 8 groups, and there are 7."),
     ],
 )
-def test_an_audit_divides_rows_values_and_groups(n_rows, options, outcome, why):
-    verdict = divisible_rows(n_rows, **options)
+def test_an_audit_divides_rows_values_and_groups(n_samples, options, outcome, why):
+    verdict = divisible_rows(n_samples, **options)
     assert verdict.outcome == outcome
     assert why in verdict.why
 
 
 @pytest.mark.parametrize("as_data", [False, True])
 @pytest.mark.parametrize("sides", [{"nuisance": np.arange(300) % 3}, {}])
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
+@pytest.mark.slow
 def test_the_call_that_is_planned_for_sequences_can_be_made(sides, as_data):
     x = np.random.default_rng(0).normal(size=(300, 5, 2))
     planned = plan(Data(x, **sides)) if as_data else plan(x, **sides)

@@ -7,9 +7,9 @@ import pytest
 
 import pindown
 from pindown import probe
-from pindown.probing import holm
-from pindown.probing.readers import Reader
-from pindown.probing.splits import Split, splits
+from pindown.auditing.probing import holm
+from pindown.auditing.probing.readers import Reader
+from pindown.auditing.probing.splits import Split, splits
 
 RNG = np.random.default_rng(0)
 N = 480
@@ -122,7 +122,7 @@ def test_missing_values_are_left_out_and_factors_that_cannot_be_asked_are_named(
         TRAINED, {"size": partly, "rare": rare, "one": np.ones(N), "name": np.arange(N)}, groups=GROUPS, **QUICK
     )
     assert found.factors == ("size",)
-    assert found.probed[0].n_rows <= 380
+    assert found.probed[0].n_samples <= 380
     assert len(found.notes) == 3
     assert "left out: rare: too few rows or groups of a class" in str(found)
     assert "Nothing says that training put it there" in found.sentence
@@ -195,4 +195,4 @@ def test_the_shell_reads_files_and_writes_a_page(tmp_path):
 
 
 def test_probe_is_a_name_of_the_package():
-    assert pindown.probe is pindown.probing.probe
+    assert pindown.probe is pindown.auditing.probing.probe

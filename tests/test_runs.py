@@ -10,12 +10,12 @@ import pytest
 from torch import nn
 
 from pindown import Forget, networks
-from pindown.data import Data
-from pindown.penalties import DependencySparsity
+from pindown.data.data import Data
+from pindown.data.tables import Columns
+from pindown.losses import DependencySparsity
+from pindown.networks.spaces import Reals, Sphere
 from pindown.runs import Place, Recipe, Run, estimator_for, planned, read_options
 from pindown.runs.options import read_value
-from pindown.spaces import Reals, Sphere
-from pindown.tables import Columns
 
 
 @pytest.mark.parametrize(

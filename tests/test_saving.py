@@ -20,7 +20,7 @@ from pindown.saving import save
 from pindown.training import Trainer
 from pindown.training.callbacks import Callback, ProgressBar
 
-pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 
 def again(estimator, path, **how):
@@ -134,7 +134,7 @@ def test_labels_of_every_kind_come_back(tmp_path):
         np.array(["a", 3], dtype=object)[np.arange(240) % 2].astype(str).astype(object),
     ]
     for y in labels:
-        estimator = Classify(1, encoder=small, space=pindown.spaces.Reals(), **quick).fit(X, y)
+        estimator = Classify(1, encoder=small, space=pindown.networks.spaces.Reals(), **quick).fit(X, y)
         loaded = again(estimator, tmp_path)
         assert loaded.classes_.dtype == estimator.classes_.dtype
         np.testing.assert_array_equal(loaded.predict(X), estimator.predict(X))
@@ -211,6 +211,7 @@ def test_estimators_pickle_and_copy(name):
     assert_same(expected, answers(copy.deepcopy(estimator)))
 
 
+@pytest.mark.slow
 def test_estimators_travel_to_the_workers_of_joblib():
     estimator = fitted("classify")
     parts = joblib.Parallel(n_jobs=2)(joblib.delayed(estimator.transform)(part) for part in np.split(X, 2))

@@ -17,7 +17,7 @@ import pindown
 from pindown import Classify, Contrast, Dictionary, networks
 from pindown.saving import names
 
-pytestmark = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 THEIRS = """
 import torch
@@ -160,7 +160,7 @@ def test_a_package_that_registers_its_methods_needs_no_word(tmp_path, theirs):
     about = tmp_path / "site" / "theirs-1.0.dist-info"
     about.mkdir()
     (about / "METADATA").write_text("Metadata-Version: 2.1\nName: theirs\nVersion: 1.0\n")
-    (about / "entry_points.txt").write_text("[pindown.estimators]\nmine = their_networks:Mine\n")
+    (about / "entry_points.txt").write_text("[pindown.methods]\nmine = their_networks:Mine\n")
     np.testing.assert_array_equal(pindown.load(path).transform(X), estimator.transform(X))
 
 
@@ -244,6 +244,7 @@ if __name__ == "__main__":
 """
 
 
+@pytest.mark.slow
 def test_a_network_from_a_script_comes_back_in_it_and_elsewhere(tmp_path, monkeypatch):
     (tmp_path / "script.py").write_text(SCRIPT)
     path = tmp_path / "file"
@@ -325,12 +326,12 @@ def test_a_name_that_has_moved_is_followed(tmp_path, monkeypatch):
     path = saved(estimator, tmp_path)
 
     def age(content, tensors):
-        content["names"] = [n.replace("pindown.estimators.contrast:", "pindown.old:") for n in content["names"]]
+        content["names"] = [n.replace("pindown.methods.contrast.estimator:", "pindown.old:") for n in content["names"]]
 
     edited(path, age)
     with pytest.raises(ValueError, match=r"names pindown.old:.*cannot be imported"):
         pindown.load(path)
-    moved = {"pindown.old:Contrast": "pindown.estimators.contrast:Contrast"}
+    moved = {"pindown.old:Contrast": "pindown.methods.contrast.estimator:Contrast"}
     monkeypatch.setattr(names, "MOVED", moved)
     np.testing.assert_array_equal(pindown.load(path).transform(X), estimator.transform(X))
 

@@ -11,14 +11,15 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 import pindown
-from pindown import networks, optimizers, penalties, theory
-from pindown.estimators.forget.game import History
+from pindown import networks, optimizers, theory
+from pindown.losses import penalties
+from pindown.methods.forget.game import History
 from pindown.metrics import leakage
-from pindown.processes import Pairs
+from pindown.networks.spaces import Box, Sphere
 from pindown.saving import Saves
 from pindown.saving.layers import LAYERS
-from pindown.spaces import Box, Sphere
-from pindown.structure import identified_blocks
+from pindown.simulate import Pairs
+from pindown.theory.structure import identified_blocks
 
 
 class Holder(Saves, BaseEstimator):
@@ -253,7 +254,7 @@ NETWORKS = {
     "mlp": (networks.mlp, 5),
     "flat": (networks.flat, 5),
     "reader": (networks.reader, 5),
-    "unfolded": (networks.unfolded, 5),
+    "unfolded": (networks.skip_mlp, 5),
     "smooth": (networks.smooth, 5),
     "residual": (networks.residual, 5),
     "convolutional": (networks.convolutional, (2, 8, 8)),

@@ -5,21 +5,23 @@ import itertools
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Instances
 from sourcing import CASES, Case, N, labels, rows
 
-from pindown.mixing import identity
-from pindown.processes import (
-    Bodies,
-    Clusters,
-    Confounded,
-    Instances,
-    Nuisance,
-    Pairs,
-    ShapeNuisance,
-    Structured,
+from pindown.data import (
+    ArraySource,
+    GeneratorSource,
+    IndexedSource,
+    Source,
+    as_source,
+    as_tensor,
+    first_samples,
+    moments,
+    streaming,
 )
-from pindown.sources import Arrays, Drawn, Indexed, Source, World, as_source, as_tensor, first_rows, moments, streaming
-from pindown.sources.drawing import Epochs, EpochsWithin, FromHost, Rows
+from pindown.data.sampling import Epochs, EpochsWithin, FromHost, Rows
+from pindown.simulate import Bodies, Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, Structured
+from pindown.simulate.mixing import identity
 
 # Loaders fork their workers, which Python 3.12 warns of in a process with threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -34,8 +36,8 @@ def in_numpy(batch) -> dict[str, np.ndarray]:
     return {name: np.asarray(part) for name, part in batch.items()}
 
 
-def all_rows(source: Source, n_rows: int, most: int = 300) -> dict[str, np.ndarray]:
-    taken = itertools.islice(source.blocks(n_rows), -(-most // n_rows))
+def all_rows(source: Source, n_samples: int, most: int = 300) -> dict[str, np.ndarray]:
+    taken = itertools.islice(source.blocks(n_samples), -(-most // n_samples))
     return in_numpy(streaming.joined(list(taken)))
 
 
@@ -63,23 +65,23 @@ def test_a_source_knows_its_shape_and_its_length(case):
     assert tuple(batch["x"].shape) == (4, *case.source.shape)
     assert all(len(part) == 4 for part in batch.values())
     if case.truth is not None:
-        assert case.source.n_rows in (None, len(case.truth["x"]))
+        assert case.source.n_samples in (None, len(case.truth["x"]))
         assert np.asarray(batch["x"]).dtype == case.truth["x"].dtype
 
 
 def test_rows_can_be_taken_in_any_order_and_more_than_once(case):
-    if not isinstance(case.source, Indexed):
+    if not isinstance(case.source, IndexedSource):
         pytest.skip("has an order")
-    which = np.random.default_rng(1).integers(case.source.n_rows, size=200)
+    which = np.random.default_rng(1).integers(case.source.n_samples, size=200)
     same(case.source.take(which), {name: part[which] for name, part in case.truth.items()})
-    same(case.source.take(np.arange(case.source.n_rows)), all_rows(case.source, 7))
+    same(case.source.take(np.arange(case.source.n_samples)), all_rows(case.source, 7))
 
 
 def test_a_batch_may_be_written_to_and_the_source_stays_as_it_is(case):
     first = in_numpy(next(case.source.blocks(5)))
     kept = {name: part.copy() for name, part in first.items()}
     as_tensor(next(case.source.blocks(5))["x"]).zero_()
-    if isinstance(case.source, Indexed):
+    if isinstance(case.source, IndexedSource):
         as_tensor(case.source.take(np.arange(5))["x"]).zero_()
     same(next(case.source.blocks(5)), kept)
 
@@ -87,8 +89,8 @@ def test_a_batch_may_be_written_to_and_the_source_stays_as_it_is(case):
 @pytest.mark.parametrize("covariance", [True, False])
 def test_moments_are_those_of_all_rows_at_once_however_small_the_blocks(case, covariance, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_BYTES", 1_000)
-    found = moments(case.source, covariance=covariance, n_rows=None if case.truth is not None else 300)
-    x = first_rows(case.source, 300)["x"] if case.truth is None else case.truth["x"]
+    found = moments(case.source, covariance=covariance, n_samples=None if case.truth is not None else 300)
+    x = first_samples(case.source, 300)["x"] if case.truth is None else case.truth["x"]
     x = np.asarray(x).reshape(len(x), -1).astype(float)
     assert found.n == len(x)
     np.testing.assert_allclose(found.mean, x.mean(0), rtol=1e-12)
@@ -99,23 +101,23 @@ def test_moments_are_those_of_all_rows_at_once_however_small_the_blocks(case, co
 
 
 def test_some_rows_are_rows_of_the_source_and_all_of_them_if_there_are_no_more(case):
-    some = in_numpy(first_rows(case.source, 20))
-    whole = in_numpy(first_rows(case.source, 20)) if case.truth is None else case.truth
+    some = in_numpy(first_samples(case.source, 20))
+    whole = in_numpy(first_samples(case.source, 20)) if case.truth is None else case.truth
     assert all(len(part) == 20 for part in some.values())
     place = [np.flatnonzero((whole["x"] == row).reshape(len(whole["x"]), -1).all(1))[0] for row in some["x"]]
     same(some, {name: part[place] for name, part in whole.items()})
     if case.truth is not None:
-        same(first_rows(case.source, 10**6), whole)
+        same(first_samples(case.source, 10**6), whole)
 
 
 def test_what_is_taken_into_memory_is_bounded_by_bytes():
-    source = Arrays(np.zeros((100, 10)))
-    assert len(first_rows(source, 100, max_bytes=1_000)["x"]) == 12
-    assert len(first_rows(source, 100, max_bytes=1)["x"]) == 1
+    source = ArraySource(np.zeros((100, 10)))
+    assert len(first_samples(source, 100, max_bytes=1_000)["x"]) == 12
+    assert len(first_samples(source, 100, max_bytes=1)["x"]) == 1
 
 
 def test_a_sample_of_an_ordered_array_comes_from_all_over_it():
-    found = moments(Arrays(np.arange(100_000.0)), n_rows=1_000)
+    found = moments(ArraySource(np.arange(100_000.0)), n_samples=1_000)
     assert found.n == 1_000
     assert abs(found.mean.item() / 50_000 - 1) < 0.06  # three standard errors
 
@@ -124,7 +126,7 @@ def test_a_sample_of_an_ordered_array_comes_from_all_over_it():
 def test_an_offset_does_not_swallow_the_spread(offset, monkeypatch):
     monkeypatch.setattr(streaming, "BLOCK_BYTES", 800)
     x = np.random.default_rng(0).normal(size=(1_000, 2))
-    found = moments(Arrays(x + offset))
+    found = moments(ArraySource(x + offset))
     # Numbers themselves are rounded to offset · 2⁻⁵³.
     np.testing.assert_allclose(
         found.covariance, np.cov((x + offset - offset).T, ddof=0), atol=1e-3 * offset / 1e12 + 1e-12
@@ -133,23 +135,23 @@ def test_an_offset_does_not_swallow_the_spread(offset, monkeypatch):
 
 def test_moments_of_channels_take_all_places_together():
     x = rows((3, 4, 4))
-    found = moments(Arrays(x), channel=0)
+    found = moments(ArraySource(x), channel=0)
     np.testing.assert_allclose(found.mean, x.mean((0, 2, 3), dtype=float))
     np.testing.assert_allclose(found.covariance, np.cov(x.transpose(1, 0, 2, 3).reshape(3, -1).astype(float), ddof=0))
-    last = moments(Arrays(x), channel=-1, covariance=False)
+    last = moments(ArraySource(x), channel=-1, covariance=False)
     np.testing.assert_allclose(last.variance, x.astype(float).transpose(0, 1, 2, 3).reshape(-1, 4).var(0))
     with pytest.raises(ValueError, match=r"channel=3 is no axis of a row, whose shape is \(3, 4, 4\)"):
-        moments(Arrays(x), channel=3)
+        moments(ArraySource(x), channel=3)
 
 
 def test_moments_say_which_row_has_no_number():
     x = rows((3, 4, 4))
     x[71, 1, 2, 3] = np.nan
     with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
-        moments(Arrays(x))
+        moments(ArraySource(x))
     x[71, 1, 2, 3] = np.inf
     with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
-        moments(Arrays(torch.tensor(x)))
+        moments(ArraySource(torch.tensor(x)))
 
 
 def test_a_map_is_read_where_it_is_asked_for_and_nowhere_else():
@@ -165,7 +167,7 @@ def test_a_map_is_read_where_it_is_asked_for_and_nowhere_else():
             return found
 
     watched = Watched()
-    source = Arrays(watched)
+    source = ArraySource(watched)
     assert watched.read == 0
     source.take(np.array([5, 3, 3]))
     assert watched.read == 2
@@ -176,12 +178,12 @@ def test_a_map_is_read_where_it_is_asked_for_and_nowhere_else():
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Arrays(np.zeros((0, 3))), r"x has no rows \(shape \(0, 3\)\)"),
-        (lambda: Arrays(np.array(3.0)), "x must have rows, got a single value"),
-        (lambda: Arrays([["a", "b"]]), "x must hold numbers"),
-        (lambda: Arrays(torch.zeros(3, 2, dtype=torch.complex64)), "x must hold numbers, got torch.complex64"),
-        (lambda: Arrays(rows(), signal=labels()[:-1]), f"signal has {N - 1} rows, but x has {N}"),
-        (lambda: Arrays(rows(), pairs=3), "pairs must have rows"),
+        (lambda: ArraySource(np.zeros((0, 3))), r"x has no rows \(shape \(0, 3\)\)"),
+        (lambda: ArraySource(np.array(3.0)), "x must have rows, got a single value"),
+        (lambda: ArraySource([["a", "b"]]), "x must hold numbers"),
+        (lambda: ArraySource(torch.zeros(3, 2, dtype=torch.complex64)), "x must hold numbers, got torch.complex64"),
+        (lambda: ArraySource(rows(), signal=labels()[:-1]), f"signal has {N - 1} rows, but x has {N}"),
+        (lambda: ArraySource(rows(), pairs=3), "pairs must have rows"),
     ],
 )
 def test_what_has_no_good_rows_is_refused_in_a_sentence(make, message):
@@ -196,9 +198,9 @@ def test_what_is_no_source_is_refused(X):
 
 
 def test_a_source_is_handed_through():
-    source = World(Pairs.on_sphere(3, 5.0, random_state=0))
+    source = Pairs.on_sphere(3, 5.0, random_state=0)
     assert as_source(source) is source
-    assert isinstance(as_source(source.process), Drawn)
+    assert isinstance(source, GeneratorSource)
 
 
 clusters = Clusters.on_sphere(3, 5, 10.0, random_state=0)
@@ -223,7 +225,7 @@ WORLDS = {
 def test_a_world_says_what_part_its_side_variables_play_and_how_often_they_come(name):
     process, roles, prior = WORLDS[name]
     generator = torch.Generator().manual_seed(3)
-    batch = World(process).draw(20_000, generator)
+    batch = process.draw(20_000, generator)
     assert batch.keys() == {"x"} | roles
     sample = process.sample(20_000, random_state=torch.Generator().manual_seed(3))
     same({"x": batch["x"]}, {"x": sample.x})
@@ -238,7 +240,7 @@ def test_a_world_says_what_part_its_side_variables_play_and_how_often_they_come(
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="captures a graph")
 @pytest.mark.parametrize("name", WORLDS)
 def test_a_graph_can_capture_what_a_world_draws(name):
-    source, generator = World(WORLDS[name][0]), torch.Generator("cuda").manual_seed(0)
+    source, generator = WORLDS[name][0], torch.Generator("cuda").manual_seed(0)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sourcing import labels, pyarrow, rows
 
-from pindown.sources import Parquet, as_source, moments
+from pindown.data import ParquetSource, as_source, moments
 
 
 def written(path, **columns):
@@ -20,7 +20,7 @@ def table(tmp_path):
 
 
 def test_all_numbers_that_play_no_part_are_features(table):
-    source = Parquet(table, signal="b")
+    source = ParquetSource(table, signal="b")
     assert source.names == ("a", "on")
     assert source.shape == (2,)
     batch = next(source.blocks(5))
@@ -29,22 +29,22 @@ def test_all_numbers_that_play_no_part_are_features(table):
 
 
 def test_features_come_in_the_order_asked_for(table):
-    assert next(Parquet(table, features=["b", "a"]).blocks(2))["x"].tolist() == [[3.0, 1.0], [4.0, 2.0]]
-    assert Parquet(table, features="a").shape == (1,)
+    assert next(ParquetSource(table, features=["b", "a"]).blocks(2))["x"].tolist() == [[3.0, 1.0], [4.0, 2.0]]
+    assert ParquetSource(table, features="a").shape == (1,)
 
 
 def test_names_of_folders_are_columns_and_files_come_in_the_order_of_their_paths(tmp_path):
     for site, x in (("south", 2.0), ("north", 1.0)):
         (tmp_path / f"site={site}").mkdir()
         written(tmp_path / f"site={site}" / "a.parquet", x=[x, x])
-    batch = next(Parquet(tmp_path, nuisance="site").blocks(4))
+    batch = next(ParquetSource(tmp_path, nuisance="site").blocks(4))
     assert batch["x"].ravel().tolist() == [1.0, 1.0, 2.0, 2.0]
     assert batch["nuisance"].tolist() == ["north", "north", "south", "south"]
 
 
 def test_categories_are_read_as_what_they_stand_for(tmp_path):
     path = written(tmp_path / "t.parquet", x=[1.0, 2.0], u=pyarrow.array(["b", "a"]).dictionary_encode())
-    source = Parquet(path, signal="u")
+    source = ParquetSource(path, signal="u")
     assert source.names == ("x",)
     assert next(source.blocks(2))["signal"].tolist() == ["b", "a"]
 
@@ -67,21 +67,24 @@ def test_maps_of_numpy_files_share_the_files_memory_and_cannot_be_written_to(tmp
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda t: Parquet(t, nuisance="sitee"), r"t.parquet has no column 'sitee': did you mean 'site'\?"),
-        (lambda t: Parquet(t, features=["a", "site"]), "t.parquet: site holds no numbers"),
-        (lambda t: Parquet(t, signal=["a", "b", "on"]), "no column of numbers left: it has a, b, site, on"),
+        (lambda t: ParquetSource(t, nuisance="sitee"), r"t.parquet has no column 'sitee': did you mean 'site'\?"),
+        (lambda t: ParquetSource(t, features=["a", "site"]), "t.parquet: site holds no numbers"),
+        (lambda t: ParquetSource(t, signal=["a", "b", "on"]), "no column of numbers left: it has a, b, site, on"),
         (lambda t: as_source(t.with_name("none")), "there is no file or folder"),
-        (lambda t: Parquet(t.with_name("none.parquet")), "there is no file or folder"),
+        (lambda t: ParquetSource(t.with_name("none.parquet")), "there is no file or folder"),
         (lambda t: as_source(t.with_suffix(".csv")), r"t.csv: rows are read from .parquet, .npy and .npz"),
         (lambda t: as_source(t.with_name("text.parquet")), r"read as parquet \(Parquet magic[^:]*\)\. Save it"),
         (lambda t: as_source(t.with_name("text.npy")), r"as an array: it holds text.*by numpy\.save\.$"),
         (lambda t: as_source(t.with_name("text.npz")), "text.npz cannot be read as arrays"),
         (lambda t: as_source(t.with_name("two.npz")), "two.npz has the arrays a, b, but no x"),
         (lambda t: as_source(t.with_name("folder")), "holds neither .parquet nor .npy files"),
-        (lambda t: Parquet(t.with_name("folder")), "holds no .parquet files"),
+        (lambda t: ParquetSource(t.with_name("folder")), "holds no .parquet files"),
         (lambda t: as_source(t.with_name("shards")), r"rows of part 1 have shape \(3,\), those of the first \(2,\)"),
-        (lambda t: Parquet(t.with_name("no_rows.parquet")), "no_rows.parquet has no rows"),
-        (lambda t: [*Parquet(t.with_name("lists.parquet"), features="x").blocks(2)], "the lists in x differ in length"),
+        (lambda t: ParquetSource(t.with_name("no_rows.parquet")), "no_rows.parquet has no rows"),
+        (
+            lambda t: [*ParquetSource(t.with_name("lists.parquet"), features="x").blocks(2)],
+            "the lists in x differ in length",
+        ),
     ],
 )
 def test_bad_files_are_refused_in_a_sentence(table, make, message):
@@ -101,4 +104,4 @@ def test_bad_files_are_refused_in_a_sentence(table, make, message):
 def test_a_missing_package_is_named_with_what_installs_it(table, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow.dataset", None)
     with pytest.raises(ImportError, match=r"needs pyarrow: pip install 'pindown\[tables\]'"):
-        Parquet(table)
+        ParquetSource(table)

@@ -8,7 +8,7 @@ import torch
 from sourcing import N, labels, rows
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from pindown.sources import FromDataset, FromLoader, as_source, moments
+from pindown.data import DatasetSource, LoaderSource, as_source, moments
 
 # Loaders fork their workers, which Python 3.12 warns of in a process with threads.
 pytestmark = pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
@@ -52,15 +52,15 @@ class Twice(Listed):
 
 
 def test_items_may_be_named_by_order_or_by_key():
-    parts = FromDataset(Listed([(1.0, "a", 7)] * 3), roles=("x", "signal", None)).take(np.array([0]))
+    parts = DatasetSource(Listed([(1.0, "a", 7)] * 3), roles=("x", "signal", None)).take(np.array([0]))
     assert {name: part.tolist() for name, part in parts.items()} == {"x": [1.0], "signal": ["a"]}
-    keys = FromDataset(Listed([{"image": 2.0, "site": 3}] * 3), roles={"image": "x", "site": "nuisance"})
+    keys = DatasetSource(Listed([{"image": 2.0, "site": 3}] * 3), roles={"image": "x", "site": "nuisance"})
     assert {name: part.tolist() for name, part in keys.take(np.array([1])).items()} == {"x": [2.0], "nuisance": [3]}
 
 
 def test_a_dataset_that_gives_several_items_at_once_is_asked_once():
     data = Twice(list(rows()))
-    source = FromDataset(data)
+    source = DatasetSource(data)
     data.asked = 0
     np.testing.assert_array_equal(source.take(np.array([4, 2]))["x"], rows()[[4, 2]])
     assert data.asked == 1
@@ -70,8 +70,8 @@ def test_a_loader_keeps_its_batches_workers_and_sampler_and_gives_the_size_asked
     loader = DataLoader(
         TensorDataset(torch.arange(20.0)), batch_size=6, num_workers=1, sampler=range(19, -1, -1), drop_last=True
     )
-    source = FromLoader(loader)
-    assert source.n_rows == 18
+    source = LoaderSource(loader)
+    assert source.n_samples == 18
     blocks = [batch["x"].tolist() for batch in source.blocks(5)]
     assert [len(block) for block in blocks] == [5, 5, 5, 3]
     assert [*itertools.chain(*blocks)] == list(range(19, 1, -1))
@@ -79,19 +79,19 @@ def test_a_loader_keeps_its_batches_workers_and_sampler_and_gives_the_size_asked
 
 def test_a_stream_does_not_say_how_long_it_is():
     endless = Streamed(itertools.repeat(torch.zeros(2)))
-    assert as_source(endless).n_rows is None
-    assert as_source(DataLoader(endless, batch_size=4)).n_rows is None
+    assert as_source(endless).n_samples is None
+    assert as_source(DataLoader(endless, batch_size=4)).n_samples is None
     assert len(next(as_source(endless).blocks(50))["x"]) == 50
-    assert moments(as_source(endless), n_rows=70).n == 70
+    assert moments(as_source(endless), n_samples=70).n == 70
 
 
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: FromDataset(Noisy()),
-        lambda: FromLoader(DataLoader(Noisy(), batch_size=5)),
-        lambda: FromLoader(DataLoader(Noisy(), batch_size=5, shuffle=True)),
-        lambda: FromLoader(DataLoader(Noisy(), batch_size=5, shuffle=True, num_workers=1)),
+        lambda: DatasetSource(Noisy()),
+        lambda: LoaderSource(DataLoader(Noisy(), batch_size=5)),
+        lambda: LoaderSource(DataLoader(Noisy(), batch_size=5, shuffle=True)),
+        lambda: LoaderSource(DataLoader(Noisy(), batch_size=5, shuffle=True, num_workers=1)),
     ],
 )
 def test_chance_in_a_dataset_is_not_the_process_s_own_and_the_same_for_every_fresh_source(make):
@@ -108,7 +108,7 @@ def test_chance_in_a_dataset_is_not_the_process_s_own_and_the_same_for_every_fre
 
 
 def shuffled(**settings):
-    return FromLoader(DataLoader(TensorDataset(torch.arange(50.0)), batch_size=5, shuffle=True, **settings))
+    return LoaderSource(DataLoader(TensorDataset(torch.arange(50.0)), batch_size=5, shuffle=True, **settings))
 
 
 @pytest.mark.parametrize(
@@ -140,39 +140,39 @@ SHAPES = r"has shape \(3, 6\), the first one \(3, 4\)"
 COLLATED = r"Batch 1: item 1 of it has shape \[3, 6\], the first one \[3, 4\]"
 NAN = "Item 71 of x has NaN or infinity. Leave such items out"
 BAD = {
-    "dataset, shapes": (lambda: FromDataset(Listed(changing())), f"Item 5 {SHAPES}"),
-    "stream, shapes": (lambda: FromLoader(Streamed(changing())), f"Item 5 {SHAPES}"),
-    "loader, shapes in a batch": (lambda: FromLoader(DataLoader(Listed(changing()), batch_size=4)), COLLATED),
+    "dataset, shapes": (lambda: DatasetSource(Listed(changing())), f"Item 5 {SHAPES}"),
+    "stream, shapes": (lambda: LoaderSource(Streamed(changing())), f"Item 5 {SHAPES}"),
+    "loader, shapes in a batch": (lambda: LoaderSource(DataLoader(Listed(changing()), batch_size=4)), COLLATED),
     "loader with a worker, shapes in a batch": (
-        lambda: FromLoader(DataLoader(Listed(changing()), batch_size=4, num_workers=1)),
+        lambda: LoaderSource(DataLoader(Listed(changing()), batch_size=4, num_workers=1)),
         COLLATED,
     ),
     "loader, shapes of batches": (
-        lambda: FromLoader(DataLoader(Listed(changing(10)), batch_size=5)),
+        lambda: LoaderSource(DataLoader(Listed(changing(10)), batch_size=5)),
         f"Item 5 {SHAPES}",
     ),
-    "dataset, NaN": (lambda: FromDataset(Listed(with_nan())), NAN),
-    "stream, NaN": (lambda: FromLoader(Streamed(with_nan())), NAN),
-    "loader, NaN": (lambda: FromLoader(DataLoader(Listed(with_nan()), batch_size=7)), NAN),
-    "dataset, empty": (lambda: FromDataset(Listed([])), "Listed has no items: there is nothing to learn from"),
-    "stream, empty": (lambda: FromLoader(Streamed([])), "Streamed gave no items: there is nothing to learn from"),
+    "dataset, NaN": (lambda: DatasetSource(Listed(with_nan())), NAN),
+    "stream, NaN": (lambda: LoaderSource(Streamed(with_nan())), NAN),
+    "loader, NaN": (lambda: LoaderSource(DataLoader(Listed(with_nan()), batch_size=7)), NAN),
+    "dataset, empty": (lambda: DatasetSource(Listed([])), "Listed has no items: there is nothing to learn from"),
+    "stream, empty": (lambda: LoaderSource(Streamed([])), "Streamed gave no items: there is nothing to learn from"),
     "loader, empty": (
-        lambda: FromLoader(DataLoader(Streamed([]), batch_size=2)),
+        lambda: LoaderSource(DataLoader(Streamed([]), batch_size=2)),
         "DataLoader gave no items: there is nothing to learn from",
     ),
-    "stream, gone": (lambda: FromLoader(Streamed(iter(torch.zeros(1, 2)))), "none when gone through again"),
+    "stream, gone": (lambda: LoaderSource(Streamed(iter(torch.zeros(1, 2)))), "none when gone through again"),
     "too many parts": (
-        lambda: FromDataset(Listed([(1.0, 2, 3)])),
+        lambda: DatasetSource(Listed([(1.0, 2, 3)])),
         r"Item 0 has 3 parts.*roles=\('x', 'signal', None\)",
     ),
-    "no x": (lambda: FromDataset(Listed([{"image": 2.0}])), "Item 0 has the keys image, but no x"),
-    "no role": (lambda: FromDataset(Listed([(1.0, 2)]), roles=("x", "label")), "roles: 'label' is no role"),
+    "no x": (lambda: DatasetSource(Listed([{"image": 2.0}])), "Item 0 has the keys image, but no x"),
+    "no role": (lambda: DatasetSource(Listed([(1.0, 2)]), roles=("x", "label")), "roles: 'label' is no role"),
     "parts come and go": (
-        lambda: FromDataset(Listed([{"x": 1.0, "signal": 2}, {"x": 1.0}])),
+        lambda: DatasetSource(Listed([{"x": 1.0, "signal": 2}, {"x": 1.0}])),
         r"Item 1 has \['x'\], item 0 \['signal', 'x'\]",
     ),
     "lengths": (
-        lambda: FromLoader(DataLoader(Listed([{"x": torch.zeros(4, 2), "y": torch.zeros(3)}]), batch_size=None)),
+        lambda: LoaderSource(DataLoader(Listed([{"x": torch.zeros(4, 2), "y": torch.zeros(3)}]), batch_size=None)),
         "A batch has 4 rows of x, but 3 of y",
     ),
 }
@@ -194,10 +194,10 @@ def test_an_error_of_the_dataset_s_own_is_not_hidden():
             raise RuntimeError("the disk is gone")
 
     with pytest.raises(RuntimeError, match="the disk is gone"):
-        FromLoader(DataLoader(Broken(), batch_size=2))
+        LoaderSource(DataLoader(Broken(), batch_size=2))
 
 
 def test_sides_of_the_loader_of_a_list_have_a_row_for_each_of_x():
-    source = FromLoader(DataLoader([(x, f"c{u}") for x, u in zip(rows(), labels(), strict=True)], batch_size=10))
+    source = LoaderSource(DataLoader([(x, f"c{u}") for x, u in zip(rows(), labels(), strict=True)], batch_size=10))
     whole = next(source.blocks(N))
     assert whole["y"].tolist() == [f"c{u}" for u in labels()]

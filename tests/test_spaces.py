@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import stats
 
-from pindown.spaces import Box, Reals, Space, Sphere
+from pindown.networks.spaces import Box, Reals, Space, Sphere
 
 SPACES = [Sphere(), Box(), Box(-2.0, 3.0), Reals()]
 

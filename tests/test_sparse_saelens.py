@@ -8,8 +8,8 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from pindown import Sparse
-from pindown.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
-from pindown.processes import Superposed
+from pindown.networks.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
+from pindown.simulate import Superposed
 
 GATES = [TopK(2), BatchTopK(2), Matryoshka(2), JumpReLU(2), L1()]
 X = Superposed.overcomplete(24, 12, n_active=2, offset=2.0, random_state=0).sample(1_200, random_state=1).x.numpy()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pindown import Classify, Forget, audit
-from pindown.report.stages import stages
+from pindown.auditing.report.stages import stages
 
 
 class Terminal(io.StringIO):
@@ -36,8 +36,9 @@ def test_nothing_is_shown_unless_asked_for_and_on_a_terminal(monkeypatch, stream
     assert sys.stderr.getvalue() == ""
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("estimator", [Classify(2, max_iter=2), Forget(2, max_iter=2)], ids=lambda e: type(e).__name__)
+@pytest.mark.slow
 def test_an_audit_has_as_many_stages_as_it_says(monkeypatch, estimator):
     begun, totals = [], []
 
@@ -46,7 +47,7 @@ def test_an_audit_has_as_many_stages_as_it_says(monkeypatch, estimator):
         totals.append(total)
         yield begun.append
 
-    monkeypatch.setattr("pindown.report.audit.stages", counted)
+    monkeypatch.setattr("pindown.auditing.report.audit.stages", counted)
     rng = np.random.default_rng(0)
     y = np.arange(240) % 3
     X = rng.normal(size=(240, 4)) + 3 * np.eye(4)[y]

@@ -8,8 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
-from pindown import mixing
-from pindown.structure import (
+from pindown.simulate import mixing
+from pindown.theory.structure import (
     as_support,
     atomic_regions,
     diversity,
@@ -269,6 +269,7 @@ def test_a_latent_can_be_alone_in_its_region_and_yet_meet_no_condition():
 
 @settings(deadline=None, max_examples=150)
 @given(supports())
+@pytest.mark.slow
 def test_the_polynomial_criterion_agrees_with_the_search_over_all_sets(support):
     found = diversity(support)
     assert [set(latent.conditions) for latent in found] == conditions_by_search(support)

@@ -6,8 +6,8 @@ import tracemalloc
 import numpy as np
 import pytest
 
-from pindown.tables import Columns, open_table, read_data, write_latents
-from pindown.tables import text as text_module
+from pindown.data.tables import Columns, open_table, read_data, write_latents
+from pindown.data.tables import text as text_module
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))

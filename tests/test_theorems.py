@@ -1,6 +1,7 @@
 """A pair per theorem that has an estimator: its assumptions hold and the latents are recovered; one breaks, and not.
 
-All scores are held-out. Each pair runs with one seed by default; ``pytest -m slow`` runs the others.
+All scores are held-out. Each pair runs with one seed by default, the longest ones with half of the steps; ``pytest -m
+slow`` runs the others.
 """
 
 import numpy as np
@@ -8,13 +9,15 @@ import pytest
 import torch
 
 from pindown import Contrast, theory
-from pindown.distributions import Around, VonMisesFisher, laplace, normal
 from pindown.metrics import linear_r2, mcc, procrustes
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Pairs
-from pindown.spaces import Reals
+from pindown.networks.spaces import Reals
+from pindown.simulate import Pairs
+from pindown.simulate.distributions import Around, VonMisesFisher, laplace, normal
+from pindown.simulate.mixing import leaky_relu_mlp
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
+RUNS = [(0, 300), *(pytest.param(seed, 600, marks=pytest.mark.slow) for seed in range(5))]
+"""Seeds, each with the steps to train."""
 
 
 def split(world, n, seed):
@@ -35,13 +38,13 @@ def sphere(seed):
 
 
 # Nothing holds these codes apart, so that they may well be folded; the fit then says so.
-MAY_FOLD = pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+MAY_FOLD = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed):
+@pytest.mark.parametrize(("seed", "max_iter"), RUNS)
+def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed, max_iter):
     train, test = sphere(seed)
-    contrast = fitted(train, seed, max_iter=600)
+    contrast = fitted(train, seed, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_SPHERE
     z_hat = contrast.transform(test.x)
     assert linear_r2(test.x, test.z) < 0.92  # what a linear method could do at best
@@ -52,11 +55,11 @@ def test_on_the_sphere_partners_recover_the_latents_up_to_a_rotation(seed):
 
 
 @MAY_FOLD
-@pytest.mark.parametrize("seed", SEEDS)
-def test_on_the_sphere_unrelated_partners_teach_nothing(seed):
+@pytest.mark.parametrize(("seed", "max_iter"), RUNS)
+def test_on_the_sphere_unrelated_partners_teach_nothing(seed, max_iter):
     train, test = sphere(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
-    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, max_iter=600)  # 2,000 steps make it worse
+    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, max_iter=max_iter)  # 2,000 steps make it worse
     untrained = fitted(train, seed, max_iter=1)  # the schedule starts at zero, so one step changes nothing
     assert linear_r2(contrast.transform(test.x), test.z) < linear_r2(untrained.transform(test.x), test.z)
     assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 5e-3  # nothing to find between strangers,
@@ -70,10 +73,10 @@ def box(seed):
     return split(Pairs.on_box(4, laplace(0.05), random_state=seed), 50_000, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_in_a_box_laplace_partners_recover_every_latent_alone(seed):
+@pytest.mark.parametrize(("seed", "max_iter"), RUNS)
+def test_in_a_box_laplace_partners_recover_every_latent_alone(seed, max_iter):
     train, test = box(seed)
-    contrast = fitted(train, seed, space=Reals(), p=1, max_iter=600)
+    contrast = fitted(train, seed, space=Reals(), p=1, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_LP
     z_hat = contrast.transform(test.x)
     assert 1 - mcc(z_hat, test.z) < (1 - mcc(test.x, test.z)) / 5  # before, about that of a random rotation, .774
@@ -82,12 +85,12 @@ def test_in_a_box_laplace_partners_recover_every_latent_alone(seed):
 
 
 # One rotation may lie near the axes by chance: only a mean over worlds tells.
-@pytest.mark.parametrize("seeds", [range(4), pytest.param(range(4, 12), marks=pytest.mark.slow)])
-def test_in_a_box_a_similarity_that_rotations_keep_recovers_the_latents_but_not_each_alone(seeds):
+@pytest.mark.parametrize(("seeds", "max_iter"), [(range(4), 150), pytest.param(range(12), 300, marks=pytest.mark.slow)])
+def test_in_a_box_a_similarity_that_rotations_keep_recovers_the_latents_but_not_each_alone(seeds, max_iter):
     scores = []
     for seed in seeds:
         train, test = small_box(seed)
-        contrast = fitted(train, seed, 3, space=Reals(), p=2, max_iter=300)
+        contrast = fitted(train, seed, 3, space=Reals(), p=2, max_iter=max_iter)
         assert contrast.guarantee is theory.CONTRAST_METRIC
         z_hat = contrast.transform(test.x)
         assert linear_r2(z_hat, test.z) > 0.98
@@ -102,10 +105,10 @@ def normal_box(seed):
     return split(Pairs.on_box(4, normal(0.1), random_state=seed), 20_000, seed)
 
 
-@pytest.mark.parametrize("seed", SEEDS)
-def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed):
+@pytest.mark.parametrize(("seed", "max_iter"), RUNS)
+def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed, max_iter):
     train, test = normal_box(seed)
-    contrast = fitted(train, seed, space=Reals(), p=2, max_iter=600)
+    contrast = fitted(train, seed, space=Reals(), p=2, max_iter=max_iter)
     assert contrast.guarantee is theory.CONTRAST_METRIC
     before, after = linear_r2(test.x, test.z), linear_r2(contrast.transform(test.x), test.z)
     assert after > 0.99
@@ -113,11 +116,11 @@ def test_in_a_box_normal_partners_recover_the_latents_up_to_an_affine_map(seed):
 
 
 @MAY_FOLD
-@pytest.mark.parametrize("seed", SEEDS)
-def test_in_a_box_unrelated_partners_teach_nothing(seed):
+@pytest.mark.parametrize(("seed", "max_iter"), RUNS)
+def test_in_a_box_unrelated_partners_teach_nothing(seed, max_iter):
     train, test = normal_box(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
-    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=600)
+    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, space=Reals(), p=2, max_iter=max_iter)
     before, after = linear_r2(test.x, test.z), linear_r2(contrast.transform(test.x), test.z)
     assert 1 - after > 0.6 * (1 - before)  # with partners it is a third
     # Between strangers, as in training. Between true partners these codes still show some (.08 nats with seed 0).
@@ -131,6 +134,7 @@ def test_in_a_box_unrelated_partners_teach_nothing(seed):
     ("n", "max_iter", "seed"),
     [(30_000, 800, 0), *(pytest.param(100_000, 2_000, seed, marks=pytest.mark.slow) for seed in range(5))],
 )
+@pytest.mark.slow
 def test_on_the_sphere_ten_latents_are_recovered(n, max_iter, seed):
     train, test = split(Pairs.on_sphere(10, 20.0, random_state=seed), n, seed)
     contrast = fitted(train, seed, 10, max_iter=max_iter)
@@ -166,6 +170,7 @@ def test_latents_that_are_not_uniform_are_bent_if_they_are_taken_for_uniform(see
 
 
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_latents_up_to_a_rotation(seed):
     train, test = sphere(seed)
     contrast = fitted(train, seed, alpha=0.5, max_iter=300)
@@ -180,6 +185,7 @@ def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_laten
 
 @MAY_FOLD
 @pytest.mark.parametrize("seed", SEEDS)
+@pytest.mark.slow
 def test_on_the_sphere_alignment_with_unrelated_partners_teaches_nothing(seed):
     train, test = sphere(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))

@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from pindown import Classify, theory
-from pindown.distributions import VonMisesFisher
-from pindown.estimators import IdentifiabilityWarning, classify
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.classify import estimator as classify
 from pindown.metrics import linear_r2, procrustes
-from pindown.mixing import leaky_relu_mlp
-from pindown.processes import Clusters, in_hyperplane
-from pindown.spaces import Reals, Sphere
+from pindown.networks.spaces import Reals, Sphere
+from pindown.simulate import Clusters, in_hyperplane
+from pindown.simulate.distributions import VonMisesFisher
+from pindown.simulate.mixing import leaky_relu_mlp
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 KAPPA = 10.0

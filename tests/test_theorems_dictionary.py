@@ -10,8 +10,8 @@ import pytest
 from pindown import Dictionary, theory
 from pindown.metrics import linear_r2, mcc
 from pindown.metrics.sets import support_f1
-from pindown.processes import Structured
-from pindown.structure import identified_blocks
+from pindown.simulate import Structured
+from pindown.theory.structure import identified_blocks
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
 
@@ -56,6 +56,7 @@ def test_without_the_penalty_the_same_latents_are_recovered_up_to_a_rotation_onl
 
 
 @pytest.mark.parametrize("seeds", [range(5), pytest.param(range(5, 15), marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_where_every_latent_reaches_everything_the_penalty_recovers_none_alone(seeds):
     assert len(identified_blocks(DENSE)) == 1
     scores = []

@@ -11,12 +11,12 @@ import pytest
 import torch
 from scipy.linalg import subspace_angles
 
-from pindown import Forget, directions, networks, theory
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.erasers import MeanProjection
-from pindown.estimators.forget import game as game_module
-from pindown.metrics import PROBES, effective_rank, leakage, recovery_by_value
-from pindown.processes import Nuisance, ShapeNuisance
+from pindown import Forget, networks, theory
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.forget import game as game_module
+from pindown.methods.forget.baselines import MeanProjection
+from pindown.metrics import PROBES, directions, effective_rank, leakage, recovery_by_level
+from pindown.simulate import Nuisance, ShapeNuisance
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 READERS = [probe for probe in PROBES if probe.name in ("linear", "quadratic", "network")]
@@ -56,12 +56,12 @@ def test_a_linear_code_lands_in_the_complement_of_v_and_is_blind(seed):
     forget = fitted(train, seed, encoder=networks.linear)
     assert forget.guarantee is theory.FORGET
     assert forget.n_components_ == world.d == 5
-    closed = angle(MeanProjection().fit(train.x, train.u).components_, world.blind_space)
-    assert angle(forget.components_, world.blind_space) < 1.2 * closed + 0.4
+    closed = angle(MeanProjection().fit(train.x, train.u).components_, world.invariant_space)
+    assert angle(forget.components_, world.invariant_space) < 1.2 * closed + 0.4
     Z = forget.transform(test.x)
     assert worst(test.x, test.u) > 0.7
     assert worst(Z, test.u) < worst(test.z, test.u) + 0.03
-    assert min(recovery_by_value(Z, test.z, test.u).values()) > 0.98
+    assert min(recovery_by_level(Z, test.z, test.u).values()) > 0.98
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -80,8 +80,8 @@ def test_the_game_alone_finds_the_complement_from_a_random_start_and_without_rev
     # The rate is the one it takes to come from afar.
     played = fitted(train, seed, encoder=networks.linear, learning_rate=1e-2, max_iter=1_000)
     unmoved = fitted(train, seed, encoder=networks.linear, strength=0.0, max_iter=20)
-    assert angle(unmoved.components_, world.blind_space) > 20
-    assert angle(played.components_, world.blind_space) < 10
+    assert angle(unmoved.components_, world.invariant_space) > 20
+    assert angle(played.components_, world.invariant_space) < 10
 
 
 # the same theorem's limit: equal means
@@ -99,7 +99,7 @@ def test_where_means_agree_and_spreads_differ_projection_leaks_and_forget_does_n
     assert theory.NUISANCE_VMF not in world.assumptions
     forget = fitted(train, seed, encoder=networks.linear)
     assert (forget.n_components_, forget.n_told_) == (5, (0, 3))
-    assert angle(forget.components_, world.blind_space) < 5
+    assert angle(forget.components_, world.invariant_space) < 5
     assert worst(forget.transform(test.x), test.u) < worst(test.z, test.u) + 0.03
     assert worst(MeanProjection().fit(train.x, train.u).transform(test.x), test.u) > 1 / 3 + 0.1
 
@@ -113,7 +113,7 @@ def bent(seed):
     return world, *split(world, seed)
 
 
-small = partial(networks.unfolded, hidden=(64, 64))
+small = partial(networks.skip_mlp, hidden=(64, 64))
 
 
 def bending(train, seed, **parameters):
@@ -129,11 +129,11 @@ def test_behind_a_nonlinear_mixing_a_bending_code_hides_what_a_straight_one_show
     Z, floor = forget.transform(test.x), worst(test.z, test.u)
     assert worst(Z, test.u) < floor + 0.05
     assert worst(MeanProjection().fit(train.x, train.u).transform(test.x), test.u) > floor + 0.02
-    assert min(recovery_by_value(Z, test.z, test.u).values()) > 0.9
+    assert min(recovery_by_level(Z, test.z, test.u).values()) > 0.9
     assert effective_rank(Z) > 3.5
 
 
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("seed", SEEDS)
 def test_without_reversal_a_bending_code_leaks(seed):
     _, train, test = bent(seed)
@@ -142,7 +142,7 @@ def test_without_reversal_a_bending_code_leaks(seed):
 
 
 @pytest.mark.slow
-@pytest.mark.filterwarnings("ignore::pindown.estimators.IdentifiabilityWarning")
+@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("seed", [0, 1])
 @pytest.mark.parametrize("part", ["the game", "the distance"])
 def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(part, seed, monkeypatch):

@@ -9,11 +9,12 @@ the first world, .628 ± .019 and .136 ± .010 with coherent atoms, .435 ± .004
 import numpy as np
 import pytest
 
-from pindown import Sparse, SparseBasis, audit, checks, theory
-from pindown.gates import TopK
+from pindown import Sparse, SparseBasis, audit, theory
+from pindown.auditing import checks
 from pindown.metrics import chance_pw_mcc, firing_f1, match_atoms, pw_mcc
-from pindown.processes import Exactly, Superposed
-from pindown.processes.superposed import atoms
+from pindown.networks.gates import TopK
+from pindown.simulate import KSparse, Superposed
+from pindown.simulate.superposed import atoms
 
 D, M, K = 96, 48, 3
 ENOUGH = theory.SPARSE_OVERCOMPLETE.diversity.needed(D, M)
@@ -53,7 +54,7 @@ def test_atoms_that_lie_side_by_side_do_not_and_are_seen():
 
 
 def test_codes_that_are_dense_do_not_and_are_seen():
-    cosine, f1, outcomes = fitted(Superposed(atoms(D, M, random_state=0), Exactly(D, D // 2)), seed=0)
+    cosine, f1, outcomes = fitted(Superposed(atoms(D, M, random_state=0), KSparse(D, D // 2)), seed=0)
     assert cosine < 0.5
     assert f1 < 0.2
     assert "sparse combination" in broken(outcomes)
@@ -81,7 +82,7 @@ def test_a_thousand_features_in_256_dimensions_come_back(seed):
 
 
 def basis(share, seed):
-    world = Superposed.complete(8, share=share, random_state=seed)
+    world = Superposed.complete(8, probability=share, random_state=seed)
     sample = world.sample(2_000, random_state=seed + 100)
     fit = SparseBasis(8, max_iter=200, batch_size=512, verbose=False, random_state=seed).fit(sample.x.numpy())
     return world, sample, fit

@@ -209,6 +209,7 @@ TOGETHER = """
 """  # noqa: E501
 
 
+@pytest.mark.slow
 def test_two_processes_draw_different_batches_keep_the_same_weights_and_resume_as_one(tmp_path):
     script = tmp_path / "together.py"
     script.write_text(textwrap.dedent(TOGETHER).format(tests=os.path.dirname(__file__)))

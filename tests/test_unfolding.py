@@ -8,12 +8,12 @@ import pytest
 import torch
 
 from pindown import Contrast, networks
-from pindown.estimators import IdentifiabilityWarning
-from pindown.estimators.encoding import Encoder
-from pindown.estimators.pixels import encoder_for, first_round_for, precision_for
-from pindown.estimators.unfolding import LEFT_OUT, STARTS, Unfolding, Watch, grown
+from pindown.errors import IdentifiabilityWarning
+from pindown.methods.unfolding import LEFT_OUT, STARTS, Unfolding, Watch, grown
 from pindown.networks import Rescale
-from pindown.spaces import Reals
+from pindown.networks.encoder import Encoder
+from pindown.networks.image_defaults import encoder_for, first_round_for, precision_for
+from pindown.networks.spaces import Reals
 from pindown.training import Trainer, TrainingLog
 from pindown.training.callbacks import Report
 
@@ -120,8 +120,12 @@ def test_what_suits_pictures_is_chosen_by_their_shape_and_the_device():
         2000,
         2000,
     )
-    assert encoder_for(networks.suited, image, CPU).keywords == {"widths": (16, 32, 64, 64)}
-    for make, shape, device in ((networks.suited, image, gpu), (networks.suited, 5, CPU), (networks.mlp, image, CPU)):
+    assert encoder_for(networks.default_network, image, CPU).keywords == {"widths": (16, 32, 64, 64)}
+    for make, shape, device in (
+        (networks.default_network, image, gpu),
+        (networks.default_network, 5, CPU),
+        (networks.mlp, image, CPU),
+    ):
         assert encoder_for(make, shape, device) is make
     est = Contrast(2)
     est.shape_in_ = image

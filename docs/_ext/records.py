@@ -10,12 +10,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, ClassVar
 
+import pindown_papers
 from docutils import nodes
 from docutils.parsers.rst import directives
 from sphinx.application import Sphinx
 from sphinx.util.docutils import SphinxDirective
 
-from pindown import papers, theory
+from pindown import theory
 from pindown.theory import Theorem
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -85,15 +86,15 @@ def comparison(stem: str, score: str, chance: str | None = None, before: str | N
     ``before`` is a score of the observations themselves; ``chance`` is a score of the table, or a number. Either
     may be left out.
     """
-    experiment = next(each for each in papers.EXPERIMENTS if stem.startswith(each.name.replace("/", "-") + "-"))
+    experiment = next(each for each in pindown_papers.EXPERIMENTS if stem.startswith(each.name.replace("/", "-") + "-"))
     path = DOCS / "results" / f"{stem}.jsonl"
     if not path.exists():
         return f"*Not run yet: `pindown reproduce {experiment.name}`.*"
-    records = papers.Results(path).read()
+    records = pindown_papers.Results(path).read()
     profile = experiment.full if records[0].profile == "full" else experiment.quick
     if "n_layers" in records[0].settings:
         profile = replace(profile, n_layers=records[0].settings["n_layers"])
-    made = papers.compare(experiment, profile, records)
+    made = pindown_papers.compare(experiment, profile, records)
     header = [*made.headings, "theirs", "ours", *(["before"] if before else []), *(["chance"] if chance else [])]
     rows = []
     for line in made.lines:

@@ -5,7 +5,7 @@ from pathlib import Path
 from sphinx.application import Sphinx
 
 from pindown import Classify, audit
-from pindown.processes import Clusters
+from pindown.simulate import Clusters
 
 
 def write(path: Path) -> None:

@@ -16,8 +16,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.colors import to_rgba_array
-
-from pindown.papers.antidiversity import SIGNS, SignRow, _angle
+from pindown_papers.antidiversity import SIGNS, SignRow, _angle
 
 SEED, N_DRAWN = 3, 1_500
 LONGER = replace(SIGNS.quick, align_iter=3_000)

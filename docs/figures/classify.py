@@ -21,12 +21,12 @@ from matplotlib.colors import to_rgba_array
 from scipy.linalg import null_space
 
 from pindown import Classify
-from pindown.demo.drawing import net
-from pindown.estimators import IdentifiabilityWarning
+from pindown.auditing.report.page import colours, shown
+from pindown.demo.sections import sphere_net
+from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
-from pindown.processes import Clusters, in_hyperplane
-from pindown.processes.clusters import spread
-from pindown.report.page import colours, shown
+from pindown.simulate import Clusters, in_hyperplane
+from pindown.simulate.clusters import span_of_differences
 
 N_CLASSES, KAPPA, SEED, STEPS = 16, 10.0, 6, 2_000
 N_TRAIN, N_TEST, N_DRAWN = 100_000, 8_000, 1_500
@@ -56,9 +56,9 @@ class Story:
 def story(world: Clusters) -> Story:
     """Sample a world, and look at it, at the untrained encoder and at the trained one."""
     train, test = (world.sample(n, random_state=SEED + i) for i, n in ((1, N_TRAIN), (2, N_TEST)))
-    along = spread(world.vectors).numpy()  # (3, dim V)
+    along = span_of_differences(world.vectors).numpy()  # (3, dim V)
     basis = np.hstack([along, null_space(along.T)])  # in these coordinates V is level
-    grid = net()
+    grid = sphere_net()
     if along.shape[1] < 3:
         grid = grid[4:-4]  # no samples where the poles are
     z, grid_x = test.z.numpy(), world.mixing(torch.from_numpy(grid @ basis.T)).numpy()

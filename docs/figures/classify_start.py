@@ -13,10 +13,10 @@ from unittest.mock import patch
 import torch
 
 from pindown import Classify
-from pindown.estimators.classify import _Objective
+from pindown.methods.classify.estimator import _Objective
 from pindown.metrics import linear_r2
-from pindown.processes import Clusters
-from pindown.spaces import Sphere
+from pindown.networks.spaces import Sphere
+from pindown.simulate import Clusters
 
 D, N_CLASSES, SEEDS = 5, 50, (0, 1, 2)
 
@@ -52,7 +52,7 @@ if __name__ == "__main__":
     print("| κ | start | R² of z | R² of v_c | accuracy |\n| --- | --- | --- | --- | --- |")
     for kappa in (10.0, 50.0):
         for name, objective in STARTS.items():
-            with patch("pindown.estimators.classify._Objective", objective):
+            with patch("pindown.methods.classify.estimator._Objective", objective):
                 scores = zip(*(recovered(kappa, seed) for seed in SEEDS), strict=True)
             print(
                 f"| {kappa:g} | {name} | " + " | ".join(" ".join(f"{v:.3f}" for v in some) for some in scores) + " |",

@@ -11,11 +11,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pindown_papers.baselines import Flow
 
 from pindown import disentangle
-from pindown.baselines import Flow
-from pindown.mixing import Room, save_png
-from pindown.penalties import DependencySparsity
+from pindown.losses import DependencySparsity
+from pindown.simulate.images import save_png
+from pindown.simulate.renderers import Room
 
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 BOOT, CODES, STEPS, WEIGHT = 9, 8, 400, 0.05
@@ -45,7 +46,7 @@ def drawn(decoder: torch.nn.Module, scale: torch.Tensor, centre: torch.Tensor, z
 
 
 x, sheets = pictures(), []
-for name, penalty in (("without", None), ("with the penalty", DependencySparsity(WEIGHT, n_columns=2, n_rows=64))):
+for name, penalty in (("without", None), ("with the penalty", DependencySparsity(WEIGHT, n_columns=2, n_samples=64))):
     flow = Flow(CODES, penalty=penalty, batch_size=256, max_iter=STEPS, random_state=0, verbose=False).fit(x)
     scale, centre = flow.objective_.scale.float(), flow.objective_.centre.float()
     shown = partial(drawn, flow.decoder_, scale, centre)

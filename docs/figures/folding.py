@@ -18,11 +18,11 @@ from matplotlib.axes import Axes
 from torch import Tensor, nn
 
 from pindown import _random, networks
-from pindown.folding import THRESHOLD, Folding, look_for_folds
 from pindown.losses import infonce
 from pindown.networks import Whiten
-from pindown.processes import Pairs, Sample
-from pindown.spaces import Sphere
+from pindown.networks.folding import THRESHOLD, Folding, find_folding
+from pindown.networks.spaces import Sphere
+from pindown.simulate import Pairs, Sample
 from pindown.training import Trainer, constant
 
 D, KAPPA, STEPS, EVERY = 5, 10.0, 2_500, 25
@@ -84,7 +84,7 @@ def story(make, hidden: tuple[int, ...], seed: int, *, look: bool = False) -> li
         folding = None
         if look and step % (2 * EVERY) == 0:
             objective.double()
-            folding = look_for_folds(objective.encode, test.x[:1_000], Sphere())
+            folding = find_folding(objective.encode, test.x[:1_000], Sphere())
             objective.float()
         moments.append(Moment(step, seen, folding))
 
@@ -162,7 +162,7 @@ def paint(folded: list[list[Moment]], unfolded: list[Moment], path: Path) -> Non
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folded = [story(networks.mlp, DEEP, seed, look=seed == 0) for seed in range(4)]
-    unfolded = story(networks.unfolded, DEFAULT, 0, look=True)
+    unfolded = story(networks.skip_mlp, DEFAULT, 0, look=True)
     control = story(networks.mlp, DEFAULT, 0)
     named = {f"deep perceptron, seed {i}": run for i, run in enumerate(folded)}
     for name, run in (named | {"default": unfolded, "perceptron of the default's size": control}).items():

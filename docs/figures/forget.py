@@ -9,8 +9,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import matplotlib.pyplot as plt
-
-from pindown.papers import Results
+from pindown_papers import Results
 
 HERE = Path(__file__)
 RESULTS = HERE.parents[1] / "results" / "antidiversity-worlds-quick.jsonl"

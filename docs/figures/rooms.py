@@ -13,11 +13,12 @@ import torch
 from scipy.optimize import linear_sum_assignment
 
 from pindown import Contrast
-from pindown.distributions import Truncated, Uniform, laplace
 from pindown.metrics import mcc
-from pindown.mixing import Room, film_strip, nearest_traversals, save_png, swaps
-from pindown.processes import Pairs
-from pindown.spaces import Box, Reals
+from pindown.networks.spaces import Box, Reals
+from pindown.simulate import Pairs
+from pindown.simulate.distributions import Truncated, Uniform, laplace
+from pindown.simulate.images import along_latents, contact_sheet, nearest_traversals, save_png, swaps
+from pindown.simulate.renderers import Room
 from pindown.training import Trainer
 from pindown.training.callbacks import Film
 
@@ -47,5 +48,6 @@ if __name__ == "__main__":
     drawn = room(48)(test.z).numpy()
     save_png(HERE / "along-latents.png", nearest_traversals(codes[:, order] * signs, drawn))
     save_png(HERE / "swaps.png", swaps(codes[:, order], drawn, n_pairs=4, random_state=1))
-    frames = {step: then[:, order] * signs for step, then in film.frames.items()}
-    save_png(HERE / "film.png", film_strip(frames, drawn, code=FACTORS.index("object_hue")))
+    hue = FACTORS.index("object_hue")  # one row per moment of the training
+    moments = [along_latents(then[:, order] * signs, [hue], 8) for _, then in sorted(film.frames.items())]
+    save_png(HERE / "film.png", contact_sheet(drawn[np.concatenate(moments)], columns=8))

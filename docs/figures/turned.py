@@ -10,8 +10,9 @@ import numpy as np
 import torch
 
 from pindown import disentangle
-from pindown.mixing import Room, save_png
-from pindown.spaces import Reals
+from pindown.networks.spaces import Reals
+from pindown.simulate.images import save_png
+from pindown.simulate.renderers import Room
 
 NAMES = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 rng = torch.Generator().manual_seed(0)

@@ -12,12 +12,12 @@ from torch import Tensor, nn
 from own_method.losses import unexplained
 from own_method.theory import REGRESS
 from pindown import networks, theory
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.encoding import Encoder
-from pindown.estimators.reading import Look, Reading
+from pindown.methods.base import BaseEncoder
+from pindown.methods.reading import Look, Reading
 from pindown.networks import preprocessing
-from pindown.networks.preprocessing import FirstLayer
-from pindown.spaces import Reals, Space
+from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import Preprocessing
+from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, optimizers
 
 
@@ -40,8 +40,8 @@ class Regress(BaseEncoder):
         self,
         n_components=2,
         *,
-        encoder=networks.unfolded,
-        preprocess=preprocessing.suited,
+        encoder=networks.skip_mlp,
+        preprocess=preprocessing.default_preprocessing,
         batch_size=None,
         max_iter=400,
         learning_rate=1e-2,
@@ -79,7 +79,7 @@ class Regress(BaseEncoder):
     def _space(self) -> Space:
         return Reals()
 
-    def _look(self, reading: Reading, first: FirstLayer, seed: int) -> Look:
+    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
         if reading.data.signal is None:
             raise ValueError(
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "

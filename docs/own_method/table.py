@@ -4,15 +4,15 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import torch
+from pindown_papers import Experiment, Profile, Published
 from torch import Tensor
 
 from own_method.regress import Regress
 from pindown.metrics import linear_r2
-from pindown.papers import Experiment, Profile, Published
-from pindown.processes import Pairs
+from pindown.simulate import Pairs
 
 
-class Drawn(NamedTuple):
+class GeneratorSource(NamedTuple):
     """Observations, their latents, and measurements."""
 
     x: Tensor  # (n, d)
@@ -20,13 +20,13 @@ class Drawn(NamedTuple):
     y: Tensor  # (n, n_targets)
 
 
-def drawn(d: int, *, n_targets: int, n: int, seed: int, part: int = 0) -> Drawn:
+def drawn(d: int, *, n_targets: int, n: int, seed: int, part: int = 0) -> GeneratorSource:
     """Draw from world ``seed``: latents on the sphere, three mixing layers, y = B z + noise; parts are independent."""
     world = Pairs.on_sphere(d, 1.0, n_layers=3, random_state=seed)
     weights = torch.randn(n_targets, d, generator=torch.Generator().manual_seed(seed))
     rng = torch.Generator().manual_seed(1_000 + 2 * seed + part)
     x, z, *_ = world.sample(n, random_state=rng)
-    return Drawn(x, z, z @ weights.T + 0.5 * torch.randn(n, n_targets, generator=rng))
+    return GeneratorSource(x, z, z @ weights.T + 0.5 * torch.randn(n, n_targets, generator=rng))
 
 
 @dataclass(frozen=True)

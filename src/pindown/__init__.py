@@ -1,6 +1,6 @@
-"""pindown pins down the hidden variables behind data, and says what may be claimed about them.
+"""pindown recovers the latent variables behind data and says which claims about them are supported.
 
-Names and modules are loaded when they are first used, so that ``import pindown`` costs nothing and brings no torch.
+Names and modules are loaded on first use, so that ``import pindown`` takes milliseconds and does not import torch.
 
 >>> import pindown
 >>> pindown.networks.linear(5, 2)
@@ -14,82 +14,64 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from pindown import (
-        alignment,
-        baselines,
-        checks,
+        auditing,
         data,
-        directions,
-        disentangling,
-        distributions,
-        estimators,
-        evidence,
-        extracting,
-        folding,
-        gates,
-        grids,
-        labels,
+        errors,
         losses,
+        methods,
         metrics,
-        mixing,
         networks,
-        papers,
-        penalties,
-        probing,
-        processes,
-        report,
         runs,
         saving,
-        sources,
-        spaces,
-        structure,
-        tables,
+        simulate,
         theory,
         training,
     )
-    from pindown.alignment import align
+    from pindown.auditing.probing import probe
+    from pindown.auditing.report.audit import audit
     from pindown.data import Data
-    from pindown.disentangling import disentangle
-    from pindown.estimators import (
+    from pindown.errors import IdentifiabilityWarning, InputError
+    from pindown.methods import (
         Classify,
         Contrast,
         Dictionary,
         Forget,
-        IdentifiabilityWarning,
         LatentAction,
         Sparse,
         SparseBasis,
         SparsePair,
     )
-    from pindown.extracting import activations
-    from pindown.planning import plan
-    from pindown.probing import probe
-    from pindown.report.audit import audit
+    from pindown.methods.alignment import align
+    from pindown.methods.dictionary.disentangling import disentangle
+    from pindown.methods.planning import plan
+    from pindown.methods.sparse.activations import activations
     from pindown.saving import load
     from pindown.training import Trainer, TrainingDivergedError, optimizers
 
 _HOME = {
-    "Classify": "pindown.estimators",
-    "Contrast": "pindown.estimators",
+    "Classify": "pindown.methods",
+    "Contrast": "pindown.methods",
     "Data": "pindown.data",
-    "Dictionary": "pindown.estimators",
-    "Forget": "pindown.estimators",
-    "IdentifiabilityWarning": "pindown.estimators",
-    "LatentAction": "pindown.estimators",
-    "Sparse": "pindown.estimators",
-    "SparseBasis": "pindown.estimators",
-    "SparsePair": "pindown.estimators",
+    "Dictionary": "pindown.methods",
+    "Forget": "pindown.methods",
+    "IdentifiabilityWarning": "pindown.errors",
+    "InputError": "pindown.errors",
+    "LatentAction": "pindown.methods",
+    "Sparse": "pindown.methods",
+    "SparseBasis": "pindown.methods",
+    "SparsePair": "pindown.methods",
     "Trainer": "pindown.training",
     "TrainingDivergedError": "pindown.training",
-    "activations": "pindown.extracting",
-    "align": "pindown.alignment",
-    "audit": "pindown.report.audit",
-    "disentangle": "pindown.disentangling",
+    "activations": "pindown.methods.sparse.activations",
+    "align": "pindown.methods.alignment",
+    "audit": "pindown.auditing.report.audit",
+    "disentangle": "pindown.methods.dictionary.disentangling",
     "load": "pindown.saving",
     "optimizers": "pindown.training",
-    "plan": "pindown.planning",
-    "probe": "pindown.probing",
+    "plan": "pindown.methods.planning",
+    "probe": "pindown.auditing.probing",
 }
-"""Where the names live that are no module of this package."""
+"""The module of each name that is not a module itself."""
 
 __all__ = [
     "Classify",
@@ -98,6 +80,7 @@ __all__ = [
     "Dictionary",
     "Forget",
     "IdentifiabilityWarning",
+    "InputError",
     "LatentAction",
     "Sparse",
     "SparseBasis",
@@ -106,41 +89,22 @@ __all__ = [
     "TrainingDivergedError",
     "activations",
     "align",
-    "alignment",
     "audit",
-    "baselines",
-    "checks",
+    "auditing",
     "data",
-    "directions",
     "disentangle",
-    "disentangling",
-    "distributions",
-    "estimators",
-    "evidence",
-    "extracting",
-    "folding",
-    "gates",
-    "grids",
-    "labels",
+    "errors",
     "load",
     "losses",
+    "methods",
     "metrics",
-    "mixing",
     "networks",
     "optimizers",
-    "papers",
-    "penalties",
     "plan",
     "probe",
-    "probing",
-    "processes",
-    "report",
     "runs",
     "saving",
-    "sources",
-    "spaces",
-    "structure",
-    "tables",
+    "simulate",
     "theory",
     "training",
 ]

@@ -1,27 +1,146 @@
-"""Files that are written whole or not at all."""
+"""Files that are written completely or not at all, and that carry a checksum of all of their bytes."""
 
+from __future__ import annotations
+
+import hashlib
+import json
 import os
-from collections.abc import Iterator
-from contextlib import contextmanager
+import secrets
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+ENTRY = "pindown"
+"""Key of the one entry of metadata in our safetensors files. Its value is JSON that starts with the checksum."""
+
+_ZEROS = "0" * 64
+_TENSORS_START = ('{"__metadata__":{"' + ENTRY + '":"{\\"sha256\\":\\"').encode()
+_JSON_START = b'{\n "sha256": "'
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
-    """Give a file beside to write to, and move it into place at the end: a kill leaves the old or the new.
+def atomic_path(path: Path) -> Iterator[Path]:
+    """Yield a temporary file in the same folder, and move it to `path` at the end.
+
+    A crash leaves the old file or the new one. The temporary name is random and the file is new, so that a symbolic
+    link that somebody planted is not followed. The data are on the disk before the move.
 
     Examples
     --------
     >>> from tempfile import TemporaryDirectory
     >>> with TemporaryDirectory() as folder:
-    ...     with whole(Path(folder, "page.html")) as beside:
-    ...         size = beside.write_text("all of it")
+    ...     with atomic_path(Path(folder, "page.html")) as temporary:
+    ...         size = temporary.write_text("all of it")
     ...     print([path.name for path in Path(folder).iterdir()])
     ['page.html']
     """
-    beside = path.with_name(f".{path.name}.{os.getpid()}")
+    temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
+    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
-        yield beside
-        os.replace(beside, path)
+        yield temporary
+        _sync(temporary)
+        os.replace(temporary, path)
+        _sync(path.parent)
     finally:
-        beside.unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
+
+
+def _sync(path: Path) -> None:
+    with suppress(OSError):  # some file systems, and Windows for folders, have no fsync
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+def sha256(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON with a checksum of the file, completely or not at all.
+
+    Examples
+    --------
+    >>> from tempfile import TemporaryDirectory
+    >>> with TemporaryDirectory() as folder:
+    ...     write_json(Path(folder, "a.json"), {"format": 1})
+    ...     read_json(Path(folder, "a.json"))
+    {'format': 1}
+    """
+    text = json.dumps({"sha256": _ZEROS, **content}, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(_sealed(text.encode(), len(_JSON_START)))
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Return the content that `write_json` wrote.
+
+    Raises
+    ------
+    ValueError
+        If the file is damaged, or another program wrote it.
+    OSError
+        If the file cannot be read.
+    """
+    data = path.read_bytes()
+    _check_seal(data, _JSON_START, 0)
+    try:
+        content = json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+    return {name: value for name, value in content.items() if name != "sha256"}
+
+
+def pack_tensors(tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> bytes:
+    """Return a safetensors file with JSON as its metadata and a checksum of all bytes."""
+    from safetensors.torch import save
+
+    entry = json.dumps({"sha256": _ZEROS, **content}, allow_nan=False, separators=(",", ":"))
+    data = save(dict(tensors), {ENTRY: entry})  # one entry: the order of several is random
+    if data[8 : 8 + len(_TENSORS_START)] != _TENSORS_START:
+        raise RuntimeError("safetensors does not write the metadata first. Install a version from 0.4.5.")
+    return _sealed(data, 8 + len(_TENSORS_START))
+
+
+def unpack_tensors(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return the tensors and the JSON that `pack_tensors` packed.
+
+    Raises
+    ------
+    ValueError
+        If the bytes are damaged, or another program wrote them.
+    """
+    from safetensors import SafetensorError
+    from safetensors.torch import load
+
+    _check_seal(data, _TENSORS_START, 8)
+    try:
+        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        content = json.loads(header["__metadata__"][ENTRY])
+        tensors = load(data)
+    except (SafetensorError, RecursionError, KeyError, TypeError) as error:
+        raise ValueError(f"it is not a valid safetensors file ({error})") from error
+    del content["sha256"]
+    return tensors, content
+
+
+def _sealed(data: bytes, start: int) -> bytes:
+    """Replace the zeros at `start` by the checksum of the data with the zeros."""
+    return data[:start] + hashlib.sha256(data).hexdigest().encode() + data[start + len(_ZEROS) :]
+
+
+def _check_seal(data: bytes, prefix: bytes, offset: int) -> None:
+    start = offset + len(prefix)
+    end = start + len(_ZEROS)
+    if data[offset:start] != prefix:
+        raise ValueError("it does not start with a checksum: it is damaged, or another program or version wrote it")
+    if hashlib.sha256(data[:start] + _ZEROS.encode() + data[end:]).hexdigest().encode() != data[start:end]:
+        raise ValueError("its content does not match its checksum: it is damaged")

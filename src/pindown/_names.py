@@ -1,9 +1,23 @@
-"""Words for messages: the name that was probably meant, names in a row, numbers with their noun."""
+"""Words for messages: the name that was probably meant, lists of names, numbers with their noun."""
 
 from collections.abc import Sequence
 
 MANY = 8
 """Names that are listed in full where none is near."""
+
+
+def printable(text: object, limit: int = 60) -> str:
+    r"""Return text that is safe to print: control characters are escaped, and long text is cut.
+
+    Use it wherever names of columns, files or labels reach a message or the terminal.
+
+    Examples
+    --------
+    >>> printable("size\x1b[31m"), printable("a" * 100, limit=5)
+    ('size\\x1b[31m', 'aaaa…')
+    """
+    safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
+    return safe if len(safe) <= limit else f"{safe[: limit - 1]}…"
 
 
 def nearest(name: str, names: Sequence[str]) -> str:
@@ -21,12 +35,12 @@ def nearest(name: str, names: Sequence[str]) -> str:
     same = [known for known in names if known.casefold() == name.casefold()]
     close = same or difflib.get_close_matches(name, names, n=1, cutoff=0.5)
     if close:
-        return f"did you mean {close[0]!r}?"
+        return f"did you mean '{printable(close[0])}'?"
     return f"there are {listed(names)}." if names else "there are none."
 
 
 def listed(names: Sequence[str], most: int = MANY) -> str:
-    """Return names in a row, the first ones and the last if there are many.
+    """Return names separated by commas; of many, the first ones and the last.
 
     Examples
     --------
@@ -34,8 +48,8 @@ def listed(names: Sequence[str], most: int = MANY) -> str:
     'x0, x1, …, x39 (40)'
     """
     if len(names) <= most:
-        return ", ".join(names)
-    return f"{', '.join(names[: most - 1])}, …, {names[-1]} ({len(names)})"
+        return ", ".join(map(printable, names))
+    return f"{', '.join(map(printable, names[: most - 1]))}, …, {printable(names[-1])} ({len(names)})"
 
 
 def counted(number: int, noun: str) -> str:

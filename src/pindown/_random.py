@@ -1,11 +1,15 @@
-"""Randomness that enters as ``random_state`` and leaves no trace in the process's own generators."""
+"""Random numbers from ``random_state``. The global generators of the process stay as they are."""
 
 import numbers
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 import torch
+
+GLOBAL_GENERATOR = threading.RLock()
+"""Held while torch's global generator is lent out, so that fits in several threads keep their seeds."""
 
 RandomState = int | np.random.RandomState | torch.Generator | None
 
@@ -67,9 +71,10 @@ def draw_seed(random_state: RandomState = None) -> int:
 
 @contextmanager
 def forked(random_state: RandomState = None) -> Iterator[None]:
-    """Seed torch's global CPU generator for a while, then give it back as it was.
+    """Seed torch's global CPU generator inside the block, and restore it afterwards.
 
-    ``nn.Module`` initialisers accept no generator; this is the one place that lends them a seeded one.
+    ``nn.Module`` initialisers accept no generator. This is the one place that lends them a seeded one. Other threads
+    that use it wait meanwhile.
 
     Examples
     --------
@@ -80,7 +85,7 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
     True
     """
     seed = draw_seed(random_state)
-    with torch.random.fork_rng(devices=[]):
-        # torch.manual_seed would also seed the GPUs' generators, which this fork does not give back.
+    with GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
+        # torch.manual_seed would also seed the GPUs' generators, which this fork does not restore.
         torch.default_generator.manual_seed(seed)
         yield

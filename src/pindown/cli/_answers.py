@@ -18,12 +18,13 @@ import typer
 
 from pindown._messages import Message
 from pindown._names import counted, listed
+from pindown.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
-    from pindown.data import Data
+    from pindown.data.data import Data
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -84,7 +85,7 @@ def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = Fals
         yield
     except errors as error:
         said = in_shell(error.args[0]) if error.args and isinstance(error.args[0], Message) else str(error)
-        message = in_our_words(said) if of_estimator else said
+        message = in_our_words(said) if of_estimator or isinstance(error, InputError) else said
         refuse(f"{message.rstrip('.')}. {then}" if then else message)
 
 
@@ -106,6 +107,7 @@ def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
 
 
 _IN_OUR_WORDS = {
+    r"`(signal|nuisance|pairs|given|groups)`": r"--\1",
     r"(['`])(n_components|max_iter|random_state|learning_rate|batch_size|n_bins)\1": r"\2",  # no quotes around options
     r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
     r"\bn_components=None\b": "no -d",

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
+    from pindown.data.tables import Columns, TableFile
     from pindown.runs.pictures import Folder, PictureOptions
     from pindown.runs.shards import Shards
-    from pindown.tables import Columns, Source
 
 
 def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
     """Complete the name of a column from the data file that was named before it."""
-    from pindown.tables import open_table
+    from pindown.data.tables import open_table
 
     # While an option still lacks its value, the words before it are left over.
     words = [ctx.params.get("data"), *ctx.args]
@@ -168,7 +168,7 @@ def columns(
     truth: list[str] | None = None,
 ) -> Columns:
     """Return the options as one value."""
-    from pindown.tables import Columns
+    from pindown.data.tables import Columns
 
     return Columns(
         features=tuple(features or ()),
@@ -190,7 +190,7 @@ def in_full(sparse: int | None, estimator: str | None, components: int | None) -
     if sparse is None:
         return estimator, components
     from pindown._messages import MessageError
-    from pindown.estimators.registry import OF_ATOMS, address_of
+    from pindown.methods.registry import OF_ATOMS, address_of
 
     name = address_of(OF_ATOMS)
     twice = [word for word, value in (("estimator", estimator), ("components", components)) if value is not None]
@@ -235,10 +235,10 @@ def pictures(
     )
 
 
-def named(data: Path, chosen: Columns, options: dict[str, Any]) -> Source | Folder | Shards:
+def named(data: Path, chosen: Columns, options: dict[str, Any]) -> TableFile | Folder | Shards:
     """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
     if not data.is_dir() and not any(value not in (None, False) for value in options.values()):
-        from pindown.tables import open_table
+        from pindown.data.tables import open_table
 
         source = open_table(data)
         chosen.check(source)

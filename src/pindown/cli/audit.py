@@ -13,9 +13,9 @@ from pindown.cli._choices import DEVICE, JSON
 from pindown.cli.transform import RUN
 
 if TYPE_CHECKING:
-    from pindown.data import Data
-    from pindown.report.findings import MethodAudit
-    from pindown.report.result import Audit
+    from pindown.auditing.report.findings import MethodAudit
+    from pindown.auditing.report.result import Audit
+    from pindown.data.data import Data
     from pindown.runs import Run
 
 
@@ -33,7 +33,7 @@ def audit_run(
     as_json: JSON = False,
 ) -> None:
     """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
-    from pindown.estimators.registry import find
+    from pindown.methods.registry import find
     from pindown.runs import Run
     from pindown.runs.pictures import in_memory, read_study
 
@@ -42,7 +42,7 @@ def audit_run(
         if note := fitted.of_another_version:
             complain(note)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        measured = not find(fitted.recipe.estimator).answers.labels
+        measured = not find(fitted.recipe.estimator).spec.labels
         whole = read_study(fitted.find_data(data), columns, measured=measured)
         study = in_memory(whole)
         for note in study.notes[len(whole.notes) :]:
@@ -62,7 +62,7 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) ->
 
     import numpy as np
 
-    from pindown.report.audit import audit
+    from pindown.auditing.report.audit import audit
 
     estimator = run.load(device=device)
     if device is not None:

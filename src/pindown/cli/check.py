@@ -43,11 +43,11 @@ from pindown.cli.fit import NO_COUNT
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from pindown.data import Data
-    from pindown.estimators.base import BaseEncoder
-    from pindown.planning import Plan
+    from pindown.data.data import Data
+    from pindown.data.tables import Columns
+    from pindown.methods.base import BaseEncoder
+    from pindown.methods.planning import Plan
     from pindown.runs import Recipe
-    from pindown.tables import Columns
 
 
 Answer = Callable[["_Seen", int | None, bool], None]
@@ -116,9 +116,9 @@ def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
     with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {seen.data.name}"):
         est = seen.estimator
         d = seen.plan(None).n_components if components is None else components
-        verdicts = (*est.answers.before(est, seen.some, d, seen.some), est.answers.divisible(est, seen.study))
+        verdicts = (*est.spec.checks_before(est, seen.some, d, seen.some), est.spec.can_audit(est, seen.study))
     if as_json:
-        from pindown.report.result import plain
+        from pindown.auditing.report.result import plain
 
         named = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
         say_json({**seen.summary(), "n_components": d, "verdicts": named})
@@ -136,7 +136,7 @@ def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
         found = seen.plan(components)
     command = seen.command(found.n_components)
     if as_json:
-        from pindown.report.result import plain
+        from pindown.auditing.report.result import plain
 
         say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
@@ -165,7 +165,7 @@ class _Seen:
         return look(self.study, self.estimator, n_components)
 
     def summary(self) -> dict[str, Any]:
-        return {"data": str(self.data), "n_rows": len(self.some), "n_features": self.some.n_features}
+        return {"data": str(self.data), "n_samples": len(self.some), "n_features": self.some.n_features}
 
     def introduce(self) -> None:
         what = observed(self.study)
@@ -203,7 +203,7 @@ def _look(
 ) -> _Seen:
     with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
         source = named(data, chosen, options)
-        from pindown.estimators.registry import find
+        from pindown.methods.registry import find
         from pindown.runs import Recipe, estimator_for, read_options
         from pindown.runs.pictures import Folder, read_study
         from pindown.runs.recipe import looked_at, readable
@@ -211,7 +211,7 @@ def _look(
         name = estimator_for(chosen, asked, fitted=False)
         kind = find(name)
         recipe = Recipe(name, options=read_options(option or (), kind))
-        study = read_study(source, chosen, measured=not kind.answers.labels)
+        study = read_study(source, chosen, measured=not kind.spec.labels)
         if isinstance(source, Folder) and components is None:
             raise ValueError(NO_COUNT)
         for note in study.notes:

@@ -1,4 +1,4 @@
-"""`pindown demo`: known worlds, recovered."""
+"""`pindown demo`: recover the latents of eight simulations."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ if TYPE_CHECKING:
 
 def run_demo(
     output: Annotated[Path, typer.Option(help="The page to write.")] = Path("pindown-demo.html"),
-    seed: Annotated[int, typer.Option(min=0, help="Of the worlds, the samples and the fits.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of the simulations, the samples and the fits.")] = 0,
 ) -> None:
-    """Recover eight worlds whose truth is known, and write a page that shows it; one to two minutes."""
+    """Recover the latents of eight simulations, and write a page that shows them; one to two minutes."""
     from pindown import demo
-    from pindown.report.page import shown
+    from pindown.auditing.report.page import shown
 
     with refusing(OSError), stopping("no page was written."):
         result = demo.run(output, random_state=seed)
     out = console()
-    table = _plain_table("world", "score", "linear fit", "recovered", "chance")
+    table = _plain_table("simulation", "score", "linear fit", "recovered", "chance")
     for row in result.table:
         table.add_row(row.name, row.metric, *(shown(score, 3) for score in (row.linear, row.recovered, row.chance)))
     out.print(table)

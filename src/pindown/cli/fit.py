@@ -46,11 +46,11 @@ from pindown.cli._choices import (
 )
 
 if TYPE_CHECKING:
-    from pindown.data import Data
+    from pindown.data.data import Data
+    from pindown.data.tables import Columns, TableFile
     from pindown.runs import Place, Recipe, Run
     from pindown.runs.pictures import Folder
     from pindown.runs.shards import Shards
-    from pindown.tables import Columns, Source
 
 NO_COUNT = (
     "n_components: say how many latents to look for, such as n_components=5: directions of pictures are no count of "
@@ -131,7 +131,7 @@ def fit_data(
     with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
         source = named(data, chosen, options)
         estimator, components = in_full(sparse, estimator, components)
-        from pindown.estimators.registry import find
+        from pindown.methods.registry import find
         from pindown.runs import Place, Recipe, estimator_for, read_options
 
         name = estimator_for(chosen, estimator)
@@ -144,13 +144,13 @@ def fit_data(
         say_json({"run": str(output), **scores})
         return
     say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {observed(study)}")
-    say(f"{counted(scores['n_rows'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
+    say(f"{counted(scores['n_samples'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
     say(_in_words(scores["score"]))
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
 def _begun(
-    source: Source | Folder | Shards,
+    source: TableFile | Folder | Shards,
     chosen: Columns,
     asked: Recipe,
     place: Place,
@@ -162,8 +162,8 @@ def _begun(
     """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
     import numpy as np
 
-    from pindown.estimators.parameters import INJECTIVE
-    from pindown.estimators.registry import find
+    from pindown.methods.parameters import INJECTIVE
+    from pindown.methods.registry import find
     from pindown.runs import planned
     from pindown.runs.pictures import Folder, fingerprint_of, read_study
     from pindown.training import best_device
@@ -173,7 +173,7 @@ def _begun(
         theorem = asked.build().guarantee
     if device is not None:
         best_device(device)
-    study = read_study(source, chosen, measured=not find(asked.estimator).answers.labels)
+    study = read_study(source, chosen, measured=not find(asked.estimator).spec.labels)
     injective = theorem is not None and INJECTIVE & {*theorem.assumes}
     if isinstance(source, Folder) and asked.n_components is None:
         raise ValueError(NO_COUNT)
@@ -201,7 +201,7 @@ def _begun(
     medians = dict(zip(study.names, np.median(study.X, axis=0).tolist(), strict=True)) if chosen.impute else {}
     record = {
         "command": shlex.join(["pindown", *sys.argv[1:]]),
-        "data": {"path": str(source.path.resolve()), "sha256": digest, "n_rows": len(study)},
+        "data": {"path": str(source.path.resolve()), "sha256": digest, "n_samples": len(study)},
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
         **({"pictures": options} if isinstance(source, Folder) else {}),
@@ -218,10 +218,10 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int)
     """Train, and write what came of it; what cannot be trained leaves nothing behind."""
     from scipy.sparse import issparse
 
+    from pindown.data.tables import write_latents
     from pindown.runs.folder import LATENTS, SCORES, SPARSE_LATENTS
     from pindown.runs.recipe import fit
     from pindown.runs.scoring import scores
-    from pindown.tables import write_latents
     from pindown.training.divergence import TrainingDivergedError
 
     go_on = f"the same command goes on: {run.record['command']}"
@@ -254,13 +254,13 @@ def _exported(estimator: Any, study: Data, folds: int) -> tuple[Any, dict[str, A
     """
     import numpy as np
 
-    from pindown.estimators import out_of_fold
+    from pindown.methods import out_of_fold
 
     beside = {} if study.ids is None else {study.id_name: study.ids}
     if folds and (study.signal is not None or study.given is not None):
         try:
             with waiting(f"Refitting {folds} times, to encode rows that were not seen"):
-                codes, fold = out_of_fold(estimator, study.only(*estimator.answers.roles, "groups"), n_folds=folds)
+                codes, fold = out_of_fold(estimator, study.only(*estimator.spec.roles, "groups"), n_folds=folds)
         except ValueError as error:
             complain(f"latents are those of rows that the fit has seen, since {in_our_words(str(error))}")
         else:
@@ -269,7 +269,7 @@ def _exported(estimator: Any, study: Data, folds: int) -> tuple[Any, dict[str, A
                 "folds, --folds)."
             )
             return codes, {**beside, "fold": fold}
-    return estimator.answers.exported(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
+    return estimator.spec.exported(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
 
 
 @contextmanager
@@ -277,7 +277,7 @@ def _noting(run: Run) -> Iterator[list[str]]:
     """Print what the estimator warns of, and keep it."""
     from sklearn.exceptions import ConvergenceWarning
 
-    from pindown.estimators import IdentifiabilityWarning
+    from pindown.errors import IdentifiabilityWarning
 
     ours = IdentifiabilityWarning, ConvergenceWarning
     noted: list[str] = []
@@ -299,7 +299,7 @@ def _noting(run: Run) -> Iterator[list[str]]:
 
 
 def _in_words(score: dict[str, Any]) -> str:
-    from pindown.report import shown
+    from pindown.auditing.report import shown
 
     if score["value"] is None:
         return f"{score['name']}: too few rows to hold some out here; the audit says."

@@ -52,8 +52,8 @@ def probe_features(
 ) -> None:
     """Ask linear probes what features tell of known factors, beside chance, control tasks and other features."""
     with stopping("nothing was written."), refusing(ValueError, OSError):
-        from pindown.probing import probe
-        from pindown.report.page import check_writable
+        from pindown.auditing.probing import probe
+        from pindown.auditing.report.page import check_writable
 
         if output is not None:
             check_writable(output)
@@ -86,7 +86,7 @@ def _models(path: Path) -> dict[str, NDArray[Any]]:
     """Return the features in a file, by name: of an .npz all of its arrays with rows and columns."""
     import numpy as np
 
-    from pindown.tables import Columns, open_table, read_data
+    from pindown.data.tables import Columns, open_table, read_data
 
     source = open_table(path)  # says what is wrong with a file, whatever it is
     if path.suffix.lower() == ".npz":
@@ -107,7 +107,7 @@ def _only(path: Path, models: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 def _factors(path: Path, group: str | None, only: list[str]) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
     """Return the columns to ask about, and who belongs together."""
-    from pindown.tables import open_table
+    from pindown.data.tables import open_table
 
     source = open_table(path)
     for name, option in [*((name, "factor") for name in only), *([(group, "group")] if group else [])]:

@@ -1,12 +1,17 @@
-"""`pindown list` and `pindown reproduce`: the papers' tables, theirs beside ours."""
+"""`pindown list` and `pindown reproduce`: the papers' tables, with their numbers and ours.
+
+The tables are in the package `pindown_papers`, which is installed by the extra ``papers``.
+"""
 
 from __future__ import annotations
 
+import importlib
 import shlex
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -15,35 +20,32 @@ from pindown._names import nearest
 from pindown.cli._answers import console, grid, refuse, refusing, stopping
 
 if TYPE_CHECKING:
+    from pindown_papers import Experiment, Record, Table
     from rich.console import Console
-
-    from pindown.papers import Experiment, Record, Table
 
 
 def list_experiments() -> None:
     """List the experiments that `reproduce` can run."""
-    from pindown.papers import EXPERIMENTS
-
-    out = console()
-    out.print(grid([(experiment.name, experiment.title) for experiment in EXPERIMENTS]))
+    papers = _papers()
+    console().print(grid([(experiment.name, experiment.title) for experiment in papers.EXPERIMENTS]))
 
 
 def reproduce_experiment(
     name: Annotated[str, typer.Argument(help="An experiment, as `pindown list` names it.")],
-    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch; wants a GPU.")] = False,
+    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch size; needs a GPU.")] = False,
     rows: Annotated[str | None, typer.Option(help="Rows to run, such as 1,3-5. All by default.")] = None,
     seeds: Annotated[str | None, typer.Option(help="Seeds to run, such as 0,1 or 0-4.")] = None,
     layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None,
     output: Annotated[Path | None, typer.Option(help="File of JSON lines. Finished runs in it are kept.")] = None,
-    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. A GPU is taken if there is one.")] = None,
-    markdown: Annotated[Path | None, typer.Option(help="Write the table to this page, too.")] = None,
-    figure: Annotated[Path | None, typer.Option(help="Draw it to this SVG file, too.")] = None,
+    device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. By default a GPU if there is one.")] = None,
+    markdown: Annotated[Path | None, typer.Option(help="Also write the table to this Markdown file.")] = None,
+    figure: Annotated[Path | None, typer.Option(help="Also draw it to this SVG file.")] = None,
 ) -> None:
-    """Run a paper's table again, and print its numbers beside ours."""
-    from pindown import papers
-    from pindown.report.page import check_writable
+    """Run a paper's table again, and print its numbers next to ours."""
+    from pindown.auditing.report.page import check_writable
 
-    experiment = _experiment(name)
+    papers = _papers()
+    experiment = _experiment(papers, name)
     profile = experiment.full if full else experiment.quick
     profile = profile if layers is None else replace(profile, n_layers=layers)
     wanted_rows = _wanted_rows(experiment, rows)
@@ -64,8 +66,8 @@ def reproduce_experiment(
     runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
     n_wanted = len(wanted_rows) * len(wanted_seeds)
     out.print(f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
-    told = f"finished runs are kept in {results.path}; to go on: {shlex.join(['pindown', *sys.argv[1:]])}"
-    with stopping(told), refusing(ImportError, FileNotFoundError):  # what a table needs
+    how_to_resume = f"finished runs are kept in {results.path}; to resume: {shlex.join(['pindown', *sys.argv[1:]])}"
+    with stopping(how_to_resume), refusing(ImportError, FileNotFoundError):  # missing extras or files of a table
         for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
             with refusing(OSError):
                 results.append(record)
@@ -81,9 +83,17 @@ def reproduce_experiment(
     _print_comparison(out, table)
 
 
-def _experiment(name: str) -> Experiment:
-    from pindown import papers
+def _papers() -> ModuleType:
+    """Return the package of the papers' tables; exit with the way to install it if it is missing."""
+    try:
+        return importlib.import_module("pindown_papers")
+    except ModuleNotFoundError as error:
+        if error.name != "pindown_papers":
+            raise
+        refuse('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
 
+
+def _experiment(papers: ModuleType, name: str) -> Experiment:
     by_name = {experiment.name: experiment for experiment in papers.EXPERIMENTS}
     if name not in by_name:
         refuse(f"there is no experiment {name!r}: {nearest(name, list(by_name))}")
@@ -103,7 +113,7 @@ def _wanted_rows(experiment: Experiment, text: str | None) -> list[int]:
 
 
 def _numbers(option: str, text: str) -> list[int]:
-    """Read 1,3-5 as 1, 3, 4, 5; each number once, in the order given."""
+    """Parse 1,3-5 as 1, 3, 4, 5; each number once, in the order given."""
     found: dict[int, None] = {}
     for part in text.split(","):
         first, dash, last = part.strip().partition("-")
@@ -126,7 +136,7 @@ def _in_a_line(record: Record) -> str:
 
 
 def _print_comparison(out: Console, table: Table) -> None:
-    """Print each world in a line of its own, and below it the paper's numbers above ours."""
+    """Print each setting on a line, then the paper's numbers and ours below it."""
     from rich.text import Text
 
     names = (*table.scores, *table.beside)
@@ -141,8 +151,8 @@ def _print_comparison(out: Console, table: Table) -> None:
     out.print(Text(f"\n{table.title}", "bold"))
     out.print(aligned("", names), style="cyan", soft_wrap=True)
     for line, above, below in zip(table.lines, papers, ours, strict=True):
-        *world, hold = line.setting
-        out.print(Text(f"{line.number:2} {' · '.join(world)}{'  ✓' if hold == 'yes' else ''}"), soft_wrap=True)
+        *setting, hold = line.setting
+        out.print(Text(f"{line.number:2} {' · '.join(setting)}{'  ✓' if hold == 'yes' else ''}"), soft_wrap=True)
         if line.paper != unknown:
             out.print(aligned("paper", above), soft_wrap=True)
         out.print(aligned("ours", below), style="bold", soft_wrap=True)

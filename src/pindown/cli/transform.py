@@ -39,8 +39,8 @@ def transform_data(
     """
     from scipy.sparse import issparse
 
+    from pindown.data.tables.writing import check_writable, write_latents
     from pindown.runs import Run
-    from pindown.tables.writing import check_writable, write_latents
 
     with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
         fitted = Run.open(run)
@@ -64,7 +64,7 @@ def transform_data(
             )
         write_latents(output, latents, names, beside)
     if as_json:
-        say_json({"run": str(run), "output": str(output), "n_rows": latents.shape[0], "latents": names})
+        say_json({"run": str(run), "output": str(output), "n_samples": latents.shape[0], "latents": names})
         return
     say(f"{counted(latents.shape[0], 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
@@ -74,15 +74,15 @@ Latents = tuple[list[str], Any, "dict[str, NDArray[Any]]"]
 
 def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
     from pindown._names import listed, nearest
+    from pindown.data.tables import Columns, read_data
     from pindown.runs.pictures import Folder, opened
     from pindown.runs.shards import Shards
-    from pindown.tables import Columns, read_data
 
     source = opened(data, asked)
     if isinstance(source, Shards):
         study, fitted = source.study(Columns()), run.load()
         names = [str(name) for name in fitted.get_feature_names_out()]
-        return names, fitted.answers.exported(fitted, study), {"input": study.groups}
+        return names, fitted.spec.exported(fitted, study), {"input": study.groups}
     if isinstance(source, Folder):
         return _of_pictures(run, source)
     features = run.columns.features
@@ -103,19 +103,19 @@ def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
         counts=was.counts,
     )
     rows = read_data(source, columns, encoded=True, medians=run.record.get("medians"))
-    if not known and estimator.answers.is_told(estimator):
+    if not known and estimator.spec.needs_side(estimator):
         complain(
             f"{data.name} has no column {listed(list(sides))}, so that rows are encoded by one map for all of its "
             "values, which may tell it where the map of each value would not."
         )
     names = [str(name) for name in estimator.get_feature_names_out()]
-    return names, estimator.answers.codes(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}
+    return names, estimator.spec.latents(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}
 
 
 def _of_pictures(run: Run, folder: Folder) -> Latents:
     """Encode pictures, read as those that were fitted unless it was asked otherwise, and say which were left out."""
+    from pindown.data.tables import Columns
     from pindown.runs.pictures import Folder, PictureOptions
-    from pindown.tables import Columns
 
     was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
     options = PictureOptions.from_dict({**was, **folder.options.as_dict()})
@@ -130,4 +130,4 @@ def _of_pictures(run: Run, folder: Folder) -> Latents:
             f"{channels} × {height} × {width}. To make them alike: --size {height}x{width} --channels {channels}."
         )
     names = [str(name) for name in estimator.get_feature_names_out()]
-    return names, estimator.answers.codes(estimator, study), {study.id_name: study.ids}
+    return names, estimator.spec.latents(estimator, study), {study.id_name: study.ids}

@@ -1,38 +1,38 @@
-"""A world whose truth is known, recovered by an estimator: what was found, and what may be claimed of it."""
+"""Fit an estimator to a simulation, and say what was recovered and which claim is supported."""
 
 from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
+from pindown.auditing.report.page import Condition, Curve, Curves, Fact, Figure, Row, Section, shown
+from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import chance_linear_r2, linear_r2
-from pindown.report.page import Condition, Curve, Curves, Fact, Figure, Row, Section, shown
 from pindown.theory import Assumption, Theorem
 
-if TYPE_CHECKING:  # torch is imported when it is needed: `pindown --help` should not wait for it
+if TYPE_CHECKING:  # `import pindown.demo` does not load torch
     from torch import Tensor
 
-    from pindown.estimators import Classify, Contrast, Dictionary, Forget
-    from pindown.processes import Clusters, Nuisance, Pairs, Sample, Structured
+    from pindown.simulate import Sample
 
-World = TypeVar("World", bound="Pairs | Clusters | Nuisance | Structured")
-Estimator = TypeVar("Estimator", bound="Contrast | Classify | Forget | Dictionary")
+Array = NDArray[Any]  # float32 or float64
 
 RECOVERED = 0.9
-"""The share of the way from the linear fit to perfection from which a world counts as recovered."""
+"""Latents count as recovered if the fit closes this fraction of the gap between a linear fit and a perfect score."""
+
+N_DRAWN = 1_500
+"""Points in a figure: enough to show a surface, few enough to rotate it smoothly."""
 
 BATCH_SIZE = 512
 
 
 @dataclass(frozen=True)
 class Budget:
-    """How much data and how many steps each world gets; the defaults take a minute and a half on two cores.
-
-    Labels say less about a sample than a partner does, so there are more of them.
-    """
+    """Number of samples and steps per simulation; the defaults take about a minute and a half on two cores."""
 
     n_pairs: int = 20_000
     n_labelled: int = 40_000
@@ -41,42 +41,47 @@ class Budget:
 
 
 @dataclass(frozen=True, eq=False)
-class Recovery(Generic[World, Estimator]):
-    """A world, the fitted estimator, and test samples: observed, true, recovered, linearly fitted."""
+class Recovery:
+    """A simulation, the fitted estimator, and test samples: observed, true, recovered, linearly fitted."""
 
-    world: World
-    estimator: Estimator
+    process: Any  # Pairs, Clusters, Nuisance or Structured, which have different attributes
+    estimator: Any  # the estimator for it
     test: Sample
-    z_hat: np.ndarray  # (n, d)
-    z_linear: np.ndarray  # (n, d)
-    warned: tuple[str, ...]  # why the estimator itself says that no theorem applies
-    unchecked: tuple[Assumption, ...] = ()  # assumptions about the world of which nobody knows whether they hold
+    z_hat: Array  # (n, d)
+    z_linear: Array  # (n, d) linear regression of the true latents on x
+    warned: tuple[str, ...]  # identifiability warnings of the fit
+    unchecked: tuple[Assumption, ...] = ()  # assumptions that nobody can check here
 
     @property
-    def x(self) -> np.ndarray:
+    def x(self) -> Array:
         """The observations; (n, d)."""
         return self.test.x.numpy()
 
     @property
-    def z(self) -> np.ndarray:
-        """The truth; (n, d)."""
+    def z(self) -> Array:
+        """The true latents; (n, d)."""
         return self.test.z.numpy()
 
     @property
+    def u(self) -> NDArray[np.int64]:
+        """The class or the level of the nuisance; (n,)."""
+        assert self.test.u is not None
+        return self.test.u.numpy()
+
+    @property
     def theorem(self) -> Theorem:
-        """What would be promised if its assumptions held."""
-        assert self.estimator.guarantee is not None
+        """The theorem of the estimator, whether or not its assumptions hold."""
         return self.estimator.guarantee
 
     @property
     def broken(self) -> tuple[Assumption, ...]:
-        """The assumptions about the world that do not hold in it."""
-        known = {*self.world.assumptions, *self.unchecked}
+        """The assumptions about the data that do not hold."""
+        known = {*self.process.assumptions, *self.unchecked}
         return tuple(a for a in self.theorem.assumes if a.about != "model" and a not in known)
 
     @property
     def conditions(self) -> tuple[Condition, ...]:
-        """How the assumptions of the theorem stand."""
+        """The status of each assumption of the theorem."""
 
         def status(assumption: Assumption) -> Literal["holds", "broken", "not checked", "of the fit"]:
             if assumption.about == "model":
@@ -88,82 +93,73 @@ class Recovery(Generic[World, Estimator]):
         return tuple(Condition(a.name, a.statement, status(a)) for a in self.theorem.assumes)
 
     def r2(self, name: str) -> Row:
-        """Return R² of all latents, beside a linear fit of the raw data."""
+        """Return the R² of all latents, with that of a linear fit of the raw data."""
         chance = chance_linear_r2(*self.z_hat.shape)
         return Row(name, "R²", linear_r2(self.z_linear, self.z), linear_r2(self.z_hat, self.z), chance)
 
-    def claim(self, row: Row) -> str:
-        """Return the sentence that may be written down."""
+    def claim(self, row: Row, numbers: str | None = None) -> str:
+        """Return the numbers and the supported claim, or why there is none."""
         theorem = self.theorem
-        numbers = (
+        numbers = numbers or (
             f"Held-out {row.metric} {shown(row.recovered, 3)} (linear fit of the raw data {shown(row.linear)}, "
             f"chance {shown(row.chance)})"
         )
         if self.broken:
-            missing = " and ".join(_with_article(assumption.name) for assumption in self.broken)
-            return f"{numbers}: nothing may be claimed, for {theorem.source} assumes {missing}, which is broken here."
+            missing = " and ".join(assumption.name for assumption in self.broken)
+            return f"{numbers}: no claim is supported, because an assumption of {theorem.source} is broken: {missing}."
         if not recovered(row):
-            return f"{numbers}: not recovered; {theorem.source} promises more, but only at the optimum: train longer."
-        return f"{numbers}: {self.promise}"
-
-    @property
-    def promise(self) -> str:
-        """What the theorem promises, and given what."""
-        *first, last = (assumption.name for assumption in self.theorem.assumes)
+            return f"{numbers}: not recovered. {theorem.source} promises more, but only at the optimum: train longer."
+        *first, last = (assumption.name for assumption in theorem.assumes)
         unchecked = "".join(f" Not checked here: {assumption.name}." for assumption in self.unchecked)
         return (
-            f"{self.theorem.subject} up to {self.theorem.indeterminacy.name}, as {self.theorem.source} promises given "
+            f"{numbers}: {theorem.subject} up to {theorem.indeterminacy.name}, as {theorem.source} promises given "
             f"{', '.join(first)}, and {last}.{unchecked}"
         )
 
-    def section(self, title: str, text: str, score: Row, figures: tuple[Figure, ...], *facts: Fact) -> Section:
-        """Return the world's part of the page."""
+    def section(
+        self, title: str, text: str, score: Row, figures: tuple[Figure, ...], *facts: Fact, numbers: str | None = None
+    ) -> Section:
+        """Return the section of the page."""
         not_promised = () if self.broken else self.theorem.not_promised
-        return Section(
-            title, text, score, figures, facts, self.claim(score), self.conditions, not_promised, self.warned
-        )
+        claim = self.claim(score, numbers)
+        return Section(title, text, score, figures, facts, claim, self.conditions, not_promised, self.warned)
 
 
 def recover(
-    world: World,
-    estimator: Estimator,
-    train: Sample,
-    side: Tensor | None,
-    test: Sample,
+    process: Any,
+    estimator: Any,
+    n_train: int,
+    n_test: int,
+    random_state: int,
+    *,
+    side: Literal["x_pos", "u"] | None = None,
     unchecked: tuple[Assumption, ...] = (),
-) -> Recovery[World, Estimator]:
-    """Fit an estimator to samples of a world and their side variable, and encode others."""
+) -> Recovery:
+    """Fit an estimator to samples and their side variable, and encode test samples."""
     from sklearn.linear_model import LinearRegression
 
-    warned = _fit(estimator, train.x, side)
-    x = test.x.numpy()
+    train, test = (process.sample(n, random_state=random_state + k) for n, k in ((n_train, 1), (n_test, 2)))
+    warned = _fit(estimator, train.x, None if side is None else getattr(train, side))
     flat, flat_test = (part.flatten(1).numpy() for part in (train.x, test.x))
     z_linear = LinearRegression().fit(flat, train.z.numpy()).predict(flat_test)
-    return Recovery(world, estimator, test, estimator.transform(x), z_linear, warned, unchecked)
-
-
-def samples(world: World, n_train: int, n_test: int, random_state: int) -> tuple[Sample, Sample]:
-    """Draw samples to fit and samples to score."""
-    return world.sample(n_train, random_state=random_state + 1), world.sample(n_test, random_state=random_state + 2)
+    return Recovery(process, estimator, test, estimator.transform(test.x.numpy()), z_linear, warned, unchecked)
 
 
 def recovered(row: Row) -> bool:
-    """Whether most of what a linear fit misses was found."""
+    """Return whether the fit closes most of the gap between a linear fit and a perfect score."""
     return row.gap_closed >= RECOVERED
 
 
 def loss_curves(caption: str, guessing: float, *curves: Curve) -> Curves:
-    """Return losses while training, with their last values told to those who cannot see them."""
+    """Return a figure of training losses, with their final values as its description."""
     ends = ", ".join(f"{curve.values[-25:].mean():.2f} with {curve.name}" for curve in curves)
     n_steps = len(curves[-1].values)
-    description = f"Loss over {n_steps:,} steps; it ends at {ends}; guessing has {guessing:.2f}."
+    description = f"Loss over {n_steps:,} steps. It ends at {ends}; guessing has {guessing:.2f}."
     return Curves(caption, description, curves, guessing)
 
 
-def _fit(estimator: Any, x: Tensor, side: Tensor | None) -> tuple[str, ...]:
-    """Fit, and return what the estimator warns of: on the page it is a result, on a terminal noise."""
-    from pindown.estimators import IdentifiabilityWarning
-
+def _fit(estimator: Any, x: Tensor | None, side: Tensor | None) -> tuple[str, ...]:
+    """Fit, and return the identifiability warnings, which the page shows; other warnings pass."""
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IdentifiabilityWarning)
         estimator.fit(x, side)
@@ -171,7 +167,3 @@ def _fit(estimator: Any, x: Tensor, side: Tensor | None) -> tuple[str, ...]:
         if not issubclass(other.category, IdentifiabilityWarning):
             warnings.warn_explicit(other.message, other.category, other.filename, other.lineno)
     return tuple(str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
-
-
-def _with_article(name: str) -> str:
-    return f"{'an' if name[0] in 'aeiou' else 'a'} {name}"

@@ -1,7 +1,7 @@
 """Metrics: arrays in, numbers out, each with what it is blind to and what chance would score."""
 
 from pindown.metrics import disentanglement
-from pindown.metrics.by_value import AcrossValues, recovery_across_values, recovery_by_value
+from pindown.metrics.by_value import AcrossLevels, recovery_across_levels, recovery_by_level
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.dictionaries import (
     AtomMatch,
@@ -40,11 +40,11 @@ from pindown.metrics.sets import (
     support_f1,
 )
 from pindown.metrics.sparse_codes import (
-    DeadShare,
+    DeadFraction,
     ce_recovered,
     chance_firing_f1,
-    code_mcc,
-    dead_share,
+    dead_fraction,
+    feature_mcc,
     firing,
     firing_f1,
     fvu,
@@ -54,10 +54,10 @@ from pindown.metrics.sparse_codes import (
 
 __all__ = [
     "PROBES",
-    "AcrossValues",
+    "AcrossLevels",
     "AtomMatch",
     "Confounding",
-    "DeadShare",
+    "DeadFraction",
     "FiringBand",
     "Leakage",
     "Orthogonality",
@@ -77,12 +77,12 @@ __all__ = [
     "chance_set_scores",
     "chance_shd",
     "chance_support_f1",
-    "code_mcc",
     "confounding",
-    "dead_share",
+    "dead_fraction",
     "disentanglement",
     "distance_correlation",
     "effective_rank",
+    "feature_mcc",
     "firing",
     "firing_f1",
     "fvu",
@@ -100,8 +100,8 @@ __all__ = [
     "orthogonality_error",
     "procrustes",
     "pw_mcc",
-    "recovery_across_values",
-    "recovery_by_value",
+    "recovery_across_levels",
+    "recovery_by_level",
     "set_scores",
     "shd",
     "sparsity",

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import gammaln
 from scipy.stats import t as student
 
-from pindown.labels import combined
+from pindown.data.labels import combined
 
 Matrix = NDArray[np.floating[Any]]
 Codes = NDArray[np.integer[Any]]
@@ -30,19 +30,19 @@ MIN_KEPT = 40  # groups of a kind that thinning never goes below
 MAX_DRAWS = 200
 
 
-def thin(groups: Codes, cells: Codes, max_rows: int, rng: np.random.Generator) -> Codes:
-    """Choose about ``max_rows`` rows: fewer rows of each group first, and only then fewer groups.
+def thin(groups: Codes, cells: Codes, max_samples: int, rng: np.random.Generator) -> Codes:
+    """Choose about ``max_samples`` rows: fewer rows of each group first, and only then fewer groups.
 
     Evidence is counted in groups, so they go last; and rare kinds of them stay.
     """
     n = len(groups)
-    if n <= max_rows:
+    if n <= max_samples:
         return np.arange(n)
     rank, size = _shuffled_ranks(combined(groups, cells), rng)
-    kept = rank < np.maximum(1, np.rint(size * max_rows / n))
-    if (left := int(kept.sum())) > max_rows:
+    kept = rank < np.maximum(1, np.rint(size * max_samples / n))
+    if (left := int(kept.sum())) > max_samples:
         rank, size = _shuffled_ranks(_kinds(groups, cells), rng)
-        kept &= (rank < np.maximum(MIN_KEPT, np.rint(size * max_rows / left)))[groups]
+        kept &= (rank < np.maximum(MIN_KEPT, np.rint(size * max_samples / left)))[groups]
     return np.flatnonzero(kept)
 
 

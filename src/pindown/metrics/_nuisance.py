@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted
-from pindown.labels import combined, is_quantity
+from pindown.data.labels import combined, is_quantity
 from pindown.metrics._exchange import Codes
 
 MIN_ROWS = 4  # of a value: two to fit, two to score

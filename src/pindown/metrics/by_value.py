@@ -1,8 +1,8 @@
 r"""Recovery per value of a nuisance: how much of the latents is in a code within each value, across, and elsewhere.
 
 A blind code is promised up to a bijection for each value e of the nuisance, :math:`\hat z = \Phi_e(z)`. So within a
-value a flexible regression finds z (`recovery_by_value`); over all values at once, or in a value it was not fitted on,
-only if the :math:`\Phi_e` agree (`recovery_across_values`).
+value a flexible regression finds z (`recovery_by_level`); over all values at once, or in a value it was not fitted on,
+only if the :math:`\Phi_e` agree (`recovery_across_levels`).
 """
 
 from typing import Any, NamedTuple
@@ -22,8 +22,8 @@ Part = tuple[Matrix, Matrix]
 """Codes and latents of some rows."""
 
 
-def recovery_by_value(
-    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_rows: int = 10_000, random_state: RandomState = 0
+def recovery_by_level(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
 ) -> dict[Any, float]:
     r"""R² of a smooth nonlinear regression from code to latents, fitted within each value of a nuisance.
 
@@ -43,26 +43,26 @@ def recovery_by_value(
     >>> rng = np.random.default_rng(0)
     >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
     >>> code = np.where(e == 0, 1, -1)[:, None] * np.sinh(z)
-    >>> {value: round(score, 1) for value, score in recovery_by_value(code, z, e).items()}
+    >>> {value: round(score, 1) for value, score in recovery_by_level(code, z, e).items()}
     {0: 1.0, 1: 1.0}
-    >>> round(recovery_by_value(code, z, np.zeros(2000, dtype=int))[0], 1)
+    >>> round(recovery_by_level(code, z, np.zeros(2000, dtype=int))[0], 1)
     -0.0
     """
-    halves = _halves("recovery_by_value", z_hat, z, e, max_rows, random_state)
+    halves = _halves("recovery_by_level", z_hat, z, e, max_samples, random_state)
     return {value: _r2(_fitted(*fit), score) for value, (fit, score) in halves.items()}
 
 
-class AcrossValues(NamedTuple):
-    """R² of regressions over several values of a nuisance: see `recovery_across_values`."""
+class AcrossLevels(NamedTuple):
+    """R² of regressions over several values of a nuisance: see `recovery_across_levels`."""
 
     pooled: float
     elsewhere: float
 
 
-def recovery_across_values(
-    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_rows: int = 10_000, random_state: RandomState = 0
-) -> AcrossValues:
-    """R² of the regression of `recovery_by_value` over all values at once, and in values it was not fitted on.
+def recovery_across_levels(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
+) -> AcrossLevels:
+    """R² of the regression of `recovery_by_level` over all values at once, and in values it was not fitted on.
 
     ``pooled`` has one regression for all rows; ``elsewhere`` is the mean over values of one fitted on all the *others*.
     Recovery within values may be high and this one below 0: then the code is recovered value by value, and not unified.
@@ -74,23 +74,23 @@ def recovery_across_values(
     >>> rng = np.random.default_rng(0)
     >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
     >>> code = z * np.where(e == 1, 1, -1)[:, None]
-    >>> min(recovery_by_value(code, z, e).values()) > 0.99
+    >>> min(recovery_by_level(code, z, e).values()) > 0.99
     True
-    >>> pooled, elsewhere = recovery_across_values(code, z, e)
+    >>> pooled, elsewhere = recovery_across_levels(code, z, e)
     >>> round(pooled, 1) + 0.0, round(elsewhere) + 0
     (0.0, -3)
     """
-    halves = _halves("recovery_across_values", z_hat, z, e, max_rows, random_state)
+    halves = _halves("recovery_across_levels", z_hat, z, e, max_samples, random_state)
     if len(halves) < 2:
-        raise ValueError("recovery_across_values: e has one value only, so that there is no other. Give two or more.")
+        raise ValueError("recovery_across_levels: e has one value only, so that there is no other. Give two or more.")
     fits, scores = ({value: half[side] for value, half in halves.items()} for side in (0, 1))
     pooled = _r2(_fitted(*_joined(fits.values())), _joined(scores.values()))
     others = {value: _joined(fits[other] for other in fits if other != value) for value in fits}
-    return AcrossValues(pooled, float(np.mean([_r2(_fitted(*others[value]), scores[value]) for value in fits])))
+    return AcrossLevels(pooled, float(np.mean([_r2(_fitted(*others[value]), scores[value]) for value in fits])))
 
 
 def _halves(
-    name: str, z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_rows: int, random_state: RandomState
+    name: str, z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_samples: int, random_state: RandomState
 ) -> dict[Any, tuple[Part, Part]]:
     """Return, for each value, the rows to fit a regression on, and those to score it on."""
     code, truth = read_pair(name, z_hat, z)
@@ -98,7 +98,7 @@ def _halves(
     number = read_labels(name, "e", values, len(code))
     halves = {}
     for which, value in enumerate(np.unique(values).tolist()):
-        rows = np.flatnonzero(number == which)[:max_rows]
+        rows = np.flatnonzero(number == which)[:max_samples]
         name_of_part = f"{name} (e = {value!r})"
         halves[value] = in_halves(name_of_part, code[rows], truth[rows], MIN_ROWS // 2, True, random_state)
     return halves

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.spatial.distance import pdist, squareform
 
-from pindown.labels import is_quantity
+from pindown.data.labels import is_quantity
 from pindown.metrics.reading import Matrix, RandomState, read_matrix
 
 N_BINS = 8  # into which a quantity is cut when its information is counted
@@ -49,7 +49,7 @@ def effective_rank(Z: ArrayLike) -> float:
 
 
 def distance_correlation(
-    x: ArrayLike, y: ArrayLike, *, max_rows: int = 2000, random_state: RandomState = None
+    x: ArrayLike, y: ArrayLike, *, max_samples: int = 2000, random_state: RandomState = None
 ) -> float:
     r"""Distance correlation of x (n, p) and y (n, q), corrected for its bias: 0 only if they are independent.
 
@@ -58,7 +58,7 @@ def distance_correlation(
     A and B are the matrices of distances between rows of x and of y, centred without bias, so that
     :math:`\langle A, B\rangle` averages 0 if x and y are independent, whatever their dimensions: chance is about 0,
     and exactly 0 half of the time. Blind to rotations, shifts and a common scale of x, and of y. It takes n × n
-    memory, so at most ``max_rows`` random rows are used. After Székely & Rizzo (2013), *The distance correlation
+    memory, so at most ``max_samples`` random rows are used. After Székely & Rizzo (2013), *The distance correlation
     t-test of independence in high dimension*.
 
     Examples
@@ -75,13 +75,13 @@ def distance_correlation(
             f"distance_correlation: x has {len(a)} rows and y has {len(b)}, but row i of both must be the same sample. "
             "Was one of them filtered?"
         )
-    if min(len(a), max_rows) < 4:
+    if min(len(a), max_samples) < 4:
         raise ValueError(
-            f"distance_correlation: {min(len(a), max_rows)} rows are too few, 4 are needed for a correction of the "
-            "bias. Give more rows, or a larger max_rows."
+            f"distance_correlation: {min(len(a), max_samples)} rows are too few, 4 are needed for a correction of the "
+            "bias. Give more rows, or a larger max_samples."
         )
-    if len(a) > max_rows:
-        rows = np.random.default_rng(random_state).choice(len(a), max_rows, replace=False)
+    if len(a) > max_samples:
+        rows = np.random.default_rng(random_state).choice(len(a), max_samples, replace=False)
         a, b = a[rows], b[rows]
     return float(np.sqrt(max(0.0, squared_correlation(centred_distances(a), centred_distances(b)))))
 

@@ -8,7 +8,7 @@ metric         blind to                                                 chance i
 `mmcs`         order and length of atoms; atoms that are there twice    directions drawn at random
 `pw_mcc`       order and length of atoms                                directions drawn at random
 `firing_f1`    how strongly a code fires                                codes that fire as often, at other rows
-`dead_share`   all but whether a code ever fires                        codes that fire by chance, as often
+`dead_fraction`   all but whether a code ever fires                        codes that fire by chance, as often
 `fvu`          shifts of each column                                    1, that of the mean
 ============== ======================================================== =======================================
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pindown.labels import combined
+from pindown.data.labels import combined
 from pindown.metrics._exchange import Codes, Exchange, Mask, halve, largest_test, thin
 from pindown.metrics._nuisance import Nuisance, auditable, read_labels, read_nuisances
 from pindown.metrics._probes import PROBES, Probe, Views, predictions, read_probes
@@ -67,7 +67,7 @@ class Leakage:
         For quantities, bias-corrected, on at most 800 held-out rows.
     effective_rank, n_columns, collapsed
         How many of its dimensions the code fills, and whether that is none, or hardly more than one of several.
-    n_rows, n_used : int
+    n_samples, n_used : int
         Rows given, and rows used (half to fit, half to score).
     confounding : Confounding or None
         What the nuisance shares with ``given``.
@@ -97,7 +97,7 @@ class Leakage:
     distance_correlation: float | None
     effective_rank: float
     n_columns: int
-    n_rows: int
+    n_samples: int
     n_used: int
     confounding: Confounding | None = None
     notes: tuple[str, ...] = ()
@@ -148,7 +148,7 @@ class Leakage:
     def __str__(self) -> str:
         if self.columns:
             return "\n\n".join([*(str(column) for column in self.columns), f"Overall: {self.verdict}"])
-        head = f"Leakage of {self.nuisance}, {self.n_used} of {self.n_rows} rows, half of them held out"
+        head = f"Leakage of {self.nuisance}, {self.n_used} of {self.n_samples} rows, half of them held out"
         lines = [head, f"  {'probe':<12} {self.measure} [95 %]  bits"]
         lines += [f"  {name:<12} {score}" for name, score in self.by_probe.items()]
         lines.append(f"  {'chance':<12} {self.chance:6.3f}  (the worst, e shuffled: {self.chance_of_worst:.3f})")
@@ -171,7 +171,7 @@ def leakage(
     probes: str | Probe | Sequence[str | Probe] = PROBES,
     n_seeds: int = 3,
     n_permutations: int = 999,
-    max_rows: int = 20_000,
+    max_samples: int = 20_000,
     random_state: RandomState = None,
 ) -> Leakage:
     r"""Audit a code for a nuisance: train probes on half of the rows, score them on the other, the worst counts.
@@ -215,7 +215,7 @@ def leakage(
         True makes whole numbers quantities, False fractional ones labels.
     probes : sequence of str or Probe
         The families, by name; by default all: linear, quadratic, kernel, neighbours, boosting and network.
-    n_seeds, n_permutations, max_rows : int
+    n_seeds, n_permutations, max_samples : int
         Seeds for families that draw; permutations; rows to use. With 20,000 the error of a balanced accuracy is below
         .005, so that more would change little.
     random_state : int, numpy.random.Generator or None
@@ -239,7 +239,7 @@ def leakage(
     >>> print(leakage(np.ones((600, 2)), e, random_state=0).verdict)
     Z has collapsed, effective rank 0.0 of 2: a constant is invariant to everything, so nothing follows for e.
     """
-    effort = _Effort(read_probes("leakage", probes), n_seeds, n_permutations, max_rows)
+    effort = _Effort(read_probes("leakage", probes), n_seeds, n_permutations, max_samples)
     code = read_matrix("leakage", "Z", Z)
     nuisances = read_nuisances("leakage", e, len(code), continuous)
     own = np.arange(len(code)) if groups is None else read_labels("leakage", "groups", groups, len(code))
@@ -267,10 +267,10 @@ class _Effort:
     probes: tuple[Probe, ...]
     n_seeds: int
     n_permutations: int
-    max_rows: int
+    max_samples: int
 
     def __post_init__(self) -> None:
-        least = {"n_seeds": 1, "n_permutations": 19, "max_rows": 100}
+        least = {"n_seeds": 1, "n_permutations": 19, "max_samples": 100}
         for name, bound in least.items():
             if getattr(self, name) < bound:
                 why = ": with fewer no p-value can reach .05" if name == "n_permutations" else ""
@@ -286,7 +286,7 @@ def _audit(
     usable, notes = auditable("leakage", nuisance, groups, given)
     strata = np.zeros(len(code), dtype=int) if given is None else given
     cells = nuisance.cells(strata)
-    rows = usable[thin(combined(groups[usable]), cells[usable], effort.max_rows, rng)]
+    rows = usable[thin(combined(groups[usable]), cells[usable], effort.max_samples, rng)]
     fit = halve(combined(groups[rows]), combined(cells[rows]), rng)
     if fit is None:
         raise ValueError(
@@ -300,7 +300,7 @@ def _audit(
         **_evaluated(names, reading, combined(groups[rows[~fit]]), effort, rng),
         effective_rank=effective_rank(code),
         n_columns=code.shape[1],
-        n_rows=len(code),
+        n_samples=len(code),
         n_used=len(rows),
         confounding=None if given is None else confounding(given, nuisance.values),
         notes=notes,

@@ -30,7 +30,7 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 
 from pindown.metrics.reading import Matrix, RandomState, in_halves, read_pair, refuse_constant, require_positive
 from pindown.metrics.recovery import Method, absolute_correlation, chance_mcc, mcc
-from pindown.structure import Parts, as_support, parts
+from pindown.theory.structure import Parts, as_support, parts
 
 Matching = NDArray[np.integer[Any]]
 

@@ -79,7 +79,7 @@ def firing_f1(codes_hat: Any, codes: Any, partner: ArrayLike) -> float:
     return float((2 * both / total).sum() / seen.sum())
 
 
-def code_mcc(codes_hat: ArrayLike, codes: ArrayLike) -> float:
+def feature_mcc(codes_hat: ArrayLike, codes: ArrayLike) -> float:
     """Mean correlation of codes that are matched one to one, over those of ``codes`` that fire at all.
 
     As `pindown.metrics.mcc`, for codes of which some are silent, in these rows or in a half of them: they correlate
@@ -88,15 +88,15 @@ def code_mcc(codes_hat: ArrayLike, codes: ArrayLike) -> float:
     Examples
     --------
     >>> z = np.random.default_rng(0).normal(size=(200, 2)) * [1, 0]
-    >>> round(code_mcc(3 * z[:, ::-1], z), 6)
+    >>> round(feature_mcc(3 * z[:, ::-1], z), 6)
     1.0
     """
-    a, b = read_matrix("code_mcc", "codes_hat", codes_hat), read_matrix("code_mcc", "codes", codes)
+    a, b = read_matrix("feature_mcc", "codes_hat", codes_hat), read_matrix("feature_mcc", "codes", codes)
     if len(a) != len(b) or len(a) < 6:
-        raise ValueError(f"code_mcc: codes must be of the same rows, six at least, got {len(a)} and {len(b)} rows.")
+        raise ValueError(f"feature_mcc: codes must be of the same rows, six at least, got {len(a)} and {len(b)} rows.")
     fires = b.std(axis=0) > 0
     if not fires.any():
-        raise ValueError("code_mcc: no code varies in these rows, so that there is nothing to find. Give more rows.")
+        raise ValueError("feature_mcc: no code varies in these rows, so that there is nothing to find. Give more rows.")
     fit, score = (_correlations(a[part::2], b[part::2, fires]) for part in (0, 1))
     return float(score[linear_sum_assignment(fit, maximize=True)].sum() / fires.sum())
 
@@ -146,20 +146,20 @@ def sparsity(codes: ArrayLike) -> float:
     return float((1 - np.pi / 2 * np.abs(rows).mean(axis=0) ** 2 / np.where(power > 0, power, np.inf)).mean())
 
 
-class DeadShare(NamedTuple):
+class DeadFraction(NamedTuple):
     """The share of codes that are silent, and in how many rows (tokens) they were looked for; prints as a sentence."""
 
     share: float
     n_codes: int
-    n_rows: int
+    n_samples: int
     by_chance: float | None
 
     def __str__(self) -> str:
         chance = "" if self.by_chance is None else f" (by chance {self.by_chance:.2%})"
-        return f"{self.share:.2%} of {self.n_codes:,} codes are silent in {self.n_rows:,} tokens{chance}"
+        return f"{self.share:.2%} of {self.n_codes:,} codes are silent in {self.n_samples:,} tokens{chance}"
 
 
-def dead_share(codes: Any, *, frequency: ArrayLike | None = None) -> DeadShare:
+def dead_fraction(codes: Any, *, frequency: ArrayLike | None = None) -> DeadFraction:
     """Return the share of codes that never fire in these rows, with the number of rows: without it a share says little.
 
     "Dead" means silent for ten million tokens to some and for eight thousand to others. A code that fires at a share p
@@ -174,15 +174,15 @@ def dead_share(codes: Any, *, frequency: ArrayLike | None = None) -> DeadShare:
 
     Examples
     --------
-    >>> print(dead_share([[0, 1.5], [0, -1]], frequency=[0.5, 0.5]))
+    >>> print(dead_fraction([[0, 1.5], [0, -1]], frequency=[0.5, 0.5]))
     50.00% of 2 codes are silent in 2 tokens (by chance 25.00%)
     """
-    fires = _fires("dead_share", "codes", codes)
+    fires = _fires("dead_fraction", "codes", codes)
     n, k = fires.shape
     expected = None
     if frequency is not None:
         expected = float(((1 - np.asarray(frequency, dtype=np.float64)) ** n).mean())
-    return DeadShare(float((np.diff(fires.indptr) == 0).mean()), k, n, expected)
+    return DeadFraction(float((np.diff(fires.indptr) == 0).mean()), k, n, expected)
 
 
 # ---- what is rebuilt ------------------------------------------------------------------------------------------------

@@ -30,10 +30,10 @@ NOTHING = 1e-10
 CONSTANT = 1e-12
 """Spread, relative to the mean, up to which numbers are one number and its rounding."""
 
-ROWS_PER_DIRECTION = 5
+SAMPLES_PER_DIRECTION = 5
 """Rows that a direction needs at least: with fewer, those that were not seen are blown up several times over."""
 
-ROWS_PER_COLUMN = 100
+SAMPLES_PER_FEATURE = 100
 """Rows for each column from which all directions are kept: training tells noise from what is faint, and from latents
 that are independent of each other and vary alike, which to a spectrum look the same."""
 
@@ -60,7 +60,7 @@ class Spectrum:
         Orthonormal, one in each column, with the largest entry positive.
     variances : array of shape (k,)
         Of standardised columns along them.
-    n_rows : int
+    n_samples : int
         What they were found from.
     n_signal : int
         Directions that stand out of a bulk of noise; all, where there is no such bulk.
@@ -76,7 +76,7 @@ class Spectrum:
     scale: Vector
     directions: Matrix
     variances: Vector
-    n_rows: int
+    n_samples: int
     n_signal: int
     n_kept: int
     noise: Vector
@@ -100,7 +100,7 @@ def spectrum(X: Any, *, random_state: int = 0) -> Spectrum:
 
     Parameters
     ----------
-    X : array of shape (n_rows, n_columns)
+    X : array of shape (n_samples, n_columns)
         Numbers, finite.
     random_state : int
         Where the search begins if there are more than 4,096 rows and columns.
@@ -127,15 +127,15 @@ def spectrum(X: Any, *, random_state: int = 0) -> Spectrum:
     scale = usable_scale(rows.std(0), mean)
     rows = (rows - mean) / scale
     if d <= min(n, EXACT):
-        return of_correlation(mean, scale, rows.T @ rows / n, n)
+        return spectrum_of_correlation(mean, scale, rows.T @ rows / n, n)
     if n <= EXACT:
         variances, left = np.linalg.eigh(rows @ rows.T / n)
         variances, left = variances[::-1][: n - 1], left[:, ::-1][:, : n - 1]
         found = variances > NOTHING * max(variances[:1], default=0.0)
         directions = rows.T @ (left[:, found] / np.sqrt(n * variances[found]))
-        return of_directions(mean, scale, directions, variances[found], n)
+        return spectrum_of_directions(mean, scale, directions, variances[found], n)
     _, sizes, directions = randomized_svd(rows, n_components=MOST, random_state=random_state)
-    return of_directions(mean, scale, directions.T, sizes**2 / n, n)
+    return spectrum_of_directions(mean, scale, directions.T, sizes**2 / n, n)
 
 
 def usable_scale(spread: Vector, mean: Vector) -> Vector:
@@ -149,44 +149,46 @@ def usable_scale(spread: Vector, mean: Vector) -> Vector:
     return np.where(spread > CONSTANT * np.abs(mean), spread, np.inf)
 
 
-def of_correlation(mean: Vector, scale: Vector, correlation: Matrix, n_rows: int) -> Spectrum:
+def spectrum_of_correlation(mean: Vector, scale: Vector, correlation: Matrix, n_samples: int) -> Spectrum:
     """Return the spectrum of rows of which the correlation of columns is known, such as those of a stream."""
     variances, directions = (part[..., ::-1] for part in np.linalg.eigh(correlation))
     found = variances > NOTHING * max(variances[:1], default=0.0)
-    found[max(n_rows - 1, 1) :] = False
-    return of_directions(mean, scale, directions[:, found], variances[found], n_rows)
+    found[max(n_samples - 1, 1) :] = False
+    return spectrum_of_directions(mean, scale, directions[:, found], variances[found], n_samples)
 
 
-def of_directions(mean: Vector, scale: Vector, directions: Matrix, variances: Vector, n_rows: int) -> Spectrum:
+def spectrum_of_directions(
+    mean: Vector, scale: Vector, directions: Matrix, variances: Vector, n_samples: int
+) -> Spectrum:
     """Return the spectrum of rows of which the leading directions of standardised columns are known, or all."""
     directions = directions * np.sign(directions[np.abs(directions).argmax(0), np.arange(directions.shape[1])])
     n_columns = int(np.isfinite(scale).sum())
-    n_beyond, noise = _beyond_noise(directions, variances, np.isfinite(scale), n_rows)
-    n_all, supported = len(variances), max(1, n_rows // ROWS_PER_DIRECTION)
-    bulk = min(n_rows - 1, n_columns) - n_beyond
-    whole = n_all == min(n_rows - 1, n_columns)
+    n_beyond, noise = _beyond_noise(directions, variances, np.isfinite(scale), n_samples)
+    n_all, supported = len(variances), max(1, n_samples // SAMPLES_PER_DIRECTION)
+    bulk = min(n_samples - 1, n_columns) - n_beyond
+    whole = n_all == min(n_samples - 1, n_columns)
     seen = n_beyond > 0 and bulk >= max(LEAST_BULK, n_beyond)
-    seen = seen and not (whole and _falls(variances[n_beyond:], noise[np.isfinite(scale)], n_rows))
+    seen = seen and not (whole and _falls(variances[n_beyond:], noise[np.isfinite(scale)], n_samples))
     n_signal = n_beyond if seen else n_all
-    plenty = n_rows >= ROWS_PER_COLUMN * n_columns
+    plenty = n_samples >= SAMPLES_PER_FEATURE * n_columns
     n_kept = min(n_all if plenty else n_signal, supported)
-    account = _account(n_all, n_columns, n_rows, n_kept, n_beyond, seen, plenty)
+    account = _account(n_all, n_columns, n_samples, n_kept, n_beyond, seen, plenty)
     noise = noise if seen and n_beyond < n_all else np.zeros(len(scale))
-    return Spectrum(mean, scale, directions, variances, n_rows, n_signal, n_kept, noise, account)
+    return Spectrum(mean, scale, directions, variances, n_samples, n_signal, n_kept, noise, account)
 
 
-def _account(n_all: int, n_columns: int, n_rows: int, n_kept: int, n_beyond: int, seen: bool, plenty: bool) -> str:
+def _account(n_all: int, n_columns: int, n_samples: int, n_kept: int, n_beyond: int, seen: bool, plenty: bool) -> str:
     kept = (
         f"{n_kept} of {counted(n_all, 'direction')} of the standardised columns {'is' if n_kept == 1 else 'are'} kept"
     )
     if n_kept == n_all:
         if seen:
-            return f"all {kept.partition(' of ')[2]}: there are {n_rows // n_columns} rows for each column."
+            return f"all {kept.partition(' of ')[2]}: there are {n_samples // n_columns} rows for each column."
         return f"all {kept.partition(' of ')[2]}."
     if seen and n_kept == n_beyond:
         return f"{kept}: the other {n_all - n_kept} vary no more than noise of columns would."
     doubt = ", and none stands out of what noise of single columns would be" if n_beyond == 0 else ""
-    return f"{kept}: {n_rows} rows support no more{doubt}."
+    return f"{kept}: {n_samples} rows support no more{doubt}."
 
 
 def _beyond_noise(directions: Matrix, variances: Vector, varies: NDArray[np.bool_], n: int) -> tuple[int, Vector]:
@@ -211,16 +213,16 @@ def _falls(bulk: Vector, noise: Vector, n: int) -> bool:
     \gamma}{\gamma} \log(1 - \gamma)` for γ < 1 (Bai and Silverstein, 2004); with more columns than rows the rows change
     places with them, and see all columns together.
     """
-    n_columns, n_rows = len(noise), n - 1
-    n_columns, n_rows = n_columns - (k := min(n_columns, n_rows) - len(bulk)), n_rows - k
-    many = n_columns > n_rows
-    ratio = min(n_columns, n_rows) / max(n_columns, n_rows)
-    own = np.log(noise.mean() * n_columns / n_rows) if many else np.log(noise.clip(1e-300)).mean()
+    n_columns, n_samples = len(noise), n - 1
+    n_columns, n_samples = n_columns - (k := min(n_columns, n_samples) - len(bulk)), n_samples - k
+    many = n_columns > n_samples
+    ratio = min(n_columns, n_samples) / max(n_columns, n_samples)
+    own = np.log(noise.mean() * n_columns / n_samples) if many else np.log(noise.clip(1e-300)).mean()
     expected = own - 1 - ((1 - ratio) / ratio * np.log1p(-ratio) if ratio < 1 else 0.0)
     return bool(np.log(bulk).mean() < expected - DECAY)
 
 
-def edge(noise: Vector, n_columns: int, n_rows: int) -> float:
+def edge(noise: Vector, n_columns: int, n_samples: int) -> float:
     r"""Return how far the largest variance of pure noise reaches, with variances ψ in its columns.
 
     With γ columns per row, :math:`\min_{0 < t < 1} \psi_{\max} / t + \gamma\,\overline{\psi / (1 - t \psi /
@@ -236,10 +238,10 @@ def edge(noise: Vector, n_columns: int, n_rows: int) -> float:
     largest = float(noise.max(initial=0.0))
     if largest <= 0 or n_columns < 1:
         return 0.0
-    share, ratio = noise / largest, n_columns / n_rows
+    share, ratio = noise / largest, n_columns / n_samples
     found = minimize_scalar(
         lambda t: 1 / t + ratio * np.mean(share / (1 - t * share)), bounds=(1e-6, 1 - 1e-6), method="bounded"
     )
-    across = n_rows**-0.5 + n_columns**-0.5
-    deviation = across ** (1 / 3) / (n_rows**0.5 + n_columns**0.5)
+    across = n_samples**-0.5 + n_columns**-0.5
+    deviation = across ** (1 / 3) / (n_samples**0.5 + n_columns**0.5)
     return largest * float(found.fun) * (1 + DEVIATIONS * deviation)

@@ -1,45 +1,42 @@
-"""Functions that return networks: plain ``nn.Module`` objects that map (n, n_in) to (n, n_out), or images (n, c, h, w).
+"""Functions that return networks: plain ``nn.Module`` objects that map (n, n_in) or images (n, c, h, w) to (n, n_out).
 
-An estimator takes such a function as its ``encoder`` and calls it as ``encoder(n_in, n_out)``. Weights are drawn
-from torch's global generator, which the estimator forks and seeds around the call.
+An estimator takes such a function as its ``encoder`` and calls it as ``encoder(n_in, n_out)``. Weights come from
+torch's global generator; the estimator forks and seeds it around the call.
 """
 
 from pindown.networks.bijections import Bijection, couplings, splines
 from pindown.networks.building import built, pretrained
-from pindown.networks.denoising import Denoiser, denoising
-from pindown.networks.images import convolutional, deconvolutional, level, pictured, suited, temporal
-from pindown.networks.preprocessing import Decorrelate, FirstLayer, Preprocess, Rescale, Whiten
-from pindown.networks.resnet import resnet18
+from pindown.networks.images import convolutional, deconvolutional, default_network, level, pictured, resnet18, temporal
+from pindown.networks.preprocessing import Decorrelate, Preprocess, Preprocessing, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
     Residual,
-    Unfolded,
+    SkipMLP,
     flat,
     linear,
     mlp,
     nearest_frame,
     reader,
     residual,
+    skip_mlp,
     smooth,
-    unfolded,
 )
 
 __all__ = [
     "Bijection",
     "Decorrelate",
-    "Denoiser",
-    "FirstLayer",
     "Frame",
     "Preprocess",
+    "Preprocessing",
     "Rescale",
     "Residual",
-    "Unfolded",
+    "SkipMLP",
     "Whiten",
     "built",
     "convolutional",
     "couplings",
     "deconvolutional",
-    "denoising",
+    "default_network",
     "flat",
     "level",
     "linear",
@@ -50,9 +47,8 @@ __all__ = [
     "reader",
     "residual",
     "resnet18",
+    "skip_mlp",
     "smooth",
     "splines",
-    "suited",
     "temporal",
-    "unfolded",
 ]

@@ -1,6 +1,6 @@
-"""Invertible networks of zuko as encoders: functions (n_in, n_out) -> nn.Module, which can be saved.
+"""Invertible networks from zuko as encoders: functions (n_in, n_out) -> nn.Module, which can be saved.
 
-zuko is imported when one is made, and what it changes in torch on that occasion is put back.
+zuko is imported on first use. Its import changes a setting of torch, which is restored.
 """
 
 from __future__ import annotations
@@ -11,18 +11,18 @@ from torch import Tensor, nn
 from torch.distributions import Distribution
 
 TRANSFORMS, HIDDEN, BINS = 6, (64, 64), 8
-"""Layers that each move half of the numbers, widths of the network that says by how much, and pieces of a spline."""
+"""Number of coupling layers, widths of their conditioners, and bins of a spline."""
 
 
 class Bijection(nn.Module):
-    """A map of the first numbers of a row that can be undone, with the volume it stretches them by.
+    """An invertible map of the first features of a sample, with its log-determinant.
 
     Parameters
     ----------
     transform : nn.Module
         A lazy transform of zuko.
     n : int
-        How many numbers of a row it takes: the others are left out.
+        Number of features that are transformed; the others are left out.
     """
 
     def __init__(self, transform: nn.Module, n: int) -> None:
@@ -31,24 +31,22 @@ class Bijection(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode (n, …) to (n, d)."""
-        return self.transform()(self._taken(x))
+        return self.transform()(x.flatten(1)[:, : self.n])
 
     def with_volume(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Encode; return the codes, and the logarithm of the volume that each row is stretched by, (n,)."""
-        return self.transform().call_and_ladj(self._taken(x))
+        """Return the latents (n, d) and the log-determinant of the Jacobian of each sample (n,)."""
+        return self.transform().call_and_ladj(x.flatten(1)[:, : self.n])
 
     def inverse(self, z: Tensor) -> Tensor:
-        """Return what is encoded so; (n, d)."""
+        """Return the features with these latents; (n, d)."""
         return self.transform().inv(z)
-
-    def _taken(self, x: Tensor) -> Tensor:
-        return x.flatten(1)[:, : self.n]
 
 
 def couplings(n_in: Any, n_out: int) -> Bijection:
-    """Return affine couplings: half of the numbers shift and scale the other half, in turn. Smooth, and fast both ways.
+    """Return affine couplings: in turn, one half of the features shifts and scales the other half.
 
-    Dinh et al., Density estimation using real NVP, ICLR 2017. They begin as the identity: unfolded.
+    They are smooth, fast in both directions, and the identity at initialisation. Dinh et al., Density estimation using
+    real NVP, ICLR 2017.
 
     Examples
     --------
@@ -63,7 +61,7 @@ def couplings(n_in: Any, n_out: int) -> Bijection:
 
 
 def splines(n_in: Any, n_out: int) -> Bijection:
-    """Return couplings by monotone splines, which bend more than `couplings` and take about twice the time.
+    """Return couplings by monotone splines, which are more flexible than `couplings` and take about twice the time.
 
     Durkan et al., Neural spline flows, NeurIPS 2019.
 
@@ -81,7 +79,7 @@ def splines(n_in: Any, n_out: int) -> Bijection:
 
 
 def _at_identity(transform: nn.Module) -> nn.Module:
-    """Let no layer do anything yet: the last of the networks that say what it does gives zeros."""
+    """Make each layer the identity: the last layer of its conditioner returns zeros."""
     for part in transform.modules():
         hyper = getattr(part, "hyper", None)
         if isinstance(hyper, nn.Sequential):
@@ -97,5 +95,5 @@ def _flows() -> Any:
     except ImportError as error:
         raise ImportError("Flow needs zuko, which is not installed: pip install 'pindown[generators]'.") from error
     finally:
-        Distribution._validate_args = checks  # which importing zuko turns off for every distribution of torch
+        Distribution._validate_args = checks  # importing zuko disables it for all distributions of torch
     return flows

@@ -1,4 +1,4 @@
-"""Networks that a user hands over, as functions or as modules: built, and looked at before hours are spent on them."""
+"""Build networks that users pass as functions or modules, and check their shapes before training."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ from typing import Any, Self
 import torch
 from torch import Tensor, nn
 
+from pindown.errors import InputError
 from pindown.networks.preprocessing import Rescale
 from pindown.networks.vectors import linear
 
 MADE_BY = "made_by"
-"""Attribute of a network that says what made it, (make, n_in, n_out): a file that holds it can have it made again."""
+"""Attribute of a network with the call that made it, (make, n_in, n_out), so that loading can repeat it."""
 
 Shape = int | tuple[int, ...]
-"""Of a row: the number of its columns, or (t, c) for sequences, (c, h, w) for images."""
-
+"""Shape of a sample: its number of features, or (t, c) for sequences, (c, h, w) for images."""
 
 Make = Callable[[Any, Any], nn.Module] | nn.Module
-"""What estimators take as a network: a function (n_in, n_out) -> nn.Module, or a module."""
+"""A network as estimators take it: a function (n_in, n_out) -> nn.Module, or a module."""
 
 
 def built(owner: str, name: str, make: Any, n_in: Shape, n_out: Shape) -> nn.Module:
-    """Return ``make(n_in, n_out)``, or say what is wrong with it, by the name of the estimator and of its parameter.
+    """Return the network ``make(n_in, n_out)``, or raise if it does not map n_in to n_out.
 
     Parameters
     ----------
     owner, name
-        Whose it is, and the parameter it was given as.
+        The estimator and its parameter, for error messages.
     make
-        A function (n_in, n_out) -> nn.Module; what it made is marked with it, see `MADE_BY`. Or a module, which is
-        copied, so that a second fit begins where the first began.
+        A function (n_in, n_out) -> nn.Module, which the network remembers (see `MADE_BY`). Or a module, which is
+        copied, so that a second fit has the same initialisation.
     n_in, n_out
-        Numbers of columns; (t, c) or (c, h, w) where rows are sequences or images.
+        Numbers of features; (t, c) or (c, h, w) for sequences or images.
 
     Examples
     --------
@@ -57,13 +57,13 @@ outputs.
     try:
         module = copy.deepcopy(make) if given else make(n_in, n_out)
         result = _tried(module, before) if isinstance(module, nn.Module) else None
-    except ImportError:  # which says itself what to install
+    except ImportError:  # its message says what to install
         raise
     except Exception as error:
         what = type(make).__name__ if given else getattr(make, "__name__", make)
         why = str(error).partition("\n")[0].rstrip(". ")
-        if isinstance(n_in, tuple) and "argument 'size'" in why:  # torch's words for a layer of so many columns
-            why = "it takes a number of columns, not a shape"
+        if isinstance(n_in, tuple) and "argument 'size'" in why:  # torch's message for a layer of vectors
+            why = "it takes a number of features, not a shape"
         raise ValueError(
             f"{owner}: {name}={what} makes no network from {n_in} to {n_out} ({why}). {_remedy(n_in, n_out)}"
         ) from error
@@ -89,26 +89,26 @@ def _no_network(owner: str, name: str, make: Any) -> str:
 
 
 def _tried(module: nn.Module, shape: tuple[int, ...]) -> Any:
-    """Return what a module makes of rows of zeros; of a copy, since what normalises batches remembers them."""
+    """Return the output of a copy of the module for zeros: batch normalisation would remember them."""
     device = next((weight.device for weight in module.parameters()), None)
     with torch.no_grad():
         return copy.deepcopy(module)(torch.zeros(shape, device=device))
 
 
 def _remedy(n_in: Shape, n_out: Shape) -> str:
-    """Return what to take for such rows."""
+    """Return the suggestion for samples of this shape."""
     if isinstance(n_out, tuple):
         return "For images and sequences take networks.deconvolutional."
     if isinstance(n_in, int):
-        return "For vectors take networks.unfolded; what convolves wants rows that reach it as images, (c, h, w)."
+        return "For vectors take networks.skip_mlp; convolutions need samples that are images, (c, h, w)."
     suited = "sequences take networks.temporal" if len(n_in) == 2 else "images take networks.convolutional"
-    return f"For {suited}, or preprocess=preprocessing.whiten, which lays rows out as vectors."
+    return f"For {suited}, or preprocess=preprocessing.whiten, which flattens samples."
 
 
 class Backbone(nn.Module):
-    """Someone's network between what it expects of images and a layer on top: see :func:`pretrained`.
+    """A pretrained network between its normalisation and a head: see :func:`pretrained`.
 
-    It stays in evaluation mode, so that what normalises batches or drops out makes no row depend on its neighbours.
+    The network stays in evaluation mode, so that batch normalisation and dropout do not make samples depend on others.
     """
 
     def __init__(self, normalise: nn.Module, network: nn.Module, head: nn.Module) -> None:
@@ -116,7 +116,7 @@ class Backbone(nn.Module):
         self.normalise, self.network, self.head = normalise, network.eval(), head
 
     def train(self, mode: bool = True) -> Self:
-        """Train the layer on top; the weights below it, too, unless they are frozen."""
+        """Set the mode of the head; the network stays in evaluation mode."""
         super().train(mode)
         self.network.eval()
         return self
@@ -128,7 +128,7 @@ class Backbone(nn.Module):
 
 @dataclass(frozen=True, eq=False)
 class Pretrained:
-    """What :func:`pretrained` returns: a function (n_in, n_out) -> nn.Module that can be saved."""
+    """The result of :func:`pretrained`: a function (n_in, n_out) -> nn.Module that can be saved."""
 
     network: nn.Module
     mean: tuple[float, ...]
@@ -137,7 +137,7 @@ class Pretrained:
     head: Callable[[int, int], nn.Module]
 
     def __call__(self, n_in: Shape, n_out: int) -> Backbone:
-        """Return a copy of the network between its normalisation and a layer on top."""
+        """Return a copy of the network between its normalisation and a head."""
         shape = n_in if isinstance(n_in, tuple) else (n_in,)
         network = copy.deepcopy(self.network).eval().requires_grad_(not self.frozen)
         n_features = _tried(network, (2, *shape)).flatten(1).shape[1]
@@ -153,22 +153,22 @@ def pretrained(
     frozen: bool = True,
     head: Callable[[int, int], nn.Module] = linear,
 ) -> Pretrained:
-    """Return an encoder that stands on a network which was trained elsewhere, such as one of timm or torchvision.
+    """Return an encoder on top of a pretrained network, such as one of timm or torchvision.
 
-    Give it with ``preprocess=preprocessing.nothing``, since it brings its own normalisation. The network is copied for
-    each fit; it stays in evaluation mode, also where it is trained on.
+    Use it with ``preprocess=preprocessing.nothing``, since it has its own normalisation. Each fit copies the network.
+    It stays in evaluation mode, even if its weights are trained.
 
     Parameters
     ----------
     network : nn.Module
-        Maps images (n, c, h, w) to features (n, …), which are laid out as vectors: a model without its own last layer,
-        as ``timm.create_model(name, pretrained=True, num_classes=0)``.
+        Maps images (n, c, h, w) to features (n, …), which are flattened: a model without its last layer, such as
+        ``timm.create_model(name, pretrained=True, num_classes=0)``.
     mean, std : sequence of float
-        Of each channel, in the images that it was trained on and in the units of X; or a single one.
+        Mean and standard deviation of each channel of its training images, in the units of X; or a single number.
     frozen : bool
-        Whether its weights stay as they are, and only the layer on top learns.
+        Whether its weights are fixed, so that only the head is trained.
     head : callable
-        Function (n_features, n_out) -> nn.Module: the layer on top.
+        Function (n_features, n_out) -> nn.Module.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def pretrained(
     if not isinstance(network, nn.Module):
         raise TypeError(f"pretrained: network must be an nn.Module, got {network!r}.")
     if min(std) <= 0 or len(mean) != len(std):
-        raise ValueError(
-            f"pretrained: mean and std have a number for each channel, those of std above 0, got {mean} and {std}."
+        raise InputError(
+            "std", f"pretrained: `mean` and `std` need one number per channel, with std > 0; got {mean} and {std}."
         )
     return Pretrained(network, tuple(mean), tuple(std), frozen, head)

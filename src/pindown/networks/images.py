@@ -1,4 +1,4 @@
-"""Convolutional networks for images (c, h, w) and sequences (t, c), which start as a linear map of what is smooth."""
+"""Networks for images (c, h, w) and sequences (t, c) that are linear in low frequencies at initialisation."""
 
 from __future__ import annotations
 
@@ -10,36 +10,44 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pindown.networks.vectors import Unfolded, flat, linear, mlp, unfolded
+from pindown.errors import InputError
+from pindown.networks.vectors import SkipMLP, flat, linear, mlp, skip_mlp
 
 FREQUENCIES = 8
-"""Cosines that the linear path sees along each axis of an image, or along time; more if the codes need more."""
+"""Cosines per axis that the linear path takes as input; more if there are more latents."""
 
 SMALLEST, WIDTHS = 4, (32, 64, 128)
-"""Each convolution halves an image until it has at most so many pixels a side; its channels, of which the last stay."""
+"""Convolutions halve an image down to at most this many pixels a side; their channels, the last of which repeat."""
+
+ON_CPU = 2
+"""On a CPU the default encoder of images has this many times fewer channels, and training a shorter first round."""
+
+GROUPS, LARGE, POOLED = 8, 64, 2
+"""Of `resnet18`: groups of channels that are normalised together; pixels a side from which the stem halves an image;
+pixels a side after the final pooling, where a single one would lose positions."""
 
 
 def convolutional(
     shape: tuple[int, ...], n_out: int, *, widths: Sequence[int] | None = None, hidden: Sequence[int] = (256,)
 ) -> nn.Module:
-    """Return an encoder of images: a linear path from low-pass features, beside convolutions that start at zero.
+    """Return an encoder of images: a linear path from low frequencies plus convolutions, zero at initialisation.
 
-    The linear path sees each channel's first cosines along height and width. It starts with orthogonal rows, a random
-    rotation of the n_out smoothest patterns: mean brightness, brightness from side to side and from top to bottom,
-    colour, and so on. What moves, grows or changes its colour changes these steadily, where a pattern with many bumps
-    would come back to the same value: so the map starts unfolded, as far as a linear one can.
+    The input of the linear path is the lowest cosines of each channel along height and width. Its initialisation is a
+    random rotation of the n_out smoothest patterns: mean brightness, gradients of brightness, colour, and so on. When
+    objects move, grow or change colour, smooth patterns change monotonically. So the map is close to injective from
+    the start, as far as a linear map can be.
 
     Parameters
     ----------
     shape
-        Of an image, (c, h, w).
+        Shape of an image, (c, h, w).
     n_out
-        Number of codes.
+        Number of latents.
     widths
         Channels of the convolutions, each of which halves the image. By default 32, 64, 128, 128, … until at most
         4 × 4 pixels are left.
     hidden
-        Widths of the layers behind them.
+        Widths of the fully connected layers after them.
 
     Examples
     --------
@@ -47,58 +55,55 @@ def convolutional(
     >>> encoder = convolutional((3, 16, 16), 4)
     >>> encoder(images).shape
     torch.Size([5, 4])
-    >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear to begin with
+    >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear at initialisation
     True
     """
-    n_channels, *sizes = checked("convolutional", shape, "an image is (c, h, w)", 3)
-    return Unfolded(smooth_path(n_channels, sizes, n_out), _halving(n_channels, sizes, n_out, widths, hidden))
+    n_channels, *sizes = _check_shape("convolutional", shape, "an image is (c, h, w)", 3)
+    return SkipMLP(_smooth_path(n_channels, sizes, n_out), _halving(n_channels, sizes, n_out, widths, hidden))
 
 
-def smooth_path(n_channels: int, sizes: Sequence[int], n_out: int) -> nn.Sequential:
-    """Return a linear map of images that starts as a rotation of their n_out smoothest patterns.
-
-    Examples
-    --------
-    >>> smooth_path(3, [16, 16], 4)(torch.ones(2, 3, 16, 16)).shape
-    torch.Size([2, 4])
-    """
-    see = Cosines(sizes, _frequencies(n_channels, sizes, n_out))
-    return nn.Sequential(see, _smoothest(n_channels, see.n, n_out))
+def _smooth_path(n_channels: int, sizes: Sequence[int], n_out: int) -> nn.Sequential:
+    """Return a linear map of images, initialised as a rotation of their n_out smoothest patterns."""
+    cosine_layer = Cosines(sizes, _frequencies(n_channels, sizes, n_out))
+    return nn.Sequential(cosine_layer, _smoothest(n_channels, cosine_layer.n, n_out))
 
 
 def temporal(
     shape: tuple[int, ...], n_out: int, *, widths: Sequence[int] | None = None, hidden: Sequence[int] = (256,)
 ) -> nn.Module:
-    """Return an encoder of sequences: a linear path from slow features, beside convolutions that start at zero.
+    """Return an encoder of sequences (t, c): a linear path from low frequencies plus convolutions over time.
 
-    As :func:`convolutional`, but channels have no order: the linear path starts as a random orthogonal map of each
-    channel's mean over time, and of slow changes if there are more codes than channels. Sequences are (t, c).
+    As :func:`convolutional`, except that channels have no order. The initialisation of the linear path is a random
+    orthogonal map of each channel's mean over time, and of slow changes if there are more latents than channels. The
+    convolutions are zero at initialisation.
 
     Examples
     --------
     >>> temporal((50, 3), 2)(torch.zeros(5, 50, 3)).shape
     torch.Size([5, 2])
     """
-    n_steps, n_channels = checked("temporal", shape, "a sequence is (t, c)", 2)
-    see = Cosines([n_steps], _frequencies(n_channels, [n_steps], n_out))
-    slow = min(see.n[0], -(-n_out // n_channels))
+    n_steps, n_channels = _check_shape("temporal", shape, "a sequence is (t, c)", 2)
+    cosine_layer = Cosines([n_steps], _frequencies(n_channels, [n_steps], n_out))
+    n_cosines = cosine_layer.n[0]
+    slow = min(n_cosines, -(-n_out // n_channels))
     start = nn.init.orthogonal_(torch.empty(n_out, n_channels * slow))
-    read = nn.Linear(n_channels * see.n[0], n_out)
+    linear_layer = nn.Linear(n_channels * n_cosines, n_out)
     with torch.no_grad():
-        weight = torch.zeros(n_out, n_channels, see.n[0])
+        weight = torch.zeros(n_out, n_channels, n_cosines)
         weight[:, :, :slow] = start.unflatten(1, (n_channels, slow))
-        read.weight.copy_(weight.flatten(1))
-        read.bias.zero_()
-    bend = _halving(n_channels, [n_steps], n_out, widths, hidden)
-    return nn.Sequential(Swap(), Unfolded(nn.Sequential(see, read), bend))
+        linear_layer.weight.copy_(weight.flatten(1))
+        linear_layer.bias.zero_()
+    nonlinear = _halving(n_channels, [n_steps], n_out, widths, hidden)
+    return nn.Sequential(Swap(), SkipMLP(nn.Sequential(cosine_layer, linear_layer), nonlinear))
 
 
 def deconvolutional(
     n_in: int, shape: tuple[int, ...], *, widths: Sequence[int] | None = None, hidden: Sequence[int] = (256,)
 ) -> nn.Module:
-    """Return a decoder to images (c, h, w) or sequences (t, c): smooth patterns beside convolutions that start at zero.
+    """Return a decoder to images (c, h, w) or sequences (t, c), the mirror image of :func:`convolutional`.
 
-    The mirror of :func:`convolutional`: `widths` and `hidden` are read from the image inwards, as they are there.
+    Smooth patterns plus convolutions that are zero at initialisation. `widths` and `hidden` are ordered from the image
+    inwards, as in :func:`convolutional`.
 
     Examples
     --------
@@ -107,27 +112,107 @@ def deconvolutional(
     >>> deconvolutional(4, (50, 3))(torch.zeros(5, 4)).shape
     torch.Size([5, 50, 3])
     """
-    checked("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
+    _check_shape("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
     if len(shape) == 2:
         return nn.Sequential(_doubling(n_in, shape[1], shape[:1], widths, hidden), Swap())
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
 
 
-def suited(n_in: int | tuple[int, ...], n_out: int) -> nn.Module:
-    """Return an encoder that suits the rows: unfolded for vectors, convolutional for images, temporal for sequences.
+def default_network(shape: int | tuple[int, ...], n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
+    """Return the default encoder: :func:`skip_mlp` for vectors, `convolutional` for images, `temporal` for sequences.
+
+    Parameters
+    ----------
+    shape
+        Number of features, or the shape of a sample: (d,), (c, h, w) or (t, c).
+    n_outputs
+        Number of latents.
+    device
+        On a CPU, convolutions of images have half as many channels. None means no CPU.
 
     Examples
     --------
-    >>> [type(suited(n_in, 2)).__name__ for n_in in (5, (5,), (3, 16, 16), (50, 3))]
-    ['Unfolded', 'Unfolded', 'Unfolded', 'Sequential']
+    >>> [type(default_network(shape, 2)).__name__ for shape in (5, (5,), (3, 16, 16), (50, 3))]
+    ['SkipMLP', 'SkipMLP', 'SkipMLP', 'Sequential']
     """
-    if isinstance(n_in, int) or len(n_in) == 1:
-        return unfolded(n_in if isinstance(n_in, int) else n_in[0], n_out)
-    return temporal(n_in, n_out) if len(n_in) == 2 else convolutional(n_in, n_out)
+    if isinstance(shape, int) or len(shape) == 1:
+        return skip_mlp(shape if isinstance(shape, int) else shape[0], n_outputs)
+    if len(shape) == 2:
+        return temporal(shape, n_outputs)
+    return convolutional(shape, n_outputs, widths=None if device is None else widths_for(shape, device))
+
+
+def widths_for(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
+    """Return the default channels of convolutions of images (c, h, w): on a CPU half as many."""
+    return tuple(width // (ON_CPU if device.type == "cpu" else 1) for width in _steps(shape[1:], None)[0])
+
+
+class Block(nn.Module):
+    """Two convolutions with a skip connection; at initialisation they add nothing."""
+
+    def __init__(self, n_in: int, n_out: int, *, stride: int = 1) -> None:
+        super().__init__()
+        last = nn.GroupNorm(GROUPS, n_out)
+        nn.init.zeros_(last.weight)
+        self.change = nn.Sequential(
+            nn.Conv2d(n_in, n_out, 3, stride=stride, padding=1, bias=False),
+            nn.GroupNorm(GROUPS, n_out),
+            nn.ReLU(),
+            nn.Conv2d(n_out, n_out, 3, padding=1, bias=False),
+            last,
+        )
+        same = n_in == n_out and stride == 1
+        self.along = nn.Identity() if same else nn.Conv2d(n_in, n_out, 1, stride=stride, bias=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return features (n, n_out, h, w), of half the size if there is a stride."""
+        return nn.functional.relu(self.along(x) + self.change(x))
+
+
+def resnet18(shape: tuple[int, ...], n_out: int, *, width: int = 64) -> nn.Module:
+    """Return a residual network of eighteen layers with the linear skip path of :func:`convolutional`.
+
+    Use it for images that need more than :func:`convolutional`, the default: it has eleven million weights and about
+    thirty times the cost. Groups of channels are normalised within each image, never across a batch.
+
+    Parameters
+    ----------
+    shape
+        Shape of an image, (c, h, w).
+    n_out
+        Number of latents.
+    width
+        Channels of the first blocks, a multiple of 8; each of the three further stages doubles them.
+
+    References
+    ----------
+    He et al., Deep residual learning for image recognition, CVPR 2016. Wu and He, Group normalization, ECCV 2018.
+
+    Examples
+    --------
+    >>> encoder = resnet18((3, 32, 32), 4, width=8)
+    >>> images = torch.rand(5, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear at initialisation
+    True
+    """
+    n_channels, *sizes = _check_shape("resnet18", shape, "an image is (c, h, w)", 3)
+    if width < GROUPS or width % GROUPS:
+        raise InputError("width", f"networks.resnet18: `width` must be a multiple of {GROUPS}, got {width}.")
+    stem: list[nn.Module] = [nn.Conv2d(n_channels, width, 3, stride=2 if max(sizes) >= LARGE else 1, padding=1)]
+    stem += [nn.GroupNorm(GROUPS, width), nn.ReLU()]
+    if max(sizes) > LARGE:
+        stem.append(nn.MaxPool2d(3, stride=2, padding=1))
+    widths = [width, width, 2 * width, 4 * width, 8 * width]
+    blocks: list[nn.Module] = []
+    for stage, (before, after) in enumerate(pairwise(widths)):
+        blocks += [Block(before, after, stride=2 if stage else 1), Block(after, after)]
+    head = flat(widths[-1] * POOLED**2, n_out, hidden=())
+    nonlinear = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(POOLED), nn.Flatten(), *head.children())
+    return SkipMLP(_smooth_path(n_channels, sizes, n_out), nonlinear)
 
 
 class Painted(nn.Module):
-    """Fixed layer: images from coefficients of patterns (k, c · h · w), as those of leading directions of pictures.
+    """Fixed layer: images from the coefficients of patterns (k, c · h · w), such as principal directions.
 
     Examples
     --------
@@ -151,16 +236,16 @@ class Painted(nn.Module):
 def pictured(
     n_in: int, n_out: int, *, patterns: Tensor, shape: tuple[int, ...], widths: Sequence[int] | None = None
 ) -> nn.Module:
-    """Return an encoder of pictures given by their coefficients: a linear path beside convolutions of the pictures.
+    """Return an encoder of images given by their coefficients: a linear path plus convolutions of the images.
 
     Parameters
     ----------
     n_in, n_out
-        Numbers of coefficients and of codes.
+        Numbers of coefficients and of latents.
     patterns
-        Which picture each coefficient stands for; (n_in, c · h · w).
+        The image of each coefficient; (n_in, c · h · w).
     shape
-        Of a picture, (c, h, w).
+        Shape of an image, (c, h, w).
     widths
         See :func:`convolutional`.
 
@@ -169,13 +254,13 @@ def pictured(
     >>> pictured(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
-    n_channels, *sizes = checked("pictured", shape, "an image is (c, h, w)", 3)
-    bend = _halving(n_channels, sizes, n_out, widths, (256,))
-    return Unfolded(linear(n_in, n_out), nn.Sequential(Painted(patterns, shape), *bend.children()))
+    n_channels, *sizes = _check_shape("pictured", shape, "an image is (c, h, w)", 3)
+    nonlinear = _halving(n_channels, sizes, n_out, widths, (256,))
+    return SkipMLP(linear(n_in, n_out), nn.Sequential(Painted(patterns, shape), *nonlinear.children()))
 
 
 def level(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
-    """Return a network to one number, or some, which starts at zero: of an image, from what is smooth in it.
+    """Return a network to one or more numbers that is zero at initialisation; images enter by their low frequencies.
 
     Examples
     --------
@@ -184,12 +269,12 @@ def level(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
     """
     if len(shape) != 3:
         return nn.Sequential(nn.Flatten(), flat(math.prod(shape), n_out, hidden=(64, 64)))
-    see = Cosines(shape[1:], _frequencies(shape[0], shape[1:], 1))
-    return nn.Sequential(see, flat(shape[0] * math.prod(see.n), n_out, hidden=(64, 64)))
+    cosine_layer = Cosines(shape[1:], _frequencies(shape[0], shape[1:], 1))
+    return nn.Sequential(cosine_layer, flat(shape[0] * math.prod(cosine_layer.n), n_out, hidden=(64, 64)))
 
 
 class Swap(nn.Module):
-    """The last two axes, exchanged."""
+    """Exchanges the last two axes."""
 
     def forward(self, x: Tensor) -> Tensor:
         """Return (…, b, a) for (…, a, b)."""
@@ -197,20 +282,20 @@ class Swap(nn.Module):
 
 
 class Cosines(nn.Module):
-    """Fixed layer: coefficients of the lowest cosines along each axis, by which a smooth image is nearly told.
+    """Fixed layer: coefficients of the lowest cosines along each axis, which nearly determine a smooth image.
 
-    In units of an image that is pooled to 4 × 4 pixels, so that they are about as large for any resolution.
+    The unit is that of an image pooled to 4 × 4 pixels, so that coefficients have a similar size at any resolution.
 
     Parameters
     ----------
     sizes
-        Of the axes behind the channels.
+        Sizes of the axes after the channels.
     n
-        Cosines along each.
+        Number of cosines along each axis.
 
     Examples
     --------
-    >>> Cosines([4, 4], [1, 2])(torch.ones(1, 3, 4, 4)).round(decimals=4).abs()  # sums over 16 pixels, by their root
+    >>> Cosines([4, 4], [1, 2])(torch.ones(1, 3, 4, 4)).round(decimals=4).abs()  # sums over 16 pixels, divided by 4
     tensor([[4., 0., 4., 0., 4., 0.]])
     """
 
@@ -223,7 +308,7 @@ class Cosines(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Return coefficients; (n, c, …) → (n, c · product of n)."""
         for along in self.buffers():
-            x = x.movedim(2, -1) @ along  # each axis goes last, so that all are in order again
+            x = x.movedim(2, -1) @ along  # each axis moves to the end, which restores the order
         return x.flatten(1)
 
 
@@ -245,7 +330,7 @@ class Synthesis(nn.Module):
 
 
 def cosines(size: int, n: int) -> Tensor:
-    """Return the n lowest cosines on `size` places, orthonormal, one in each column.
+    """Return the n lowest cosines on `size` points, orthonormal, one per column.
 
     Examples
     --------
@@ -253,29 +338,29 @@ def cosines(size: int, n: int) -> Tensor:
     >>> torch.allclose(basis.T @ basis, torch.eye(6), atol=1e-6)
     True
     """
-    places, waves = torch.arange(size).double() + 0.5, torch.arange(n).double()
-    basis = torch.cos(torch.pi / size * places[:, None] * waves)
+    points, waves = torch.arange(size).double() + 0.5, torch.arange(n).double()
+    basis = torch.cos(torch.pi / size * points[:, None] * waves)
     return (basis / basis.norm(dim=0)).float()
 
 
 def _unit(size: int) -> float:
-    """Return the root of the share of an axis that is kept when it is pooled."""
+    """Return the square root of the fraction of an axis that pooling keeps."""
     return math.sqrt(min(1.0, SMALLEST / size))
 
 
-def _frequencies(n_channels: int, sizes: Sequence[int], n_codes: int) -> list[int]:
-    """Return how many cosines to see along each axis: enough for the codes, if there are."""
+def _frequencies(n_channels: int, sizes: Sequence[int], n_latents: int) -> list[int]:
+    """Return the number of cosines along each axis: enough for the latents, if the image has that many."""
     most = FREQUENCIES
-    while n_channels * math.prod(min(size, most) for size in sizes) < n_codes and most < max(sizes):
+    while n_channels * math.prod(min(size, most) for size in sizes) < n_latents and most < max(sizes):
         most *= 2
     return [min(size, most) for size in sizes]
 
 
 def _smoothest(n_channels: int, n: Sequence[int], n_out: int) -> nn.Linear:
-    """Return a linear map of cosines that starts as a rotation of the smoothest ones, channels counted as an axis."""
+    """Return a linear map of cosines, initialised as a rotation of the smoothest; the channel counts as an axis."""
     orders = sorted(product(range(n_channels), *map(range, n)), key=lambda order: (sum(order), order))[:n_out]
     patterns = torch.zeros(len(orders), n_channels, *n)
-    mixes = cosines(n_channels, n_channels)  # of colours: their mean, then what tells them apart
+    mixes = cosines(n_channels, n_channels)  # of colours: their mean, then their differences
     for pattern, (channel, *waves) in zip(patterns, orders, strict=True):
         pattern[(slice(None), *waves)] = mixes[:, channel]
     layer = nn.Linear(n_channels * math.prod(n), n_out)
@@ -288,7 +373,7 @@ def _smoothest(n_channels: int, n: Sequence[int], n_out: int) -> nn.Linear:
 def _halving(
     n_channels: int, sizes: Sequence[int], n_out: int, widths: Sequence[int] | None, hidden: Sequence[int]
 ) -> nn.Sequential:
-    """Return convolutions, each of which halves an image, and the layers behind them; the last starts at zero."""
+    """Return convolutions, each of which halves an image, and fully connected layers, the last zero at first."""
     widths, steps = _steps(sizes, widths)
     layers: list[nn.Module] = []
     for before, after in pairwise([n_channels, *widths]):
@@ -299,8 +384,8 @@ def _halving(
 
 def _doubling(
     n_in: int, n_channels: int, sizes: Sequence[int], widths: Sequence[int] | None, hidden: Sequence[int]
-) -> Unfolded:
-    """Return a linear path to smooth images beside layers that double a small one, the last of which starts at zero."""
+) -> SkipMLP:
+    """Return a linear path to smooth images plus layers that double an image, the last zero at first."""
     widths, steps = _steps(sizes, widths)
     n = _frequencies(n_channels, sizes, n_in)
     smooth = _smoothest(n_channels, n, n_in)
@@ -315,13 +400,13 @@ def _doubling(
     last = layers[-2]
     for weight in last.parameters():
         nn.init.zeros_(weight)
-    return Unfolded(nn.Sequential(write, Synthesis(sizes, n)), nn.Sequential(*layers[:-1]))
+    return SkipMLP(nn.Sequential(write, Synthesis(sizes, n)), nn.Sequential(*layers[:-1]))
 
 
 def _steps(sizes: Sequence[int], widths: Sequence[int] | None) -> tuple[Sequence[int], list[tuple[int, ...]]]:
     """Return the channels of each convolution, and the sizes of the image before and after each."""
     if widths is not None and not widths:
-        raise ValueError("networks: widths must name the channels of at least one convolution, got none.")
+        raise InputError("widths", "`widths` must have at least one number of channels, got none.")
     steps = [tuple(sizes)]
     while len(steps) < 2 or (len(steps) <= len(widths) if widths is not None else max(steps[-1]) > SMALLEST):
         steps.append(tuple(-(-size // 2) for size in steps[-1]))
@@ -330,23 +415,12 @@ def _steps(sizes: Sequence[int], widths: Sequence[int] | None) -> tuple[Sequence
     return widths, steps
 
 
-def default_widths(sizes: Sequence[int]) -> tuple[int, ...]:
-    """Return the channels of the convolutions that images of this size have by default.
-
-    Examples
-    --------
-    >>> default_widths((64, 64))
-    (32, 64, 128, 128)
-    """
-    return tuple(_steps(sizes, None)[0])
-
-
 def _convolution(n_axes: int, n_in: int, n_out: int, *, stride: int = 1) -> nn.Module:
     return (nn.Conv1d if n_axes == 1 else nn.Conv2d)(n_in, n_out, 3, stride=stride, padding=1)
 
 
-def checked(owner: str, shape: Any, what: str, *n_axes: int) -> tuple[int, ...]:
-    """Return the shape of a row, or say that the network is for others."""
+def _check_shape(owner: str, shape: Any, expected: str, *n_axes: int) -> tuple[int, ...]:
+    """Return the shape of a sample, or raise if the network does not fit it."""
     if not isinstance(shape, tuple) or len(shape) not in n_axes or min(shape) < 1:
-        raise ValueError(f"networks.{owner}: {what}, but rows have the shape {shape}.")
+        raise InputError("shape", f"networks.{owner}: {expected}, but samples have the shape {shape}.")
     return shape

@@ -1,4 +1,4 @@
-"""Networks for vectors: linear maps, perceptrons, and linear paths with a bend that starts at zero."""
+"""Networks for vectors: linear maps, perceptrons, and perceptrons with a linear skip path."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 
 def linear(n_in: int, n_out: int) -> nn.Module:
-    """Affine map with orthonormal rows to start with.
+    """Return an affine map, initialised with orthonormal rows.
 
     Examples
     --------
@@ -25,10 +25,10 @@ def linear(n_in: int, n_out: int) -> nn.Module:
 
 
 def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
-    """Multilayer perceptron with leaky rectifiers and PyTorch's own initial weights.
+    """Return a multilayer perceptron with leaky rectifiers and PyTorch's default initialisation.
 
-    It starts as a *folded* map: distant inputs share a code, and a contrastive loss then has to unfold one
-    direction at a time. Prefer :func:`unfolded` unless that is what you want to see.
+    Its initialisation is *folded*, that is, not injective: distant inputs share their latents, and a contrastive loss
+    has to separate them one direction at a time. :func:`skip_mlp` avoids this.
 
     Examples
     --------
@@ -43,7 +43,7 @@ def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn
 
 
 def flat(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
-    """Perceptron whose last layer starts at zero, so that the whole map does.
+    """Return a perceptron whose last layer, and so its output, is zero at initialisation.
 
     Examples
     --------
@@ -59,7 +59,7 @@ def flat(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> n
 
 
 def reader(n_in: int, n_out: int) -> nn.Module:
-    """Small perceptron, two layers of 64: what an encoder is trained against when it is to hide something.
+    """Return a small perceptron with two hidden layers of 64 units, the default adversary of `Forget`.
 
     Examples
     --------
@@ -70,7 +70,7 @@ def reader(n_in: int, n_out: int) -> nn.Module:
 
 
 class Frame(nn.Module):
-    """Linear map whose rows stay orthonormal whatever step its weight takes: see :func:`nearest_frame`."""
+    """Linear map whose rows stay orthonormal during training: see :func:`nearest_frame`."""
 
     def __init__(self, weight: Tensor) -> None:
         super().__init__()
@@ -86,10 +86,10 @@ class Frame(nn.Module):
 
 
 def nearest_frame(matrix: Tensor) -> Tensor:
-    r"""Return the orthonormal rows nearest to those of a matrix, :math:`(A A^\top)^{-1/2} A`; (k, d) → (k, d).
+    r"""Return the nearest matrix with orthonormal rows, :math:`(A A^\top)^{-1/2} A`; (k, d) → (k, d).
 
-    By Newton–Schulz steps, :math:`X \mapsto \tfrac32 X - \tfrac12 X X^\top X`, which need no decomposition, so that
-    they can be captured in a CUDA graph. They converge if no singular value is much larger than their mean.
+    It takes Newton–Schulz steps, :math:`X \mapsto \tfrac32 X - \tfrac12 X X^\top X`. They need no decomposition, so
+    that a CUDA graph can capture them. They converge if no singular value is much larger than the mean.
 
     Examples
     --------
@@ -103,35 +103,46 @@ def nearest_frame(matrix: Tensor) -> Tensor:
     return x
 
 
-class Unfolded(nn.Module):
-    """The map A x + m(x): see :func:`unfolded`."""
+class SkipMLP(nn.Module):
+    """A network with a linear skip path, f(x) = A x + m(x): see :func:`skip_mlp`."""
 
-    def __init__(self, straight: nn.Module, bend: nn.Module) -> None:
+    def __init__(self, linear: nn.Module, nonlinear: nn.Module) -> None:
         super().__init__()
-        self.straight, self.bend = straight, bend
+        self.straight, self.bend = linear, nonlinear  # the names of their weights in saved files
+
+    @property
+    def linear(self) -> nn.Module:
+        """The linear path A."""
+        return self.straight
+
+    @property
+    def nonlinear(self) -> nn.Module:
+        """The nonlinear path m."""
+        return self.bend
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode (n, n_in) to (n, n_out)."""
-        return self.straight(x) + self.bend(x)
+        return self.linear(x) + self.nonlinear(x)
 
 
-def unfolded(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
-    """Linear path beside a perceptron that starts at zero: f(x) = A x + m(x), m = 0, A with orthonormal rows.
+def skip_mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
+    """Return a perceptron with a linear skip path: f(x) = A x + m(x).
 
-    The map is injective on the span of A from the first step on, so nothing needs to be unfolded.
+    At initialisation m = 0 and A has orthonormal rows, so that the map is injective on the row space of A: it is not
+    folded.
 
     Examples
     --------
-    >>> encoder = unfolded(5, 5, hidden=(8,))
+    >>> encoder = skip_mlp(5, 5, hidden=(8,))
     >>> x = torch.randn(3, 5, generator=torch.Generator().manual_seed(0))
     >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
     True
     """
-    return Unfolded(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
+    return SkipMLP(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
 
 
 def smooth(n_in: int, n_out: int, *, hidden: Sequence[int] = (64, 64)) -> nn.Module:
-    """Linear path beside a perceptron that starts at zero, as in :func:`unfolded`, but infinitely differentiable.
+    """Return an infinitely differentiable perceptron with a linear skip path, as :func:`skip_mlp`.
 
     Examples
     --------
@@ -142,7 +153,7 @@ def smooth(n_in: int, n_out: int, *, hidden: Sequence[int] = (64, 64)) -> nn.Mod
     """
     widths = [n_in, *hidden]
     layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.SiLU())]
-    return Unfolded(linear(n_in, n_out), nn.Sequential(*layers, flat(widths[-1], n_out, hidden=())))
+    return SkipMLP(linear(n_in, n_out), nn.Sequential(*layers, flat(widths[-1], n_out, hidden=())))
 
 
 class Residual(nn.Module):
@@ -153,15 +164,15 @@ class Residual(nn.Module):
         self.change = change
 
     def forward(self, x: Tensor) -> Tensor:
-        """Change (n, width) a little."""
+        """Return x + m(x); (n, width)."""
         return x + self.change(x)
 
 
 def residual(n_in: int, n_out: int, *, width: int = 128, n_blocks: int = 2) -> nn.Module:
-    """Linear path beside residual blocks: f(x) = A x + m(x) as in :func:`unfolded`, with an m that can be deeper.
+    """Return residual blocks with a linear skip path: f(x) = A x + m(x) as in :func:`skip_mlp`, with a deeper m.
 
-    m reads `width` features off its input, changes them in each block by a perceptron with one hidden layer, and reads
-    its output off them. All changes and the output start at zero.
+    m maps its input linearly to `width` features. Each block adds to them the output of a perceptron with one hidden
+    layer. A linear map gives the output. All blocks and the output are zero at initialisation.
 
     Examples
     --------
@@ -174,5 +185,5 @@ def residual(n_in: int, n_out: int, *, width: int = 128, n_blocks: int = 2) -> n
         Residual(nn.Sequential(nn.LeakyReLU(0.01), *flat(width, width, hidden=(width,)).children()))
         for _ in range(n_blocks)
     ]
-    bend = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), flat(width, n_out, hidden=()))
-    return Unfolded(linear(n_in, n_out), bend)
+    nonlinear = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), flat(width, n_out, hidden=()))
+    return SkipMLP(linear(n_in, n_out), nonlinear)

@@ -33,15 +33,15 @@ from pathlib import Path
 from typing import Any
 
 from pindown import __version__
-from pindown._files import whole
+from pindown._files import atomic_path
 from pindown._messages import Message, MessageError
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.registry import find
+from pindown.data.tables import Columns, TableFile
+from pindown.methods.base import BaseEncoder
+from pindown.methods.registry import find
 from pindown.runs.pictures import Folder, PictureOptions, fingerprint_of, opened
 from pindown.runs.recipe import Recipe
 from pindown.runs.shards import Shards
 from pindown.saving import load
-from pindown.tables import Columns, Source
 
 FORMAT = 2
 RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
@@ -128,11 +128,11 @@ class Run:
 
     def write(self, name: str, content: dict[str, Any]) -> None:
         """Write JSON to a file of the run, whole or not at all."""
-        with whole(self.path / name) as beside:
+        with atomic_path(self.path / name) as beside:
             text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
             beside.write_text(text + "\n", encoding="utf-8")
 
-    def find_data(self, path: Path | None = None) -> Source | Folder | Shards:
+    def find_data(self, path: Path | None = None) -> TableFile | Folder | Shards:
         """Open the data file or folder, after seeing that it has not changed since the fit.
 
         Parameters

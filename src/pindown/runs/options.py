@@ -8,15 +8,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
-from pindown import _random, gates, networks, penalties, spaces
+from pindown import _random, networks
 from pindown._messages import MessageError
 from pindown._names import nearest
-from pindown.estimators.base import BaseEncoder
-from pindown.networks import preprocessing
+from pindown.losses import penalties
+from pindown.methods.base import BaseEncoder
+from pindown.networks import gates, preprocessing, spaces
 from pindown.training import optimizers
 
 _NETWORKS = (
-    *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.unfolded, networks.smooth),
+    *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.skip_mlp, networks.smooth),
     networks.residual,
 )
 _PREPROCESSING = (
@@ -62,7 +63,7 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
 
     Examples
     --------
-    >>> from pindown.estimators import Forget
+    >>> from pindown.methods import Forget
     >>> read_options(["strength=0.2", "encoder=linear"], Forget)
     {'strength': '0.2', 'encoder': 'linear'}
     """

@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pindown._messages import MessageError
-from pindown.data import NEXT, Data
+from pindown.data.data import NEXT, Data
+from pindown.data.tables import Columns, TableFile, open_table, read_data
+from pindown.data.tables.columns import check_label
 from pindown.runs.shards import Shards, has_activations
-from pindown.tables import Columns, Source, open_table, read_data
-from pindown.tables.columns import check_label
 
 LEAST_ROWS, NUMBERS = 1_000, 1 << 28
 """Pictures that are taken into memory where all are wanted at once: at least so many, or as many as have so many
@@ -21,7 +21,7 @@ numbers, a gigabyte."""
 
 @dataclass(frozen=True)
 class PictureOptions:
-    """How pictures are read, beside the part that each column of their labels plays: see `pindown.sources.Pictures`.
+    """How pictures are read, beside the part that each column of their labels plays: see `pindown.data.ImageFolder`.
 
     Examples
     --------
@@ -57,7 +57,7 @@ class Folder:
 
     def study(self, columns: Columns, *, measured: bool = False, encoded: bool = False) -> Data:
         """Look at the pictures, and at what belongs to them; or say what is wrong with them."""
-        from pindown.sources import Pictures
+        from pindown.data import ImageFolder
 
         columns.refuse_two_parts()
         _refuse_columns(columns)
@@ -74,8 +74,8 @@ class Folder:
         for role, part in parts.items():
             if part:
                 named[role] = part[0] if len(part) == 1 and role != "truth" else part
-        source = Pictures(self.path, **asdict(self.options), **named)
-        sides: dict[str, Any] = dict(source.sides())
+        source = ImageFolder(self.path, **asdict(self.options), **named)
+        sides: dict[str, Any] = dict(source.side_variables())
         if not encoded:
             for role, values in sides.items():
                 if role != "truth" and values.ndim == 1:
@@ -92,7 +92,7 @@ def _refuse_columns(columns: Columns) -> None:
             )
 
 
-def opened(path: Path, options: PictureOptions) -> Source | Folder | Shards:
+def opened(path: Path, options: PictureOptions) -> TableFile | Folder | Shards:
     """Open a data file, or a folder of pictures or of activations.
 
     Raises
@@ -112,14 +112,14 @@ def opened(path: Path, options: PictureOptions) -> Source | Folder | Shards:
 
 
 def read_study(
-    source: Source | Folder | Shards,
+    source: TableFile | Folder | Shards,
     columns: Columns,
     *,
     measured: bool = False,
     encoded: bool = False,
     medians: Mapping[str, float] | None = None,
 ) -> Data:
-    """Read what `opened` has opened: see `pindown.tables.read_data`."""
+    """Read what `opened` has opened: see `pindown.data.tables.read_data`."""
     if isinstance(source, Folder):
         return source.study(columns, measured=measured, encoded=encoded)
     if isinstance(source, Shards):
@@ -144,13 +144,13 @@ def fingerprint(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def fingerprint_of(source: Source | Folder | Shards) -> str:
+def fingerprint_of(source: TableFile | Folder | Shards) -> str:
     """Return the SHA-256 of a file; of a folder, of the names and contents of all pictures, and of their labels."""
     if isinstance(source, Shards):
         return source.fingerprint
     if not isinstance(source, Folder):
         return fingerprint(source.path)
-    from pindown.sources.pictures import pictures_in
+    from pindown.data.images import pictures_in
 
     total = hashlib.sha256()
     for name in pictures_in(source.path):

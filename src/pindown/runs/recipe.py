@@ -9,13 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from pindown._messages import MessageError
-from pindown.data import Data
-from pindown.estimators.base import BaseEncoder
-from pindown.estimators.reading import refuse_unusable
-from pindown.estimators.registry import BUILT_IN, SIDES, address_of, find, suited
-from pindown.planning import Plan, plan
+from pindown.auditing.spec import check_roles
+from pindown.data.data import Data
+from pindown.data.tables import Columns
+from pindown.methods.base import BaseEncoder
+from pindown.methods.planning import Plan, plan
+from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
 from pindown.runs.options import read_value, written
-from pindown.tables import Columns
 from pindown.training import Trainer
 
 LOOKED_AT = 20_000
@@ -44,7 +44,7 @@ class Recipe:
     Parameters
     ----------
     estimator : str
-        Its name, or its address: see `pindown.estimators.registry.find`.
+        Its name, or its address: see `pindown.methods.registry.find`.
     n_components, max_iter : int or None
         None: what the plan says, or the estimator's own default.
     seed : int
@@ -118,7 +118,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if name is not None:
         kind = find(name)
         if fitted:
-            refuse_unusable(kind.__name__, roles, kind.answers.roles)
+            check_roles(kind.__name__, roles, kind.spec.roles)
         return address_of(kind)
     if (suits := suited(roles)) is not None:
         return address_of(suits)
@@ -131,7 +131,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if fitted:
         both = " and ".join(f"{{{role}}}" for role in roles)
         raise MessageError(f"no method learns from {both} at once: choose one of them.")
-    return address_of(next(kind for kind in BUILT_IN if kind.answers.side in roles))
+    return address_of(next(kind for kind in BUILT_IN if kind.spec.side in roles))
 
 
 def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
@@ -142,8 +142,8 @@ def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
     asked = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
     recipe, notes = readable(recipe, data)
     est = _quietly_built(recipe)
-    settled = est.answers.settled(est, data, asked, lambda est: look(data, est, recipe.n_components))
-    audited = est.answers.divisible(est, data)
+    settled = est.spec.choose(est, data, asked, lambda est: look(data, est, recipe.n_components))
+    audited = est.spec.can_audit(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
     return recipe.having(settled.parameters), (*notes, *settled.notes, *missing)
 
@@ -151,7 +151,7 @@ def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
 def readable(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
     """Return the recipe with parameters without which its method could not read the data, and notes that say so."""
     est = _quietly_built(recipe)
-    reading = est.answers.reading(est, data)
+    reading = est.spec.required(est, data)
     return recipe.having(reading.parameters), reading.notes
 
 
@@ -164,11 +164,11 @@ def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
     """Return the plan for data, from a sample of their rows if there are many; an audit divides all of them."""
     some = data.sample(looked_at(data))
     some = some.take(range(len(some))) if some.is_source else some
-    found, audited = plan(some, estimator=est, n_components=n_components), est.answers.divisible(est, data)
-    needs = [need for need in found.needs if need != est.answers.divisible(est, some).why]
+    found, audited = plan(some, estimator=est, n_components=n_components), est.spec.can_audit(est, data)
+    needs = [need for need in found.needs if need != est.spec.can_audit(est, some).why]
     return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
 
 
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
     """Fit an estimator to the side variables that it uses; partners that are the next rows, within groups."""
-    return estimator.answers.fit(estimator, data.paired() if data.groups is not None else data)
+    return estimator.spec.fit(estimator, data.paired() if data.groups is not None else data)

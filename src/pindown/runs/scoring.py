@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from pindown.data import Data
-from pindown.estimators.answers import FitScore
-from pindown.estimators.base import BaseEncoder
-from pindown.report.result import plain
+from pindown.auditing.report.result import plain
+from pindown.auditing.spec import FitScore
+from pindown.data.data import Data
+from pindown.methods.base import BaseEncoder
 from pindown.runs.recipe import looked_at
 
 LAST = 25
@@ -22,7 +22,7 @@ def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
         {
             "estimator": type(estimator).__name__,
             "n_components": estimator.n_components_,
-            "n_rows": len(data),
+            "n_samples": len(data),
             "n_features": data.n_features,
             "n_steps": estimator.n_iter_,
             "loss": float(np.mean(estimator.loss_curve_[-LAST:])),
@@ -35,5 +35,5 @@ def _score(estimator: BaseEncoder, data: Data) -> FitScore:
     """Return the score on rows held out, if there were any."""
     held_out = getattr(estimator, "held_out_", None)
     if held_out is None:
-        return estimator.answers.score(estimator, data.sample(looked_at(data)))
+        return estimator.spec.score(estimator, data.sample(looked_at(data)))
     return FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)

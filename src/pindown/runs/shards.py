@@ -7,8 +7,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 
 from pindown._messages import MessageError
-from pindown.data import Data
-from pindown.tables import Columns
+from pindown.data.data import Data
+from pindown.data.tables import Columns
 
 
 @dataclass(frozen=True)
@@ -19,8 +19,8 @@ class Shards:
 
     def study(self, columns: Columns) -> Data:
         """Open the rows, which stay where they are; or say what is wrong with them."""
-        from pindown.sources import Indexed
-        from pindown.sources.shards import open_shards, read_record
+        from pindown.data import IndexedSource
+        from pindown.data.shards import open_shards, read_record
 
         for part in fields(columns):
             if getattr(columns, part.name):
@@ -29,13 +29,13 @@ class Shards:
                     "belong to their inputs and to nothing else. Leave it out."
                 )
         source = open_shards(self.path)
-        assert isinstance(source, Indexed)
+        assert isinstance(source, IndexedSource)
         notes = (
             ()
             if read_record(self.path)["complete"]
-            else (f"{self.path.name}: the extraction was broken off, and has {source.n_rows} rows.",)
+            else (f"{self.path.name}: the extraction was broken off, and has {source.n_samples} rows.",)
         )
-        return Data(source, groups=source.sides()["groups"], notes=notes)
+        return Data(source, groups=source.side_variables()["groups"], notes=notes)
 
     @property
     def fingerprint(self) -> str:
@@ -49,6 +49,6 @@ class Shards:
 
 def has_activations(path: Path) -> bool:
     """Say whether a folder is one of activations."""
-    from pindown.sources.shards import RECORD
+    from pindown.data.shards import RECORD
 
     return (path / RECORD).is_file()

@@ -17,7 +17,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor
 
 from pindown import __version__
-from pindown._files import whole
+from pindown._files import atomic_path
 from pindown.saving.names import Allowed, Refused
 from pindown.saving.reading import Reader
 from pindown.saving.writing import Writer
@@ -76,7 +76,7 @@ def load(
     """Return the estimator that its `save` wrote, with its parameters and all that it learned.
 
     Nothing in a file is executed. Classes and functions that it names are taken from pindown, from torch's layers, and
-    from packages that have registered an estimator (entry points ``pindown.estimators``); from others if you say so.
+    from packages that have registered an estimator (entry points ``pindown.methods``); from others if you say so.
 
     Parameters
     ----------
@@ -149,7 +149,7 @@ def _write(packed: bytes, path: Path) -> None:
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Give a file in it, such as {path / 'estimator.pindown'}.")
     try:
-        with whole(path) as beside:
+        with atomic_path(path) as beside:
             beside.write_bytes(packed)
     except OSError as error:
         raise type(error)(

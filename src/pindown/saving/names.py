@@ -17,16 +17,32 @@ from torch import nn
 from pindown.saving.layers import LAYERS
 
 MOVED: dict[str, str] = {
-    "pindown.estimators.contrast:_Objective": "pindown.estimators.contrast_objective:PairObjective",
-    "pindown.estimators.latent_action.estimator:InverseDynamics": (
-        "pindown.estimators.latent_action.inverse:InverseDynamics"
+    "pindown.methods.contrast.estimator:_Objective": "pindown.methods.contrast.objective:PairObjective",
+    "pindown.methods.latent_action.estimator:InverseDynamics": (
+        "pindown.methods.latent_action.inverse:InverseDynamics"
     ),
-    "pindown.networks.preprocessing:Rescale": "pindown.networks.first_layers:Rescale",
-    "pindown.networks.preprocessing:Whiten": "pindown.networks.first_layers:Whiten",
+    "pindown.networks.vectors:Unfolded": "pindown.networks.vectors:SkipMLP",
+    "pindown.networks.vectors:unfolded": "pindown.networks.vectors:skip_mlp",
+    "pindown.networks.first_layers:Decorrelate": "pindown.networks.preprocessing:Decorrelate",
+    "pindown.networks.first_layers:Rescale": "pindown.networks.preprocessing:Rescale",
+    "pindown.networks.first_layers:Whiten": "pindown.networks.preprocessing:Whiten",
+    "pindown.networks.images:suited": "pindown.networks.images:default_network",
+    "pindown.networks.preprocessing:suited": "pindown.networks.preprocessing:default_preprocessing",
+    "pindown.networks.resnet:Block": "pindown.networks.images:Block",
+    "pindown.networks.resnet:resnet18": "pindown.networks.images:resnet18",
+    "pindown.gates.openings:Largest": "pindown.networks.gates:TopKModule",
+    "pindown.gates.openings:LargestOfBatch": "pindown.networks.gates:BatchTopKModule",
+    "pindown.gates.openings:Ramp": "pindown.networks.gates:L1Module",
+    "pindown.gates.openings:Jump": "pindown.networks.gates:JumpReLUModule",
+    "pindown.penalties.weighted:DependencyCount": "pindown.losses.penalties:DependencyCount",
+    "pindown.penalties.weighted:DependencySparsity": "pindown.losses.penalties:DependencySparsity",
+    "pindown.penalties.weighted:HessianPenalty": "pindown.losses.penalties:HessianPenalty",
+    "pindown.penalties.weighted:LatentSparsity": "pindown.losses.penalties:LatentSparsity",
+    "pindown.penalties.weighted:OroJAR": "pindown.losses.penalties:OroJAR",
 }
 """Names of pindown's own in files of this format that are other names today: what is renamed is entered here."""
 
-GROUP = "pindown.estimators"
+GROUP = "pindown.methods"
 """Group of entry points by which packages register their estimators."""
 
 _PLAIN = {f"builtins:{kind.__name__}" for kind in (bool, int, float, complex, str)}

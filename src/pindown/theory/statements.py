@@ -1,4 +1,4 @@
-"""What a theorem is made of: assumptions, what stays free, counts of diversity; and the theorem itself."""
+"""The parts of a theorem: assumptions, indeterminacies, diversity counts, and the theorem itself."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import Literal
 
 @dataclass(frozen=True)
 class Assumption:
-    """Something that must be true of the world, or of the fitted model, before a theorem speaks.
+    """A condition of a theorem on the data or on the fitted model.
 
-    ``about`` says where to look: the mixing g, the marginal p(z), the conditional p(z̃|z) or p(z|u), the
+    ``about`` says what it concerns: the mixing g, the marginal p(z), the conditional p(z̃|z) or p(z|u), the
     labels, the structure of D_z g, or the model that was fitted.
 
     >>> UNIFORM_SPHERE.about
@@ -26,7 +26,7 @@ class Assumption:
 
 
 class Freedom(Enum):
-    """One elementary move that recovery may leave undecided."""
+    """An elementary transformation that recovery may leave undetermined."""
 
     PERMUTATION = "order of the coordinates"
     SIGN = "sign of each coordinate"
@@ -38,15 +38,15 @@ class Freedom(Enum):
     FOLD = "non-invertible function of each coordinate, such as a square"
     BLOCK_WARP = "invertible mixing inside a block of coordinates"
     WARP = "invertible mixing of all coordinates"
-    PER_VALUE = "another map for every value of the auxiliary variable"
+    PER_VALUE = "a different map for every level of the auxiliary variable"
 
 
 @dataclass(frozen=True)
 class Indeterminacy:
-    """What stays free after recovery, as the set of all elementary moves it allows.
+    """What recovery leaves undetermined: the set of all elementary transformations that it allows.
 
-    The set lists *every* move the maps contain (turning by 90° swaps two axes, so orthogonal maps list
-    ``PERMUTATION``): inclusion of maps is then inclusion of sets.
+    The set lists *every* transformation that the maps contain. A rotation by 90° swaps two axes, so orthogonal maps
+    list ``PERMUTATION``. Inclusion of maps is then inclusion of sets.
 
     >>> [move.name for move in Freedom if move in ORTHOGONAL.allows]
     ['PERMUTATION', 'SIGN', 'SCALE', 'ROTATION']
@@ -57,9 +57,9 @@ class Indeterminacy:
     allows: frozenset[Freedom]
 
     def within(self, coarser: Indeterminacy) -> bool:
-        """Whether all that is free here is free in ``coarser`` too: this is the stronger recovery, or equal.
+        """Return whether ``coarser`` allows everything that this allows: this recovery is stronger, or equal.
 
-        A scale of its own for each coordinate bends angles, so it is affine but not orthogonal:
+        A separate scale for each coordinate changes angles, so it is affine but not orthogonal:
 
         >>> SCALED_PERMUTATION.within(AFFINE), SCALED_PERMUTATION.within(ORTHOGONAL)
         (True, False)
@@ -69,7 +69,7 @@ class Indeterminacy:
 
 @dataclass(frozen=True)
 class Diversity:
-    """How many values of the side information a theorem counts on: necessary, never sufficient by itself.
+    """The number of values of the side information that a theorem needs: necessary, but not sufficient.
 
     ``k_means`` names the second dimension where the formula has one.
 
@@ -83,7 +83,7 @@ class Diversity:
     k_means: str = ""
 
     def needed(self, d: int, k: int | None = None) -> int:
-        """Evaluate the formula at ``d`` dimensions (and ``k``, where ``k_means`` says what that is).
+        """Return the value of the formula for ``d`` dimensions (and ``k``, which ``k_means`` explains).
 
         Raises
         ------
@@ -105,7 +105,7 @@ class Diversity:
 
 def _positive(name: str, value: int, meaning: str) -> int:
     try:
-        number = index(value)  # takes numpy's integers too, without importing numpy
+        number = index(value)  # accepts numpy integers, too, without importing numpy
     except TypeError:
         number = 0
     if number < 1:
@@ -117,7 +117,7 @@ def _positive(name: str, value: int, meaning: str) -> int:
 class Theorem:
     """An identifiability result: what it assumes, what it promises, and what it does not.
 
-    ``subject`` is what is recovered; ``diversity`` is ``None`` where the theorem counts nothing.
+    ``subject`` is what is recovered; ``diversity`` is ``None`` if the theorem counts nothing.
 
     >>> CONTRAST_LP.indeterminacy.within(CONTRAST_METRIC.indeterminacy)
     True
@@ -134,7 +134,7 @@ class Theorem:
     subject: str = "the latents are recovered"
 
     def claim(self) -> str:
-        """Return the one sentence that may be written down if every assumption holds."""
+        """Return the sentence that is supported if every assumption holds."""
         conditions = [assumption.name for assumption in self.assumes]
         if self.diversity is not None:
             conditions.append(f"at least {self.diversity.formula} {self.diversity.unit}")
@@ -145,10 +145,10 @@ class Theorem:
 
 @dataclass(frozen=True)
 class Weakening:
-    """What is left of a theorem where one of its assumptions is given up for a weaker one.
+    """What remains of a theorem if a weaker assumption replaces one of its assumptions.
 
     >>> print(NOISY.promises)
-    the signal g(z), and of the latents what codes of x tell: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.
+    the signal g(z), and the latents up to noise: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.
     """
 
     name: str

@@ -85,7 +85,7 @@ class Film(Callback):
     Examples
     --------
     >>> from pindown import Contrast
-    >>> from pindown.processes import Pairs
+    >>> from pindown.simulate import Pairs
     >>> from pindown.training import Trainer
     >>> sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_200, random_state=0)
     >>> film = Film(sample.x[:50], steps=(1, 30))

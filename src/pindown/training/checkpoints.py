@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pindown._files import whole
+from pindown._files import atomic_path
 from pindown.training.validation import Vigil
 
 FORMAT = 1
@@ -141,7 +141,7 @@ class Checkpoint:
         if state.accelerator.is_main_process:
             metadata = {"format": str(FORMAT), "settings": json.dumps(self.settings)}
             try:
-                with whole(self.path) as beside:
+                with atomic_path(self.path) as beside:
                     save_file(named, beside, metadata=metadata)
             except SafetensorError as error:  # its word for a full disk
                 raise OSError(

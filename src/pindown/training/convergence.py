@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-FIRST_ROUND = 2_000
-"""Steps of the first round of a training that chooses its own length; each further one takes as many as all before."""
+from pindown.networks.image_defaults import FIRST_ROUND
 
 MOST_STEPS = 32_000
 """Steps at which such a training ends though its loss falls: four rounds after the first."""

@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pindown.sources.batches import CapturableDraw, Draw
+from pindown.data.batches import CapturableDraw, Draw
 from pindown.training.checkpoints import State
 from pindown.training.schedules import Schedule, falling
 from pindown.training.validation import Leg

@@ -24,7 +24,7 @@ from sklearn.utils import check_scalar
 from torch import nn
 
 from pindown import _random
-from pindown.sources.batches import Draw
+from pindown.data.batches import Draw
 from pindown.training.callbacks import Callback, ProgressBar, Report, audience
 from pindown.training.checkpoints import Checkpoint, State
 from pindown.training.convergence import Length

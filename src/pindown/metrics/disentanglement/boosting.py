@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_matrix
 
-from pindown.labels import Codes
+from pindown.data.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
 from pindown.metrics.reading import Matrix
 

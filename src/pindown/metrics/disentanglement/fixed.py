@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pindown.labels import Codes
+from pindown.data.labels import Codes
 from pindown.metrics.disentanglement.linear import read_linearly
 from pindown.metrics.disentanglement.result import Measured, Score, mean_of, score
 from pindown.metrics.disentanglement.rows import Factor, Rows, read, standardised

@@ -14,7 +14,7 @@ import numpy as np
 from scipy.spatial import cKDTree
 from scipy.special import digamma
 
-from pindown.labels import Codes
+from pindown.data.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
 from pindown.metrics.reading import Matrix
 

@@ -6,7 +6,7 @@ import numpy as np
 from scipy.stats import kendalltau, rankdata
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
-from pindown.labels import Codes
+from pindown.data.labels import Codes
 from pindown.metrics.disentanglement.rows import Factor, Rows
 from pindown.metrics.reading import Matrix
 

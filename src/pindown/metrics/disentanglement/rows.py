@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 
-from pindown.labels import Codes, is_quantity, numbered
+from pindown.data.labels import Codes, is_quantity, numbered
 from pindown.metrics.reading import Matrix, RandomState, read_matrix
 
 T = TypeVar("T")

@@ -1,0 +1,115 @@
+"""`Autoencoding` and `Paired`: what the autoencoders of the field share, on the one training loop; abstract."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterator
+from typing import Any, Self
+
+import torch
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown.data.data import Data
+from pindown.data.pairing import pair_up
+from pindown.data.sampling import Takeable
+from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
+from pindown.methods.dictionary.unrolling import start_unrolled
+from pindown.methods.reading import Look
+from pindown.networks import built
+from pindown.networks.building import Make
+from pindown.networks.encoder import Encoder
+from pindown.networks.image_defaults import decoder_for
+from pindown.networks.spaces import Space
+from pindown.training import best_device
+from pindown_papers.baselines.generating import Generating
+from pindown_papers.baselines.spec import PairedReconstructionSpec
+from pindown_papers.baselines.variational import Variational
+
+
+class Autoencoding(Generating):
+    """A variational autoencoder with a divergence of its own; abstract. No theorem speaks of its codes."""
+
+    decoder: Make
+    unrolled: bool
+    _n_views = 1
+    _adapts = False
+    _codes_are_normal = True
+
+    @abstractmethod
+    def _divergence(self) -> nn.Module:
+        """Return how posteriors are compared with the prior, after checking the parameters for it."""
+
+    def score(self, X, y=None) -> float:
+        """Return the evidence lower bound of observations in nats per row, with a standard normal prior."""
+        check_is_fitted(self)
+        model = self._precise()
+        assert isinstance(model, Variational)
+        return model.bound(self._put(self._validated(X, reset=False)), seed=0)
+
+    def _space(self) -> Space:
+        self._divergence()
+        return super()._space()
+
+    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return normal numbers for each latent of each view, and uniform ones for each latent."""
+        normal, _ = random_numbers(n_samples, self._n_views * self.n_components, generator)
+        return normal, random_numbers(n_samples, self.n_components, generator)[1]
+
+    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
+        decoder = built(type(self).__name__, "decoder", make, look.n_components, self.shape_in_)
+        d, x = look.n_components, first_samples(batches)
+        model = Variational(
+            encoder, decoder, d, x, divergence=self._divergence(), penalty=self.penalty, adapts=self._adapts
+        )
+        return self._started(model, x)
+
+    def _started(self, model: Variational, x: Tensor) -> Variational:
+        """Teach an autoencoder of pictures the coordinates of unrolled ones, if that is asked for."""
+        if self.unrolled and x.ndim == 4:
+            seed = int(torch.randint(2**31, ()))
+            start_unrolled(model, x, max_iter=self._n_steps, seed=seed, device=best_device(self.device))
+        return model
+
+
+class Paired(Autoencoding):
+    """An autoencoder of two views of each row, its partner the second; abstract."""
+
+    spec = PairedReconstructionSpec()
+    unrolled = False
+    _y_is = "be the partner, or the group, of"
+    _n_views = 2
+
+    def fit(self, X, y=None) -> Self:
+        """Train the autoencoder.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, …), Data, or Source
+            The observations.
+        y : array, tensor or None
+            Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
+            row's partner is the next row.
+        """
+        return self._fit(X, {"pairs": y})
+
+    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+        return (sides["pairs"],)
+
+    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
+        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=look.rows), self._chance)
+
+
+class WithChance:
+    """Rows, with random numbers that are new whenever they are taken."""
+
+    def __init__(self, rows: Takeable, chance: Any) -> None:
+        self.rows, self.chance, self.device = rows, chance, rows.device
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the rows at these positions, and what belongs to them."""
+        return *self.rows.take(which, generator), *self.chance(len(which), generator)

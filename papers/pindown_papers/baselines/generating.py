@@ -1,0 +1,41 @@
+"""`Generating`: what the generators of the field share, autoencoders and flows; abstract."""
+
+from __future__ import annotations
+
+from sklearn.utils.validation import check_is_fitted
+from torch import nn
+
+from pindown.losses import Penalty
+from pindown.methods.base import BaseEncoder
+from pindown.methods.decoding import Decodes
+from pindown.methods.parameters import check_penalty
+from pindown.methods.reading import Reading
+from pindown.networks.spaces import Reals, Space
+from pindown_papers.baselines.spec import refuse_one_picture
+
+
+class Generating(Decodes, BaseEncoder):
+    """An encoder and a decoder that are trained together, with a penalty on the way back; no theorem speaks of it."""
+
+    penalty: Penalty | None
+    _wants_vectors = True
+    _usual_rates = (3e-3, 2e-3)
+
+    @property
+    def decoder_(self) -> nn.Module:
+        """The trained decoder, to standardised observations: what `pindown.disentangle` takes."""
+        check_is_fitted(self)
+        decoder = self.objective_.decoder
+        assert isinstance(decoder, nn.Module)
+        return decoder
+
+    @property
+    def _takes_pictures(self) -> bool:
+        return True
+
+    def _refuse(self, reading: Reading) -> None:
+        refuse_one_picture(type(self).__name__, reading.data.X)
+
+    def _space(self) -> Space:
+        check_penalty(self, self.penalty)
+        return Reals()

@@ -1,0 +1,28 @@
+"""Simulations that the papers' tables and benchmarks use, in addition to those of `pindown.simulate`."""
+
+from pindown_papers.simulations.composed import Composed, cutouts
+from pindown_papers.simulations.expression import Expression
+from pindown_papers.simulations.filmed import Film, Filmed, save_animation
+from pindown_papers.simulations.grids import Grid, LaplaceSteps, Redrawn, SomeChange
+from pindown_papers.simulations.hierarchy import Hierarchy, like_language
+from pindown_papers.simulations.instances import Instances
+from pindown_papers.simulations.robot_arm import RobotArm
+from pindown_papers.simulations.sensors import Sensors
+
+__all__ = [
+    "Composed",
+    "Expression",
+    "Film",
+    "Filmed",
+    "Grid",
+    "Hierarchy",
+    "Instances",
+    "LaplaceSteps",
+    "Redrawn",
+    "RobotArm",
+    "Sensors",
+    "SomeChange",
+    "cutouts",
+    "like_language",
+    "save_animation",
+]

@@ -1,0 +1,1 @@
+"""Audit a fit: checks, refits, evidence, claims, report."""

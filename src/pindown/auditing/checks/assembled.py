@@ -1,0 +1,110 @@
+"""The checks that speak of a theorem, together: before training on data alone, after training on an estimator."""
+
+from typing import Any
+
+import numpy as np
+
+from pindown import theory
+from pindown.auditing.checks.arrays import read, read_labels, seen
+from pindown.auditing.checks.conditionals import related_partners
+from pindown.auditing.checks.encoders import enough_directions
+from pindown.auditing.checks.nuisances import overlapping_values, same_spread, surviving_dimensions, unconfounded
+from pindown.auditing.checks.partners import partners_of
+from pindown.auditing.checks.values import common_values, diverse_values, divisible_rows, enough_rows, enough_values
+from pindown.auditing.checks.verdict import Verdict
+from pindown.data.data import Data, as_array
+
+
+def before(
+    X: Any, n_components: int, *, signal: Any = None, nuisance: Any = None, pairs: Any = None, groups: Any = None
+) -> tuple[Verdict, ...]:
+    """Say of data what can be said before anything is trained: whether a theorem can apply.
+
+    Parameters
+    ----------
+    X : array (n, n_features)
+        The observations.
+    n_components : int
+        How many latents one hopes for.
+    signal, nuisance : array (n,), optional
+        A label to learn from, and one to forget.
+    pairs : array, optional
+        Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+    groups : array (n,), optional
+        Subjects, sessions …, whose rows an audit keeps together.
+
+    Returns
+    -------
+    tuple of Verdict
+        About the observations, then about each side variable that was given.
+
+    Examples
+    --------
+    Four classes of points in the plane, where two latents need three:
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(4, size=1_000)
+    >>> X = np.array([[0, 0], [3, 0], [0, 3], [3, 3]])[labels] + rng.normal(size=(1_000, 2))
+    >>> for verdict in before(X, 2, signal=labels):
+    ...     print(verdict.outcome, verdict.name)
+    holds injective mixing
+    holds enough samples
+    holds at least d + 1 classes
+    holds affine generator system
+    """
+    rows, found = seen(X)
+    for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
+        if labels is not None:
+            read_labels(name, labels, len(rows))  # by the name that the caller knows
+    verdicts = [enough_directions(X, n_components), enough_rows(len(rows), n_components, signal)]
+    if pairs is not None:
+        partners = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
+        verdicts.append(related_partners(*partners_of(rows, partners)))
+    if signal is not None:
+        verdicts.append(enough_values(signal, theory.CLASSIFY_NORMALISED, n_components))
+        verdicts.append(diverse_values(rows, signal, d=n_components, encoded=False))
+    if nuisance is not None:
+        verdicts.append(common_values(nuisance))
+        verdicts.append(surviving_dimensions(rows, nuisance, n_components))
+        verdicts.append(same_spread(rows, nuisance))
+        verdicts.append(overlapping_values(rows, nuisance))
+    if signal is not None and nuisance is not None:
+        verdicts.append(unconfounded(signal, nuisance))
+    if groups is not None:
+        verdicts.append(divisible_rows(len(rows), groups=groups, nuisance=nuisance))
+    return tuple(verdicts)
+
+
+def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdict, ...]:
+    """Say of a fitted estimator and data, best such as it has not seen, which assumptions its codes bear out.
+
+    Parameters
+    ----------
+    est : estimator
+        Fitted.
+    X, y
+        Observations and side variable, as in ``est.fit``.
+    given : array (n,), optional
+        For `Forget`: the label within whose values the nuisance was to be forgotten.
+
+    Examples
+    --------
+    >>> from pindown import Classify
+    >>> from pindown.simulate import Clusters
+    >>> world = Clusters.on_sphere(3, 12, 10.0, random_state=0)
+    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> classify = Classify(3, max_iter=200, random_state=0).fit(train.x, train.u)
+    >>> for verdict in after(classify, test.x, test.u):
+    ...     print(verdict.outcome, verdict.name)
+    holds at least d + 1 classes
+    holds affine generator system
+    holds vMF clusters
+    holds unfolded codes
+    holds signal told by the codes
+    """
+    from pindown.auditing.spec import spec_of  # which imports the checks
+
+    spec = spec_of(est, "after")
+    side = {} if y is None or spec.side is None else {spec.side: y}
+    read("X", X)  # or say what is wrong with it
+    return spec.checks_after(est, Data(as_array(X), given=given, **side))

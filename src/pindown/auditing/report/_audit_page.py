@@ -1,0 +1,370 @@
+"""The page of an audit: its numbers put into parts of plain data, which ``audit.html.j2`` lays out."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pindown.auditing.checks.needs import needed
+from pindown.auditing.checks.nuisances import what_leaks
+from pindown.auditing.evidence.agreement import MOST_SHOWN, Agreement
+from pindown.auditing.evidence.scores import Control, Score
+from pindown.auditing.report.claims import enough
+from pindown.auditing.report.colouring import Colouring
+from pindown.auditing.report.drawings import Drawing, protractor, sheet, squares
+from pindown.auditing.report.page import Curve, Curves, Figure, Latents, fill, shown
+from pindown.auditing.report.sliders import sliders
+
+if TYPE_CHECKING:
+    from pindown.auditing.checks.verdict import Verdict
+    from pindown.auditing.evidence.blocks import SharedBlock
+    from pindown.auditing.evidence.noise import Band
+    from pindown.auditing.report.pictures import Pictures
+    from pindown.auditing.report.result import Audit
+    from pindown.metrics import Leakage
+
+
+@dataclass(frozen=True)
+class Ruler:
+    """A number on a scale from 0 to 1, beside what chance scores; off the scale it is only written."""
+
+    name: str
+    value: float
+    chance: float
+    note: str
+    unit: str = ""
+    status: str = ""
+    interval: tuple[float, float] | None = None
+    others: tuple[float, ...] = ()
+    shuffled: float | None = None
+
+    @property
+    def on_scale(self) -> bool:
+        """Whether there is a scale to draw it on."""
+        return not self.unit
+
+
+@dataclass(frozen=True)
+class Line:
+    """A row of a table; its status is one of holds, fails, undecided and beside."""
+
+    name: str
+    cells: tuple[str, ...]
+    status: str
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """One part of the page: text, then whatever it has of rulers, a table, pictures and points."""
+
+    title: str
+    text: str
+    rulers: tuple[Ruler, ...] = ()
+    header: tuple[str, ...] = ()
+    table: tuple[Line, ...] = ()
+    figures: tuple[Figure, ...] = ()
+    drawings: tuple[Drawing, ...] = ()
+    points: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class AuditPage:
+    """All that the page says."""
+
+    title: str
+    kicker: str
+    lead: str
+    footer: str
+    claims: bool
+    claim: str
+    reasons: tuple[str, ...]
+    warned: tuple[str, ...]
+    parts: tuple[Part, ...]
+
+
+def render(audit: Audit) -> str:
+    """Return an audit as HTML that needs nothing else."""
+    return fill("audit.html.j2", page=page_of(audit))
+
+
+def page_of(audit: Audit) -> AuditPage:
+    """Put an audit into the parts of its page."""
+    theorem = audit.theorem
+    promise = "No theorem covers these parameters." if theorem is None else f"{theorem.source}: {theorem.promises}"
+    return AuditPage(
+        title="This may be claimed" if audit.claims else "Nothing is claimed",
+        kicker=f"pindown audit · {audit.estimator} · {audit.n_samples:,} rows",
+        lead=promise,
+        footer=f"{audit.n_fits} fits beside the one that was audited; refits learned from {audit.n_learned_from:,} "
+        f"rows, and all was measured on {audit.n_held_out:,} others. This page is one file and asks nothing of the "
+        "network.",
+        claims=audit.claims,
+        claim=audit.claim,
+        reasons=audit.reasons,
+        warned=audit.warned,
+        parts=tuple(part for part in _parts(audit) if part is not None),
+    )
+
+
+def _parts(audit: Audit) -> tuple[Part | None, ...]:
+    pictures = audit.pictures
+    return (
+        Part(
+            "What was learned",
+            "Measured on rows that were held out, with refits that have not seen them: the least of these counts. The "
+            "tick is what chance scores.",
+            rulers=tuple(map(score_ruler, audit.scores)),
+            points=(f"The fit itself, on rows that it kept back: {audit.held_out}.",) if audit.held_out else (),
+        ),
+        Part(
+            "Do independent fits agree?",
+            _on_agreement(audit),
+            rulers=tuple(map(_agreement_ruler, audit.agreement)),
+            drawings=(_matching(pictures), _angles(pictures)),
+        ),
+        _block_part(audit.block),
+        _leakage_part(audit.leakage),
+        _noise_part(audit.band),
+        controls_part(audit.controls),
+        Part(
+            "Assumptions",
+            "What the data say of each. That one holds means that no break was seen where a break of the size of the "
+            "threshold would have been. Those without a mark are not needed for this claim.",
+            header=("assumption", "outcome", "measured", "threshold", "why"),
+            table=_verdict_lines(audit),
+        ),
+        Part(
+            "The latents",
+            "The codes of the fit. Choose which of them to see, and what colours them.",
+            figures=(_latents(pictures), _curves(pictures)),
+        ),
+        _sheet_part(pictures),
+        _support_part(pictures),
+        _truth_part(audit),
+        Part("What was not shown", "An audit cannot show these. A claim rests on them.", points=audit.not_shown),
+    )
+
+
+def _on_agreement(audit: Audit) -> str:
+    starts = ", and all but the first start at another map of the data" if audit.pictures.starts_elsewhere else ""
+    null = any(found.shuffled is not None for found in audit.agreement)
+    return (
+        "Two fits of what is identified must agree up to what the theorem leaves open, and are compared up to that and "
+        f"no more. Each refit has another seed{starts}. Circles are pairs of fits, the dot is the worst"
+        + ("; the dashed tick is a fit to shuffled data." if null else ".")
+    )
+
+
+def score_ruler(score: Score) -> Ruler:
+    """Draw a score beside chance."""
+    p = "" if score.p_value is None else f", p = {score.p_value:.2g}"
+    floor = "" if score.floor is None else f", floor {shown(score.floor, 3)}"
+    status = "" if score.good else "behind"
+    note = f"chance {shown(score.chance, 3)}{floor}{p}"
+    return Ruler(score.name, score.value, score.chance, note, score.unit, status, shuffled=score.floor)
+
+
+def _agreement_ruler(found: Agreement) -> Ruler:
+    null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
+    note = f"{found.metric}; chance {shown(found.chance, 3)}{null}"
+    status = "" if found.worst >= enough(found) else "behind"
+    return Ruler(
+        found.between,
+        found.worst,
+        found.chance,
+        note,
+        status=status,
+        others=found.values,
+        shuffled=found.shuffled,
+    )
+
+
+def _block_part(block: SharedBlock | None) -> Part | None:
+    """Say which part of the codes is spoken of, where partners do not share all of it."""
+    if block is None:
+        return None
+    text = f"{block}; {block.rest}."
+    return Part("What partners share", text[0].upper() + text[1:])
+
+
+def _noise_part(band: Band | None) -> Part | None:
+    """Draw the band of the score that the true latents would get; the value is what noise lets through at most."""
+    if band is None:
+        return None
+    text = (
+        f"{band}. Fresh noise of that size was added to held-out rows: how far codes move says how much of them is "
+        "noise, and so the most that they can tell of the latents, which is written here. How far below it the score "
+        "may lie follows from how well independent fits agree."
+    )
+    note = f"from {shown(band.low, 3)} to {shown(band.high, 3)}"
+    ruler = Ruler(band.score, band.ceiling, 0.0, note, interval=(band.low, band.high))
+    return Part("What noise leaves", text[0].upper() + text[1:], rulers=(ruler,))
+
+
+def _leakage_part(leakage: Leakage | None) -> Part | None:
+    if leakage is None:
+        return None
+    rulers = tuple(
+        Ruler(
+            name,
+            probe.score,
+            leakage.chance,
+            f"{leakage.measure}; 95 % from {shown(probe.interval[0], 3)} to {shown(probe.interval[1], 3)}; "
+            f"{probe.bits:.3f} bits",
+            interval=probe.interval,
+            status="behind" if probe.interval[0] > leakage.chance else "",
+        )
+        for name, probe in leakage.by_probe.items()
+    )
+    return Part(
+        "What the codes still tell of the nuisance",
+        f"Probes of {len(rulers)} families, trained from scratch on held-out codes and scored on others. The tick is "
+        f"chance; the worst probe counts. {what_leaks(leakage)}",
+        rulers=rulers,
+        points=leakage.notes,
+    )
+
+
+def controls_part(controls: Sequence[Control]) -> Part:
+    """Return the table of controls."""
+    return Part(
+        "Controls",
+        "Trials whose outcome is known beforehand. If one fails, nothing else on this page can be trusted.",
+        header=("control", "expected", "found", "outcome"),
+        table=tuple(map(_control_line, controls)),
+    )
+
+
+def _control_line(control: Control) -> Line:
+    status = "holds" if control.passed else "fails"
+    return Line(control.name, (control.expected, control.found, "passed" if control.passed else "failed"), status)
+
+
+def _verdict_lines(audit: Audit) -> tuple[Line, ...]:
+    asked = () if audit.theorem is None else needed(audit.theorem, audit.verdicts, audit.waived)
+    ordered = sorted(audit.verdicts, key=lambda v: (v not in asked, ("fails", "undecided", "holds").index(v.outcome)))
+    return tuple(_verdict_line(verdict, verdict in asked) for verdict in ordered)
+
+
+def _verdict_line(verdict: Verdict, asked: bool) -> Line:
+    numbers = (_number(verdict.statistic), _number(verdict.threshold))
+    return Line(verdict.name, (verdict.outcome, *numbers, verdict.why), verdict.outcome if asked else "beside")
+
+
+def _number(value: float) -> str:
+    if math.isnan(value):
+        return "–"
+    return (f"{value:,.0f}" if abs(value) >= 1_000 else f"{value:.3g}").replace("-", "−")
+
+
+def _latents(pictures: Pictures) -> Latents:
+    n, d = pictures.codes.shape
+    order = np.argsort(-pictures.codes.std(0), kind="stable")[:MOST_SHOWN] if d > MOST_SHOWN else np.arange(d)
+    codes = pictures.codes[:, order]
+    centred = codes - (codes.max(0) + codes.min(0)) / 2
+    points = centred / max(float(np.abs(centred).max()), 1e-12)
+    sample = "" if n == pictures.n_samples else f", a sample of {pictures.n_samples:,}"
+    left_out = "" if d <= MOST_SHOWN else f" Of {d} latents the {MOST_SHOWN} that vary most can be chosen."
+    return Latents(
+        caption=f"{n:,} held-out rows{sample}, at one scale for all latents. Drag it, or use the arrow keys."
+        + left_out,
+        description=f"A cloud of {n:,} coloured points: the codes of held-out rows.",
+        names=tuple(f"ẑ{_subscript(j)}" for j in order.tolist()),
+        points=points,
+        colourings=tuple(Colouring(name, values) for name, values in pictures.colourings.items()),
+    )
+
+
+def _curves(pictures: Pictures) -> Curves:
+    curves = tuple(Curve(name, values) for name, values in pictures.curves.items())
+    guess = "" if pictures.guessing is None else " The dotted line is a guess."
+    penalty = "" if pictures.support is None else " Where it rises the penalty sets in."
+    ends = "; ".join(f"{curve.name} ends at {curve.values[-25:].mean():.2f}" for curve in curves)
+    return Curves(
+        caption=f"The loss while training.{guess}{penalty}",
+        description=f"Loss over {max(len(curve.values) for curve in curves):,} steps: {ends}.",
+        curves=curves,
+        guessing=pictures.guessing,
+    )
+
+
+def _sheet_part(pictures: Pictures) -> Part | None:
+    """Show, of rows that are pictures, some of them, what changes along each latent, and what is swapped with it."""
+    if pictures.sheets is None:
+        return None
+    captions = (
+        "Some of the pictures that were held out.",
+        "Each row goes along one latent, from low to high, and shows the held-out pictures whose other latents are "
+        "nearest to the middle. Where one thing changes in a row, the latent stands for it.",
+        "Each row begins with one picture and ends with another. Between them one latent after the other is taken from "
+        "the last, and all the others from the first: the nearest picture is shown.",
+    )
+    drawings = zip(pictures.sheets, captions, strict=True)
+    along = "Each slider takes one latent from low to high, while the others stay in the middle."
+    moved = () if pictures.sliders is None else (sliders(pictures.sliders, along),)
+    return Part(
+        "The latents, in pictures",
+        "What changes as a latent does.",
+        drawings=(*moved, *(sheet(picture, caption) for picture, caption in drawings)),
+    )
+
+
+def _truth_part(audit: Audit) -> Part | None:
+    """Show how well the truth was recovered, where it was supplied, and which latent goes with what of it."""
+    if not audit.recovery:
+        return None
+    by_truth = audit.pictures.by_truth
+    caption = (
+        "Absolute rank correlation of each column of the truth (rows) with each latent (columns). One full square in "
+        "a row, and nothing else in it, is a factor that has a latent of its own."
+    )
+    return Part(
+        "Against the truth",
+        "The latents were supplied, so that recovery can be measured. Nothing above has seen them.",
+        rulers=tuple(map(score_ruler, audit.recovery)),
+        drawings=() if by_truth is None else (squares(by_truth, "Truth by latents", caption),),
+    )
+
+
+def _matching(pictures: Pictures) -> Drawing:
+    d = len(pictures.angles)
+    some = f" The first {MOST_SHOWN} of {d} latents are drawn." if d > MOST_SHOWN else ""
+    caption = (
+        "Absolute correlation of each latent of this fit (rows) with those of a refit (columns, in the order that "
+        f"matches best).{some} One full square in each row means that even the axes agree."
+    )
+    return squares(pictures.matching, "Matching of latents", caption)
+
+
+def _angles(pictures: Pictures) -> Drawing:
+    angles = pictures.angles
+    caption = (
+        "Angles between the spaces that the codes of this fit and of a refit span: 0° where both hold the same, 90° "
+        f"where one has what the other lacks. The largest is {angles.max():.1f}°, the median {np.median(angles):.1f}°."
+    )
+    return protractor(angles, caption)
+
+
+def _support_part(pictures: Pictures) -> Part | None:
+    from markupsafe import Markup
+
+    from pindown.theory.structure import draw
+    from pindown.theory.structure.drawing import MOST_LATENTS, MOST_OBSERVED
+
+    if pictures.support is None:
+        return None
+    m, d = pictures.support.shape
+    title, text = "Which latent reaches what", "The support of the decoder's Jacobian, and what may be claimed of it."
+    if m > MOST_OBSERVED or d > MOST_LATENTS:
+        reached = pictures.support.sum(0)
+        spread = f"a latent reaches {reached.min()} to {reached.max()} of {m} observed variables"
+        return Part(title, f"{text} {m} × {d} is too large for a picture: {spread}.")
+    return Part(title, text, drawings=(Drawing(Markup(draw(pictures.support)), "Latents on the left, columns of X."),))
+
+
+def _subscript(j: int) -> str:
+    return "".join(chr(ord("₀") + int(digit)) for digit in str(j))

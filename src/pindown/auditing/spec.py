@@ -1,0 +1,416 @@
+"""`MethodSpec`: what a method says about itself to plans, audits, runs and the command line.
+
+An estimator has one instance as its class attribute ``spec``. A new method subclasses `MethodSpec` and overrides what
+differs; the defaults suit a method that learns from a label or from measurements.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pindown import theory
+from pindown._names import counted
+from pindown.auditing.checks import (
+    Estimate,
+    Verdict,
+    divisible_rows,
+    enough_directions,
+    enough_rows,
+    signal_told,
+    unfolded_codes,
+)
+from pindown.auditing.checks.arrays import held_out_r2
+from pindown.auditing.checks.verdict import above, with_better
+from pindown.auditing.evidence.agreement import Measure, measure_for
+from pindown.auditing.evidence.blocks import Features
+from pindown.auditing.evidence.findings import Findings
+from pindown.auditing.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
+from pindown.auditing.evidence.plans import Plan, generally_missing, in_words, or_directions
+from pindown.auditing.evidence.rows import Refits, Rows
+from pindown.auditing.evidence.scores import (
+    LINEAR,
+    Control,
+    Evidence,
+    Score,
+    linear_test,
+    measured,
+    of_side_information,
+    r2,
+    recovery,
+)
+from pindown.data.data import Data
+from pindown.errors import InputError
+from pindown.networks.encoder import Encoder
+from pindown.networks.folding import find_flat_directions, find_folding
+from pindown.theory import UNIT_CODES, UNIT_NORM, Assumption, Theorem
+
+Matrix = NDArray[np.float64]
+Verdicts = tuple[Verdict, ...]
+
+MIN_RECONSTRUCTION_GAIN = 0.5
+"""Fraction of the variance left by a fit to permuted features that a fit without side variables must explain."""
+
+
+MAX_PIXELS = 1_024
+"""Size of an image up to which an encoder is checked for folding; for larger ones only flat directions are checked."""
+
+
+class Estimator(Protocol):
+    """What plans and audits use of an estimator; every subclass of `BaseEncoder` has it."""
+
+    spec: ClassVar[MethodSpec[Any]]
+    n_components: int | None
+    n_components_: int
+    encoder_: Encoder
+    loss_curve_: NDArray[Any]
+
+    @property
+    def guarantee(self) -> Theorem | None:
+        """The theorem that applies if the data meet its assumptions."""
+
+    def transform(self, X: Any) -> Any:
+        """Return the latents of observations."""
+
+
+E = TypeVar("E", bound=Estimator)
+
+
+class Figure(NamedTuple):
+    """What the report draws of a fit: the loss at each step, the loss at chance, and a support if there is one."""
+
+    curve: NDArray[Any]
+    chance: float | None = None
+    support: NDArray[np.int64] | None = None
+
+
+class FitScore(NamedTuple):
+    """One number that says how well a fit works, its chance level, and the samples it was measured on."""
+
+    name: str
+    value: float | None = None
+    chance: float | None = None
+    rows: str = "learned from"
+
+
+class Choice(NamedTuple):
+    """Parameters chosen from the data, and notes that say why."""
+
+    parameters: Mapping[str, Any] = {}
+    notes: tuple[str, ...] = ()
+
+
+MakePlan = Callable[[Any], Plan]
+"""Returns the plan of an unfitted estimator for the data at hand."""
+
+
+class MethodSpec(Generic[E]):
+    """What a method says about itself. Subclass it and override what differs.
+
+    ``est`` is the fitted estimator, unless a method's docstring says otherwise.
+
+    Attributes
+    ----------
+    side : {"signal", "nuisance", "pairs", None}
+        The role of ``y`` in ``fit``.
+    also : tuple of str
+        Further roles that ``fit`` takes as keywords.
+    plan_roles : tuple of str
+        Further roles that only the plan uses.
+    labels : bool
+        Whether a signal must be categorical.
+    single_latent : mapping
+        Parameters to use for one latent, because a sphere of one dimension has two points only.
+    varies_initialisation : bool
+        Whether refits of an audit can start behind a random map of the data.
+
+    Examples
+    --------
+    >>> from pindown import Forget
+    >>> Forget.spec.side, Forget.spec.also, Forget.spec.roles
+    ('nuisance', ('given',), ('nuisance', 'given'))
+    """
+
+    side: ClassVar[str | None] = "signal"
+    also: ClassVar[tuple[str, ...]] = ()
+    plan_roles: ClassVar[tuple[str, ...]] = ()
+    labels: ClassVar[bool] = False
+    single_latent: ClassVar[Mapping[str, Any]] = {}
+    varies_initialisation: ClassVar[bool] = True
+
+    @property
+    def roles(self) -> tuple[str, ...]:
+        """The roles of all side variables that ``fit`` uses."""
+        return (*([] if self.side is None else [self.side]), *self.also)
+
+    # ---- latents and score ------------------------------------------------------------------------------------------
+
+    def fit(self, est: Any, data: Data) -> Any:
+        """Fit an estimator to data with the side variables it uses."""
+        return est.fit(data.only(*self.roles, "groups"))
+
+    def latents(self, est: E, data: Data) -> Any:
+        """Return the latents of data, with the side variables that the encoder uses."""
+        return est.transform(data.X)
+
+    def exported(self, est: E, data: Data) -> Any:
+        """Return the latents as they are written to a file: an array or a sparse matrix."""
+        return self.latents(est, data)
+
+    def needs_side(self, est: E) -> bool:
+        """Return whether the encoder uses the side variable, so that latents depend on it."""
+        return False
+
+    def score(self, est: E, data: Data) -> FitScore:
+        """Return how well a fit works on data."""
+        own = getattr(est, "score", None)
+        if own is not None:
+            return FitScore("score", float(own(data.X) if data.signal is None else own(data.X, data.signal)))
+        if data.signal is None:
+            return FitScore("")
+        target = measured(data.signal)
+        frame, _ = np.linalg.qr((codes := np.asarray(est.transform(data.X), dtype=np.float64)) - codes.mean(0))
+        target = target - target.mean(0)
+        return FitScore(LINEAR, float(((frame.T @ target) ** 2).sum() / max((target**2).sum(), 1e-300)), 0.0)
+
+    # ---- before a fit: plan, parameters -----------------------------------------------------------------------------
+
+    def plan(self, est: Any, data: Data, n_components: int | None) -> Plan:
+        """Return which theorem could apply to an unfitted estimator, and what the data lack for it."""
+        theorem = est.guarantee
+        widest, notes = or_directions(est, data.X, n_components)
+        d = widest
+        diversity = None if theorem is None else theorem.diversity
+        if n_components is None and diversity is not None and not diversity.k_means and data.signal is not None:
+            found = _n_independent(data.signal)
+            d = max((fewer for fewer in range(1, widest + 1) if diversity.needed(fewer) <= found), default=1)
+            notes = (f"y has {found} {diversity.unit}, and the data vary in {counted(widest, 'direction')}.",)
+        verdicts = self.checks_before(est, data, d, data)
+        more = [
+            (int(verdict.threshold - verdict.statistic), verdict.assumption.unit)
+            for verdict in verdicts
+            if isinstance(verdict.assumption, theory.Diversity) and verdict.outcome == "fails"
+        ]
+        needs = tuple(f"{in_words(n)} more {unit.removesuffix('s') if n == 1 else unit}" for n, unit in more)
+        call = f"{type(est).__name__}(n_components={d})"
+        return Plan(call, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+
+    def required(self, est: Any, data: Data) -> Choice:
+        """Return parameters without which an unfitted estimator could not use the side variables."""
+        return Choice()
+
+    def choose(self, est: Any, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+        """Return the parameters of an unfitted estimator that the user has not ``given``, chosen from the data."""
+        parameters: dict[str, Any] = {}
+        notes: tuple[str, ...] = ()
+        d = est.n_components
+        if "n_components" not in given:
+            found = make_plan(est)
+            d = parameters["n_components"] = found.n_components
+            notes = (f"{counted(d, 'latent')}: {found.notes[0].rstrip('.')} (n_components asks for another number).",)
+            notes += found.against()
+        if d == 1 and self.single_latent and "space" not in given:
+            parameters |= {name: value for name, value in self.single_latent.items() if name not in given}
+            notes += ("with one component the latent space is the real line.",)
+        return Choice(parameters, notes)
+
+    def can_audit(self, est: Any, data: Data) -> Verdict:
+        """Return whether an audit can split the samples."""
+        return divisible_rows(len(data), groups=data.groups)
+
+    # ---- assumptions ------------------------------------------------------------------------------------------------
+
+    def checks_before(self, est: Any, data: Data, n_components: int, whole: Data) -> Verdicts:
+        """Return what data show before training; counts are taken from ``whole``, which has all samples."""
+        verdicts = (enough_directions(_flat(data.X), n_components), enough_rows(len(whole), n_components))
+        theorem = est.guarantee
+        if data.signal is None or theorem is None or theorem.diversity is None or theorem.diversity.k_means:
+            return verdicts
+        found, needed = _n_independent(data.signal), theorem.diversity.needed(n_components)
+        needs = "needs" if n_components == 1 else "need"
+        why = f"y has {found}, and {counted(n_components, 'latent')} {needs} {needed}."
+        outcome = above(Estimate(found, found, found), needed - 0.5)
+        remedy = "" if outcome == "holds" else f" Give {needed - found} more, or ask for fewer latents."
+        return (*verdicts, Verdict(theorem.diversity, found, needed, outcome, why + remedy))
+
+    def checks_after(self, est: E, data: Data, known: Verdicts = ()) -> Verdicts:
+        """Return what latents show about assumptions, with the verdicts that the evidence has ``known`` already."""
+        verdicts = of_latents(est, data)
+        # Away from the surface on which latents lie, an encoder may fold.
+        return with_better(verdicts if getattr(est, "_must_not_fold", False) else verdicts[1:], *known)
+
+    def waived(self, est: E, data: Data) -> tuple[Assumption, ...]:
+        """Return the assumptions that are met by construction, or that the method does without."""
+        return (UNIT_NORM, UNIT_CODES)
+
+    # ---- refits of an audit -----------------------------------------------------------------------------------------
+
+    def prepare_audit(self, est: E, samples: Rows) -> Rows:
+        """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
+        return samples
+
+    def measurable(self, train: Rows, held_out: Rows) -> Rows:
+        """Return the held-out samples on which a fit to the training samples can be measured."""
+        return held_out
+
+    def copy_choices(self, est: E, fresh: E) -> None:
+        """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
+
+    def null(self, est: E, samples: Rows, rng: np.random.Generator) -> tuple[E, Rows] | None:
+        """Return an estimator and data from which nothing can be learned; None if such a control says nothing."""
+        return est, samples.shuffled(rng)
+
+    # ---- evidence ---------------------------------------------------------------------------------------------------
+
+    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+        """Return scores on held-out samples next to chance, and controls."""
+        if refits.held_out.side is not None:
+            return of_side_information(refits, linear_test, rng)
+        return of_reconstruction(refits, refits.held_out.with_permuted_columns(rng))
+
+    def features(self, est: E, data: Data, latents: Matrix) -> Features | None:
+        """Return what can be claimed of latents that keep only part of X, or of some of their directions."""
+        return None
+
+    def leading(self, est: E, train: Data, data: Data) -> Matrix | None:
+        """Return latents along the directions that predict the side variable best, the best first.
+
+        Fits that disagree in all latents may agree in these.
+        """
+        return None
+
+    def predictions(self, est: E, data: Data) -> Matrix | None:
+        """Return the side variable as predicted from latents: fits may agree in it, if in nothing else."""
+        return None
+
+    # ---- comparisons ------------------------------------------------------------------------------------------------
+
+    def measure(self, est: E, samples: Rows) -> Measure:
+        """Return how fits are compared: up to what the theorem leaves open; an affine map if there is none."""
+        theorem = est.guarantee
+        free = theory.AFFINE if theorem is None else theorem.indeterminacy
+        return measure_for(free, samples.strata, getattr(est, "blocks_", None))
+
+    def compared(self, est: E, samples: Rows) -> Matrix | None:
+        """Return what of a fit is compared with other fits; None: its latents of the samples."""
+        return None
+
+    def recovery(self, latents: Matrix, samples: Rows) -> tuple[Score, ...]:
+        """Compare latents with the ground truth, if it is known."""
+        return recovery(latents, samples)
+
+    def ceiling(self, est: E, found: Moved, samples: Rows) -> Ceiling:
+        """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
+        theorem = est.guarantee
+        single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
+        return matched_ceiling(found) if single else linear_ceiling(found)
+
+    def own_audit(self, est: E, X: Any, y: Any, sides: Mapping[str, Any], rng: np.random.Generator) -> Findings | None:
+        """Return the audit of a method whose data are not samples of one table; None for all others."""
+        return None
+
+    # ---- report -----------------------------------------------------------------------------------------------------
+
+    def figure(self, est: E) -> Figure:
+        """Return what the report draws of a fit."""
+        return Figure(est.loss_curve_)
+
+
+# ---- functions that specifications share ----------------------------------------------------------------------------
+
+
+def spec_of(est: Any, caller: str) -> MethodSpec[Any]:
+    """Return the specification of an estimator, or raise.
+
+    Examples
+    --------
+    >>> from sklearn.decomposition import PCA
+    >>> spec_of(PCA(), "audit")
+    Traceback (most recent call last):
+    TypeError: audit: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got PCA.
+    """
+    if isinstance(est, type):
+        raise TypeError(
+            f"{caller}: `est` must be fitted, got the class {est.__name__}. Use {est.__name__}(…).fit(X, …)."
+        )
+    spec = getattr(est, "spec", None)
+    if not isinstance(spec, MethodSpec):
+        raise TypeError(
+            f"{caller}: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got "
+            f"{type(est).__name__}."
+        )
+    return spec
+
+
+def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None:
+    """Raise if a side variable is given that a method cannot use; groups, truth and floor are for audits."""
+    if unusable := [role for role in roles if role not in (*usable, "groups", "truth", "floor")]:
+        named, takes = (" and ".join(f"`{role}`" for role in some) for some in (unusable, usable))
+        raise InputError(
+            unusable[0],
+            f"{owner}: cannot use {named}; it takes {takes or 'no side variable'}. Leave it out, or use a method for "
+            "it: Contrast for `pairs`, Classify for `signal`, Forget for `nuisance`, with or without `given`.",
+        )
+
+
+def is_large_image(shape: Sequence[int]) -> bool:
+    """Return whether samples are images too large to check for folding."""
+    return len(shape) == 3 and math.prod(shape) > MAX_PIXELS
+
+
+def encoder_of(est: Estimator, data: Data) -> Callable[[NDArray[Any]], Matrix]:
+    """Return the function that maps observations to latents, with the side variables of ``data``."""
+    return lambda X: np.asarray(est.spec.latents(est, replace(data, X=X)), dtype=np.float64)
+
+
+def of_latents(est: Estimator, data: Data) -> Verdicts:
+    """Check whether the encoder is injective, and how much of the observations the latents explain."""
+    shape = np.shape(data.X)[1:]
+    if is_large_image(shape):
+        folding = find_flat_directions(torch.as_tensor(encoder_of(est, data)(data.X)), est.encoder_.space)
+    else:
+        vectors = torch.as_tensor(_flat(data.X))
+        folding = find_folding(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
+    return (unfolded_codes(folding), signal_told(encoder_of(est, data), data.X))
+
+
+def of_reconstruction(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
+    """Compare how much of X the latents explain with how much they explain of features permuted independently."""
+    chance = _reconstructed(refits.null, permuted)
+    value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
+    elsewhere = _reconstructed(refits.others[0], permuted)
+    score = Score("X rebuilt from the codes (R²)", value, chance)
+    control = Control(
+        "permuted X",
+        "what was learned does not hold for columns that were permuted, each on its own.",
+        f"R² {elsewhere:.3f}.",
+        elsewhere <= chance + MIN_RECONSTRUCTION_GAIN * (1 - chance),
+    )
+    gain = (value - chance) / max(1 - refits.noise.share - chance, 1e-12)  # noise cannot be reconstructed
+    enough = gain >= MIN_RECONSTRUCTION_GAIN
+    why = () if enough else (f"columns that were permuted are rebuilt about as well ({score})",)
+    return Evidence((score, *more), (control,), why)
+
+
+def _reconstructed(fit: Any, samples: Rows) -> float:
+    latents = fit.spec.latents(fit, samples.data)
+    if hasattr(fit, "inverse_transform"):
+        return r2(samples.X, fit.inverse_transform(latents))
+    target = _flat(samples.X).astype(np.float64)
+    return held_out_r2(latents.astype(np.float64), target, np.random.default_rng(0)).value
+
+
+def _n_independent(side: Any) -> int:
+    """Return the number of linearly independent measurements, or of levels of a label."""
+    table = measured(side)
+    return table.shape[1] if np.asarray(side).ndim == 1 else int(np.linalg.matrix_rank(table, tol=1e-6 * len(table)))
+
+
+def _flat(X: Any) -> NDArray[Any]:
+    return np.asarray(X).reshape(len(X), -1)

@@ -1,0 +1,58 @@
+"""Data: samples with side variables by role, and sources that give them in batches.
+
+`Data` holds samples with their side variables. A `Source` gives batches of samples, wherever they are: `as_source`
+makes one from an array, a memory map, a file, a torch Dataset or DataLoader. What needs torch is loaded on first use.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from pindown.data.data import Data
+
+if TYPE_CHECKING:
+    from pindown.data.arrays import ArraySource, as_tensor
+    from pindown.data.files import ParquetSource
+    from pindown.data.images import ImageFolder
+    from pindown.data.joined import Joined
+    from pindown.data.loaders import DatasetSource, LoaderSource
+    from pindown.data.opening import as_source
+    from pindown.data.source import Batch, GeneratorSource, IndexedSource, Source, SubsetSource
+    from pindown.data.streaming import WHITEN_SAMPLES, Moments, first_samples, moments
+
+_HOME = {
+    **dict.fromkeys(("ArraySource", "as_tensor"), "arrays"),
+    "ParquetSource": "files",
+    "ImageFolder": "images",
+    "Joined": "joined",
+    **dict.fromkeys(("DatasetSource", "LoaderSource"), "loaders"),
+    "as_source": "opening",
+    **dict.fromkeys(("Batch", "SubsetSource", "GeneratorSource", "IndexedSource", "Source"), "source"),
+    **dict.fromkeys(("WHITEN_SAMPLES", "Moments", "first_samples", "moments"), "streaming"),
+}
+
+__all__ = [
+    "WHITEN_SAMPLES",
+    "ArraySource",
+    "Batch",
+    "Data",
+    "DatasetSource",
+    "GeneratorSource",
+    "ImageFolder",
+    "IndexedSource",
+    "Joined",
+    "LoaderSource",
+    "Moments",
+    "ParquetSource",
+    "Source",
+    "SubsetSource",
+    "as_source",
+    "as_tensor",
+    "first_samples",
+    "moments",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOME:
+        return getattr(import_module(f"pindown.data.{_HOME[name]}"), name)
+    raise AttributeError(f"module 'pindown.data' has no attribute {name!r}")

@@ -1,0 +1,437 @@
+"""`ImageFolder`: the images of a folder as a source, with labels from a csv file. Every file is decoded once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown._names import counted, listed, nearest, printable
+from pindown.data.source import Batch, IndexedSource
+from pindown.data.tables.source import MISSING, as_label
+from pindown.data.tables.text import find_separator
+from pindown.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
+"""Suffixes of files that Pillow reads."""
+
+SUFFIXES = (*IMAGES, ".npy")
+"""Suffixes of all files that count as images."""
+
+SIXTEEN_BIT = ("I;16", "I;16B", "I;16L", "I")
+"""Pillow's modes for 16-bit grey."""
+
+GREY = ("1", "L", "LA", "F", *SIXTEEN_BIT)
+"""Pillow's modes with one channel, with or without transparency."""
+
+ORIENTATION, BITS = 0x0112, 0x0102
+"""Tags: the orientation of the camera (5 and above: on its side), and the bits per pixel of a tiff."""
+
+LUMA = np.array([0.299, 0.587, 0.114], dtype=np.float32)
+"""Weights of red, green and blue in grey (ITU-R BT.601)."""
+
+ROUNDING = 1e-3
+"""Tolerance for floats outside [0, 1]; the precision of 16-bit floats."""
+
+CACHE_BYTES = 1 << 31
+"""Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
+
+Columns = str | Sequence[str]
+
+
+class UnreadableError(ValueError):
+    """A file cannot be read as an image."""
+
+
+class ImageFolder(IndexedSource):
+    r"""The images of a folder (png, jpeg, tiff, npy), sorted by path, as float32 (channels, h, w) in [0, 1].
+
+    All images must have one size and number of channels, or be converted by ``size`` and ``channels``. Opening the
+    folder reads headers only. The first use of an image decodes it and keeps it in memory, up to `CACHE_BYTES`. 8-bit
+    images are divided by 255 and 16-bit grey by 65,535; floats must lie in [0, 1]. Palettes and the camera's
+    orientation are applied. Needs Pillow, unless all files are npy: ``pip install 'pindown[images]'``.
+
+    Parameters
+    ----------
+    folder : str or Path
+        The folder; subfolders are searched, too.
+    labels : str or Path, optional
+        A csv file with one line per image. The first column, or the one called ``file``, has paths within the folder.
+        Empty cells, ``none`` and ``NA`` are missing labels.
+    signal, nuisance, given, groups, pairs, truth : str or sequence of str, optional
+        Columns of ``labels``, by role; images with equal values of ``pairs`` are positives.
+    size : (int, int), optional
+        Height and width to resize to.
+    channels : 1 or 3, optional
+        Convert to grey or to colour.
+    background : float, optional
+        Grey level behind transparent pixels, from 0 (black) to 1 (white).
+    skip_corrupt, skip_unlabelled : bool
+        Leave out images that cannot be read (this decodes all of them), or that have no label. `notes` lists them.
+
+    Attributes
+    ----------
+    files : tuple of str
+        Paths within the folder.
+    notes : tuple of str
+        Which images and labels were left out.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     for name, scanner in (("a", "north"), ("b", "south")):
+    ...         np.save(f"{folder}/{name}.npy", np.full((4, 4), 51, dtype=np.uint8))
+    ...     _ = Path(f"{folder}/labels.csv").write_text("file,scanner\na.npy,north\nb.npy,south\n")
+    ...     source = ImageFolder(folder, labels=f"{folder}/labels.csv", nuisance="scanner")
+    ...     batch = source.take(np.array([1]))
+    >>> source.shape, round(float(batch["x"].max()), 3), batch["nuisance"].tolist()
+    ((1, 4, 4), 0.2, ['south'])
+    """
+
+    def __init__(
+        self,
+        folder: str | Path,
+        *,
+        labels: str | Path | None = None,
+        signal: Columns | None = None,
+        nuisance: Columns | None = None,
+        given: Columns | None = None,
+        groups: Columns | None = None,
+        pairs: str | None = None,
+        truth: Columns | None = None,
+        size: tuple[int, int] | None = None,
+        channels: int | None = None,
+        background: float | None = None,
+        skip_corrupt: bool = False,
+        skip_unlabelled: bool = False,
+    ) -> None:
+        if channels not in (None, 1, 3):
+            raise InputError("channels", f"`channels` must be 1 (grey) or 3 (colour), got {channels}.")
+        if background is not None and not 0 <= background <= 1:
+            raise InputError("background", f"`background` must be between 0 and 1, got {background}.")
+        self.folder, self.size, self.channels, self.background = Path(folder), _check_size(size), channels, background
+        self._cache: dict[str, NDArray[Any]] = {}
+        self._cached_bytes = 0
+        roles = {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups, "pairs": pairs}
+        named = {role: columns for role, columns in {**roles, "truth": truth}.items() if columns is not None}
+        files, notes = pictures_in(self.folder), list[str]()
+        if labels is None and named:
+            role = next(iter(named))
+            raise InputError("labels", f"`{role}` names a column of a label file. Pass it: `labels='labels.csv'`.")
+        if labels is not None:
+            columns = [name for part in named.values() for name in ((part,) if isinstance(part, str) else part)]
+            table = _read_labels(Path(labels), columns)
+            files = _labelled(files, table, columns, Path(labels), notes, skip=skip_unlabelled)
+        if skip_corrupt:
+            files = self._readable(files, notes)
+        self.files, self.notes, self.n_samples = tuple(files), tuple(notes), len(files)
+        self.shape = self._common_shape()
+        self._side_variables = {role: _label_array(table, self.files, part) for role, part in named.items()}
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the samples with these numbers, in this order."""
+        rows = np.asarray(rows)
+        names = [self.files[row] for row in rows]
+        decoded = self._decode_all(name for name in dict.fromkeys(names) if name not in self._cache)
+        images = np.empty((len(rows), *self.shape), dtype=np.float32)
+        for i, name in enumerate(names):
+            image = decoded[name] if name in decoded else self._cache[name]
+            images[i] = image if image.dtype == np.float32 else image / np.float32(255)
+        return {"x": images, **{role: side[rows] for role, side in self._side_variables.items()}}
+
+    def side_variables(self) -> dict[str, NDArray[Any]]:
+        """Return the side variables of all samples, without decoding images."""
+        return dict(self._side_variables)
+
+    def _decode_all(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
+        """Decode some files, in threads if the cache is full, and cache what fits."""
+        names = list(names)
+        if self._cached_bytes < CACHE_BYTES or len(names) < 2:
+            decoded = dict(zip(names, map(self._decode, names), strict=True))
+        else:
+            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+                decoded = dict(zip(names, pool.map(self._decode, names), strict=True))
+        for name, image in decoded.items():
+            compact = _as_bytes(image)
+            if self._cached_bytes + compact.nbytes <= CACHE_BYTES:
+                self._cache[name] = compact
+                self._cached_bytes += compact.nbytes
+        return decoded
+
+    def _decode(self, name: str) -> NDArray[np.float32]:
+        """Return an image as (channels, h, w)."""
+        path = self.folder / name
+        try:
+            image = _decode_npy(path) if path.suffix.lower() == ".npy" else _decode_image(path)
+            if not np.isfinite(image).all():
+                raise ValueError("it has NaN or infinite pixels")
+        except (OSError, SyntaxError, EOFError, ValueError) as error:  # Pillow raises all of these for broken files
+            raise unreadable(name, error) from error
+        if len(image) in (2, 4):
+            colours, alpha = image[:-1], image[-1:]
+            if self.background is None and alpha.min() < 1:
+                raise InputError(
+                    "background",
+                    f"{printable(name)} has transparent pixels. Pass `background=1.0` to show them on white.",
+                )
+            image = (colours * alpha + (1 - alpha) * np.float32(self.background or 0.0)).astype(np.float32)
+        image = self._convert(image)
+        if hasattr(self, "shape") and image.shape != self.shape:
+            raise ValueError(
+                f"{printable(name)} changed after the folder was opened: its shape is {image.shape}, and was "
+                f"{self.shape}. Open the folder again."
+            )
+        return image
+
+    def _convert(self, image: NDArray[np.float32]) -> NDArray[np.float32]:
+        """Apply `channels` and `size`."""
+        if self.channels == 1 and len(image) == 3:
+            image = np.tensordot(LUMA, image, 1)[None]
+        elif self.channels == 3 and len(image) == 1:
+            image = np.repeat(image, 3, axis=0)
+        if self.size is not None and image.shape[1:] != self.size:
+            pillow = import_pillow(self.folder)
+            planes = [pillow.fromarray(plane).resize(self.size[::-1], pillow.Resampling.BOX) for plane in image]
+            image = np.stack([np.asarray(plane, dtype=np.float32) for plane in planes])
+        return image
+
+    def _common_shape(self) -> tuple[int, ...]:
+        """Return the shape of all images, or raise if two differ."""
+        first = self._read_shape(self.files[0])
+        for name in self.files[1:]:
+            if (shape := self._read_shape(name)) != first:
+                argument, remedy = ("size", "size=(64, 64)") if shape[1:] != first[1:] else ("channels", "channels=3")
+                raise InputError(
+                    argument,
+                    f"{printable(self.folder.name)}: {printable(self.files[0])} has shape {first}, but "
+                    f"{printable(name)} has {shape} (channels, height, width). Pass `{remedy}` to convert all images.",
+                )
+        return first
+
+    def _read_shape(self, name: str) -> tuple[int, int, int]:
+        """Return the shape that an image will have, from its header."""
+        path = self.folder / name
+        try:
+            if path.suffix.lower() == ".npy":
+                array = np.load(path, mmap_mode="r")
+                check_kind(array.dtype)
+                shape = _npy_shape(array.shape)
+            else:
+                with import_pillow(path).open(path) as image:
+                    _check_header(image)
+                    on_its_side = image.getexif().get(ORIENTATION, 1) >= 5
+                    size = (image.width, image.height) if on_its_side else (image.height, image.width)
+                    shape = (1 if image.mode in GREY else 3, *size)
+        except (OSError, SyntaxError, EOFError, ValueError) as error:
+            raise unreadable(name, error) from error
+        return (self.channels or shape[0], *(self.size or shape[1:]))
+
+    def _readable(self, names: list[str], notes: list[str]) -> list[str]:
+        """Return the images that can be decoded; add a note about the others."""
+        broken: dict[str, str] = {}
+        for name in names:
+            try:
+                self._decode_all([name])
+            except UnreadableError as error:
+                broken[name] = str(error)
+        if len(broken) == len(names):
+            raise UnreadableError(f"{printable(self.folder.name)} has no readable image: {broken[names[0]]}")
+        if broken:
+            notes.append(f"Left out {counted(len(broken), 'file')} that cannot be read: {listed([*broken])}")
+        return [name for name in names if name not in broken]
+
+
+def pictures_in(folder: Path) -> list[str]:
+    """Return the paths of all images in a folder and its subfolders, sorted."""
+    if not folder.is_dir():
+        raise FileNotFoundError(f"There is no folder {folder}.")
+    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in SUFFIXES and path.is_file())
+    if not found:
+        raise InputError("folder", f"{folder} has no images ({', '.join(SUFFIXES)}). Pass a folder that has some.")
+    return [path.relative_to(folder).as_posix() for path in found]
+
+
+def import_pillow(path: Path) -> Any:
+    """Return the module PIL.Image, or raise an error that says how to install it."""
+    try:
+        return import_module("PIL.Image")
+    except ImportError as error:
+        raise ImportError(f"{path.name}: reading images needs Pillow: pip install 'pindown[images]'.") from error
+
+
+def is_transparent(image: Any) -> bool:
+    """Return whether an image may have transparent pixels."""
+    return image.mode in ("RGBA", "LA", "PA") or "transparency" in image.info
+
+
+def unreadable(name: str, error: Exception) -> UnreadableError:
+    """Return the error to raise for a file that cannot be read as an image."""
+    cause = (next(iter(str(error).splitlines()), "") or type(error).__name__).rstrip(".")
+    return UnreadableError(
+        f"{printable(name)} cannot be read as an image ({cause}). Replace it, or pass `skip_corrupt=True` to leave "
+        "such files out."
+    )
+
+
+def as_channels(images: NDArray[Any]) -> NDArray[np.float32]:
+    """Return images (n, h, w) or (n, h, w, c) of 8 or 16 bits, or floats, as float32 (n, c, h, w) in [0, 1].
+
+    Examples
+    --------
+    >>> as_channels(np.full((2, 4, 4, 3), 255, dtype=np.uint8)).shape
+    (2, 3, 4, 4)
+    """
+    check_kind(images.dtype)
+    images = images[..., None] if images.ndim == 3 else images
+    floats = np.ascontiguousarray(np.moveaxis(images, -1, 1), dtype=np.float32)
+    white = np.iinfo(images.dtype).max if images.dtype.kind in "ui" else 1
+    if images.dtype.kind != "u":
+        return _scale(floats, white)
+    floats /= np.float32(white)
+    return floats
+
+
+def check_kind(dtype: np.dtype[Any], owner: str = "it") -> None:
+    """Raise unless numbers of this type have a customary value for white."""
+    if not (dtype.kind in "bf" or (dtype.kind in "ui" and dtype.itemsize <= 2)):
+        raise ValueError(
+            f"{owner} holds {dtype.name}, for which no value means white: save it as uint8 or uint16, or as floats "
+            "between 0 and 1"
+        )
+
+
+def _scale(pixels: NDArray[np.float32], white: float) -> NDArray[np.float32]:
+    """Divide pixels between 0 and `white` by `white`, or raise if they lie outside; NaN stays."""
+    if not pixels.size:
+        return pixels
+    low, high = float(pixels.min()), float(pixels.max())
+    tolerance = ROUNDING if white == 1 else 0  # only floats are rounded
+    if low < -tolerance or high > white + tolerance:
+        raise ValueError(
+            f"its pixels range from {low:g} to {high:g}, but must be between 0 and {white:g}: divide them by the value "
+            "of white, or save them as uint8 or uint16"
+        )
+    return (pixels / np.float32(white)).clip(0, 1) if white != 1 or low < 0 or high > 1 else pixels
+
+
+def _as_bytes(image: NDArray[np.float32]) -> NDArray[Any]:
+    """Return an image as uint8 if nothing is lost, otherwise as it is."""
+    compact = np.rint(image * 255).astype(np.uint8)
+    return compact if np.array_equal(compact / np.float32(255), image) else image
+
+
+def _check_size(size: Any) -> tuple[int, int] | None:
+    if size is None:
+        return None
+    pair = tuple(size) if isinstance(size, list | tuple) else ()
+    if len(pair) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in pair):
+        raise InputError("size", f"`size` must be height and width in pixels, such as (64, 64), got {size!r}.")
+    return int(pair[0]), int(pair[1])
+
+
+def _decode_npy(path: Path) -> NDArray[np.float32]:
+    array = np.load(path)
+    _npy_shape(array.shape)
+    return as_channels(array[None])[0]
+
+
+def _decode_image(path: Path) -> NDArray[np.float32]:
+    """Return an image as (channels, h, w); the last of two or four channels is opacity."""
+    with import_pillow(path).open(path) as file:
+        _check_header(file)
+        image = import_module("PIL.ImageOps").exif_transpose(file)
+        if image.mode in ("F", *SIXTEEN_BIT):
+            return _scale(np.asarray(image, dtype=np.float32), 1 if image.mode == "F" else 65_535)[None]
+        mode = ("L" if image.mode in GREY else "RGB") + ("A" if is_transparent(image) else "")
+        return as_channels(np.asarray(image.convert(mode))[None])[0]
+
+
+def _npy_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:
+    if len(shape) == 2:
+        return 1, *shape
+    if len(shape) == 3 and shape[2] in (1, 3):
+        return shape[2], shape[0], shape[1]
+    raise ValueError(f"an image must have shape (height, width) or (height, width, 1 or 3), got {shape}")
+
+
+def _check_header(image: Any) -> None:
+    if (pages := getattr(image, "n_frames", 1)) > 1:
+        raise ValueError(f"it has {pages} pages; save each as a file")
+    if image.mode == "I" and max(getattr(image, "tag_v2", {}).get(BITS, (16,))) > 16:  # signed 16-bit is I, too
+        check_kind(np.dtype(np.int32))
+
+
+def _read_labels(path: Path, columns: Sequence[str]) -> pd.DataFrame:
+    """Read a label file as text, indexed by the path of the image; raise if a column is missing."""
+    import pandas as pd
+
+    if not path.exists():
+        raise FileNotFoundError(f"There is no file {path}.")
+    name = printable(path.name)
+    try:
+        options: dict[str, Any] = {"dtype": object, "keep_default_na": False, "index_col": False}
+        table = pd.read_csv(path, sep=find_separator(path), encoding="utf-8-sig", **options).fillna("")
+    except UnicodeDecodeError as error:
+        raise InputError("labels", f"{name} is not UTF-8 text ({error.reason}). Save it as UTF-8.") from error
+    except ValueError as error:  # pandas' own errors are among them
+        raise InputError("labels", f"{name} cannot be read as csv ({error}). Save it again.") from error
+    table = table.map(str.strip).rename(columns=str.strip)
+    key = "file" if "file" in table.columns else next(iter(table.columns), "")
+    for column in columns:
+        if len(table.columns) > 1 and column not in table.columns:
+            hint = nearest(column, list(table.columns))
+            raise InputError("labels", f"{name} has no column '{printable(column)}': {hint}")
+    table = table[table[key] != ""] if key else table  # spreadsheets write lines of separators at the end
+    if len(table.columns) < 2 or table.empty:
+        raise InputError("labels", f"{name} needs a header, a column of paths and at least one column of labels.")
+    table.index = pd.Index([PurePosixPath(cell).as_posix() for cell in table[key]])  # ./0.png is 0.png
+    if table.index.has_duplicates:
+        twice = table.index[table.index.duplicated()][0]
+        raise InputError("labels", f"{name} lists {printable(twice)} twice. Give one line per image.")
+    return table
+
+
+def _labelled(
+    files: list[str], table: pd.DataFrame, columns: Sequence[str], path: Path, notes: list[str], *, skip: bool
+) -> list[str]:
+    """Return the images that have all labels, and add notes about the others; raise unless these may be skipped."""
+    known = set(table.index)
+    if not known & set(files):
+        raise InputError(
+            "labels",
+            f"{path.name} lists none of the {len(files)} images, such as {printable(files[0])}; its first entry is "
+            f"{printable(table.index[0])}. Write paths relative to the folder.",
+        )
+    complete = set(table.index[~table[list(columns)].map(lambda cell: cell.lower() in MISSING).any(axis=1)])
+    kept = [name for name in files if name in complete]
+    if not kept:
+        raise InputError("labels", f"{path.name}: column {listed(columns)} is empty. Fill it, or name another column.")
+    missing = [name for name in files if name not in complete]
+    if missing and not skip:
+        raise InputError(
+            "labels",
+            f"{path.name} has no label for {counted(len(missing), 'image')}, such as {printable(missing[0])}: there is "
+            "no line, or the cell is empty (none and NA count as empty). Add labels, or pass `skip_unlabelled=True`.",
+        )
+    if missing:
+        notes.append(f"Left out {counted(len(missing), 'image')} without a label: {listed(missing)}")
+    if extra := [name for name in table.index if name not in set(files)]:
+        notes.append(f"Ignored {counted(len(extra), 'line')} of {path.name} without an image: {listed(extra[:1])}")
+    return kept
+
+
+def _label_array(table: pd.DataFrame, files: Sequence[str], columns: Columns) -> NDArray[Any]:
+    """Return one column as (n,), several as (n, k); as numbers where all cells are numbers."""
+    names = (columns,) if isinstance(columns, str) else tuple(columns)
+    sides = [as_label(table.loc[list(files), name].tolist()) for name in names]
+    return sides[0] if isinstance(columns, str) else np.stack(sides, axis=1)

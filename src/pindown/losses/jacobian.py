@@ -1,0 +1,469 @@
+"""Columns and rows of a decoder's Jacobian, which penalties can differentiate again.
+
+`pushforward` carries tangents through the decoder layer by layer, next to its output. Common layers have rules made of
+plain tensor operations, so that a penalty on the columns costs an ordinary backward pass. Other layers are left to
+``torch.func``. `pullback` computes rows by reverse mode.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple, cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.overrides import TorchFunctionMode
+
+from pindown.errors import InputError
+from pindown.networks import Residual, SkipMLP
+from pindown.networks.images import Cosines, Swap, Synthesis
+
+Decoder = Callable[[Tensor], Tensor]
+"""Maps latents (n, d) to observations (n, ...), each sample by itself."""
+
+
+class Pushed(NamedTuple):
+    """The output of a decoder and columns of its Jacobian."""
+
+    x: Tensor  # (n, ...)
+    columns: Tensor  # (k, n, ...): the derivative of x with respect to the k-th chosen latent
+
+
+def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> Pushed:
+    r"""Return the decoded latents and columns of the decoder's Jacobian.
+
+    .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j
+
+    ``nn.Sequential``, the networks of this package and ``nn.TransformerEncoderLayer`` have a closed form if their
+    layers are linear, convolutional, elementwise, reshaping, or layer or group normalisation. Any other layer or
+    callable goes through ``torch.func.jvp``. Samples must be decoded independently of each other.
+
+    Parameters
+    ----------
+    decoder
+        Maps (n, d) to (n, ...).
+    z
+        Latents (n, d).
+    columns
+        Indices of latents, int64 of shape (k, n), a choice per sample; or None for all d.
+
+    Returns
+    -------
+    Pushed
+        ``x`` of shape (n, ...) and ``columns`` of shape (k, n, ...).
+
+    Raises
+    ------
+    InputError
+        If the decoder is not differentiable, or mixes samples.
+
+    Examples
+    --------
+    >>> decoder = nn.Sequential(nn.Linear(2, 2, bias=False), nn.ReLU())
+    >>> decoder[0].weight.data = torch.tensor([[1.0, 2.0], [-3.0, -4.0]])
+    >>> x, columns = pushforward(decoder, torch.ones(1, 2))
+    >>> x.tolist(), columns[:, 0].abs().tolist()
+    ([[3.0, 0.0]], [[1.0, 0.0], [2.0, 0.0]])
+    """
+    _check_latents(z)
+    if columns is None:
+        seed = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:, None, :]  # (d, 1, d): the same for all samples
+    else:
+        check_indices("columns", columns.mT, len(z))
+        seed = columns
+    x, moved = _push(decoder, z, seed)
+    tangents = _tangents(moved, z)
+    return Pushed(x, tangents.expand(len(tangents), *x.shape))
+
+
+def derivative(decoder: Decoder, z: Tensor, directions: Tensor) -> Pushed:
+    """Return the decoded latents and their derivative along directions of shape (n, d) or (k, n, d).
+
+    Examples
+    --------
+    >>> derivative(nn.Identity(), torch.zeros(1, 2), torch.tensor([[1.0, -1.0]])).columns.tolist()
+    [[[1.0, -1.0]]]
+    """
+    _check_latents(z)
+    x, moved = _push(decoder, z, directions if directions.ndim == 3 else directions[None])
+    return Pushed(x, _tangents(moved, z))
+
+
+class Pulled(NamedTuple):
+    """The output of a decoder and the gradients of some observed variables."""
+
+    x: Tensor  # (n, ...)
+    gradients: Tensor  # (k, n, d): of the k-th chosen variable, with respect to the latents
+    times: float  # number of variables that each chosen one represents
+
+
+def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> Pulled:
+    r"""Return the decoded latents and the gradients of some observed variables.
+
+    The chosen variables are equally spaced from a random first one, so that all are equally likely. A sum over the
+    chosen ones, multiplied by ``times``, has the expectation of the sum over all variables, value and gradient.
+
+    Parameters
+    ----------
+    decoder
+        Maps (n, d) to (n, ...), each sample by itself.
+    z
+        Latents (n, d).
+    n_pixels
+        Number of observed variables per sample; all, if there are no more.
+    uniform
+        A random number in [0, 1) per sample, which chooses the variables.
+
+    Examples
+    --------
+    >>> pulled = pullback(torch.nn.Identity(), torch.zeros(2, 3), 1, torch.tensor([0.0, 0.9]))
+    >>> pulled.gradients.tolist(), pulled.times
+    ([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]], 3.0)
+    """
+    check_samples_apart(decoder)
+    with torch.enable_grad():
+        z = z if z.requires_grad else z.detach().requires_grad_()
+        with sdpa_kernel(SDPBackend.MATH):  # torch's fast attention has no second derivative
+            x = decoder(z)
+        if not x.requires_grad:
+            raise _not_differentiable("the decoder")
+        flat = x.flatten(1)
+        m = flat.shape[1]
+        k = min(n_pixels, m)
+        fractions = (torch.arange(k, device=z.device)[:, None] / k + uniform.detach()) % 1  # (k, n)
+        which = (fractions * m).long().clamp_max(m - 1)
+        gradients = [
+            torch.autograd.grad(flat.gather(1, each[:, None]).sum(), z, create_graph=True, allow_unused=True)[0]
+            for each in which
+        ]
+    zero = torch.zeros_like(z)
+    return Pulled(x, torch.stack([zero if each is None else each for each in gradients]), m / k)
+
+
+def check_indices(name: str, indices: Tensor, n: int) -> None:
+    """Raise unless indices is int64 of shape (n, k), k latents for each of n samples."""
+    if indices.ndim != 2 or len(indices) != n or indices.dtype != torch.int64:
+        raise InputError(
+            name,
+            f"`{name}` must be int64, with the indices of k latents for each of {n} samples; got {indices.dtype} of "
+            f"shape {tuple(indices.shape)} (samples first).",
+        )
+
+
+def check_samples_apart(decoder: Decoder) -> None:
+    """Raise if the output of a decoder for one sample depends on other samples."""
+    for part in decoder.modules() if isinstance(decoder, nn.Module) else ():
+        if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
+            raise InputError(
+                "decoder",
+                "The decoder has batch normalisation in training mode, where the output of a sample depends on all "
+                "samples. Call decoder.eval(), or use another normalisation.",
+            )
+        if isinstance(part, nn.TransformerEncoderLayer) and not part.self_attn.batch_first:
+            raise InputError(
+                "decoder",
+                "The decoder has a TransformerEncoderLayer whose first axis is tokens, so that samples attend to each "
+                "other. Build it with batch_first=True.",
+            )
+
+
+def _check_latents(z: Tensor) -> None:
+    if z.ndim != 2 or not z.is_floating_point():
+        raise InputError("z", f"`z` must be a floating-point tensor (n, d), got {tuple(z.shape)} of {z.dtype}.")
+
+
+def _not_differentiable(what: str) -> InputError:
+    return InputError(
+        "decoder",
+        f"The decoder is not differentiable: torch cannot differentiate the output of {what} with respect to its "
+        "input. Check for detach(), no_grad, item(), numpy or integers.",
+    )
+
+
+class _Scaled(NamedTuple):
+    """Tangents that are products of a vector per tangent and a vector per sample."""
+
+    vectors: Tensor  # (k, 1, width)
+    slopes: Tensor  # (n, width)
+
+
+Tangents = Tensor | _Scaled
+"""Tangents (k, n or 1, ...), products, or indices (k, n) of the coordinates that they point along."""
+
+
+def _push(layer: Decoder, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
+    """Return layer(x) (n, ...) and its derivative along t."""
+    rule = _RULES.get(type(layer))
+    return rule(layer, x, t) if rule is not None else _push_any(layer, x, _tangents(t, x))
+
+
+def _tangents(t: Tangents, x: Tensor) -> Tensor:
+    """Return tangents as a dense tensor."""
+    if isinstance(t, _Scaled):
+        return t.vectors * t.slopes
+    return t if t.is_floating_point() else functional.one_hot(t, x.shape[1]).to(x.dtype)
+
+
+def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    """Push through a layer without a rule, by ``torch.func.jvp``."""
+    check_samples_apart(layer)
+    name = type(layer).__name__ if isinstance(layer, nn.Module) else getattr(layer, "__name__", repr(layer))
+    with torch.enable_grad():
+        sample = x[:1].detach().clone().requires_grad_()
+        y = layer(sample)
+        if not y.requires_grad or torch.autograd.grad(y.sum(), sample, allow_unused=True)[0] is None:
+            raise _not_differentiable(name)
+
+    def along(one: Tensor) -> tuple[Tensor, Tensor]:
+        y, moved, *_ = torch.func.jvp(layer, (x,), (one,))
+        return y, moved
+
+    try:
+        with (
+            _PlainNormalisation(),
+            sdpa_kernel(SDPBackend.MATH),  # torch's fast attention has no forward derivative
+            warnings.catch_warnings(),
+        ):  # the first use of forward derivatives makes torch warn about torch.jit
+            warnings.filterwarnings("ignore", "`torch.jit.script`", DeprecationWarning)
+            dims: Any = (None, 0)  # the output is the same for all tangents
+            return torch.func.vmap(along, out_dims=dims, randomness="same")(t.expand(len(t), *x.shape))
+    except (NotImplementedError, RuntimeError) as error:
+        cause = str(error).splitlines()[0]
+        raise InputError(
+            "decoder",
+            f"torch.func cannot push a tangent through {name} ({cause}). Use layers with a forward derivative; an "
+            "autograd.Function needs a jvp and generate_vmap_rule = True.",
+        ) from error
+
+
+class _PlainNormalisation(TorchFunctionMode):
+    """Compute normalisations by elementary operations.
+
+    PyTorch treats their means and variances as constants when their forward derivatives are differentiated again: a
+    penalty on a Jacobian would have the right value and a wrong gradient.
+    """
+
+    def __torch_function__(self, func, types, args=(), kwargs=None):
+        return _PLAIN.get(func, func)(*args, **(kwargs or {}))
+
+
+def _layer_norm(x: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    return _affine(_normalised(x, tuple(range(-len(normalized_shape), 0)), eps), weight, bias)
+
+
+def _group_norm(x: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
+    grouped = _normalised(x.unflatten(1, (num_groups, -1)).flatten(2), (-1,), eps).reshape(x.shape)
+    per_channel = (-1, *(1,) * (x.ndim - 2))
+    return _affine(grouped, *(None if w is None else w.view(per_channel) for w in (weight, bias)))
+
+
+def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+    centred = x - x.mean(axes, keepdim=True)
+    return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+
+
+def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
+_PLAIN = {functional.layer_norm: _layer_norm, functional.group_norm: _group_norm}
+
+
+# Rules, one per type of layer: (layer, x, tangents) -> (layer(x), its derivative along the tangents).
+
+
+def _push_sequential(layer: nn.Sequential, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
+    t = _tangents(t, x) if len(layer) == 0 else t
+    for part in layer:
+        x, t = _push(part, x, t)
+    return x, t
+
+
+def _push_skip(layer: SkipMLP, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    (linear, moved), (nonlinear, also_moved) = _push(layer.linear, x, t), _push(layer.nonlinear, x, t)
+    return linear + nonlinear, _tangents(moved, x) + _tangents(also_moved, x)
+
+
+def _push_residual(layer: Residual, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    t = _tangents(t, x)
+    change, moved = _push(layer.change, x, t)
+    return x + change, t + _tangents(moved, x)
+
+
+def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    """Push through attention and feed-forward, each with a skip connection and a normalisation before or after."""
+    check_samples_apart(layer)
+    t, activation = _tangents(t, x), cast(nn.Module, _ACTIVATIONS.get(layer.activation, layer.activation))
+    drops = layer.training and any(part.p > 0 for part in layer.modules() if isinstance(part, nn.Dropout))
+    attention = layer.self_attn
+    plain = attention.bias_k is None and not attention.add_zero_attn and attention.in_proj_weight is not None
+    if drops or (layer.training and attention.dropout > 0) or not plain or type(activation) not in _RULES:
+        return _push_any(layer, x, t)
+    attend = partial(_push_attention, attention)
+    change = partial(_push_sequential, nn.Sequential(layer.linear1, activation, layer.linear2))
+    for part, norm in ((attend, layer.norm1), (change, layer.norm2)):
+        before, moved_before = _push(norm, x, t) if layer.norm_first else (x, t)
+        y, moved = part(before, _tangents(moved_before, before))
+        x, t = x + y, t + _tangents(moved, y)
+        if not layer.norm_first:
+            x, normalised = _push(norm, x, t)
+            t = _tangents(normalised, x)
+    return x, t
+
+
+def _push_attention(layer: nn.MultiheadAttention, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    r"""Push tangents (k, n, tokens, width) through self-attention of tokens (n, tokens, width).
+
+    .. math:: a = \operatorname{softmax}(q k^\top / \sqrt w), \quad y = a v, \qquad
+              \dot a = a \odot (\dot s - \textstyle\sum a \odot \dot s), \quad \dot y = \dot a v + a \dot v
+
+    with :math:`\dot s = (\dot q k^\top + q \dot k^\top) / \sqrt w` for heads of width w.
+    """
+    weight, bias = layer.in_proj_weight, layer.in_proj_bias
+    query, key, value = _heads(functional.linear(x, weight, bias), layer.num_heads)
+    moved_query, moved_key, moved_value = _heads(functional.linear(t, weight), layer.num_heads)
+    scale = 1 / math.sqrt(query.shape[-1])
+    attention = (scale * query @ key.mT).softmax(-1)  # (n, heads, tokens, tokens)
+    slopes = scale * (moved_query @ key.mT + query @ moved_key.mT)
+    moved_attention = attention * (slopes - (attention * slopes).sum(-1, keepdim=True))
+    y, moved = attention @ value, moved_attention @ value + attention @ moved_value
+    y, moved = (heads.transpose(-2, -3).flatten(-2) for heads in (y, moved))
+    return layer.out_proj(y), functional.linear(moved, layer.out_proj.weight)
+
+
+def _heads(projected: Tensor, n: int) -> tuple[Tensor, ...]:
+    """Return queries, keys and values; (…, tokens, 3 · width) → three of (…, heads, tokens, width / heads)."""
+    return tuple(part.unflatten(-1, (n, -1)).transpose(-2, -3) for part in projected.chunk(3, dim=-1))
+
+
+def _push_linear(layer: nn.Linear, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    if isinstance(t, _Scaled):  # into the weights, not into all samples: fewer products
+        return layer(x), t.slopes @ (layer.weight * t.vectors).mT
+    if t.is_floating_point():
+        return layer(x), functional.linear(t, layer.weight)
+    return layer(x), functional.embedding(t, layer.weight.mT)  # no unit vectors: latents may be thousands
+
+
+def _push_convolution(layer: Any, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    if layer.padding_mode != "zeros":
+        return _push_any(layer, x, _tangents(t, x))
+    t = _tangents(t, x)
+    settings: tuple[Any, ...]
+    if layer.transposed:
+        settings = (layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation)
+    else:
+        settings = (layer.stride, layer.padding, layer.dilation, layer.groups)
+    moved = _CONVOLUTIONS[type(layer)](t.flatten(0, 1), layer.weight, None, *settings)
+    return layer(x), moved.unflatten(0, t.shape[:2])
+
+
+def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    t = _tangents(t, x)
+    return layer(x), layer(t.flatten(0, 1)).unflatten(0, t.shape[:2])
+
+
+def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    axes = tuple(range(-len(layer.normalized_shape), 0))
+    y, moved = _push_normalised(x, _tangents(t, x), axes, layer.eps)
+    return _affine(y, layer.weight, layer.bias), _affine(moved, layer.weight, None)
+
+
+def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    t = _tangents(t, x)
+    grouped, along = (each.unflatten(axis, (layer.num_groups, -1)).flatten(axis + 1) for each, axis in ((x, 1), (t, 2)))
+    y, moved = _push_normalised(grouped, along, (-1,), layer.eps)
+    weight, bias = (None if w is None else w.view(-1, *(1,) * (x.ndim - 2)) for w in (layer.weight, layer.bias))
+    return _affine(y.reshape(x.shape), weight, bias), _affine(moved.reshape(-1, *x.shape), weight, None)
+
+
+def _push_normalised(x: Tensor, t: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Return y = (x − mean) / std over axes, and its derivative along t, (t − E t − y E yt) / std."""
+    centred = x - x.mean(axes, keepdim=True)
+    std = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+    y = centred / std
+    return y, (t - t.mean(axes, keepdim=True) - y * (y * t).mean(axes, keepdim=True)) / std
+
+
+def _elementwise(slope: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> Callable:
+    """Return the rule of an elementwise layer from its slope, a function of the layer, its input and its output."""
+
+    def push(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
+        y = layer(x.clone() if getattr(layer, "inplace", False) else x)
+        t, slopes = _tangents(t, x), slope(layer, x, y)
+        return y, _Scaled(t, slopes) if t.shape[1] == 1 and x.ndim == 2 else t * slopes
+
+    return push
+
+
+def _leaky(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    slope = layer.negative_slope if isinstance(layer, nn.LeakyReLU) else 0.0
+    steep = x.detach().clone().gt_(0)  # without a graph; torch.where is slower
+    return steep.mul_(1 - slope).add_(slope) if slope else steep
+
+
+def _elu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    assert isinstance(layer, nn.ELU)
+    return torch.where(x > 0, 1.0, layer.alpha * x.clamp_max(0).exp())
+
+
+def _softplus(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    assert isinstance(layer, nn.Softplus)
+    scaled = layer.beta * x
+    return scaled.sigmoid().where(scaled <= layer.threshold, 1.0)  # above it torch takes the identity
+
+
+def _silu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    gate = x.sigmoid()
+    return gate + y * (1 - gate)
+
+
+def _gelu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    assert isinstance(layer, nn.GELU)
+    if layer.approximate == "none":
+        return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
+    a, b = math.sqrt(2 / math.pi), 0.044715
+    inner = torch.tanh(a * (x + b * x**3))
+    return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * a * (1 + 3 * b * x * x)
+
+
+_CONVOLUTIONS: dict[type, Callable] = {
+    nn.Conv1d: functional.conv1d,
+    nn.Conv2d: functional.conv2d,
+    nn.Conv3d: functional.conv3d,
+    nn.ConvTranspose1d: functional.conv_transpose1d,
+    nn.ConvTranspose2d: functional.conv_transpose2d,
+    nn.ConvTranspose3d: functional.conv_transpose3d,
+}
+
+_ACTIVATIONS: dict[Any, nn.Module] = {functional.relu: nn.ReLU(), functional.gelu: nn.GELU()}
+"""The layers that activation functions of a transformer stand for."""
+
+_RULES: dict[type, Callable] = {
+    nn.Sequential: _push_sequential,
+    SkipMLP: _push_skip,
+    Residual: _push_residual,
+    nn.TransformerEncoderLayer: _push_transformer,
+    nn.Linear: _push_linear,
+    **dict.fromkeys(_CONVOLUTIONS, _push_convolution),
+    **dict.fromkeys(
+        (nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample, nn.AvgPool1d, nn.AvgPool2d, nn.PixelShuffle, nn.ZeroPad2d),
+        _push_homogeneous,
+    ),
+    **dict.fromkeys((Cosines, Swap, Synthesis), _push_homogeneous),
+    nn.LayerNorm: _push_layer_norm,
+    nn.GroupNorm: _push_group_norm,
+    nn.LeakyReLU: _elementwise(_leaky),
+    nn.ReLU: _elementwise(_leaky),
+    nn.ELU: _elementwise(_elu),
+    nn.Softplus: _elementwise(_softplus),
+    nn.SiLU: _elementwise(_silu),
+    nn.GELU: _elementwise(_gelu),
+    nn.Tanh: _elementwise(lambda layer, x, y: 1 - y * y),
+    nn.Sigmoid: _elementwise(lambda layer, x, y: y * (1 - y)),
+}

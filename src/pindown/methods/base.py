@@ -1,0 +1,414 @@
+"""What all estimators share: reading, training, encoding. A final class adds parameters, batches and a loss."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
+from itertools import count
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import _random, theory
+from pindown.auditing.spec import MethodSpec
+from pindown.data import GeneratorSource, as_source
+from pindown.data.batches import Draw
+from pindown.data.data import Data
+from pindown.data.sampling import (
+    Augment,
+    Augmented,
+    Chance,
+    Epochs,
+    EpochsWithin,
+    Fresh,
+    Rows,
+    Streamed,
+    Takeable,
+    brought,
+    on_device,
+)
+from pindown.data.splits import Split, divided
+from pindown.errors import warn
+from pindown.methods.afterwards import look_back
+from pindown.methods.held_out import HeldOut
+from pindown.methods.learning import learn
+from pindown.methods.observing import Observes
+from pindown.methods.parameters import INJECTIVE, check_common, check_components
+from pindown.methods.reading import Look, Reading, is_in_memory, shown_by
+from pindown.networks import SkipMLP, built, default_network
+from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
+from pindown.networks.image_defaults import encoder_for, first_round_for, is_image
+from pindown.networks.preprocessing import Preprocess, Preprocessing
+from pindown.networks.spaces import Space
+from pindown.saving import Saves
+from pindown.simulate import Process
+from pindown.training import Trainer, TrainingLog, best_device, cosine
+from pindown.training.optimizers import MakeOptimizer
+
+DECAY_ROWS, DECAY_MOST = 10_000, 2.0
+"""A weight decay of None is DECAY_ROWS / n_samples, as with a prior on the weights whose weight falls with n."""
+
+
+class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Observes, ABC):
+    """An encoder trained against a side variable; abstract.
+
+    A final class assigns the parameters named below in its ``__init__`` and says which part its side variable plays
+    (`spec`), what space its latents live in (`_space`), what it sees of the data before training (`_look`),
+    which fields of a batch follow from side variables (`_fields`), what is minimised (`_objective`) and what of it is
+    kept (`_learned`).
+    """
+
+    spec: ClassVar[MethodSpec[Any]] = MethodSpec()  # what the method says about itself: its roles, score, plan, audit
+
+    n_components: Any  # int, or None where `_look` counts them
+    n_components_: int
+    encoder_: Encoder
+    encoder: Any
+    preprocess: Preprocess
+    batch_size: int | None
+    max_iter: int | None
+    learning_rate: float | None
+    weight_decay: float | None
+    optimizer: MakeOptimizer
+    trainer: Trainer
+    device: str | None
+    verbose: bool
+    random_state: Any
+    augment: Augment | None = None
+    holdout: float = 0.1
+    held_out_: HeldOut | None
+
+    _default_batch_size = 512
+    _usual_rates: tuple[float, float] | None = None  # of vectors and of pictures, if no rate is given; None: by rows
+    _least_decay = 0.0  # of weights, by default, unless rows are pictures
+    _schedule = staticmethod(cosine)  # of the learning rate
+    _loss_falls = True  # as something is learned: in a game it does not
+    _learns_from_shown = False  # whether objectives take rows as the first layer gives them out
+    _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
+    _scores_in_nats = False  # by a bound that is 0 or less where codes tell nothing
+    _codes_are_normal = False  # by a prior, so that a code that hardly varies tells nothing
+    _chance: Chance | None = None  # random numbers that the objective wants beside every batch
+
+    @property
+    def guarantee(self) -> theory.Theorem | None:
+        """The theorem that applies if the data meet its assumptions; None if none does."""
+        return None
+
+    @property
+    def needs_injective(self) -> bool:
+        """Whether its theorem needs a mixing under which there are at most as many latents as observed variables."""
+        return self.guarantee is not None and bool(INJECTIVE & {*self.guarantee.assumes})
+
+    @abstractmethod
+    def _space(self) -> Space:
+        """Return the space of the codes, after checking the final class's own parameters.
+
+        It may depend on ``n_components_``, and is asked again when these are counted.
+        """
+
+    @abstractmethod
+    def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        """Return the module that maps a batch to the loss; the first batches may tell it where to start."""
+
+    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
+        """Return what is to be known of the data before training, or say what is wrong with them; nothing is stored."""
+        return Look(self._asked_components())
+
+    def _refuse(self, reading: Reading) -> None:
+        """Raise if side variables cannot be learned from: before anything is computed of X."""
+
+    def _fields(self, look: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
+        """Return what the objective takes beside observations, from the side variables of some rows or of all."""
+        return ()
+
+    def _learned(self, objective: nn.Module, look: Any) -> None:
+        """Store the final class's own learned attributes."""
+
+    def fit(self, X, y=None) -> Self:
+        """Train the encoder.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, …), Data, or Source
+            The observations: rows of numbers, images (n, c, h, w), sequences (n, t, c); or `pindown.Data`, which has
+            them with their side variables; or what gives them in batches: see `pindown.data`.
+        y : array, tensor or None
+            The side variable: see the class.
+        """
+        return self._fit(X, {self.spec.side: y} if self.spec.side else {})
+
+    def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
+        """Train the encoder with side variables by the part they play, None for those that are not there."""
+        self._check_parameters()
+        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
+        if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
+            del self.encoder_
+        reading, first, look = self._looked(X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0)
+        for message in look.warnings:
+            warn(f"{type(self).__name__}: {message}")
+        self.n_components_ = look.n_components
+        return self._learn(reading, first, look, self._space(), device, seed)
+
+    def look(self, data: Data) -> Look:
+        """Return what a fit to these data would see before its first step, or say what is wrong with them.
+
+        Parameters
+        ----------
+        data : Data
+            The observations and their side variables.
+        """
+        self._check_parameters()
+        seed, share = _random.draw_seed(self.random_state), self.holdout if self._loss_falls else 0.0
+        return self._looked(data, {}, seed, torch.device("cpu"), share=share)[-1]
+
+    def _looked(
+        self, X: Any, sides: dict[str, Any], seed: int, device: torch.device, *, share: float = 0.0
+    ) -> tuple[Reading, Preprocessing, Look]:
+        reading = self._read(X, sides, _random.generator(seed, device))
+        self._refuse(reading)
+        reading = replace(reading, divided=self._divided(reading, share, seed))
+        rows = reading.divided[0].learned if len(reading.divided) == 1 else None
+        first = self._first_layer(reading.data.X, rows)
+        check_components(self, first)
+        look = self._look(reading, first, seed)
+        return reading, first, look if rows is None or look.rows is not None else replace(look, rows=rows)
+
+    def _divided(self, reading: Reading, share: float, seed: int) -> tuple[Split, ...]:
+        """Return which rows to keep back: none of a stream, or of a world, whose rows are always new."""
+        side = self.spec.side
+        if reading.source is not None or side not in (None, "pairs", *reading.data.side_variables):
+            return ()
+        kinds = {"paired": side == "pairs", "labelled": self.spec.labels}
+        # Fits in folds are minimised side by side, which takes a method that is minimised in one go.
+        one_go = type(self)._search is BaseEncoder._search
+        return divided(reading.data, share=share, seed=seed, folds=one_go, **kinds)
+
+    def fit_process(self, process: Process) -> Self:
+        """Train the encoder on a world of `pindown.simulate`, with fresh samples at every step.
+
+        Parameters
+        ----------
+        process : Process
+            The world. Nothing but what can be observed is used.
+        """
+        if not isinstance(process, Process):
+            raise TypeError(
+                f"{type(self).__name__}: process must be a world of pindown.simulate, got {type(process).__name__}. "
+                "For arrays use fit."
+            )
+        return self._fit(process, {})
+
+    def transform(self, X):
+        """Encode observations; numpy in, numpy out; torch in, torch out; of a source, an array.
+
+        A bounded number of rows at a time, in float64 where the network is small, so that a row's code does not depend
+        on the rows beside it.
+        """
+        check_is_fitted(self)
+        X = X.X if isinstance(X, Data) else X
+        if not is_in_memory(X):
+            return np.concatenate([self._like(x, x, self._encode(torch.as_tensor(x))) for x in self._blocks(X)])
+        array = self._validated(X, reset=False)
+        return self._like(X, array, self._encode(torch.as_tensor(array)))
+
+    def _blocks(self, X: Any) -> Iterator[np.ndarray]:
+        """Go through the rows of a source, some at a time."""
+        source, seen = as_source(X), 0
+        if isinstance(source, GeneratorSource):
+            raise ValueError("transform: a world's rows never end. Sample some of them, and encode these.")
+        for block in source.blocks(ENCODED_AT_ONCE):
+            yield self._validated(block["x"], reset=False, start=seen)
+            seen += len(block["x"])
+
+    def __sklearn_is_fitted__(self) -> bool:
+        """Say whether a fit went through: one that was broken off leaves attributes, but no encoder."""
+        return hasattr(self, "encoder_")
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.transformer_tags.preserves_dtype = ["float64", "float32"]
+        tags.input_tags.three_d_array = not self._wants_vectors
+        return tags
+
+    @property
+    def _n_features_out(self) -> int:
+        return self.n_components_
+
+    @staticmethod
+    def _like(X: Any, array: np.ndarray, result: Tensor) -> Any:
+        """Return the result as X came: a tensor on its device or an array, in the precision it was read in."""
+        result = result.to(torch.as_tensor(array).dtype)
+        return result.to(X.device) if isinstance(X, Tensor) else result.cpu().numpy()
+
+    def _encode(self, x: Tensor) -> Tensor:
+        """Encode (n, …); (n, n_components)."""
+        return encode(self.encoder_, x)
+
+    # ---- components -------------------------------------------------------------------------------------------------
+
+    def _asked_components(self) -> int:
+        check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        return int(self.n_components)
+
+    # ---- batches ----------------------------------------------------------------------------------------------------
+
+    def _draw(self, reading: Reading, look: Look, device: torch.device) -> Draw:
+        """Return what gives the batch of a step."""
+        source, size = reading.source, self.batch_size or self._default_batch_size
+        if source is None:
+            rows = self._rows(reading.data, look, device)
+            size = self._rows_per_batch(len(rows), "rows", of=len(reading.data))
+            return self._shown(brought(self._epochs(rows, size, reading.data), rows, device))
+        read = partial(self._read_batch, look)
+        if isinstance(source, GeneratorSource):
+            return self._shown(Fresh(source, size, read, self._chance))
+        return self._shown(Streamed(source, size, read, device, self._chance))
+
+    def _as_shown(self, reading: Reading, first: Preprocessing) -> Reading:
+        """Return rows as the first layer gives them out, where training can learn from these."""
+        return shown_by(first, reading) if self._learns_from_shown and self.augment is None else reading
+
+    def _batches(self, reading: Reading, look: Look, device: torch.device) -> list[tuple[Tensor, ...]]:
+        """Return all rows of a look, in about equal batches, as the objective takes them."""
+        rows = self._rows(reading.data, look, device)
+        n = -(-len(rows) // (self.batch_size or self._default_batch_size))
+        epochs = self._epochs(rows, len(rows) // n, reading.data)
+        draw, generator = self._shown(brought(epochs, rows, device)), _random.generator(0, device)
+        return [tuple(field.clone() for field in draw(k, generator)) for k in range(len(epochs))]
+
+    def _shown(self, draw: Draw) -> Draw:
+        return draw if self.augment is None else Augmented(draw, self.augment)
+
+    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
+        """Return the rows to learn from, with what belongs to them."""
+        return Rows(
+            on_device(data.X, device), *self._fields(look, data.side_variables), chance=self._chance, among=look.rows
+        )
+
+    def _epochs(self, rows: Any, batch_size: int, data: Data) -> Epochs | EpochsWithin:
+        """Return batches of rows, each once an epoch."""
+        return Epochs(rows, batch_size)
+
+    def _read_batch(self, look: Look, batch: dict[str, Any]) -> tuple[Any, ...]:
+        sides = dict(batch)
+        x, y = sides.pop("x"), sides.pop("y", None)
+        if y is not None and self.spec.side is not None:
+            sides[self.spec.side] = y
+        return x, *self._fields(look, sides)
+
+    @property
+    def _n_steps(self) -> int:
+        """Steps of a part of a fit whose length must be known beforehand."""
+        if self.max_iter is not None:
+            return self.max_iter
+        return first_round_for(getattr(self, "shape_in_", ()), best_device(self.device))
+
+    def _rows_per_batch(self, n_samples: int, noun: str, of: int) -> int:
+        """Return the batch size for so many rows, which are called so, of those that there are."""
+        if self.batch_size is not None and self.batch_size > of:
+            raise ValueError(
+                f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {of} {noun} in the "
+                "data. Leave it at None to take what fits, or give more data."
+            )
+        return min(self.batch_size or self._default_batch_size, n_samples)
+
+    # ---- training ---------------------------------------------------------------------------------------------------
+
+    def _learn(
+        self, reading: Reading, first: Preprocessing, look: Look, space: Space, device: torch.device, seed: int
+    ) -> Self:
+        learned, self.held_out_ = learn(self, reading, first, look, space, device, seed)
+        (objective,) = learned.objectives
+        self._keep(objective, learned.log, look)
+        look_back(self, reading.data.X, folds=self._must_not_fold)
+        if learned.log.shortfall:
+            warn(f"{type(self).__name__}: {learned.log.shortfall}", ConvergenceWarning)
+        if self.held_out_ is not None and self.held_out_.overfits:
+            warn(f"{type(self).__name__}: {self.held_out_.warning}")
+        return self
+
+    def _keep(self, objective: nn.Module, log: TrainingLog, look: Look) -> None:
+        """Store what was learned."""
+        assert isinstance(objective.encoder, Encoder)
+        self.encoder_, self.objective_ = objective.encoder, objective
+        self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        self._learned(objective, look)
+
+    def _with_room(self, first: Preprocessing) -> Self | None:
+        """Return the same estimator with more codes, by which folds are found; None: nobody looks for them so."""
+        return None
+
+    def _guessing(self, n_samples: float) -> float | None:
+        """Return the loss of codes that tell nothing, learned from so many rows; None if nobody can say."""
+        return None
+
+    def _may_stay_straight(self, first: Preprocessing) -> bool:
+        """Whether the encoder may be left linear, where that does better: nobody asked for another, of vectors."""
+        return self.encoder is default_network and isinstance(shape_of(first), int)
+
+    def _made(
+        self,
+        first: Preprocessing,
+        look: Look,
+        draw: Draw,
+        space: Space,
+        device: torch.device,
+        seed: int,
+        *,
+        straight: bool = False,
+    ) -> nn.Module:
+        """Return the objective with an encoder at its initialisation; if that is asked for, without its bend."""
+        with _random.forked(seed):
+            make = self._encoder_for(first, device)
+            body = built(type(self).__name__, "encoder", make, shape_of(first), look.n_components)
+            body = body.linear if straight and isinstance(body, SkipMLP) else body
+            # From a generator of their own, so that training draws as if nobody had looked.
+            peek = _random.generator(seed, device)
+            encoder = Encoder(copy.deepcopy(first), body, space)
+            return self._objective(encoder, look, (draw(step, peek) for step in count()))
+
+    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Any:
+        """Return the function that makes the encoder behind a first layer: by default what was asked for."""
+        return encoder_for(self.encoder, shape_of(first), device)
+
+    def _decay(self, n_samples: float) -> float:
+        if self.weight_decay is not None:
+            return self.weight_decay
+        by_rows = min(DECAY_MOST, DECAY_ROWS / n_samples)
+        return by_rows if is_image(self.shape_in_) else max(self._least_decay, by_rows)
+
+    def _search(
+        self,
+        make: Callable[[int], nn.Module],
+        minimise: Callable[..., TrainingLog],
+        draw: Draw,
+        look: Any,
+        seed: int,
+    ) -> tuple[nn.Module, TrainingLog]:
+        """Return the trained objective, and how it went: here made once and minimised once.
+
+        A final class may make several, and minimise each in several parts, which it gives names. ``draw`` gives batches
+        of whole rows.
+        """
+        objective = make(seed)
+        return objective, minimise(objective, seed)
+
+    def _check_parameters(self) -> None:
+        check_common(self)
+        self._space()
+
+
+def shape_of(first: Preprocessing) -> int | tuple[int, ...]:
+    """Return what a network sees of a row: the number of its columns, or its shape."""
+    return first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out

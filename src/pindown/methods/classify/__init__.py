@@ -1,0 +1,1 @@
+"""`Classify`: cross-entropy on labels, or on instance indices (DIET)."""

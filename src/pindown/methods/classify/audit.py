@@ -1,0 +1,234 @@
+"""The specification of `Classify`: classes are predicted, and differ in as many directions as its theorems need."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from sklearn.base import clone
+from torch import Tensor
+
+from pindown import theory
+from pindown._names import counted
+from pindown.auditing.checks import (
+    Verdict,
+    before,
+    diverse_values,
+    enough_rows,
+    enough_values,
+    vmf_clusters,
+    vmf_conditional,
+)
+from pindown.auditing.checks.arrays import Matrix, read_labels
+from pindown.auditing.checks.verdict import with_better
+from pindown.auditing.evidence.blocks import Features
+from pindown.auditing.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
+from pindown.auditing.evidence.rows import Refits, Rows, exchange
+from pindown.auditing.evidence.scores import (
+    N_PERMUTATIONS,
+    Evidence,
+    Score,
+    against_permuted,
+    of_side_information,
+    partner_test,
+)
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
+from pindown.data.data import Data
+from pindown.data.labels import as_numbers
+from pindown.data.sampling import Augment
+from pindown.methods.classify.classes import fisher, spanned
+from pindown.networks.spaces import Reals, Sphere
+from pindown.theory import Theorem
+
+if TYPE_CHECKING:
+    from pindown.methods.classify.estimator import Classify
+
+K_STATISTICS = 2
+"""Sufficient statistics per latent that `theory.IVAE` is counted with: mean and variance, as in a normal law."""
+
+
+_COUNTED = (
+    theory.CLASSIFY_NORMALISED,
+    theory.ROEDER,
+    theory.TCL,
+    theory.IVAE,
+    theory.AUXILIARY_ICA,
+    theory.INTERVENTIONS,
+    theory.INTERVENTIONS_UNKNOWN,
+)
+
+
+class ClassifySpec(MethodSpec["Classify"]):
+    """The specification of `Classify`."""
+
+    labels = True
+    single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals(), "vector_space": Reals()}
+
+    def prepare_audit(self, est: Classify, rows: Rows) -> Rows:
+        """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
+        if rows.side is not None:
+            labels = rows.side.reshape(-1)
+            return replace(rows, data=replace(rows.data, signal=labels), strata=as_numbers(labels))
+        assert est.augment is not None  # or the fit would have refused
+        with torch.no_grad():
+            views = est.augment(torch.as_tensor(rows.X), torch.Generator().manual_seed(0)).numpy(force=True)
+        return replace(rows, data=replace(rows.data, pairs=views), role="pairs")
+
+    def measurable(self, learned_from: Rows, held_out: Rows) -> Rows:
+        """Leave out classes that lie in held-out groups alone: they cannot be recognised."""
+        return held_out.take(np.flatnonzero(np.isin(held_out.strata, learned_from.strata)))
+
+    def null(self, est: Classify, rows: Rows, rng: np.random.Generator) -> tuple[Classify, Rows]:
+        if est.augment is not None:
+            est = clone(est).set_params(augment=OfOtherRows(est.augment))
+        return est, rows.shuffled(rng)
+
+    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+        return of_side_information(refits, partner_test if refits.held_out.role == "pairs" else label_test, rng)
+
+    def checks_before(self, est: Classify, data: Data, d: int, whole: Data) -> Verdicts:
+        verdicts = before(data.X, d, signal=data.signal, pairs=data.pairs)
+        if data.signal is None:
+            return verdicts
+        counted = enough_rows(len(whole), d, whole.signal), enough_values(whole.signal, est.guarantee, d)
+        return with_better(verdicts, *counted)
+
+    def checks_after(self, est: Classify, data: Data, known: Verdicts = ()) -> Verdicts:
+        if data.signal is None:
+            return of_latents(est, data)
+        codes, labels = est.transform(data.X), np.asarray(data.signal).reshape(-1)
+        if len(unknown := np.setdiff1d(labels, est.classes_)):
+            some = unknown[:5].tolist()
+            raise ValueError(f"after: y has class(es) that were not there in fit: {some}. Leave these rows out.")
+        verdicts = [
+            enough_values(labels, est.guarantee, est.n_components_),
+            diverse_values(codes, labels, est.guarantee),
+        ]
+        if est.encoder_.space == Sphere():
+            verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
+        return (*verdicts, *of_latents(est, data))
+
+    def features(self, est: Classify, data: Data, codes: Matrix) -> Features | None:
+        """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
+        if data.signal is None:
+            return None
+        labels = np.asarray(data.signal).reshape(-1)
+        enough = enough_values(labels, theory.ROEDER, codes.shape[1])
+        return Features(theory.ROEDER, (enough, diverse_values(codes, labels, theory.ROEDER)))
+
+    def leading(self, est: Classify, learned_from: Data, data: Data) -> Matrix:
+        """Return log-odds of classes along the directions in which class means differ most.
+
+        p(class | X) determines log-odds for any number of classes, and these directions do not depend on a rotation of
+        the latents.
+        """
+        known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (learned_from, data))
+        known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
+        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(learned_from.signal).reshape(-1)))
+        member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
+        along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
+        return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
+
+    def predictions(self, est: Classify, data: Data) -> Matrix:
+        return np.asarray(est.predict_proba(data.X), dtype=np.float64)
+
+    def figure(self, est: Classify) -> Figure:
+        prior = np.asarray(est.class_prior_)
+        return Figure(est.loss_curve_, float(-(prior * np.log(prior)).sum()))
+
+    def score(self, est: Classify, data: Data) -> FitScore:
+        # Labels of any kind, mixed ones too, which scikit-learn's accuracy refuses.
+        truth = np.arange(len(data)) if data.signal is None else data.signal.reshape(-1)
+        value = float((est.predict(data.X) == truth).mean())
+        return FitScore("share of rows whose class is recognised", value, float(est.class_prior_.max()))
+
+    def plan(self, est: Classify, data: Data, n_components: int | None) -> Plan:
+        signal, n_spanned = data.signal, spanned(data.X, data.signal)
+        d = _as_fitted(est, data, n_spanned) if n_components is None else n_components
+        line = ", space=Reals(), vector_space=Reals()"  # one latent on the sphere is a sign
+        theorem, where = (theory.CLASSIFY_FREE, line) if d == 1 else (theory.CLASSIFY_NORMALISED, "")
+        verdicts = before(data.X, d, signal=signal)
+        if n_components is None and d > max(1, n_spanned):
+            verdicts = tuple(map(_seen_again, verdicts))
+        n_values = int(read_labels("signal", signal, len(data)).max()) + 1
+        counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
+        lack = (
+            d - n_spanned if n_components is not None or not n_spanned else 0
+        )  # a count has looked at more than means
+        more = max(counts[0].missing, lack if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
+        needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
+        span = f"the means of {counted(n_values, 'class')} span {counted(n_spanned, 'dimension')}"
+        found = "so many latents" if n_spanned else "a single latent is looked for"
+        if d > max(1, n_spanned):
+            found = f"{d} latents, for of so many rows a fit sees those, too, that a mixing bends out of the means"
+        notes = () if n_components else (f"{span}: {found}.",)
+        estimator = f"Classify(n_components={d}{where})"
+        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), counts, notes)
+
+
+@dataclass(frozen=True)
+class OfOtherRows:
+    """Views of other rows of a batch than those they are asked of: they tell nothing of who is who.
+
+    Examples
+    --------
+    >>> x = torch.arange(8.0)[:, None]
+    >>> views = OfOtherRows(lambda x, generator: x)(x, torch.Generator().manual_seed(0))
+    >>> torch.equal(views, x), torch.equal(views.sort(0).values, x)
+    (False, True)
+    """
+
+    augment: Augment
+
+    def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
+        """Return a view of another row for each."""
+        return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
+
+
+def label_test(fit: Classify, rows: Rows, rng: np.random.Generator) -> Score:
+    """How often is the class of a row recognised? Chance is how often that of another row is."""
+    said, true = fit.predict(rows.X), rows.side
+    assert true is not None
+    permuted = np.array(
+        [(said == true[exchange(true, rows.units, rng)]).mean() for _ in range(N_PERMUTATIONS)], dtype=np.float64
+    )
+    return against_permuted("class recognised", float((said == true).mean()), permuted)
+
+
+def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:
+    """Return the better of two verdicts, since a law that is not vMF shows in both.
+
+    A vector that is not yet in its place makes tails seem light, and codes that are off make them seem heavy around
+    their mean.
+    """
+    around_vectors = vmf_conditional(
+        codes, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS
+    )
+    around_means = vmf_clusters(codes, labels)
+    return min(around_vectors, around_means, key=lambda v: math.inf if math.isnan(v.statistic) else v.statistic)
+
+
+def _seen_again(verdict: Verdict) -> Verdict:
+    """Leave open whether classes span all latents, where their means in X span fewer: that shows in codes."""
+    if verdict.assumption != theory.AFFINE_GENERATORS or verdict.outcome != "fails":
+        return verdict
+    seen = verdict.why.partition(" Give values")[0]
+    return replace(verdict, outcome="undecided", why=f"{seen} A mixing bends means, so that codes may show more.")
+
+
+def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
+    """Return how many latents a fit would look for; as many as means span if it would refuse these data."""
+    try:
+        return clone(est).set_params(n_components=None, random_state=0).look(data.only("signal")).n_components
+    except ValueError:  # the verdicts say it
+        return max(1, n_spanned)
+
+
+def _count(theorem: Theorem, n_values: int, d: int) -> Count:
+    assert theorem.diversity is not None
+    return Count(theorem, theorem.diversity.needed(d, K_STATISTICS if theorem.diversity.k_means else None), n_values)

@@ -1,0 +1,409 @@
+"""`Classify`: recover latents from labels, or from instance ids, that are signal."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any, Self
+
+import numpy as np
+import torch
+from sklearn.base import ClassifierMixin
+from sklearn.metrics import accuracy_score
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import networks, theory
+from pindown._names import counted
+from pindown._random import RandomState
+from pindown.data.data import as_array, from_torch
+from pindown.data.sampling import Augment
+from pindown.errors import warn
+from pindown.losses import cross_entropy
+from pindown.methods.classify.audit import ClassifySpec
+from pindown.methods.classify.classes import ClassLook, read_classes, spanned, start_at_means, too_few
+from pindown.methods.incremental import Incremental
+from pindown.methods.parameters import check_positive
+from pindown.methods.reading import Reading
+from pindown.metrics.spectrum import SAMPLES_PER_FEATURE
+from pindown.networks import preprocessing
+from pindown.networks.building import Make
+from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import Preprocess, Preprocessing
+from pindown.networks.spaces import Reals, Space, Sphere
+from pindown.simulate import Process
+from pindown.training import Trainer, optimizers
+from pindown.training.optimizers import MakeOptimizer
+
+PREDICT_ENTRIES = 1 << 22
+"""Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
+
+COUNTED_NUMBERS = 1 << 25
+"""Numbers of rows by which latents are counted, at most: of wider rows fewer are looked at."""
+
+SHORT = 0.02
+"""Entries of class vectors at the start."""
+
+FLAT = 0.15
+"""Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
+
+Where the true vectors lie in a hyperplane, learned ones of unit norm came out with .02 to .11, free ones with up to
+.4, so that these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less.
+"""
+
+
+class Classify(ClassifierMixin, Incremental):
+    r"""Recover latents from labels that are signal, by telling the classes apart (cross-entropy).
+
+    If samples are :math:`x = g(z)` with injective g, the latents of class c follow :math:`\mathrm{vMF}(v_c, \kappa)`,
+    and the class vectors lie in no affine hyperplane, then the minimiser of the cross-entropy of
+    :math:`\mathrm{softmax}_c(\beta\, w_c^\top f(x) + \log \pi_c)` is z, up to a map that depends on what is kept at
+    unit norm:
+
+    ===================  ===================  ==============================  ==================================
+    ``space``            ``vector_space``     codes f(x)                      class vectors w_c
+    ===================  ===================  ==============================  ==================================
+    ``Sphere()``         ``Sphere()``         Q z, Q orthogonal               Q v_c; and β = κ
+    ``Sphere()``         ``Reals()``          Q z                             (κ/β) Q v_c + t
+    ``Reals()``          either               A z, A invertible               (κ/β) A⁻ᵀ v_c + t
+    ===================  ===================  ==============================  ==================================
+
+    The priors π_c are the frequencies of the classes, which therefore need not be equal. `guarantee` is the theorem
+    that applies. A label may also be an instance: then all its views have one id, in ``y``, or ``augment`` makes them
+    (DIET), and ``class_vectors_`` of instances of one class agree.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Number of latents. None takes as many as labels can pin down: one less than classes, and no more than there are
+        directions beyond noise; where there are fewer than a hundred rows per column, those in which the means of
+        classes are seen to differ. Behind a mixing that bends, means differ in fewer directions than latents do.
+    space : Space
+        Where the codes live: ``Sphere()`` or ``Reals()``. A single latent lives on the line, for the sphere of one
+        dimension is two points.
+    vector_space : Space
+        Where the class vectors live: ``Sphere()`` or ``Reals()``; those of a single latent on the line, too.
+    scale : float or None
+        The factor β. None learns it; with codes and class vectors on the sphere it then estimates the concentration
+        κ, and no other value lets them fit.
+    augment : callable or None
+        Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of chance it may use,
+        returns another view of each row. With it ``y=None`` means that each row is a class of its own.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
+        images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
+        starts unfolded: see `pindown.networks`.
+    preprocess : callable
+        What is done to observations first: see `Contrast`. By default, as there, but of few rows faint directions are
+        not blown up: see `preprocessing.tempered`.
+    batch_size : int or None
+        Rows per step; None takes 512, or all if there are fewer.
+    max_iter : int or None
+        Steps. None takes 2,000, and goes on in rounds twice as long while the loss still clearly falls, up to 32,000
+        in all. A number of steps after which more would clearly help is warned of.
+    learning_rate : float or None
+        Of the optimiser, at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
+        rows per column.
+    weight_decay : float or None
+        Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
+        2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
+    optimizer : callable
+        ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
+    holdout : float
+        Share of the rows kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured on
+        them. Fewer than 100 are not enough: then each row is held out once, in five folds. 0 keeps none back.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    classes_ : ndarray of shape (n_classes,)
+        The labels, sorted; the numbers of the rows of X if there were none.
+    class_vectors_ : ndarray of shape (n_classes, n_components)
+        One vector per class, in the coordinates of the codes.
+    class_prior_ : ndarray of shape (n_classes,)
+        The frequency of each class.
+    scale_ : float
+        The factor β, given or learned.
+    encoder_ : torch.nn.Module
+        The trained encoder.
+    objective_ : torch.nn.Module
+        What was minimised: maps rows and the numbers of their classes to the loss.
+    held_out_ : HeldOut or None
+        The score on rows held out, with that on rows learned from and its chance; and whether the encoder stayed
+        straight. None if no row was.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step.
+    n_iter_ : int
+        Steps that led to the weights that were kept.
+
+    Warns
+    -----
+    IdentifiabilityWarning
+        If the theorem cannot apply to these labels: there are no more classes than latents, a class has a single
+        row, or the learned class vectors lie near a hyperplane, which shows best if they have unit norm.
+
+    References
+    ----------
+    Reizinger et al., Cross-Entropy Is All You Need To Invert the Data Generating Process, 2024.
+
+    Examples
+    --------
+    >>> from pindown.metrics import linear_r2
+    >>> from pindown.simulate import Clusters
+    >>> world = Clusters.on_sphere(3, 20, 10.0, random_state=0)
+    >>> train, test = (world.sample(5_000, random_state=s) for s in (1, 2))
+    >>> classify = Classify(3, max_iter=300, random_state=0).fit(train.x, train.u)
+    >>> linear_r2(test.x, test.z) < 0.95 < 0.98 < linear_r2(classify.transform(test.x), test.z)
+    True
+    """
+
+    spec = ClassifySpec()
+    _learns_from_shown = True
+    _y_is = "be the class of"
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        space: Space = Sphere(),  # noqa: B008 (a frozen value)
+        vector_space: Space = Sphere(),  # noqa: B008
+        scale: float | None = None,
+        augment: Augment | None = None,
+        encoder: Make = networks.default_network,
+        preprocess: Preprocess = preprocessing.tempered,
+        batch_size: int | None = None,
+        max_iter: int | None = None,
+        learning_rate: float | None = None,
+        weight_decay: float | None = None,
+        optimizer: MakeOptimizer = optimizers.adam,
+        holdout: float = 0.1,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.space = space
+        self.vector_space = vector_space
+        self.scale = scale
+        self.augment = augment
+        self.encoder = encoder
+        self.preprocess = preprocess
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.holdout = holdout
+        self.trainer = trainer
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem:
+        """The theorem that applies if the data meet its assumptions."""
+        if self._spaces[0] != Sphere():
+            return theory.CLASSIFY_FREE
+        return theory.CLASSIFY_NORMALISED if self._spaces[1] == Sphere() else theory.CLASSIFY_UNIT_CODES
+
+    @property
+    def _spaces(self) -> tuple[Space, Space]:
+        """Where codes and class vectors live: those of a single latent on the line."""
+        d = getattr(self, "n_components_", None) if self.n_components is None else self.n_components
+        return (Reals(), Reals()) if d == 1 else (self.space, self.vector_space)
+
+    def partial_fit(self, X, y=None, classes=None) -> Self:
+        """Learn from more rows: go through them once, at the full learning rate.
+
+        After `fit`, or in an estimator that was loaded, it begins anew.
+
+        Parameters
+        ----------
+        X, y
+            See `fit`. The first lot settles the preprocessing.
+        classes : array of shape (n_classes,), optional
+            All labels that will ever come, each as likely; by default those of the first lot, as often as there.
+        """
+        return self._partial_fit(X, {"signal": y}, classes=classes)
+
+    def _fixed(self, look: ClassLook, classes: Any = None) -> ClassLook:
+        if classes is None:
+            return look
+        classes = np.unique(as_array(classes))
+        if len(missing := np.setdiff1d(look.classes, classes)):
+            raise ValueError(f"Classify: y has class(es) that are not among classes: {missing[:5].tolist()}.")
+        return replace(look, classes=classes, prior=np.full(len(classes), 1 / len(classes)))
+
+    def predict_proba(self, X):
+        """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        return self._like(X, array, self._scores(self._encode(torch.as_tensor(array))).softmax(1))
+
+    def predict(self, X) -> np.ndarray:
+        """Return the most probable class of each row; after a fit without ``y``, the row of X it is taken for."""
+        check_is_fitted(self)
+        codes = self._encode(torch.as_tensor(self._validated(X, reset=False)))
+        rows = max(1, PREDICT_ENTRIES // len(self.classes_))
+        best = torch.cat([self._scores(some).argmax(1) for some in codes.split(rows)])
+        return self.classes_[best.cpu().numpy()]
+
+    def score(self, X, y=None, sample_weight=None) -> float:
+        """Return the accuracy of `predict`: the share of rows whose class is the most probable one.
+
+        A label that was not there in `fit` can never be predicted, so it counts as an error. After a fit without
+        ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
+        """
+        predicted = self.predict(X)
+        y = self._beside(X, y)
+        if y is None and self.augment is not None:
+            y = np.arange(len(predicted))
+        if y is None:
+            raise ValueError(
+                "Classify: score compares with labels, but y is missing. Give score(X, y), or Data(X, signal=y)."
+            )
+        return float(accuracy_score(from_torch(y), predicted, sample_weight=sample_weight))
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = self.augment is None
+        return tags
+
+    def _scores(self, codes: Tensor) -> Tensor:
+        """Return log p(c | x) up to a number per row; (n, n_components) to (n, n_classes)."""
+        vectors, prior = (torch.as_tensor(a).to(codes) for a in (self.class_vectors_, self.class_prior_))
+        return torch.addmm(prior.log(), codes, vectors.T, alpha=self.scale_)
+
+    def _space(self) -> Space:
+        if self.scale is not None:
+            check_positive(self.scale, "scale")
+        for name in ("space", "vector_space"):
+            if getattr(self, name) not in (Sphere(), Reals()):
+                raise ValueError(f"Classify: {name} must be Sphere() or Reals(), got {getattr(self, name)!r}.")
+        if self.augment is not None and not callable(self.augment):
+            raise TypeError(
+                f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
+            )
+        return self._spaces[0]
+
+    def _refuse(self, reading: Reading) -> None:
+        if reading.source is not None and reading.data.signal is None:
+            raise ValueError(
+                f"Classify learns from labels that are signal, but those of {reading.source_name} are not, or there "
+                "are none. Give a world of Clusters or Instances, or a source of (x, label)."
+            )
+        if isinstance(reading.source, Process) and reading.source.prior is not None:
+            return  # it knows its classes
+        read_classes(reading.data.signal, len(reading.data), augmented=self.augment is not None)
+
+    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> ClassLook:
+        source, data = reading.source, reading.data
+        known = source.prior if isinstance(source, Process) else None
+        doubts: tuple[str, ...] = ()
+        if known is not None:  # a world knows its classes, of which a sample may lack some
+            classes, prior = np.arange(len(known)), known
+        else:
+            (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
+            prior = counts / counts.sum()
+        d = self._counted(reading, first, len(classes)) if self.n_components is None else self._asked_components()
+        doubts = (*doubts, *too_few(len(classes), d))
+        # More rows undo any start, and behind a mixing that bends means of classes differ in fewer directions.
+        few = source is None and self.augment is None and len(data) < SAMPLES_PER_FEATURE * math.prod(first.shape_in)
+        return ClassLook(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None, few=few)
+
+    @staticmethod
+    def _counted(reading: Reading, first: Preprocessing, n_classes: int) -> int:
+        """Return how many latents labels can pin down."""
+        data, n_columns = reading.data, math.prod(first.shape_in)
+        if data.signal is None:
+            raise ValueError(
+                "Classify: n_components=None counts latents by labels, and there are none. Give their number."
+            )
+        most = max(1, min(math.prod(first.shape_out), n_classes - 1))
+        if reading.n_samples >= SAMPLES_PER_FEATURE * n_columns:
+            return most
+        rows = reading.divided[0].learned if len(reading.divided) == 1 else np.arange(len(data))
+        rows = rows[:: -(-len(rows) * n_columns // COUNTED_NUMBERS)]
+        found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
+        return min(max(1, found), most)
+
+    def _fields(self, look: ClassLook, sides: dict[str, Any]) -> tuple[Any, ...]:
+        signal = sides.get("signal")
+        if signal is None:
+            return (np.arange(len(look.classes)),)
+        return (signal if look.by_number else look.numbers(signal),)
+
+    def _objective(self, encoder: Encoder, look: ClassLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        means = start_at_means(encoder, batches, len(look.classes)) if look.few else None
+        # Equal offsets cancel in the softmax.
+        balanced = np.ptp(look.prior) <= 1e-9 * look.prior.max()
+        offsets = None if balanced else torch.as_tensor(np.log(look.prior), dtype=torch.float32)
+        objective = _Objective(encoder, self._spaces[1], self.scale, offsets, (len(look.classes), look.n_components))
+        if means is not None:
+            objective.start_at(means)
+        return objective
+
+    def _learned(self, objective: nn.Module, look: ClassLook) -> None:
+        assert isinstance(objective, _Objective)
+        self.classes_, self.class_prior_ = look.classes, look.prior
+        with torch.no_grad():
+            self.class_vectors_ = objective.vectors().cpu().numpy()
+            self.scale_ = float(objective.scale())
+        sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
+        rank = int((sizes > FLAT * sizes[0]).sum())
+        least = sizes[-1] / (sizes[0] or 1)
+        if rank < self.n_components_ < len(self.classes_):
+            warn(
+                f"Classify: the {len(self.classes_)} learned class vectors lie near an affine subspace of "
+                f"{counted(rank, 'dimension')}, not {self.n_components_} (numerical rank {rank}: beyond, singular "
+                f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
+                "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
+                "general position, or ask for fewer latents."
+            )
+
+
+class _Objective(nn.Module):
+    """The loss of a batch of rows and their classes, with a scale that is given or learned."""
+
+    offsets: Tensor | None
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        vector_space: Space,
+        scale: float | None,
+        offsets: Tensor | None,
+        shape: tuple[int, int],
+    ) -> None:
+        super().__init__()
+        self.encoder, self.vector_space, self.given = encoder, vector_space, scale
+        self.register_buffer("offsets", offsets)
+        # Short: a step turns a short vector far, so that it still finds its place among neighbours it hardly overlaps.
+        self.weight = nn.Parameter(SHORT * torch.randn(shape))
+        if scale is None:
+            self.log_scale = nn.Parameter(torch.zeros(()))
+
+    def start_at(self, means: Tensor) -> None:
+        """Let class vectors start, as short, at the means of codes."""
+        away = means - means.mean(0) if self.encoder.space == Reals() else means
+        self.weight.data.copy_(SHORT * away * math.sqrt(away.numel()) / away.norm().clamp_min(1e-12))
+
+    def vectors(self) -> Tensor:
+        return self.vector_space(self.weight)
+
+    def scale(self) -> float | Tensor:
+        # One number must travel as far as ten thousand weights do together: give it ten times their speed.
+        return torch.exp(10 * self.log_scale) if self.given is None else self.given
+
+    def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        return cross_entropy(self.encoder(x), self.vectors(), labels, scale=self.scale(), offsets=self.offsets)

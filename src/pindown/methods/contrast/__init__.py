@@ -1,0 +1,1 @@
+"""`Contrast`: InfoNCE on pairs of related samples."""

@@ -1,0 +1,97 @@
+"""The specification of `Contrast`: positives are nearer than other samples, and what its theorems assume."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from pindown import theory
+from pindown.auditing.checks import (
+    before,
+    common_values,
+    conditions,
+    even_conditional,
+    lp_conditional,
+    many_negatives,
+    matching_model,
+    uniform_on_body,
+    uniform_on_sphere,
+    vmf_conditional,
+)
+from pindown.auditing.checks.arrays import read
+from pindown.auditing.checks.partners import partners_of
+from pindown.auditing.evidence.blocks import encoded_pairs, shared_block
+from pindown.auditing.evidence.plans import Plan, generally_missing, or_directions, outcome_of
+from pindown.auditing.evidence.rows import Refits, Rows, with_partners
+from pindown.auditing.evidence.scores import Evidence, Score, of_side_information, pairs_of, partner_test
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
+from pindown.data.data import Data
+from pindown.networks.spaces import Reals, Sphere
+from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_CODES, UNIT_NORM, Assumption
+
+if TYPE_CHECKING:
+    from pindown.methods.contrast.estimator import Contrast
+
+
+class ContrastSpec(MethodSpec["Contrast"]):
+    """The specification of `Contrast`."""
+
+    side = "pairs"
+    also = ("nuisance",)
+    single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals()}
+
+    def prepare_audit(self, est: Contrast, rows: Rows) -> Rows:
+        return with_partners(replace(rows, role="pairs"))
+
+    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+        held_out = refits.held_out
+        pairs = pairs_of(held_out)
+        block = shared_block([encoded_pairs(fit, *pairs) for fit in refits.others], rng)
+        nats = min(fit.score(held_out.X, held_out.side) for fit in refits.others)
+        score = Score("information between partners", nats, 0.0, unit="nats")
+        return replace(of_side_information(refits, partner_test, rng, score), block=block)
+
+    def checks_before(self, est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:
+        verdicts = before(data.X, d, signal=data.signal, pairs=data.pairs)
+        return verdicts if data.nuisance is None else (*verdicts, common_values(data.nuisance))
+
+    def checks_after(self, est: Contrast, data: Data, known: Verdicts = ()) -> Verdicts:
+        pairs = data.pairs.reshape(len(data), -1) if np.ndim(data.pairs) > 1 else data.pairs
+        anchors, partners = partners_of(read("X", data.X), pairs)
+        codes, others = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in (anchors, partners))
+        if est.space == Sphere():
+            laws = [vmf_conditional(codes, others), uniform_on_sphere(codes)]
+        else:
+            laws = [matching_model(codes, others, est.p), even_conditional(codes, others), uniform_on_body(codes)]
+            laws += [lp_conditional(codes, others)] if est.p != 2 else []
+        n_negatives = est.batch_size or min(est._default_batch_size, len(anchors))
+        pairs = None if isinstance(data.pairs, str) else data.pairs
+        return (*laws, many_negatives(est.score(data.X, pairs), n_negatives), *of_latents(est, data))
+
+    def waived(self, est: Contrast, data: Data) -> tuple[Assumption, ...]:
+        """Return what is met by construction; a density that is learned makes up for one that is not uniform."""
+        return (UNIT_NORM, UNIT_CODES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.any_marginal else ()))
+
+    def figure(self, est: Contrast) -> Figure:
+        guessing = math.log(est.batch_size or est._default_batch_size) if est.alpha is None else None
+        return Figure(est.loss_curve_, guessing)
+
+    def score(self, est: Contrast, data: Data) -> FitScore:
+        return FitScore("information between partners, in nats", est.score(data.X, data.paired().pairs), 0.0)
+
+    def plan(self, est: Contrast, data: Data, n_components: int | None) -> Plan:
+        d, notes = or_directions(est, data.X, n_components)
+        verdicts = self.checks_before(est, replace(data, signal=None), d, data)
+        unrelated = outcome_of(verdicts, conditions.RELATED_PARTNERS) == "fails"
+        needs = ("partners that have to do with each other",) if unrelated else ()
+        notes += (
+            "with latents that fill a box or ℝ^d rather than a sphere take space=Reals(): theorem contrast-metric, and"
+            " contrast-lp with p=1 if differences between partners are sparse.",
+        )
+        theorem, where = (theory.CONTRAST_METRIC, ", space=Reals()") if d == 1 else (theory.CONTRAST_SPHERE, "")
+        estimator = f"Contrast(n_components={d}{where})"
+        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)

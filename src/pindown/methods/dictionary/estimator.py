@@ -1,0 +1,384 @@
+"""`Dictionary`: recover latents from observations alone, if they reach different observed variables."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from itertools import count
+
+import numpy as np
+import torch
+from scipy.optimize import linear_sum_assignment
+from sklearn.utils import check_scalar
+from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
+
+from pindown import _random, networks, theory
+from pindown._random import RandomState
+from pindown.auditing.checks.supports import DEPENDENCE_ROWS
+from pindown.data import IndexedSource
+from pindown.data.batches import Draw
+from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
+from pindown.methods.base import BaseEncoder
+from pindown.methods.decoding import Decodes
+from pindown.methods.dictionary.audit import DictionarySpec
+from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, random_numbers
+from pindown.methods.dictionary.disentangled import reach_pictures
+from pindown.methods.dictionary.rotation import sparsest_rotation
+from pindown.methods.dictionary.supports import moments_of, settled
+from pindown.methods.dictionary.unrolling import FOLDED, start_unrolled, told
+from pindown.methods.parameters import check_penalty
+from pindown.methods.reading import LOOKED_AT, Look, Reading
+from pindown.networks import built, preprocessing
+from pindown.networks.building import Make
+from pindown.networks.encoder import Encoder
+from pindown.networks.image_defaults import decoder_for
+from pindown.networks.preprocessing import Preprocess, Preprocessing
+from pindown.networks.spaces import Reals, Space
+from pindown.simulate.images import Bytes
+from pindown.training import Trainer, TrainingLog, best_device, optimizers
+from pindown.training.optimizers import MakeOptimizer
+
+PICTURE_COLUMNS, PICTURE_ROWS = 2, 64
+"""Latents and rows of a batch of pictures whose derivatives are taken in a step, unless the penalty says others."""
+
+N_STARTS = {2: 64, 4: 24}
+"""Starts of the search for the rotation, of vectors and of pictures, which have many pixels and few optima."""
+
+COMPARED, MOST_COMPARED = 0.1, 2_000
+"""Share of the rows looked at by which restarts are compared where none are kept back; and their largest number."""
+
+
+@dataclass(frozen=True, eq=False)
+class DictionaryLook(Look):
+    """What `Dictionary` sees before training: the rows by which restarts are compared."""
+
+    held_out: Tensor = field(kw_only=True)
+
+
+class Dictionary(Decodes, BaseEncoder):
+    r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
+
+    Among all decoders that explain the data equally well, look for the one in which the fewest latents reach the fewest
+    observed variables. A fit has three parts. Several restarts maximise the likelihood, from codes that are a
+    projection of the data and from codes of unrolled data in turns, and the one that explains held-out rows best is
+    kept. Since a Gaussian prior leaves the rotation of the latents open, all rotations are then searched for the one
+    with the fewest dependencies. From there training goes on with the penalty,
+
+    .. math:: \min\; -\mathrm{ELBO} + \lambda \, \#\bigl\{ (i, j) :
+              \tfrac{\partial \hat g_i}{\partial \hat z_j} \ne 0 \text{ anywhere} \bigr\}
+
+    the number of dependencies softened as in `penalties.dependency_count`, and less so in the second half.
+
+    What may be claimed are `blocks_`: latents that reach the same observed variables are found together only.
+
+    Parameters
+    ----------
+    n_components : int
+        Number of latents.
+    penalty : Penalty or None
+        ``penalties.DependencyCount(weight, epsilon)`` or ``penalties.DependencySparsity(weight, n_columns)``, the L1
+        norm of the paper, which costs less with sampled columns. Others have no theorem: with `LatentSparsity`,
+        `OroJAR` and `HessianPenalty` nothing is rotated, and with None or weight 0 the restarts are all there is.
+    n_restarts : int
+        Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
+    encoder : callable
+        Called as ``encoder(n_features, n_components)``, returns a module.
+        With the shape of a picture in place of ``n_features`` if rows are pictures, for which the default convolves.
+    preprocess : callable
+        What is done to observations before the encoder sees them: see `Contrast`.
+    decoder : callable
+        Called as ``decoder(n_components, n_features)``, returns a differentiable module. Likewise.
+    batch_size : int or None
+        Rows per step; None takes 512, or all if there are fewer.
+    max_iter : int
+        Steps of each restart, and of all that follows with the penalty.
+    learning_rate : float or None
+        Of the optimiser, at the top of a cosine schedule. None takes .01, and .003 of pictures.
+    weight_decay : float
+        Share of the weights taken off per step, in units of the learning rate.
+    optimizer : callable
+        ``optimizers.adam`` or ``optimizers.muon``.
+    holdout : float
+        Share of the rows kept back, at most 2,000 in all: training stops by them, restarts are compared by them, and
+        ``held_out_`` is measured on them. 0 keeps none back.
+    trainer : Trainer
+        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    dependence_ : ndarray of shape (n_features, n_components), or (c, h, w, n_components)
+        Mean absolute derivative of each standardised observed variable by each standardised latent.
+    support_ : ndarray of the same shape
+        Zeros and ones: which latent reaches which observed variable. `pictures` draws it.
+    threshold_ : float
+        What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
+    blocks_ : tuple of structure.Block
+        The latents that may be claimed, alone or together: all as one where those of different blocks depend on each
+        other, for then sparsity may have been bought with it; and of pictures where codes tell a latent in part.
+    bounds_ : ndarray of shape (n_restarts,)
+        Evidence lower bound of each restart on held-out rows, in nats per row. The largest is taken, of pictures the
+        largest of those that are not folded.
+    agreement_ : ndarray of shape (n_restarts,)
+        Mean absolute correlation of each restart's latents, after its own rotation, with those of the best restart. Low
+        values beside nearly equal bounds say that the data do not decide.
+    noise_ : float
+        Standard deviation of the observation noise, in units of each observed variable's.
+    encoder_ : torch.nn.Module
+        The trained encoder.
+    decoder_ : torch.nn.Module
+        The trained decoder, to standardised observations.
+    objective_ : torch.nn.Module
+        What was minimised.
+    held_out_ : HeldOut or None
+        The score on rows held out, with that on rows learned from. None if no row was.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step of the best restart and of the part with the penalty.
+    n_iter_ : int
+        Steps on that way.
+
+    References
+    ----------
+    Zheng et al., Diverse Dictionary Learning.
+
+    Examples
+    --------
+    >>> from pindown.metrics import mcc
+    >>> from pindown.simulate import Structured
+    >>> support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
+    >>> world = Structured.well_posed(support, n_candidates=5, random_state=0)
+    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> dictionary = Dictionary(3, n_restarts=2, max_iter=300, random_state=0).fit(train.x)
+    >>> mcc(dictionary.transform(test.x), test.z) > 0.95
+    True
+    """
+
+    spec = DictionarySpec()
+    _wants_vectors = True
+    _usual_rates = (1e-2, 3e-3)
+
+    def __init__(
+        self,
+        n_components: int = 2,
+        *,
+        penalty: Penalty | None = DependencyCount(),  # noqa: B008 (a frozen value)
+        n_restarts: int = 3,
+        encoder: Make = networks.smooth,
+        preprocess: Preprocess = preprocessing.default_preprocessing,
+        decoder: Make = networks.smooth,
+        batch_size: int | None = None,
+        max_iter: int = 2_000,
+        learning_rate: float | None = None,
+        weight_decay: float = 0.0,
+        optimizer: MakeOptimizer = optimizers.adam,
+        holdout: float = 0.1,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.penalty = penalty
+        self.n_restarts = n_restarts
+        self.encoder = encoder
+        self.preprocess = preprocess
+        self.decoder = decoder
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.weight_decay = weight_decay
+        self.optimizer = optimizer
+        self.holdout = holdout
+        self.trainer = trainer
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @property
+    def guarantee(self) -> theory.Theorem | None:
+        """The theorem that applies if the data meet its assumptions; None if no penalty makes the Jacobian sparse.
+
+        It speaks of blocks. Where all `blocks_` are single latents, `theory.DICTIONARY_SINGLE` does, too.
+        """
+        return theory.DICTIONARY_BLOCKS if self._seeks_sparsity else None
+
+    def jacobian(self, X):
+        """Return the derivative of the decoder at the latents of each row, (n, …, n_components).
+
+        In units of X per unit of latent: see `dependence_` for standardised ones.
+        """
+        check_is_fitted(self)
+        array = self._validated(X, reset=False)
+        objective = self._model()
+        with torch.no_grad():
+            columns = pushforward(objective.decoder, objective.codes(self._put(array))).columns
+            return self._like(X, array, (columns * objective.scale).movedim(0, -1))
+
+    def pictures(self) -> Bytes:
+        """Draw which pixels each latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
+        check_is_fitted(self)
+        if len(self.shape_in_) != 3:
+            raise ValueError(f"Dictionary: rows of shape {self.shape_in_} are no pictures: see support_.")
+        return reach_pictures(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
+
+    def score(self, X, y=None) -> float:
+        """Return the evidence lower bound of the observations in nats per row, in units of what they are fitted in.
+
+        Vectors are standardised variable by variable, pictures as a whole.
+        """
+        check_is_fitted(self)
+        return self._model().bound(self._put(self._validated(X, reset=False)), seed=0)
+
+    @property
+    def _seeks_sparsity(self) -> bool:
+        return isinstance(self.penalty, DependencyCount | DependencySparsity) and self.penalty.weight > 0
+
+    @property
+    def _takes_pictures(self) -> bool:
+        return True
+
+    def _model(self) -> Autoencoder:
+        model = self._precise()
+        assert isinstance(model, Autoencoder)
+        return model
+
+    def _space(self) -> Space:
+        check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
+        check_penalty(self, self.penalty)
+        return Reals()
+
+    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> DictionaryLook:
+        X, d = reading.data.X, self._asked_components()
+        constant = _constant_columns(X)
+        if len(self.shape_in_) == 1 and len(constant):
+            raise ValueError(
+                f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
+                "their scale is undefined. Leave them out."
+            )
+        if reading.divided:
+            return DictionaryLook(d, held_out=torch.as_tensor(X[reading.divided[0].held_out]))
+        # Where no row is kept back, restarts are compared by some of those they were made from.
+        order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
+        n = min(int(COMPARED * len(X)), MOST_COMPARED)
+        return DictionaryLook(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
+
+    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """Return a normal and a uniform number for each latent of each row."""
+        return random_numbers(n_samples, self.n_components, generator)
+
+    def _objective(self, encoder: Encoder, look: DictionaryLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
+        decoder = built("Dictionary", "decoder", make, look.n_components, self.shape_in_)
+        pushforward(copy.deepcopy(decoder), torch.zeros(2, look.n_components))  # refuses what has no derivative
+        return Autoencoder(encoder, decoder, look.n_components, first_samples(batches))
+
+    def _search(
+        self,
+        make: Callable[[int], nn.Module],
+        minimise: Callable[..., TrainingLog],
+        draw: Draw,
+        look: DictionaryLook,
+        seed: int,
+    ) -> tuple[nn.Module, TrainingLog]:
+        restarts, logs = [], []
+        for k in range(self.n_restarts):
+            restarts.append(self._initialised(make, draw, seed, k))
+            logs.append(minimise(restarts[k], seed + k, f"restart {k}"))
+        held_out = look.held_out.to(restarts[0].centre.device)
+        self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
+        if self._seeks_sparsity:
+            for restart in restarts:
+                found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
+                restart.turn(torch.as_tensor(found))
+        best = self._best(restarts, held_out)
+        codes = [restart.codes(held_out).cpu().numpy() for restart in restarts]
+        self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
+        objective, log = restarts[best], logs[best]
+        for part, penalty, max_iter in self._parts_with_penalty():
+            objective.penalty = penalty
+            log = _joined(log, minimise(objective, seed, part, max_iter))
+        more = self._some_rows(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
+        self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out, more)
+        return objective, log
+
+    def _best(self, restarts: list[Autoencoder], held_out: Tensor) -> int:
+        """Return which restart has the largest bound; of pictures, among those that are not folded.
+
+        What a fold costs is small where a factor changes few pixels: the sharpest decoder may be that of folded codes.
+        """
+        if held_out.ndim == 2 or len(restarts) == 1:
+            return int(self.bounds_.argmax())
+        tell = np.array([told(restart, held_out) for restart in restarts])
+        return int(np.where(tell > tell.max() - FOLDED, self.bounds_, -np.inf).argmax())
+
+    def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
+        """Return name, penalty and steps of the parts that follow the restarts. A count is sharpened half way."""
+        if self.penalty is None or self.penalty.weight == 0:
+            return []
+        penalty = self._sampled(self.penalty)
+        if not isinstance(penalty, DependencyCount):
+            return [("sparse", penalty, self._n_steps)]
+        half = (self._n_steps + 1) // 2
+        return [("sparse", penalty, half), ("sharp", penalty.sharpened(), half)]
+
+    def _sampled(self, penalty: Penalty) -> Penalty:
+        """Return a penalty that takes some latents and rows of pictures, unless it was said which."""
+        if len(self.shape_in_) == 1 or not isinstance(penalty, DependencyCount | DependencySparsity):
+            return penalty
+        asked = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
+        return penalty if asked else replace(penalty, n_columns=PICTURE_COLUMNS, n_samples=PICTURE_ROWS)
+
+    def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
+        """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not.
+
+        Of pictures the unrolled one comes first: hues go around a circle, which every projection folds.
+        """
+        model = make(seed + k)
+        assert isinstance(model, Autoencoder)
+        if (k + (len(self.shape_in_) == 3)) % 2:
+            rows, device = self._some_rows(draw, seed), best_device(self.device)
+            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(device, rows))
+        return model
+
+    def _some_rows(self, draw: Draw, seed: int) -> Tensor:
+        """Return some of the rows that are learned from, on the CPU."""
+        peek = _random.generator(seed, best_device(self.device))
+        return first_samples(draw(step, peek) for step in count())
+
+    def _learned(self, objective: nn.Module, look: DictionaryLook) -> None:
+        assert isinstance(objective, Autoencoder)
+        self.decoder_ = objective.decoder
+        with torch.no_grad():
+            self.noise_ = float(objective.noise())
+
+
+def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
+    d = first.shape[1]
+    with np.errstate(invalid="ignore", divide="ignore"):  # a collapsed latent correlates with none
+        correlation = np.nan_to_num(np.abs(np.corrcoef(first.T, second.T)[:d, d:]))
+    return float(correlation[linear_sum_assignment(correlation, maximize=True)].mean())
+
+
+def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
+    curve = np.concatenate([first.loss_curve, second.loss_curve])
+    # Whether the first was long enough: what follows has a penalty that sharpens, not a goal that comes nearer.
+    return replace(second, loss_curve=curve, seconds=first.seconds + second.seconds, shortfall=first.shortfall)
+
+
+def _lesson_device(device: torch.device, rows: Tensor) -> torch.device:
+    """Return where unrolled rows are learned: of vectors so little is to be done that a CPU is as fast."""
+    return device if rows.ndim == 4 else torch.device("cpu")
+
+
+def _constant_columns(X: np.ndarray | IndexedSource) -> np.ndarray:
+    """Return the columns that never change; of a source, in the rows of its first block."""
+    some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, IndexedSource) else X
+    return np.flatnonzero(np.ptp(np.asarray(some).reshape(len(some), -1), axis=0) == 0)

@@ -1,0 +1,356 @@
+"""The specification of `Forget`: probes find the nuisance in X and not in the latents, which still explain X."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pindown import networks, theory
+from pindown._messages import MessageError
+from pindown._names import counted
+from pindown.auditing.checks import (
+    Verdict,
+    before,
+    common_values,
+    conditions,
+    divisible_rows,
+    enough_rows,
+    invariant_codes,
+    live_codes,
+    same_spread,
+    signal_told,
+    unconfounded,
+)
+from pindown.auditing.checks.arrays import read_labels, seen
+from pindown.auditing.checks.nuisances import nothing_leaks, touched_dimensions
+from pindown.auditing.checks.verdict import with_better
+from pindown.auditing.evidence.noise import Ceiling, Moved, ceiling_within
+from pindown.auditing.evidence.plans import Plan, generally_missing, outcome_of, why_of
+from pindown.auditing.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
+from pindown.auditing.evidence.scores import (
+    CONTROL_LEVEL,
+    LEVEL,
+    N_PERMUTATIONS,
+    Control,
+    Evidence,
+    Score,
+    r2,
+    recovery_within_values,
+)
+from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts, encoder_of
+from pindown.data.data import Data
+from pindown.data.labels import Codes, is_quantity
+from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
+from pindown.methods.forget.nuisance import as_table, read_columns
+from pindown.metrics import PROBES, Leakage, inject_leak, leakage
+from pindown.theory import NUISANCE_INDEPENDENT, UNIT_CODES, UNIT_NORM, Assumption
+
+if TYPE_CHECKING:
+    from pindown.methods.forget.estimator import Forget
+    from pindown.methods.forget.looking import NuisanceLook
+
+LEAK_SHARE = 0.1
+"""Variance of one direction of the codes that a leak is given which the probes must find."""
+
+
+AT_ONCE = 1_024
+"""Pictures that are looked at at once."""
+
+
+QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
+"""Probes for what is told loudly, such as a nuisance in X."""
+
+
+FEW, STARTS = 1_000, 3
+"""Rows held out up to which readers that draw start so many times. Of few rows a network that starts badly learns
+nothing (of 120, one start read .55 where three read .71), and a start costs hundredths of a second."""
+
+
+DEAD = 1e-3
+"""Spread, beside the largest, up to which a code of charts counts as constant."""
+
+
+MOST_ROWS = 4_000
+"""Rows learned from in which X must tell the nuisance, too."""
+
+
+OF_LINEAR = theory.NUISANCE_VMF, theory.LINEAR_ENCODER
+"""Assumptions of a linear code, which say nothing of others."""
+
+
+BINS = 8
+"""Bins of a nuisance that is a quantity, where nothing else is said."""
+
+
+_OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)
+
+
+class ForgetSpec(MethodSpec["Forget"]):
+    """The specification of `Forget`."""
+
+    side = "nuisance"
+    also = ("given",)
+    plan_roles = ("signal",)
+    varies_initialisation = False
+
+    def copy_choices(self, est: Forget, fresh: Forget) -> None:
+        """Let a refit keep codes of the same kind: few rows choose between kinds by chance."""
+        kept = None if est.chosen_ is None else est.chosen_.kept.name
+        if kept == FIXED:
+            fresh.charts = False
+        elif kept in (CLOSED, EVEN, TRANSPORTED):
+            fresh.settled_on = kept
+
+    def prepare_audit(self, est: Forget, rows: Rows) -> Rows:
+        return replace(rows, strata=joint_label(est, rows.side, len(rows)))
+
+    def measurable(self, learned_from: Rows, held_out: Rows) -> Rows:
+        if np.bincount(held_out.strata).max() < MIN_ROWS_OF_VALUE:
+            raise ValueError(
+                f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_ROWS_OF_VALUE} "
+                f"rows among the {len(held_out)} held out, so that fits cannot be compared within values. Give more."
+            )
+        return held_out
+
+    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+        fit, rows = refits.others[0], refits.held_out
+        seed = int(rng.integers(2**31))
+        codes = _in_own_units(fit, fit.transform(rows.X, rows.side))
+
+        def read(code: NDArray[Any], label: NDArray[Any], of: Rows = rows, **effort: Any) -> Leakage:
+            groups, given = of.units, of.data.given
+            return leakage(code, label, groups=groups, given=given, continuous=False, random_state=seed, **effort)
+
+        quick: dict[str, Any] = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
+        starts = STARTS if len(rows) <= FEW else 1
+        of_x = read(_as_columns(fit, rows.X), rows.strata, **quick)
+        of_codes = read(codes, rows.strata, n_seeds=starts, floor=rows.data.floor)
+        silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
+        loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
+        scores: tuple[Score, ...] = (
+            Score(
+                "nuisance told by the codes",
+                of_codes.worst,
+                of_codes.chance,
+                of_codes.p_value,
+                leak=True,
+                floor=of_codes.floor,
+            ),
+            Score("nuisance told by X", of_x.worst, of_x.chance, of_x.p_value),
+            _rebuilt_beside(fit, rows),
+        )
+        controls = (
+            Control(
+                "shuffled nuisance",
+                "probes read nothing.",
+                f"p = {silent.p_value:.2g}.",
+                silent.p_value > CONTROL_LEVEL,
+            ),
+            Control(
+                f"a leak of {LEAK_SHARE:.0%} put into the codes",
+                "probes find it.",
+                f"p = {loud.p_value:.2g}.",
+                loud.p_value <= LEVEL * 5,
+            ),
+        )
+        why = []
+        others = refits.learned_from
+        # Chance seldom strikes twice.
+        again = read(_as_columns(fit, others.X), others.strata, others, max_samples=MOST_ROWS, **quick)
+        if max(of_x.p_value, again.p_value) > LEVEL:
+            why.append("X does not tell the nuisance, so that there was nothing to forget")
+        elif of_codes.excess >= of_x.excess:
+            why.append("the codes tell the nuisance as well as X does")
+        if of_codes.collapsed:
+            why.append("the codes have collapsed, and a constant is blind to everything")
+        if rows.data.given is not None:
+            kept = leakage(codes, rows.data.given, groups=rows.units, continuous=False, random_state=seed, **quick)
+            scores += (Score("given label told by the codes", kept.worst, kept.chance, kept.p_value),)
+            if not scores[-1].good:
+                why.append(f"the codes tell nothing of the given label ({scores[-1]})")
+        return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
+
+    def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
+        label = _label(est, data)
+        counted = enough_rows(len(whole), d, whole.signal), common_values(_label(est, whole))
+        verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
+        if est.spec.needs_side(est):  # a fit that is told the nuisance, and need not be linear
+            verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
+        return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
+
+    def latents(self, est: Forget, data: Data) -> Any:
+        return est.transform(data.X, data.nuisance)
+
+    def needs_side(self, est: Forget) -> bool:
+        return est.charts_ is not None or est.transport_ is not None
+
+    def null(self, est: Forget, rows: Rows, rng: np.random.Generator) -> None:
+        """Return None: a shuffled nuisance leaves nothing to remove."""
+
+    def recovery(self, latents: Matrix, rows: Rows) -> tuple[Score, ...]:
+        return recovery_within_values(latents, rows)
+
+    def ceiling(self, est: Forget, found: Moved, rows: Rows) -> Ceiling:
+        return ceiling_within(found, rows.strata)
+
+    def checks_after(self, est: Forget, data: Data, known: Verdicts = ()) -> Verdicts:
+        if known:  # the evidence has measured the leakage
+            return (*known, *_kept(est, data))
+        codes = encoder_of(est, data)(data.X)
+        return (invariant_codes(codes, _label(est, data), data.given), *_kept(est, data))
+
+    def waived(self, est: Forget, data: Data) -> tuple[Assumption, ...]:
+        """Return what is met by construction; within a given label the nuisance may go with it."""
+        return (UNIT_NORM, UNIT_CODES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
+
+    def figure(self, est: Forget) -> Figure:
+        """Draw the loss of the classifier, since those of a game do not fall."""
+        return Figure(est.history_.classifier_loss, est.history_.chance_loss)
+
+    def score(self, est: Forget, data: Data) -> FitScore:
+        found = est.held_out_
+        if found is None:
+            return FitScore("best reader of the nuisance", rows="held out")
+        return FitScore(found.name, found.score, found.chance, found.rows)
+
+    def can_audit(self, est: Forget, data: Data) -> Verdict:
+        return divisible_rows(len(data), groups=data.groups, nuisance=_label(est, data))
+
+    def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
+        nuisance, signal, given = _label(est, data), data.signal, data.given
+        rows = seen(data.X)[0]
+        pictures = len(np.shape(data.X)) > 2  # which no linear code of pixels would do for
+        linear = not pictures and same_spread(rows, nuisance).outcome != "fails"
+        n_directions, touched = touched_dimensions(rows, nuisance)
+        confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
+        told, d = (touched, 0), n_components
+        if d is None:
+            found = _as_fitted(est, data.X, nuisance, signal if confounded else given, linear=linear)
+            told, d = (found.n_told, found.n_components) if found else (told, max(1, n_directions - touched))
+        found_before = before(data.X, d, signal=signal if given is None else None, nuisance=nuisance)
+        theorem = theory.FORGET if linear else theory.FORGET_NONLINEAR
+        beside = _OF_CLASSES if linear else (*_OF_CLASSES, *OF_LINEAR)
+        verdicts = tuple(verdict for verdict in found_before if verdict.assumption not in beside)
+        needs: tuple[str, ...] = ()
+        if confounded:
+            needs += ("rows in which label and nuisance are crossed, or invariance given the label",)
+        if outcome_of(verdicts, theory.LINEAR_ENCODER) == "fails":
+            most = (
+                f"at most {counted(n_directions - touched, 'latent')}" if touched < n_directions else "other variables"
+            )
+            needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
+        if outcome_of(verdicts, conditions.OVERLAPPING_VALUES) == "fails":
+            needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
+        estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''})"
+        estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
+        notes: tuple[str, ...] = ()
+        if n_components is None:
+            notes = (_left(n_directions, *told, d),)
+        if linear:
+            notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
+        elif not pictures:
+            notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
+        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+
+    def required(self, est: Forget, data: Data) -> Choice:
+        if est.n_bins is not None or not _has_fractions(data.nuisance):
+            return Choice()
+        note = f"the nuisance has fractions: a quantity, cut into {BINS} bins (n_bins={BINS})."
+        return Choice({"n_bins": BINS}, (note,))
+
+    def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+        """Take a linear encoder where the data do not speak against it; codes are counted by the fit."""
+        if "encoder" in given:
+            return Choice()
+        found = make_plan(est)
+        if found.theorem is not theory.FORGET:
+            return Choice({}, found.against())
+        note = "the nuisance moves means at most, as far as can be seen: a linear encoder (encoder=…)."
+        return Choice({"encoder": networks.linear}, (note, *found.against()))
+
+
+def joint_label(est: Forget, y: Any, n_samples: int) -> Codes:
+    """Return one number for each combination of values of a nuisance, quantities cut into bins."""
+    columns, kinds = read_columns(as_table(y, n_samples), n_samples, est.n_bins)
+    numbers = np.stack([kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)], 1)
+    return np.unique(numbers, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _label(est: Forget, data: Data) -> Codes:
+    """Return the nuisance as one label, by the name that the caller knows."""
+    if est.n_bins is None and np.ndim(data.nuisance) == 1:
+        return read_labels("nuisance", data.nuisance, len(data))
+    return joint_label(est, data.nuisance, len(data))
+
+
+def _in_own_units(fit: Forget, codes: NDArray[Any]) -> NDArray[Any]:
+    """Return codes of charts, each with unit spread: they vary as X does, perhaps along one direction most."""
+    spread = codes.std(0)
+    return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if fit.spec.needs_side(fit) else codes
+
+
+def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
+    """Return rows of numbers as they are, and pictures along the directions that the fit sees of them."""
+    if X.ndim == 2:
+        return X
+    first = fit.encoder_.preprocess
+    parts = (torch.as_tensor(X[k : k + AT_ONCE]).to(first.mean.device) for k in range(0, len(X), AT_ONCE))
+    return torch.cat([first(part) for part in parts]).cpu().numpy()
+
+
+def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
+    """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
+    codes = fit.transform(rows.X, rows.side)
+    rebuilt = fit.inverse_transform(codes, rows.side)
+    guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
+    return Score("X rebuilt from codes and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
+
+
+def _kept(est: Forget, data: Data) -> Verdicts:
+    """Say whether codes have kept what there is beside the nuisance."""
+    encode = encoder_of(est, data)
+    if est.guarantee == theory.FORGET:
+        return (live_codes(encode(data.X)),)
+    label = _label(est, data)
+    beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
+    return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_REBUILDING),)
+
+
+def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
+    """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
+    from pindown.methods.forget import estimator, looking
+
+    encoder = networks.linear if linear else networks.skip_mlp
+    forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
+    try:
+        look = forget.look(Data(rows, nuisance=nuisance, given=given))
+    except ValueError:  # the verdicts say it
+        return None
+    assert isinstance(look, looking.NuisanceLook)
+    return look
+
+
+def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
+    told = f"the means of the nuisance differ in {n_means or 'none'} of {counted(n_directions, 'dimension')}"
+    told += f", covariances in {n_spreads} more" if n_spreads else ""
+    left = max(0, n_directions - n_means - n_spreads)
+    if d <= left:
+        return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
+    kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may tell it"
+    return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+
+
+def _has_fractions(nuisance: Any) -> bool:
+    columns = [np.array(column.tolist()) for column in np.atleast_2d(np.asarray(nuisance).T)]
+    if not any(map(is_quantity, columns)):
+        return False
+    if any(column.dtype.kind not in "buif" for column in columns):
+        raise MessageError(
+            "{nuisance}: one column has fractions, another holds text, but a fit forgets quantities or labels. Cut "
+            "the quantity into a few bins, in a column of its own."
+        )
+    return True

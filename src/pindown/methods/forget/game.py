@@ -1,0 +1,323 @@
+"""The game of `Forget`: a classifier looks for the nuisance in the codes, the encoder hides it, a decoder rebuilds."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot
+
+from pindown.losses import energy_distance, reverse_gradient
+from pindown.methods.forget.charts import Charts
+from pindown.metrics import Leakage
+from pindown.networks import Frame, SkipMLP
+from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import Preprocessing
+
+AVERAGED_SHARE = 0.25
+"""Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
+
+ENERGY_WEIGHT, OF_PICTURES = 2.0, 10.0
+"""What a unit of the energy distance between values is worth, in nats of the classifier's loss; and of pictures, whose
+encoder can bend further.
+
+An encoder can stay ahead of every network it is trained against while neighbours, or trees, still tell values apart."""
+
+ENERGY_ROWS = 1_024
+"""Rows of a batch that are compared pair by pair: the memory grows with their square."""
+
+MAX_LEAK = 0.1
+"""How far from chance to certainty a probe may get before the fit warns, or looks for other codes."""
+
+LAST, BY_HEART = 25, 0.5
+"""Steps at the end that are averaged; and how much better than others rows may be known, in losses of a guess."""
+
+IMPOSSIBLE_SCORE = -1e4
+"""Score of a label that does not go with a row's value of the nuisance."""
+
+COVARIANCE_WEIGHT = 0.1
+"""Weight of the squared distance between the covariance of the codes and the identity."""
+
+
+@dataclass(frozen=True, eq=False)
+class History:
+    """What happened in a game, step by step, and what a probe read afterwards.
+
+    Attributes
+    ----------
+    classifier_loss, classifier_accuracy : ndarray of shape (n_iter,)
+        Of the classifier in the loop, all values of the nuisance counting the same.
+    chance_loss : float
+        Loss of a classifier that knows nothing. That the curve reaches it proves nothing: this classifier may be weak,
+        or late.
+    reconstruction : ndarray of shape (n_iter,)
+        Mean squared error of the decoder, in whitened units.
+    probe : Leakage or None
+        What readers trained from scratch, afterwards, on rows that were held out, find. None if there were too few.
+    held_out_loss : float or None
+        Of the classifier in the loop, at the end, on rows that were held out. None if there were none, or no game.
+    went_back : bool
+        Whether codes stay where they began, since the classifier had learned its rows by heart.
+    """
+
+    classifier_loss: np.ndarray
+    classifier_accuracy: np.ndarray
+    chance_loss: float
+    reconstruction: np.ndarray
+    probe: Leakage | None
+    held_out_loss: float | None = None
+    went_back: bool = False
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """What stands against the codes: a leak, or an adversary that has learned its rows by heart."""
+        said: tuple[str, ...] = ()
+        if by_heart(self.classifier_loss, self.held_out_loss, self.chance_loss):
+            so = "codes stay those that the game began with" if self.went_back else "codes hide what others do not show"
+            said += (
+                f"the adversary has learned its rows by heart: its loss is {self.classifier_loss[-LAST:].mean():.3f} "
+                f"there, {self.held_out_loss:.3f} on rows held out, and {self.chance_loss:.3f} for a guess. So {so}. "
+                "Give more rows, fewer codes, or a smaller classifier.",
+            )
+        probe = self.probe
+        if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
+            remedy = "Try more steps (max_iter), or fewer codes."
+            if self.held_out_loss is None:
+                remedy = "Rows are too few to judge more than closed forms by: give more, or join rare values of y."
+            said += (f"on {probe.n_samples} rows held out, {probe.verdict} {remedy}",)
+        return said
+
+
+def by_heart(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
+    """Say whether an adversary knows its rows much better than others, by its losses on them and that of a guess."""
+    return held_out is not None and held_out - float(loss[-LAST:].mean()) > BY_HEART * chance
+
+
+class Game(nn.Module):
+    r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
+
+    .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_h L_h, \qquad
+              \min_f\; L_g + \lambda\,(L_h + c\,\mathcal E - L_D)
+
+    with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
+    0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is shown the nuisance beside
+    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. With ``charts`` the encoder begins
+    with the chart of each row's value, and has codes in closed form for data. If there is a given label
+    :math:`L_h` is the cross-entropy of ``label_reader`` h, which tells it from the code, its rows weighed by
+    ``label_weights`` (values, n_strata). A linear encoder has orthonormal rows, so that nothing else need hold its
+    codes apart: the decoder then follows it unheard, and there is no energy, nor a reader of the label.
+    """
+
+    label_weights: Tensor
+    now: Tensor
+    trace: Tensor
+    worth: Tensor
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        classifier: nn.Module,
+        decoder: nn.Module,
+        *,
+        sizes: Sequence[int],
+        n_strata: int,
+        strength: float,
+        worth: Tensor,
+        label_reader: nn.Module | None,
+        label_weights: Tensor,
+        max_iter: int,
+        charts: Charts | None = None,
+        pictures: bool = False,
+    ) -> None:
+        super().__init__()
+        self.charts = copy.deepcopy(charts)  # it goes to the device of the game
+        self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
+        self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
+        self.energy_weight = OF_PICTURES if pictures else ENERGY_WEIGHT
+        self.went_back = False
+        self.averaged = nn.ModuleList([copy.deepcopy(encoder), copy.deepcopy(decoder)]).requires_grad_(False)
+        self.first_averaged = int((1 - AVERAGED_SHARE) * max_iter)
+        self.register_buffer("worth", worth)
+        self.register_buffer("label_weights", label_weights)
+        self.register_buffer("now", torch.zeros(1, dtype=torch.int64))
+        self.register_buffer("trace", torch.zeros(max_iter, 3))
+
+    @property
+    def takes_columns(self) -> bool:
+        """Whether it must be shown whole rows: charts are of columns, and not of what a first layer gives out."""
+        return self.charts is not None
+
+    @property
+    def is_linear(self) -> bool:
+        """Whether the encoder is a frame of orthonormal rows."""
+        return isinstance(self.encoder.body, Frame)
+
+    def forward(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor, shown: Tensor) -> Tensor:
+        """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
+        white = self.encoder.preprocess(self.charted(x, groups))
+        z = self.encoder.space(self.encoder.body(white))  # (n, d)
+        # In standard units: else an encoder would fool the classifier by shrinking its codes.
+        standard = _standard(z)
+        read, accuracy = self.read(reverse_gradient(standard, self.strength), groups, weights, strata)
+        kept = z.detach() if self.is_linear else z
+        missed = self.decoder(torch.cat([kept, shown.to(z)], 1)) - white
+        rebuilt = (missed @ self.worth).square().mean()
+        if self.training:
+            self._remember(torch.stack([read, accuracy, missed.square().mean()]).detach())
+        loss = read + rebuilt + COVARIANCE_WEIGHT * _covariance_error(kept)
+        if self.is_linear:
+            return loss
+        energy = self.energy(standard, groups, weights, strata)
+        return loss + self.strength * (self.label_loss(standard, groups, strata) + self.energy_weight * energy)
+
+    def charted(self, x: Tensor, groups: Tensor) -> Tensor:
+        """Return what the encoder is shown of rows: themselves, or their codes by the chart of their value."""
+        return x if self.charts is None else self.charts(x, groups[:, -1])
+
+    def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
+        beside = [one_hot(strata, self.n_strata).to(z)] if self.n_strata > 1 else []
+        scores = self.classifier(torch.cat([z, *beside], 1)).split(self.sizes, 1)
+        losses, right = [], []
+        for score, group, weight in zip(scores, groups.T, weights.T, strict=True):
+            losses.append((weight * cross_entropy(score, group, reduction="none")).mean())
+            right.append((weight * (score.argmax(1) == group)).mean())
+        return torch.stack(losses).mean(), torch.stack(right).mean()
+
+    def energy(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> Tensor:
+        """Return the energy distance between values, averaged over the classifier's heads."""
+        z, groups, weights, strata = (part[:ENERGY_ROWS] for part in (z, groups, weights, strata))
+        within = strata if self.n_strata > 1 else None
+        heads = zip(groups.T, weights.T, strict=True)
+        return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
+
+    def label_loss(self, z: Tensor, groups: Tensor, strata: Tensor) -> Tensor:
+        """Return the cross-entropy of the given label, read off codes in standard units; 0 if there is none."""
+        if self.label_reader is None:
+            return z.new_zeros(())
+        weights = self.label_weights[groups[:, -1]]  # (n, n_strata)
+        # In question are the labels that go with the row's value: to know the value is then no help.
+        scores = self.label_reader(z).masked_fill(weights == 0, IMPOSSIBLE_SCORE)
+        weight = weights.gather(1, strata[:, None])[:, 0]
+        return (weight * cross_entropy(scores, strata, reduction="none")).mean()
+
+    def on_device(self, *arrays: np.ndarray) -> Iterator[Tensor]:
+        """Return arrays as tensors beside the game."""
+        return (torch.as_tensor(array).to(self.worth.device) for array in arrays)
+
+    @torch.no_grad()
+    def missed(self, x: Tensor, groups: Tensor, strata: Tensor, shown: Tensor) -> float:
+        """Return what the averaged encoder does not keep of rows: of the data worth rebuilding, and of the label."""
+        z, rebuilt = self.rebuilt(x, groups, shown)
+        missed = rebuilt - self.encoder.preprocess(self.charted(x, groups))
+        label_loss = self.label_loss(_standard(z), groups, strata)
+        return ((missed @ self.worth).square().mean() + self.strength * label_loss).item()
+
+    @torch.no_grad()
+    def rebuilt(self, x: Tensor, groups: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the codes of the averaged encoder, and what the averaged decoder makes of them, in whitened units."""
+        encoder, decoder = self.averaged
+        z = encoder(self.charted(x, groups))
+        return z, decoder(torch.cat([z, shown.float()], 1))
+
+    @torch.no_grad()
+    def heard(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> float:
+        """Return the loss of the classifier on rows that may be others than those it has learned from."""
+        z = self.encoder(self.charted(x, groups))
+        return (self.read(_standard(z), groups, weights, strata)[0] / weights.mean().clamp_min(1e-9)).item()
+
+    @torch.no_grad()
+    def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
+        """Start the decoder's linear part, if it has one, at the least squares of about so many rows."""
+        straight = self.decoder.linear if isinstance(self.decoder, SkipMLP) else self.decoder
+        if not isinstance(straight, nn.Linear):
+            return
+        told, white = [], []
+        while rows > 0:
+            x, groups, _, _, shown = (t.cpu() for t in next(batches))
+            x = self.charted(x, groups)
+            told.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
+            white.append(self.encoder.preprocess(x).double())
+            rows -= len(x)
+        gram = torch.cat(told).mT @ torch.cat(told)
+        # One-hot columns add up to the constant: a trace of a ridge decides between equal solutions.
+        gram += 1e-6 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
+        map_back = torch.linalg.solve(gram, torch.cat(told).mT @ torch.cat(white)).mT.float()
+        straight.weight.copy_(map_back[:, :-1])
+        if straight.bias is not None:
+            straight.bias.copy_(map_back[:, -1])
+        self.averaged[1].load_state_dict(self.decoder.state_dict())
+
+    @torch.no_grad()
+    def _remember(self, row: Tensor) -> None:
+        self.trace.index_copy_(0, self.now, row[None].float())
+        share = 1 / (self.now - self.first_averaged + 1).clamp_min(1).float()  # all of the present, until the last part
+        for mean, player in zip(self.averaged, (self.encoder, self.decoder), strict=True):
+            for kept, weight in zip(mean.parameters(), player.parameters(), strict=True):
+                kept.lerp_(weight, share)
+            for same, buffer in zip(mean.buffers(), player.buffers(), strict=True):
+                same.copy_(buffer)
+        self.now.add_(1)
+
+
+def _standard(z: Tensor) -> Tensor:
+    return (z - z.mean(0)) / (z.std(0, correction=0) + 1e-6)
+
+
+def _covariance_error(z: Tensor) -> Tensor:
+    """Return the squared distance of the covariance from the identity, per column: no direction may die."""
+    centred = z - z.mean(0)
+    covariance = centred.mT @ centred / len(z)
+    return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
+
+
+def history_of(game: Game, n_iter: int, accumulate: int, **more: Any) -> History:
+    """Return what happened in a game of so many steps, each of so many batches."""
+    trace = game.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
+    loss, accuracy, rebuilt = trace.double().cpu().numpy().T
+    return History(loss, accuracy, reconstruction=rebuilt, **more)
+
+
+def coloured(first: Preprocessing) -> Tensor:
+    """Return what undoes a first layer but for its mean: (columns that the network sees, n_features), in float64."""
+    return torch.linalg.pinv(first.linear_map) * first.rescaling.scale
+
+
+class Rebuild(nn.Module):
+    """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the first layer."""
+
+    back: Tensor
+    coloured: Tensor
+    mean: Tensor
+
+    def __init__(self, back: Tensor, decoder: nn.Module, first: Preprocessing) -> None:
+        super().__init__()
+        self.decoder = decoder
+        self.register_buffer("back", back.contiguous())
+        self.register_buffer("coloured", coloured(first).contiguous())
+        self.register_buffer("mean", first.mean)
+
+    def forward(self, z: Tensor, shown: Tensor) -> Tensor:
+        """Rebuild (n, d) codes of rows whose nuisance is shown; (n, n_features)."""
+        return self.decoder(torch.cat([z @ self.back, shown], 1)) @ self.coloured + self.mean
+
+
+def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
+    """Return a linear encoder of columns, each in its own units, with orthonormal rows; and the way back to its codes.
+
+    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
+    """
+    body, first = encoder.body, encoder.preprocess
+    assert isinstance(body, Frame)
+    with torch.no_grad():
+        rows = body.double().rows() @ first.linear_map.mT  # (k, d)
+        frame = torch.linalg.qr(rows.mT).Q.mT
+        linear = nn.utils.skip_init(nn.Linear, rows.shape[1], rows.shape[0], bias=False, device=rows.device)
+        linear.requires_grad_(False)
+        linear.weight.copy_(frame)
+    return Encoder(first.rescaling, linear, encoder.space), frame @ rows.mT

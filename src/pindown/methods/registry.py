@@ -1,0 +1,98 @@
+"""Which methods there are: those of this package, those that others registered, and any that has an address.
+
+Another package registers its methods as entry points of the group ``pindown.methods``::
+
+    [project.entry-points."pindown.methods"]
+    Regress = "own_method.regress:Regress"
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from importlib import import_module
+from importlib.metadata import entry_points
+
+from pindown._messages import MessageError
+from pindown._names import nearest
+from pindown.methods.base import BaseEncoder
+from pindown.methods.classify.estimator import Classify
+from pindown.methods.contrast.estimator import Contrast
+from pindown.methods.dictionary import Dictionary
+from pindown.methods.forget import Forget
+from pindown.methods.sparse import Sparse, SparseBasis
+from pindown.saving.names import GROUP
+
+BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
+"""In the order in which they are chosen, where data would suit several."""
+
+OF_ATOMS: type[BaseEncoder] = Sparse
+"""What a shell's ``--sparse`` stands for."""
+
+SIDES = ("signal", "nuisance", "pairs", "given")
+"""Parts of side variables that a fit may use; subjects and known latents are for the audit alone."""
+
+
+def registered() -> dict[str, str]:
+    """Return the methods that other packages registered: the address of each, by its name; nothing is imported."""
+    return {point.name: point.value for point in entry_points(group=GROUP)}
+
+
+def find(name: str) -> type[BaseEncoder]:
+    """Return the method of this name, or at this address, ``package.module:Class``.
+
+    Examples
+    --------
+    >>> find("Forget").__name__, find("pindown.methods:Contrast").__name__
+    ('Forget', 'Contrast')
+    >>> find("Forgot")
+    Traceback (most recent call last):
+    pindown._messages.MessageError: estimator: there is no 'Forgot': did you mean 'Forget'?
+    """
+    ours, others = {kind.__name__: kind for kind in BUILT_IN}, registered()
+    if name in ours:
+        return ours[name]
+    if name not in others and ":" not in name:
+        raise MessageError("{estimator}: there is no {name!r}: {hint}", name=name, hint=nearest(name, [*ours, *others]))
+    address = others.get(name, name)
+    module, _, attribute = address.partition(":")
+    try:
+        kind = import_module(module)
+        for part in attribute.split("."):
+            kind = getattr(kind, part)
+    except Exception as error:  # whatever another package does while it is imported
+        raise MessageError(
+            "{estimator}: {name} cannot be imported from {address} ({error}). Is its package installed, and whole?",
+            name=name,
+            address=address,
+            error=f"{type(error).__name__}: {error}",
+        ) from error
+    if not (isinstance(kind, type) and issubclass(kind, BaseEncoder)):
+        raise MessageError("{estimator}: {address} is no class on pindown's BaseEncoder.", address=address)
+    return kind
+
+
+def address_of(kind: type[BaseEncoder]) -> str:
+    """Return what `find` takes for a method, today and in another process.
+
+    Examples
+    --------
+    >>> from pindown import Contrast
+    >>> address_of(Contrast)
+    'Contrast'
+    """
+    return kind.__name__ if kind in BUILT_IN else f"{kind.__module__}:{kind.__qualname__}"
+
+
+def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
+    """Return the first method of this package that uses all side variables there are; None if there is none.
+
+    Examples
+    --------
+    >>> [suited(roles).__name__ for roles in ((), ("pairs",), ("nuisance", "given"))], suited(("signal", "pairs"))
+    (['Dictionary', 'Contrast', 'Forget'], None)
+    """
+    for kind in BUILT_IN:
+        side = kind.spec.side
+        if set(roles) <= set(kind.spec.roles) and (side is None or side in roles):
+            return kind
+    return None

@@ -1,0 +1,123 @@
+"""The specification of `Sparse`: X is reconstructed, and dictionaries of other fits agree atom by atom."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pindown.auditing.checks import (
+    conditioned_atoms,
+    distinct_atoms,
+    rows_for_atoms,
+    scattered_codes,
+    sparse_combination,
+    sparsest_codes,
+)
+from pindown.auditing.checks.arrays import read
+from pindown.auditing.evidence.agreement import Measure
+from pindown.auditing.evidence.noise import Ceiling, Moved, matched_ceiling
+from pindown.auditing.evidence.plans import Plan, generally_missing
+from pindown.auditing.evidence.rows import Rows
+from pindown.auditing.evidence.scores import Score
+from pindown.auditing.spec import Choice, FitScore, MakePlan, MethodSpec, Verdicts
+from pindown.data.data import Data
+from pindown.metrics.dictionaries import chance_pw_mcc, pw_mcc
+from pindown.metrics.sparse_codes import feature_mcc, l0
+
+if TYPE_CHECKING:
+    from pindown.methods.sparse.estimator import Sparse
+
+Matrix = NDArray[np.float64]
+
+BY_ATOMS = Measure(
+    "PW-MCC of atoms",
+    lambda a, b: pw_mcc(a, b),
+    lambda atoms: chance_pw_mcc(*atoms.shape),
+    of_codes=False,
+)
+
+
+class SparseSpec(MethodSpec["Sparse"]):
+    """The specification of `Sparse`."""
+
+    side = None
+    varies_initialisation = False
+
+    def latents(self, est: Sparse, data: Data) -> NDArray[Any]:
+        codes = est.transform(data.X)
+        return codes.toarray() if est.sparse_output else codes
+
+    def exported(self, est: Sparse, data: Data) -> Any:
+        """Return a sparse matrix where one is wanted, or where rows are many: those of a source."""
+        return est.sparse_codes(data.X) if est.sparse_output or data.is_source else est.transform(data.X)
+
+    def checks_before(self, est: Sparse, data: Data, d: int, whole: Data) -> Verdicts:
+        return (rows_for_atoms(len(whole), d, data.X.shape[1]),)
+
+    def checks_after(self, est: Sparse, data: Data, known: Verdicts = ()) -> Verdicts:
+        rows = read("X", data.X)
+        codes, atoms, centred = est.sparse_codes(rows), est.components_.astype(np.float64), rows - est.mean_
+        return (
+            sparse_combination(centred, atoms, max(1, round(l0(codes)))),
+            distinct_atoms(atoms),
+            conditioned_atoms(codes, atoms),
+            scattered_codes(codes),
+            sparsest_codes(centred, codes, atoms),
+        )
+
+    def measure(self, est: Sparse, rows: Rows) -> Measure:
+        return BY_ATOMS
+
+    def compared(self, est: Sparse, rows: Rows) -> Matrix:
+        return est.components_.astype(np.float64)
+
+    def recovery(self, codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+        """Compare codes with the true ones, where these are known; chance is what codes of other rows score."""
+        truth = rows.data.truth
+        if truth is None:
+            return ()
+        elsewhere = np.random.default_rng(0).permutation(len(codes))
+        return (
+            Score("codes matched one to one (MCC)", feature_mcc(codes, truth), feature_mcc(codes[elsewhere], truth)),
+        )
+
+    def ceiling(self, est: Sparse, found: Moved, rows: Rows) -> Ceiling:
+        return matched_ceiling(found)
+
+    def score(self, est: Sparse, data: Data) -> FitScore:
+        return FitScore("share of variance that is rebuilt", est.score(data.X), 0.0)
+
+    def plan(self, est: Sparse, data: Data, n_components: int | None) -> Plan:
+        d = n_components if n_components is not None else est.look(data).n_components
+        verdicts = self.checks_before(est, data, d, data)
+        rows = read("X", data.X)
+        far = np.linalg.norm(rows.mean(0)) / max(float(np.sqrt(rows.var(0).sum())), 1e-300)
+        notes = (
+            f"rows lie {far:.2g} spreads from the origin, and are centred: where that is much, codes die.",
+            "what agrees between seeds shows after training: see agreement(), and the audit.",
+        )
+        return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, generally_missing(verdicts), notes=notes)
+
+    def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+        if "n_components" in given:
+            return Choice()
+        d = est.look(data).n_components
+        return Choice({"n_components": d}, (f"{d} atoms: four for each column, and at most one for ten rows.",))
+
+
+class SparsePairSpec(SparseSpec):
+    """The specification of `SparsePair`: as of `Sparse`, with latents of the first dictionary."""
+
+    def latents(self, est: Any, data: Data) -> Any:
+        return est.transform(data.X)
+
+    def exported(self, est: Any, data: Data) -> Any:
+        return super().exported(est.before_, data)
+
+    def checks_after(self, est: Any, data: Data, known: Verdicts = ()) -> Verdicts:
+        return super().checks_after(est.before_, data)
+
+    def score(self, est: Any, data: Data) -> FitScore:
+        return FitScore("share of variance that is rebuilt, mean of both sides", est.score(data.X), 0.0)

@@ -1,0 +1,307 @@
+"""Folding: is an encoder injective? Measured without ground truth.
+
+A random perceptron maps distant inputs to the same latents, like a crumpled sheet. It is *folded*: on one side of a
+crease the map keeps orientation, on the other side it reverses it. The determinant of the Jacobian then has both signs.
+A reflection reverses the orientation everywhere and folds nothing, so the fraction of the rarer sign is measured.
+
+Only directions along the data count. If the data do not fill their space, tangent spaces are estimated from neighbours,
+and again from each half of the neighbours. The disagreement of the halves is the uncertainty.
+
+An encoder may also collapse a direction: then the latents hardly vary along it. It is called flat.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from scipy.sparse import coo_array, csr_array
+from scipy.sparse.csgraph import breadth_first_order, connected_components, minimum_spanning_tree
+from torch import Tensor
+
+from pindown.networks.spaces import Reals, Space, Sphere
+
+Verdict = Literal["folded", "flat", "unfolded", "undecided"]
+
+THRESHOLD = 0.1
+"""Fraction of samples with reversed orientation above which an encoder counts as folded."""
+
+FLAT = 1e-3
+"""Variance of the latents along a direction, relative to the largest, below which it counts as flat."""
+
+MIN_SAMPLES, MAX_SAMPLES = 200, 2_000
+"""Smallest and largest number of samples that are used."""
+
+EDGES = 12
+"""Neighbours per sample in the graph: with eight, the graph of a thousand samples on a circle can be disconnected."""
+
+NEIGHBOURS_PER_DIMENSION = 10
+"""Neighbours for the estimate of a tangent space, per dimension."""
+
+MAX_DIRECTIONS = 64
+"""Maximum number of principal directions of the data."""
+
+FLOOR = 0.1
+"""Smallest variance, relative to the largest, that is scaled to unit variance."""
+
+RIDGE = 0.1
+"""Weight of the radial direction in the normal of a closed surface, relative to the variance of the neighbours."""
+
+STEP = 1e-4
+"""Step of the finite differences, in standard deviations of the data."""
+
+
+@dataclass(frozen=True)
+class Folding:
+    """The measured folding of an encoder.
+
+    Parameters
+    ----------
+    share : float
+        Fraction of samples at which the encoder has the rarer orientation: 0 for an injective map, about 1/2 for a map
+        that folds the data in two, NaN if it cannot be measured.
+    doubt : float
+        Fraction of samples for which two estimates of the tangent space give different orientations.
+    flat : int
+        Number of directions in which the latents hardly vary.
+    n_samples : int
+        Number of samples used.
+
+    Examples
+    --------
+    >>> print(Folding(share=0.43, doubt=0.02, flat=0, n_samples=2_000))
+    folded: 43 ± 2 % of 2000 samples have reversed orientation, 0 latent directions are flat
+    >>> Folding(share=0.2, doubt=0.1, flat=0, n_samples=2_000).verdict
+    'undecided'
+    """
+
+    share: float
+    doubt: float
+    flat: int
+    n_samples: int
+
+    @property
+    def verdict(self) -> Verdict:
+        """The conclusion.
+
+        Flat if a direction is; folded if the fraction exceeds the threshold by twice the uncertainty; unfolded if it
+        does not exceed the threshold; otherwise undecided.
+        """
+        if self.flat:  # the orientation along a flat direction is noise
+            return "flat"
+        if self.share - 2 * self.doubt > THRESHOLD:
+            return "folded"
+        return "unfolded" if self.share <= THRESHOLD else "undecided"
+
+    def __str__(self) -> str:
+        reversed_ = (
+            f"{100 * self.share:.0f} ± {100 * self.doubt:.0f} % of {self.n_samples} samples have reversed orientation"
+        )
+        if math.isnan(self.share):
+            reversed_ = f"orientation not measurable from {self.n_samples} samples"
+        flat = "1 latent direction is" if self.flat == 1 else f"{self.flat} latent directions are"
+        return f"{self.verdict}: {reversed_}, {flat} flat"
+
+
+def find_folding(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
+    """Return the fraction of samples at which an encoder reverses orientation, and its number of flat directions.
+
+    Parameters
+    ----------
+    encode
+        Maps (n, n_features) to latents (n, d), each sample by itself, in float64.
+    x
+        Observations of shape (n, n_features); at most :data:`MAX_SAMPLES` of them are used.
+    space
+        The latent space: on the sphere, latents have one dimension less than coordinates.
+
+    Notes
+    -----
+    It does not detect coverings that reverse nothing, such as doubling the angle on a circle. It does not detect that
+    two separate clusters share their latents.
+
+    Orientations of tangent spaces are propagated along the spanning tree of the most parallel ones [1]_.
+
+    References
+    ----------
+    .. [1] Hoppe et al., Surface reconstruction from unorganized points, SIGGRAPH 1992.
+
+    Examples
+    --------
+    >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
+    >>> print(find_folding(lambda x: x.flip(1), x))  # a reflection
+    unfolded: 0 ± 0 % of 500 samples have reversed orientation, 0 latent directions are flat
+    >>> find_folding(lambda x: torch.stack([x[:, 0].abs(), x[:, 1]], 1), x).verdict
+    'folded'
+    >>> find_folding(lambda x: x * torch.tensor([1, 1e-3]), x).verdict
+    'flat'
+    """
+    if len(x) > MAX_SAMPLES:
+        x = x[torch.randperm(len(x), generator=torch.Generator().manual_seed(0))[:MAX_SAMPLES].to(x.device)]
+    x = x.double()
+    u, axes = _principal_coordinates(x)
+    with torch.no_grad():
+        z = encode(x).cpu()
+        # Finite differences work for any module, and are exact enough in float64.
+        slopes = [(encode(x + STEP * axis) - encode(x - STEP * axis)).cpu() / (2 * STEP) for axis in axes.T]
+    dimension = z.shape[1] - isinstance(space, Sphere)
+    enough = len(x) >= max(MIN_SAMPLES, 2 * NEIGHBOURS_PER_DIMENSION * dimension)
+    if not (enough and 0 < dimension <= len(slopes) and all(slope.isfinite().all() for slope in slopes)):
+        return Folding(math.nan, math.nan, 0, len(x))
+    if (flat := _flat(z, dimension)) is None:
+        return Folding(math.nan, math.nan, 0, len(x))
+    share, doubt = _share_and_doubt(u, z, torch.stack(slopes, 2), dimension)
+    return Folding(share, doubt, flat, len(x))
+
+
+def find_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
+    """Return the number of flat directions of latents (n, d), for data that are too wide to measure orientation.
+
+    Images of thousands of pixels have no neighbours close enough to estimate tangent spaces, and each direction would
+    take a pass through the network.
+
+    Examples
+    --------
+    >>> z = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
+    >>> print(find_flat_directions(z * torch.tensor([1, 1e-3])))
+    flat: orientation not measurable from 500 samples, 1 latent direction is flat
+    """
+    return Folding(math.nan, math.nan, _flat(z.double(), z.shape[1] - isinstance(space, Sphere)) or 0, len(z))
+
+
+def _flat(z: Tensor, dimension: int) -> int | None:
+    """Return the number of directions in which latents hardly vary; None if all latents are equal."""
+    spread = torch.linalg.eigvalsh(torch.cov(z.T, correction=0).reshape(z.shape[1], -1)).flip(0)[:dimension]
+    if spread[0] <= 1e-12 * z.square().mean():
+        return None
+    return int((spread < FLAT * spread[0]).sum())
+
+
+def _share_and_doubt(u: Tensor, z: Tensor, jacobian: Tensor, dimension: int) -> tuple[float, float]:
+    """Return both numbers for coordinates u (n, m), latents z (n, d) and their derivatives (n, d, m)."""
+    n_neighbours = NEIGHBOURS_PER_DIMENSION * dimension
+    neighbours = _nearest(u, max(EDGES, n_neighbours))  # (n, k), nearest first
+    graph = _Graph(neighbours[:, :EDGES])
+    d, m = jacobian.shape[1:]
+    if m == d == dimension:
+        return graph.minority(_sign(jacobian)), 0.0
+    neighbours = neighbours[:, :n_neighbours]
+    seen = [_through_tangents(u, z[:, :, None][:, :, : d - dimension], jacobian, neighbours, graph)]
+    if m == d == dimension + 1:  # a closed surface has an outside
+        seen.append(_through_normals(u, z, jacobian, neighbours, graph))
+    return min(seen, key=lambda share_and_doubt: share_and_doubt[::-1])  # the less uncertain
+
+
+def _through_tangents(
+    u: Tensor, normal: Tensor, jacobian: Tensor, neighbours: Tensor, graph: _Graph
+) -> tuple[float, float]:
+    """Return share and doubt from estimated tangent spaces; `normal` are directions in which latents cannot move."""
+    dimension = jacobian.shape[1] - normal.shape[2]
+    whole, half, other = (_tangents(u, rows, dimension) for rows in _with_halves(neighbours))
+
+    def orientation(tangents: Tensor) -> Tensor:
+        return _sign(torch.cat([jacobian @ tangents, normal], 2))
+
+    doubt = (orientation(half) * orientation(other) * _sign(half.mT @ other) < 0).double().mean()
+    return graph.minority(orientation(whole) * graph.carried(whole)), float(doubt)
+
+
+def _through_normals(u: Tensor, z: Tensor, jacobian: Tensor, neighbours: Tensor, graph: _Graph) -> tuple[float, float]:
+    """Return share and doubt from normals of a closed surface of one dimension less than its space."""
+
+    def orientation(rows: Tensor) -> Tensor:
+        normal = _outward(u, rows)
+        along = jacobian - (jacobian @ normal) * normal.mT
+        return _sign(along + z[:, :, None] * normal.mT)  # the outside maps to the outside
+
+    whole, half, other = (orientation(rows) for rows in _with_halves(neighbours))
+    return graph.minority(whole), float((half * other < 0).double().mean())
+
+
+class _Graph:
+    """Graph of samples and their neighbours."""
+
+    def __init__(self, neighbours: Tensor) -> None:
+        self.n, k = neighbours.shape
+        self.start, self.end = np.repeat(np.arange(self.n), k), neighbours.reshape(-1).numpy()
+        self.component = connected_components(self._matrix(np.ones(self.n * k)), directed=False)[1]
+
+    def minority(self, orientation: Tensor) -> float:
+        """Return the fraction of samples with the rarer orientation of their component."""
+        counts = [np.bincount(self.component, weights=(sign * orientation > 0).numpy()) for sign in (1, -1)]
+        return float(np.minimum(*counts).sum() / self.n)
+
+    def carried(self, tangents: Tensor) -> Tensor:
+        """Return the signs (n,) that give all tangent spaces (n, m, dimension) of a component one orientation."""
+        overlap = torch.linalg.det(tangents[self.start].mT @ tangents[self.end]).numpy()
+        tree = minimum_spanning_tree(self._matrix(2 - np.abs(overlap)))
+        towards = self._matrix(np.sign(overlap))
+        agree = (towards + towards.T).sign().tocsr()
+        sign = np.ones(self.n)
+        for root in np.unique(self.component, return_index=True)[1]:
+            order, before = breadth_first_order(tree, root, directed=False)
+            for node in order[1:]:
+                sign[node] = sign[before[node]] * agree[node, before[node]]
+        for _ in range(10):  # a vote of all neighbours corrects errors of the tree
+            vote = agree @ sign
+            sign = np.where(vote == 0, sign, np.sign(vote))
+        return torch.as_tensor(sign)
+
+    def _matrix(self, weights: np.ndarray) -> csr_array:
+        places = (self.start.astype(np.int32), self.end.astype(np.int32))  # scipy 1.12 needs int32 here
+        return coo_array((weights, places), shape=(self.n, self.n)).tocsr()
+
+
+def _principal_coordinates(x: Tensor) -> tuple[Tensor, Tensor]:
+    """Return coordinates (n, m) with about unit variance, and the vector of each coordinate in x; (n_features, m).
+
+    Directions of little variance stay small, so that noise does not determine the neighbours.
+    """
+    centred = x - x.mean(0)
+    variance, direction = torch.linalg.eigh(centred.mT @ centred / len(x))
+    variance, direction = variance.flip(0)[:MAX_DIRECTIONS], direction.flip(1)[:, :MAX_DIRECTIONS]
+    varies = variance > 1e-6 * variance[0]
+    scale = variance[varies].clamp_min(FLOOR * variance[0]).sqrt()
+    return (centred @ direction[:, varies] / scale).cpu(), direction[:, varies] * scale
+
+
+def _nearest(u: Tensor, k: int) -> Tensor:
+    """Return the k nearest other samples of each sample, nearest first; (n, k)."""
+    return torch.cdist(u, u).fill_diagonal_(math.inf).topk(k, largest=False).indices
+
+
+def _with_halves(neighbours: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    return neighbours, neighbours[:, ::2], neighbours[:, 1::2]
+
+
+def _covariance(u: Tensor, rows: Tensor) -> Tensor:
+    """Return the covariance (n, m, m) of each sample's neighbours (n, k)."""
+    centred = (u[some] - u[some].mean(1, keepdim=True) for some in rows.split(256))
+    return torch.cat([points.mT @ points / rows.shape[1] for points in centred])
+
+
+def _tangents(u: Tensor, neighbours: Tensor, dimension: int) -> Tensor:
+    """Return the leading principal directions of each sample's neighbours; (n, m, dimension)."""
+    return torch.linalg.eigh(_covariance(u, neighbours)).eigenvectors[:, :, -dimension:]
+
+
+def _outward(u: Tensor, neighbours: Tensor) -> Tensor:
+    """Return outward unit normals of a surface around the origin; (n, m, 1).
+
+    They solve (C + λI) v = u with C the covariance of the neighbours. They are radial where C is uninformative, as in
+    many dimensions, where even the nearest neighbours are far.
+    """
+    covariance = _covariance(u, neighbours)
+    spread = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None].clamp_min(1e-12)
+    normal = torch.linalg.solve(covariance + RIDGE * spread * torch.eye(u.shape[1], dtype=u.dtype), u[:, :, None])
+    return torch.nn.functional.normalize(normal, dim=1)
+
+
+def _sign(matrices: Tensor) -> Tensor:
+    """Return the signs of determinants; 0 where rounding decides."""
+    singular = torch.linalg.svdvals(matrices)
+    return torch.linalg.slogdet(matrices).sign * (singular[:, -1] > 1e-9 * singular[:, 0])

@@ -1,0 +1,173 @@
+"""Latent spaces: the unit sphere, a box, and R^d.
+
+A space is a value (frozen, comparable) and a function: ``space(z)`` projects onto it.
+"""
+
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from pindown._random import RandomState, generator
+
+
+class Space(ABC):
+    """Abstract latent space; the points are the rows of an (n, d) tensor."""
+
+    def __call__(self, z: Tensor) -> Tensor:
+        """Project: a space is a function, so that it can end a network or be a parameter of an estimator."""
+        return self.project(z)
+
+    @abstractmethod
+    def project(self, z: Tensor) -> Tensor:
+        """Return the nearest point of the space."""
+
+    @abstractmethod
+    def contains(self, z: Tensor, *, tolerance: float = 1e-4) -> bool:
+        """Return whether all points lie in the space; waits for the device."""
+
+    @abstractmethod
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the length of the shortest path between points, over the last dimension."""
+
+    @abstractmethod
+    def uniform(
+        self,
+        n: int,
+        d: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Return n points from the uniform distribution; (n, d)."""
+
+
+@dataclass(frozen=True)
+class Sphere(Space):
+    """The unit sphere S^{d-1} = {z : ‖z‖ = 1} with its geodesic distance.
+
+    Examples
+    --------
+    >>> Sphere()(torch.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+
+    Antipodes are half a great circle apart:
+
+    >>> round(Sphere().distance(torch.tensor([1.0, 0.0]), torch.tensor([-1.0, 0.0])).item(), 4)
+    3.1416
+    """
+
+    def project(self, z: Tensor) -> Tensor:
+        """Return z / ‖z‖; the zero vector has no direction and stays zero."""
+        return nn.functional.normalize(z, dim=-1)
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return the angle between the unit vectors a and b."""
+        # arccos(a·b) loses half the digits near 0 and π, and has an infinite gradient there.
+        chord, gap = torch.linalg.vector_norm(a - b, dim=-1), torch.linalg.vector_norm(a + b, dim=-1)
+        return 2 * torch.atan2(chord, gap)
+
+    def contains(self, z: Tensor, *, tolerance: float = 1e-4) -> bool:
+        """Return whether all points have unit norm."""
+        return bool(((torch.linalg.vector_norm(z, dim=-1) - 1).abs() <= tolerance).all())
+
+    def uniform(
+        self,
+        n: int,
+        d: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Return n points from the rotation-invariant distribution; (n, d)."""
+        rng = generator(random_state, device)
+        return self.project(torch.randn(n, d, generator=rng, device=device, dtype=dtype))
+
+
+@dataclass(frozen=True)
+class Box(Space):
+    """The box [low, high]^d with the Euclidean distance.
+
+    Examples
+    --------
+    >>> Box()(torch.tensor([[-1.0, 0.3, 7.0]]))
+    tensor([[0.0000, 0.3000, 1.0000]])
+    """
+
+    low: float = 0.0
+    high: float = 1.0
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(
+                f"Box: low and high must be finite with low < high, got low={self.low}, high={self.high}. "
+                "For an unbounded space use Reals()."
+            )
+
+    def project(self, z: Tensor) -> Tensor:
+        """Return z clipped to the box."""
+        return z.clamp(self.low, self.high)
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return ‖a − b‖."""
+        return torch.linalg.vector_norm(a - b, dim=-1)
+
+    def contains(self, z: Tensor, *, tolerance: float = 1e-4) -> bool:
+        """Return whether all coordinates lie in [low, high]."""
+        return bool(((z >= self.low - tolerance) & (z <= self.high + tolerance)).all())
+
+    def uniform(
+        self,
+        n: int,
+        d: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Return n points whose coordinates are independent and uniform; (n, d)."""
+        rng = generator(random_state, device)
+        u = torch.rand(n, d, generator=rng, device=device, dtype=dtype)
+        return self.low + (self.high - self.low) * u
+
+
+@dataclass(frozen=True)
+class Reals(Space):
+    """All of R^d with the Euclidean distance; projecting changes nothing.
+
+    Examples
+    --------
+    >>> Reals().distance(torch.tensor([0.0, 0.0]), torch.tensor([3.0, 4.0])).item()
+    5.0
+    """
+
+    def project(self, z: Tensor) -> Tensor:
+        """Return z."""
+        return z
+
+    def distance(self, a: Tensor, b: Tensor) -> Tensor:
+        """Return ‖a − b‖."""
+        return torch.linalg.vector_norm(a - b, dim=-1)
+
+    def contains(self, z: Tensor, *, tolerance: float = 1e-4) -> bool:
+        """Return whether all coordinates are finite."""
+        return bool(z.isfinite().all())
+
+    def uniform(
+        self,
+        n: int,
+        d: int,
+        *,
+        random_state: RandomState = None,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> Tensor:
+        """Raise: R^d has infinite volume, so it has no uniform distribution."""
+        raise ValueError(
+            "Reals has no uniform distribution: its volume is infinite. "
+            "Use a Box, or distributions.Around for a distribution around a point."
+        )

@@ -1,0 +1,31 @@
+"""Simulations with known latents: distributions, mixings and renderers, and the processes that combine them.
+
+A process draws a `Sample`: latents, observations, and a side variable if there is one. It lists which assumptions of
+`pindown.theory` hold. Sampling never branches on data or synchronises with the device. Simulations that only serve the
+papers' tables are in `pindown_papers.simulations`.
+"""
+
+from pindown.simulate.bodies import Bodies
+from pindown.simulate.clusters import Clusters, in_hyperplane
+from pindown.simulate.nuisance import Confounded, Nuisance, ShapeNuisance
+from pindown.simulate.pairs import Pairs
+from pindown.simulate.process import Process, Sample
+from pindown.simulate.structured import Structured
+from pindown.simulate.superposed import BernoulliGaussian, KSparse, SparseLaw, Superposed
+
+__all__ = [
+    "BernoulliGaussian",
+    "Bodies",
+    "Clusters",
+    "Confounded",
+    "KSparse",
+    "Nuisance",
+    "Pairs",
+    "Process",
+    "Sample",
+    "ShapeNuisance",
+    "SparseLaw",
+    "Structured",
+    "Superposed",
+    "in_hyperplane",
+]

@@ -1,0 +1,220 @@
+"""`Clusters`: latents around class vectors, with the class as the label."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pindown import theory
+from pindown._placing import placed
+from pindown._random import RandomState, generator
+from pindown.errors import InputError
+from pindown.networks.spaces import Sphere
+from pindown.simulate.distributions import Conditional, GeneralizedNormal, Projected, Truncated, VonMisesFisher
+from pindown.simulate.mixing import Mixing, leaky_relu_mlp
+from pindown.simulate.process import (
+    Process,
+    Sample,
+    check_mixing,
+    draw_categories,
+    frequencies,
+    mixing_assumptions,
+    thresholds,
+)
+from pindown.simulate.renderers import Renderer
+from pindown.theory import Assumption
+
+_N_RADII = 128  # quadrature error of a posterior is then about 1e-6 nats for scales from .1 on
+_N_BLOCK = 2**22  # numbers in memory at once
+
+
+@dataclass(frozen=True, eq=False)
+class Clusters(Process):
+    """Latents in clusters around class vectors: u ~ weights, z | u ~ p(·|v_u), x = g(z).
+
+    Reizinger et al., Cross-entropy is all you need to invert the data generating process, 2024.
+
+    Parameters
+    ----------
+    vectors : Tensor of shape (n_classes, d)
+        The class vectors v_c, for example draws of a `pindown.simulate.distributions.Marginal`.
+    conditional : Conditional
+        Distribution of z around its class vector.
+    mixing : Mixing or Renderer
+        The map g.
+    weights : tuple of float, optional
+        Class probabilities up to a factor; equal by default.
+
+    Examples
+    --------
+    >>> from pindown.simulate.mixing import identity
+    >>> process = Clusters(torch.eye(3), VonMisesFisher(50.0), identity(3))
+    >>> sample = process.sample(1000, random_state=0)
+    >>> (sample.x.argmax(1) == sample.u).float().mean().item() > 0.99
+    True
+    """
+
+    role_of_u = "signal"
+
+    vectors: Tensor
+    conditional: Conditional
+    mixing: Mixing | Renderer
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.vectors.ndim != 2 or not self.vectors.is_floating_point():
+            raise InputError(
+                "vectors",
+                "`vectors` must be a floating-point matrix with one row per class, "
+                f"got shape {tuple(self.vectors.shape)} and {self.vectors.dtype}.",
+            )
+        check_mixing(self.d, self.conditional.space, self.mixing)
+        if not self.conditional.space.contains(self.vectors):
+            raise InputError(
+                "vectors",
+                f"`vectors` must lie in {self.conditional.space}, the space of `conditional`. "
+                "Use `conditional.space.project(vectors)`.",
+            )
+        if self.weights is not None and (
+            len(self.weights) != len(self.vectors) or not all(0 < w < math.inf for w in self.weights)
+        ):
+            raise InputError(
+                "weights", f"`weights` must be {len(self.vectors)} positive numbers, one per class, got {self.weights}."
+            )
+
+    @classmethod
+    def on_sphere(
+        cls, d: int, n_classes: int, concentration: float, *, n_layers: int = 2, random_state: RandomState = None
+    ) -> "Clusters":
+        """Return the paper's simulation: class vectors uniform on the sphere, vMF clusters, leaky ReLU mixing."""
+        if n_classes < 2:
+            raise InputError("n_classes", f"`n_classes` must be at least 2, got {n_classes}.")
+        rng = generator(random_state)
+        vectors = Sphere().uniform(n_classes, d, random_state=rng, dtype=torch.float64)
+        mixing = leaky_relu_mlp(d, n_layers=n_layers, random_state=rng)
+        return cls(vectors, VonMisesFisher(concentration), mixing)
+
+    @property
+    def d(self) -> int:
+        """Number of latents."""
+        return self.vectors.shape[1]
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes."""
+        return len(self.vectors)
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Probability of each class."""
+        return frequencies(self.weights or np.ones(self.n_classes))
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation."""
+        held = mixing_assumptions(self.mixing)
+        if isinstance(self.conditional, VonMisesFisher) and self.conditional.concentration > 0:
+            held |= {theory.VMF_CLUSTERS}
+        if span_of_differences(self.vectors).shape[1] == self.d:
+            held |= {theory.AFFINE_GENERATORS}
+        return held
+
+    def log_posterior(self, z: Tensor) -> Tensor:
+        r"""Return log P(u = c | z) for every class, the optimum of any classifier; (n, d) → (n, n_classes).
+
+        .. math:: P(u = c \mid z) = \frac{\pi_c\, p(z \mid v_c)}{\sum_b \pi_b\, p(z \mid v_b)}
+
+        Compare the cross-entropy of a fitted classifier with that of this posterior.
+
+        Examples
+        --------
+        A latent halfway between two class vectors belongs to either with probability ½:
+
+        >>> from pindown.simulate.mixing import identity
+        >>> process = Clusters(torch.eye(2), VonMisesFisher(3.0), identity(2))
+        >>> process.log_posterior(Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
+        tensor([[0.5000, 0.5000]])
+        """
+        joint = log_densities(self.conditional, z, self.vectors) + torch.as_tensor(self.prior).log().to(z)
+        return joint.log_softmax(1)
+
+    def sample_classes(self, u: Tensor, rng: torch.Generator, dtype: torch.dtype) -> Sample:
+        """Draw one sample of each class in ``u``, with a generator on its device."""
+        loc = placed(self.vectors, u.device)[u].to(dtype)  # (n, d)
+        z = self.conditional.sample(loc, random_state=rng)
+        return Sample(x=placed(self.mixing, u.device)(z), z=z, u=u)
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        return self.sample_classes(draw_categories(self._thresholds, n, rng, device), rng, dtype)
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return thresholds(self.prior)
+
+
+def in_hyperplane(vectors: Tensor, *, offset: float = 0.5) -> Tensor:
+    r"""Move unit vectors into one affine hyperplane, so that they no longer generate the space; (n, d) → (n, d).
+
+    The plane is :math:`\{v : v^\top m = \text{offset}\}` with :math:`m = (1, …, 1)/\sqrt d`. The component of a vector
+    orthogonal to m keeps its direction. Classes around such vectors do not differ along m, so the theorems of
+    `Classify` do not apply.
+
+    Examples
+    --------
+    >>> v = in_hyperplane(torch.eye(3), offset=0.0)
+    >>> bool(v.sum(1).abs().max() < 1e-6), Sphere().contains(v)
+    (True, True)
+    """
+    if vectors.shape[-1] < 2:
+        raise InputError("vectors", f"`vectors` must have at least two coordinates, got shape {tuple(vectors.shape)}.")
+    if not -1 < offset < 1:
+        raise InputError("offset", f"`offset` must lie between −1 and 1, got {offset}.")
+    across = vectors - vectors.mean(-1, keepdim=True)
+    return math.sqrt(1 - offset**2) * Sphere().project(across) + offset / math.sqrt(vectors.shape[-1])
+
+
+def span_of_differences(vectors: Tensor) -> Tensor:
+    """Return an orthonormal basis of span{v_a − v_b}; (n, d) → (d, rank)."""
+    vectors = vectors.double()
+    _, s, vt = torch.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
+    tolerance = 1e-6 * torch.linalg.matrix_norm(vectors)  # the vectors may have been rounded to float32
+    return vt[s > tolerance].mT
+
+
+def log_densities(conditional: Conditional, z: Tensor, locations: Tensor) -> Tensor:
+    """Return log p(z_i | location_c) for all pairs; (n, d), (k, d) → (n, k)."""
+    locations = locations.to(z)
+    match conditional:
+        case VonMisesFisher() | GeneralizedNormal() | Truncated():
+            return _in_blocks(lambda part: conditional.log_prob(part[:, None], locations), z, locations.numel())
+        case Projected(base=base, space=Sphere()):
+            return _in_blocks(
+                lambda part: _log_projected(base, part[:, None], locations), z, locations.numel() * _N_RADII
+            )
+    raise TypeError(f"log_posterior: the density of {conditional} is not implemented.")
+
+
+def _log_projected(base: GeneralizedNormal, z: Tensor, loc: Tensor) -> Tensor:
+    r"""Return the density on the sphere of a projected distribution in R^d: log ∫₀^∞ r^{d−1} p(r z | loc) dr.
+
+    Midpoint rule in t with r = r_max t², which is finer near 0. The exponent is at least (‖r z − loc‖/s)^β, for β > 2
+    up to a factor between norms, so the mass beyond r_max is negligible.
+    """
+    d = z.shape[-1]
+    norms = d ** max(0.0, 0.5 - 1 / base.shape)
+    furthest = 1 + norms * base.scale * (40 + 4 * d) ** (1 / base.shape)
+    t = (torch.arange(_N_RADII, device=z.device, dtype=z.dtype) + 0.5) / _N_RADII
+    radii = furthest * t.square()
+    log_steps = (2 * furthest * t / _N_RADII).log()
+    exponents = base.log_prob(radii[:, None] * z.unsqueeze(-2), loc.unsqueeze(-2))  # (..., radii)
+    return (exponents + (d - 1) * radii.log() + log_steps).logsumexp(-1)
+
+
+def _in_blocks(densities: Callable[[Tensor], Tensor], z: Tensor, numbers_per_sample: int) -> Tensor:
+    """Apply to some samples at a time, so that memory stays bounded."""
+    return torch.cat([densities(part) for part in z.split(max(1, _N_BLOCK // numbers_per_sample))])

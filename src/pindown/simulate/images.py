@@ -1,0 +1,256 @@
+"""Grids of images: contact sheets, traversals of latents, and PNG files."""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+from torch import Tensor
+
+from pindown._files import atomic_path
+from pindown._random import RandomState, draw_seed
+from pindown.errors import InputError
+from pindown.simulate.renderers import Renderer
+
+GAP = 2
+"""Pixels between images of a grid."""
+
+Bytes = NDArray[np.uint8]
+
+
+def contact_sheet(images: ArrayLike | Tensor, *, columns: int = 8) -> Bytes:
+    """Lay out images (n, c, h, w) in a grid, row by row; returns bytes (height, width, 3).
+
+    Bytes are divided by 255; other values outside of [0, 1] are rescaled. One channel is grey. With any number of
+    channels other than three, the first is shown.
+
+    Examples
+    --------
+    >>> contact_sheet(torch.rand(6, 3, 8, 8), columns=3).shape
+    (18, 28, 3)
+    """
+    if columns < 1:
+        raise InputError("columns", f"`columns` must be at least 1, got {columns}.")
+    shown = tiles(images)
+    n, h, w, _ = shown.shape
+    columns = min(columns, n)
+    rows = -(-n // columns)
+    sheet = np.full((rows * (h + GAP) - GAP, columns * (w + GAP) - GAP, 3), 255, dtype=np.uint8)
+    for number, tile in enumerate(shown):
+        top, left = number // columns * (h + GAP), number % columns * (w + GAP)
+        sheet[top : top + h, left : left + w] = tile
+    return sheet
+
+
+def tiles(images: ArrayLike | Tensor) -> Bytes:
+    """Return images (n, c, h, w) as bytes (n, h, w, 3), rescaled as `contact_sheet` does.
+
+    Examples
+    --------
+    >>> tiles(torch.ones(2, 1, 4, 5)).shape
+    (2, 4, 5, 3)
+    """
+    x = _tensor(images)
+    if x.ndim != 4 or not x.numel():
+        raise InputError("images", f"`images` must have shape (n, c, h, w), n at least 1, got {tuple(x.shape)}.")
+    x = x.float() / 255 if x.dtype == torch.uint8 else x.float()
+    x = x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1)
+    low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
+    return ((x - low) / (high - low) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
+
+
+def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
+    """Draw one row of images per latent, which varies over its range while the others are fixed.
+
+    Parameters
+    ----------
+    renderer : Renderer
+        Draws the images.
+    z : Tensor of shape (d,), optional
+        Values of the fixed latents. By default each is at a different part of its range, so that hues differ.
+    steps : int
+        Images per row.
+
+    Examples
+    --------
+    >>> from pindown.simulate.renderers import Sprites
+    >>> traversals(Sprites(16), steps=4).shape  # five latents
+    (88, 70, 3)
+    """
+    if not isinstance(renderer, Renderer):
+        raise TypeError(
+            f"`renderer` must be a Renderer such as Room(), got {type(renderer).__name__}. For a simulation, pass its "
+            "`mixing`; for latents with images, call `nearest_traversals`."
+        )
+    _check_steps(steps)
+    low, high = renderer.ends
+    apart = low + (high - low) * ((0.1 + 0.618 * torch.arange(renderer.d)) % 1)
+    start = apart if z is None else torch.as_tensor(z)
+    if start.shape != (renderer.d,):
+        raise InputError("z", f"`z` must have shape ({renderer.d},), got {tuple(start.shape)}.")
+    points = start.repeat(renderer.d, steps, 1)  # (d, steps, d)
+    for j in range(renderer.d):
+        points[j, :, j] = torch.linspace(low, high, steps, dtype=start.dtype)
+    return contact_sheet(renderer(points.flatten(0, 1)), columns=steps)
+
+
+def nearest_traversals(
+    latents: ArrayLike | Tensor, images: ArrayLike | Tensor, *, steps: int = 8, max_latents: int = 16
+) -> Bytes:
+    """Draw one row per latent, from low to high with the others fixed, by the nearest of the given images.
+
+    If only one thing changes along a row, the latent represents it. No image occurs twice in a row. With few images,
+    other latents change a little, too.
+
+    Parameters
+    ----------
+    latents : array (n, d)
+        Of the images.
+    images : array (n, c, h, w)
+        Images to choose from.
+    steps : int
+        Images per row.
+    max_latents : int
+        Draw at most this many latents, those with the largest variance.
+
+    Examples
+    --------
+    >>> latents = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> nearest_traversals(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), steps=5).shape
+    (18, 48, 3)
+    """
+    z, x = _checked(latents, images)
+    _check_steps(steps)
+    return contact_sheet(x[along_latents(z, _most_varying(z, max_latents), steps)], columns=steps)
+
+
+def along_latents(latents: ArrayLike, which: ArrayLike, steps: int) -> NDArray[np.int64]:
+    """Return the samples nearest to points along some latents, from low to high, with the others at their median.
+
+    Examples
+    --------
+    >>> along_latents(np.array([[0.0], [2.0], [1.0]]), [0], 3).tolist()
+    [0, 2, 1]
+    """
+    standard = _standardised(np.asarray(latents, dtype=np.float64))
+    chosen = []
+    for j in np.asarray(which):
+        targets = np.zeros((steps, standard.shape[1]))
+        targets[:, j] = np.quantile(standard[:, j], np.linspace(0.1, 0.9, steps))
+        distance = cdist(targets, standard, "sqeuclidean")
+        # Assign each point a sample of its own: of few samples, a central one would be the nearest to many points.
+        chosen.append(distance.argmin(1) if len(standard) < steps else linear_sum_assignment(distance)[1])
+    return np.concatenate(chosen)
+
+
+def swaps(
+    latents: ArrayLike | Tensor,
+    images: ArrayLike | Tensor,
+    *,
+    n_pairs: int = 4,
+    max_latents: int = 8,
+    random_state: RandomState = 0,
+) -> Bytes:
+    """Draw one row per random pair: the first image, then it with each latent replaced by the second's, the second.
+
+    Draws the nearest of the given images. If a latent represents one thing, one thing is swapped.
+
+    Parameters
+    ----------
+    latents : array (n, d)
+        Of the images.
+    images : array (n, c, h, w)
+        Images to choose from.
+    n_pairs : int
+        Rows.
+    max_latents : int
+        Swap at most this many latents, those with the largest variance.
+    random_state : int, RandomState or None
+        Seed of the pairs.
+
+    Examples
+    --------
+    >>> latents = torch.rand(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> swaps(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), n_pairs=3).shape  # two images, and two swaps
+    (28, 38, 3)
+    """
+    z, x = _checked(latents, images)
+    standard, swapped = _standardised(z), _most_varying(z, max_latents)
+    rng = np.random.default_rng(draw_seed(random_state))
+    chosen: list[int] = []
+    for _ in range(n_pairs):
+        one, other = rng.choice(len(z), 2, replace=len(z) < 2)
+        mixed = np.repeat(standard[[one]], len(swapped), axis=0)
+        mixed[np.arange(len(swapped)), swapped] = standard[other, swapped]
+        chosen += [int(one), *cdist(mixed, standard, "sqeuclidean").argmin(1), int(other)]
+    return contact_sheet(x[chosen], columns=len(swapped) + 2)
+
+
+def save_png(path: str | Path, image: Bytes) -> None:
+    """Write bytes (height, width, 3) as a PNG file, atomically.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_png(f"{folder}/a.png", np.zeros((4, 5, 3), dtype=np.uint8))
+    ...     Path(f"{folder}/a.png").read_bytes()[1:4]
+    b'PNG'
+    """
+    content = png(image)
+    with atomic_path(Path(path)) as temporary:
+        temporary.write_bytes(content)
+
+
+def png(image: Bytes) -> bytes:
+    """Return bytes (height, width, 3) as the content of a PNG file. Pillow is no dependency of the core.
+
+    Examples
+    --------
+    >>> png(np.zeros((4, 5, 3), dtype=np.uint8))[1:4]
+    b'PNG'
+    """
+    array = np.asarray(image)
+    if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
+        raise InputError("image", f"`image` must be bytes (height, width, 3), got {array.dtype} {array.shape}.")
+    height, width, _ = array.shape
+    lines = np.concatenate([np.zeros((height, 1), np.uint8), array.reshape(height, -1)], axis=1)  # 0: no filter
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
+    return b"\x89PNG\r\n\x1a\n" + b"".join(
+        struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data)) for kind, data in chunks
+    )
+
+
+def _tensor(values: ArrayLike | Tensor) -> Tensor:
+    return values.detach() if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
+
+
+def _check_steps(steps: int) -> None:
+    if steps < 2:
+        raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
+
+
+def _checked(latents: ArrayLike | Tensor, images: ArrayLike | Tensor) -> tuple[NDArray[np.float64], Tensor]:
+    z, x = _tensor(latents).double().numpy(force=True), _tensor(images).float()
+    if x.ndim != 4 or z.ndim != 2 or len(z) != len(x) or not len(z):
+        got = f"{z.shape} and {tuple(x.shape)}"
+        raise InputError("latents", f"`latents` must be (n, d) and `images` (n, c, h, w), got {got}.")
+    if len(bad := np.flatnonzero(~np.isfinite(z).all(1))):
+        raise InputError("latents", f"`latents` has NaN or infinity in {len(bad)} sample(s), the first is {bad[0]}.")
+    return z, x
+
+
+def _standardised(z: NDArray[np.float64]) -> NDArray[np.float64]:
+    scale = z.std(0)
+    return (z - np.median(z, axis=0)) / np.where(scale > 0, scale, 1.0)
+
+
+def _most_varying(z: NDArray[np.float64], most: int) -> NDArray[np.int64]:
+    return np.sort(np.argsort(-z.std(0), kind="stable")[:most])

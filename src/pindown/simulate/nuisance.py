@@ -1,0 +1,316 @@
+"""Simulations with a nuisance: it moves some latents (`Nuisance`), scales them, or depends on the label."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from pindown import theory
+from pindown._placing import placed
+from pindown._random import RandomState, generator
+from pindown.errors import InputError
+from pindown.networks.spaces import Reals
+from pindown.simulate.clusters import Clusters, span_of_differences
+from pindown.simulate.mixing import Mixing, leaky_relu_mlp
+from pindown.simulate.process import (
+    Process,
+    Sample,
+    check_mixing,
+    draw_categories,
+    frequencies,
+    mixing_assumptions,
+    thresholds,
+)
+from pindown.simulate.renderers import Renderer
+from pindown.theory import Assumption
+
+
+@dataclass(frozen=True, eq=False)
+class Nuisance(Process):
+    """A nuisance e that moves some directions of the latents ã: ã | e ~ p(·|v_e), x = g(ã).
+
+    With vMF clusters the distribution of a projection of ã depends on e only through the projection of v_e. So the
+    coordinates z of ã on V^⊥, V = span{v_e − v_e'}, are independent of e; those on larger subspaces are not.
+    ã itself is ``clusters.mixing.inverse(x)``.
+
+    Parameters
+    ----------
+    clusters : Clusters
+        The simulation of ã; its classes are the levels of e.
+
+    Examples
+    --------
+    >>> from pindown.simulate.distributions import VonMisesFisher
+    >>> from pindown.simulate.mixing import identity
+    >>> from pindown.networks.spaces import Sphere
+    >>> vectors = Sphere()(torch.tensor([[1.0, 1.0, 0.0], [-1.0, 1.0, 0.0]]))  # they differ in the first axis
+    >>> process = Nuisance(Clusters(vectors, VonMisesFisher(5.0), identity(3)))
+    >>> process.d, process.nuisance_space.abs().round().flatten().tolist()
+    (2, [1.0, 0.0, 0.0])
+    """
+
+    role_of_u = "nuisance"
+
+    clusters: Clusters
+
+    def __post_init__(self) -> None:
+        if self.nuisance_space.shape[1] == self.clusters.d:
+            raise InputError(
+                "clusters",
+                f"The {self.clusters.n_classes} nuisance vectors differ in all {self.clusters.d} dimensions, so no "
+                "latent is independent of the nuisance. Use fewer levels (at most `d`) or more dimensions.",
+            )
+
+    @classmethod
+    def on_sphere(
+        cls,
+        d: int,
+        n_levels: int,
+        concentration: float,
+        *,
+        n_layers: int = 2,
+        weights: tuple[float, ...] | None = None,
+        random_state: RandomState = None,
+    ) -> "Nuisance":
+        """Return a simulation with ã from `Clusters.on_sphere` in d dimensions; d − n_levels + 1 are invariant.
+
+        ``weights`` are the frequencies of the levels, up to a factor; equal by default.
+        """
+        clusters = Clusters.on_sphere(d, n_levels, concentration, n_layers=n_layers, random_state=random_state)
+        return cls(replace(clusters, weights=weights))
+
+    @property
+    def d(self) -> int:
+        """Number of invariant latents."""
+        return self.complement.shape[1]
+
+    @cached_property
+    def nuisance_space(self) -> Tensor:
+        """Orthonormal basis of V; (d_a, dim V)."""
+        return span_of_differences(self.clusters.vectors)
+
+    @cached_property
+    def complement(self) -> Tensor:
+        """Orthonormal basis of V^⊥; (d_a, d)."""
+        return torch.linalg.qr(self.nuisance_space, mode="complete").Q[:, self.nuisance_space.shape[1] :]
+
+    @property
+    def invariant_space(self) -> Tensor:
+        """Orthonormal basis of the directions of x that an invariant linear encoder reads; (d_a, d)."""
+        return _pulled_back(self.clusters.mixing, self.complement)
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Probability of each level of the nuisance."""
+        return self.clusters.prior
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation."""
+        held = mixing_assumptions(self.clusters.mixing)
+        # Other distributions are not symmetric around v_e, so their shape on V^⊥ may depend on e.
+        if theory.VMF_CLUSTERS in self.clusters.assumptions:
+            held |= {theory.NUISANCE_VMF, theory.NUISANCE_INDEPENDENT}
+        return held
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        x, a, u, *_ = self.clusters._draw(n, rng, device, dtype)
+        return Sample(x=x, z=a @ placed(self.complement, device).to(dtype), u=u)
+
+
+@dataclass(frozen=True, eq=False)
+class ShapeNuisance(Process):
+    """A nuisance that changes scales, not means: ã = (z, w), z ~ N(0, I), w | e ~ N(0, diag(s_e²)), x = g(ã).
+
+    If g is linear, the means of x agree for all levels of e. A method that only compares means finds nothing to remove,
+    although the scale of w still predicts e.
+
+    Parameters
+    ----------
+    scales : Tensor of shape (n_levels, n_affected)
+        The standard deviations s_e of w, one row per level of e.
+    mixing : Mixing or Renderer
+        The map g. Its first latents are z, its last n_affected are w.
+    weights : tuple of float, optional
+        Frequencies of the levels of e, up to a factor; equal by default.
+
+    Examples
+    --------
+    >>> from pindown.simulate.mixing import identity
+    >>> process = ShapeNuisance(torch.tensor([[1.0], [3.0]]), identity(3))
+    >>> sample = process.sample(10_000, random_state=0)
+    >>> process.d, [round(sample.x[sample.u == e, 2].std().item()) for e in (0, 1)]
+    (2, [1, 3])
+    """
+
+    role_of_u = "nuisance"
+
+    scales: Tensor
+    mixing: Mixing | Renderer
+    weights: tuple[float, ...] | None = None
+
+    def __post_init__(self) -> None:
+        if self.scales.ndim != 2 or not (self.scales > 0).all():
+            raise InputError(
+                "scales",
+                "`scales` must be a matrix of positive numbers, one row per level of the nuisance, "
+                f"got shape {tuple(self.scales.shape)}.",
+            )
+        if not 0 < self.scales.shape[1] < self.mixing.d:
+            raise InputError(
+                "scales",
+                f"The nuisance affects {self.scales.shape[1]} of {self.mixing.d} latents. It must affect at least "
+                "one, and not all of them.",
+            )
+        check_mixing(self.mixing.d, Reals(), self.mixing)
+        if self.weights is not None and len(self.weights) != len(self.scales):
+            raise InputError("weights", f"`weights` must be {len(self.scales)} numbers, one per row of `scales`.")
+
+    @classmethod
+    def spread(
+        cls,
+        d: int,
+        n_affected: int,
+        n_levels: int,
+        ratio: float = 5.0,
+        *,
+        n_layers: int = 1,
+        weights: tuple[float, ...] | None = None,
+        random_state: RandomState = None,
+    ) -> "ShapeNuisance":
+        """Return a simulation in d dimensions with scales from 1 to ``ratio``, in random order per affected latent.
+
+        With one layer the mixing is linear; with more, leaky ReLUs are between them.
+        """
+        rng = generator(random_state)
+        mixing = leaky_relu_mlp(d, n_layers=n_layers, random_state=rng)
+        steps = torch.logspace(0, 1, n_levels, base=ratio, dtype=torch.float64)
+        orders = torch.rand(n_levels, n_affected, generator=rng, dtype=torch.float64).argsort(0)
+        return cls(steps[orders], mixing, weights)
+
+    @property
+    def d(self) -> int:
+        """Number of invariant latents."""
+        return self.mixing.d - self.scales.shape[1]
+
+    @property
+    def invariant_space(self) -> Tensor:
+        """Orthonormal basis of the directions of x that an invariant linear encoder reads; (d_a, d)."""
+        return _pulled_back(self.mixing, torch.eye(self.mixing.d, self.d, dtype=torch.float64))
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Probability of each level of the nuisance."""
+        return frequencies(self.weights or np.ones(len(self.scales)))
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation."""
+        return mixing_assumptions(self.mixing) | {theory.NUISANCE_INDEPENDENT}
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        u = draw_categories(self._thresholds, n, rng, device)
+        white = torch.randn(n, self.mixing.d, generator=rng, device=device, dtype=dtype)
+        a = white * placed(self._all_scales, device).to(dtype)[u]
+        return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u)
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return thresholds(self.prior)
+
+    @cached_property
+    def _all_scales(self) -> Tensor:
+        """Standard deviations of ã = (z, w), one row per level; (n_levels, d_a)."""
+        return torch.cat([torch.ones(len(self.scales), self.d), self.scales], 1)
+
+
+@dataclass(frozen=True, eq=False)
+class Confounded(Process):
+    """A nuisance e that correlates with a label c, as in an unbalanced study: (c, e) ~ joint, x = g(z, w).
+
+    The label moves z | c ~ N(l_c, I), the nuisance moves w | e ~ N(v_e, I). So z is independent of e *given the
+    label*, but not marginally: an embedding that is independent of e loses part of c. The label is ``Sample.label``.
+
+    Parameters
+    ----------
+    label_vectors : Tensor of shape (n_labels, d)
+        The means l_c of z.
+    nuisance_vectors : Tensor of shape (n_levels, n_affected)
+        The means v_e of w.
+    joint : Tensor of shape (n_labels, n_levels)
+        Frequencies of the pairs (c, e), up to a factor.
+    mixing : Mixing or Renderer
+        The map g of (z, w).
+
+    Examples
+    --------
+    >>> from pindown.simulate.mixing import identity
+    >>> joint = torch.tensor([[9.0, 1.0], [1.0, 9.0]])  # nearly every sample of a label has the same level
+    >>> process = Confounded(torch.eye(2), torch.tensor([[-1.0], [1.0]]), joint, identity(3))
+    >>> sample = process.sample(10_000, random_state=0)
+    >>> round((sample.label == sample.u).float().mean().item(), 1)
+    0.9
+    """
+
+    role_of_u = "nuisance"
+
+    label_vectors: Tensor
+    nuisance_vectors: Tensor
+    joint: Tensor
+    mixing: Mixing | Renderer
+
+    def __post_init__(self) -> None:
+        shape = (len(self.label_vectors), len(self.nuisance_vectors))
+        if self.joint.shape != shape or not (self.joint >= 0).all() or not self.joint.sum() > 0:
+            raise InputError(
+                "joint",
+                f"`joint` must be {shape[0]} × {shape[1]} frequencies, labels × levels of the nuisance, "
+                f"got shape {tuple(self.joint.shape)}.",
+            )
+        check_mixing(self.d + self.nuisance_vectors.shape[1], Reals(), self.mixing)
+
+    @property
+    def d(self) -> int:
+        """Number of latents that are independent of the nuisance given the label."""
+        return self.label_vectors.shape[1]
+
+    @property
+    def invariant_space(self) -> Tensor:
+        """Orthonormal basis of all directions of x that are independent of e given the label; (d_a, d_b)."""
+        moved = span_of_differences(self.nuisance_vectors)
+        basis = torch.eye(self.mixing.d, dtype=torch.float64)
+        basis[self.d :, self.d :] -= moved @ moved.mT
+        u, s, _ = torch.linalg.svd(basis)
+        return _pulled_back(self.mixing, u[:, s > 0.5])
+
+    @property
+    def prior(self) -> NDArray[np.float64]:
+        """Probability of each level of the nuisance."""
+        return frequencies(self.joint.sum(0))
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation; z depends on e unless the label is given."""
+        return mixing_assumptions(self.mixing)
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        pair = draw_categories(self._thresholds, n, rng, device)
+        label, u = pair // self.joint.shape[1], pair % self.joint.shape[1]
+        means = [placed(self.label_vectors, device)[label], placed(self.nuisance_vectors, device)[u]]
+        white = torch.randn(n, self.mixing.d, generator=rng, device=device, dtype=dtype)
+        a = white + torch.cat(means, 1).to(dtype)
+        return Sample(x=placed(self.mixing, device)(a), z=a[:, : self.d], u=u, label=label)
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        return thresholds(frequencies(self.joint.flatten()))
+
+
+def _pulled_back(mixing: Mixing | Renderer, directions: Tensor) -> Tensor:
+    """Return an orthonormal basis of the directions m of x with mᵀ g(ã) = nᵀ ã for the directions n of ã."""
+    if isinstance(mixing, Renderer) or len(mixing.weights) > 1:
+        raise InputError("mixing", "`invariant_space` exists for a linear mixing only. Use `n_layers=1`.")
+    return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q
