@@ -74,10 +74,10 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
     ("options", "message"),
     [
         (("--nuisance", "batch"), "--nuisance names columns of a table, but the data are a folder of activations"),
-        (("--size", "8"), "--size is for a folder of pictures"),
-        (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "k=40 codes of a row cannot fire"),
+        (("--size", "8"), "--size is for a folder of images"),
+        (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "`k=40`"),
         (("--estimator", "Sparse", "-d", 700), "there are 600 rows"),
-        (("--sparse", 16, "--option", "gate=TopK(40)"), "k=40 codes of a row cannot fire where there are 16 in all"),
+        (("--sparse", 16, "--option", "gate=TopK(40)"), "`k=40`"),
         (("--sparse", 700), "there are 600 rows (n_samples=600) for -d 700"),
         (("--sparse", 0), "Invalid value for '--sparse'"),
         (("--sparse", "many"), "Invalid value for '--sparse'"),

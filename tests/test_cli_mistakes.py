@@ -68,7 +68,7 @@ MISTAKES = (
     Mistake(
         "has text in a column of numbers",
         BY_BATCH,
-        f"line {N_ROWS + 1}: column 'x2' holds numbers, but here the text 'low'. Mend the cell, or leave the column "
+        f"line {N_ROWS + 1}: column 'x2' holds numbers, but here the text 'low'. Correct the cell, or leave the column "
         "out: --drop x2",
         table(x2=with_cell("x2", "low")),
     ),

@@ -158,10 +158,10 @@ def test_what_is_wrong_is_said_and_nothing_written(folder, tmp_path, options, sa
 def test_options_of_pictures_are_refused_beside_a_file(folder, run):
     refused = call("check", folder / "labels.csv", "--size", 8)
     assert refused.exit_code == 2
-    assert "--size is for a folder of pictures" in refused.output
+    assert "--size is for a folder of images" in refused.output
     refused = call("transform", run[0], folder / "labels.csv", "--skip-corrupt", "-o", folder / "codes.csv")
     assert refused.exit_code == 2
-    assert "--skip-corrupt is for a folder of pictures" in refused.output
+    assert "--skip-corrupt is for a folder of images" in refused.output
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import MessageError
+from pindown.errors import InputError
 
 LIBRARY = 1e4
 """Counts that each row is brought to."""
@@ -32,7 +32,7 @@ def log_counts(X: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     [[9.21, 0.0], [8.92, 7.82]]
     >>> log_counts([[1.0, 0.5]], ["a", "b"])
     Traceback (most recent call last):
-    pindown._messages.MessageError: counts: column 'b' has 0.5 in row 1, which is no count. Leave counts out if ...
+    pindown.errors.InputError: `counts`: column 'b' has 0.5 in row 1, which is no count. Leave `counts` out if ...
     """
     counts = np.asarray(X)
     if counts.ndim != 2 or counts.dtype.kind not in "buif":
@@ -40,16 +40,14 @@ def log_counts(X: Any, names: Sequence[str] | None = None) -> NDArray[Any]:
     bad = ~((counts >= 0) & (np.rint(counts) == counts))
     if bad.any():
         i, j = (int(k) for k in np.argwhere(bad)[0])
-        raise MessageError(
-            "{counts}: column {name!r} has {value:g} in row {row}, which is no count. Leave {counts} out if these are "
-            "other numbers, or the column: {drop:{name}}.",
-            name=str(j) if names is None else names[j],
-            value=counts[i, j],
-            row=i + 1,
+        name = str(j) if names is None else names[j]
+        raise InputError(
+            "counts",
+            f"`counts`: column {name!r} has {counts[i, j]:g} in row {i + 1}, which is no count. Leave `counts` out if "
+            f"these are other numbers, or the column: `drop={name!r}`.",
         )
     total = counts.sum(1, keepdims=True)
     if not total.all():
-        raise MessageError(
-            "{counts}: row {row} has no counts at all. Leave such rows out.", row=int((total[:, 0] == 0).argmax()) + 1
-        )
+        row = int((total[:, 0] == 0).argmax()) + 1
+        raise InputError("counts", f"`counts`: row {row} has no counts at all. Leave such rows out.")
     return np.log1p(LIBRARY * counts / total)

@@ -5,20 +5,18 @@ Exit codes: 0 done, 2 the user can mend it, 1 it failed, 130 it was stopped.
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 import shlex
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from pindown._messages import Message
 from pindown._names import counted, listed
-from pindown.errors import InputError
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -84,8 +82,7 @@ def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = Fals
     try:
         yield
     except errors as error:
-        said = in_shell(error.args[0]) if error.args and isinstance(error.args[0], Message) else str(error)
-        message = in_our_words(said) if of_estimator or isinstance(error, InputError) else said
+        message = in_our_words(str(error)) if of_estimator else str(error)
         refuse(f"{message.rstrip('.')}. {then}" if then else message)
 
 
@@ -106,8 +103,59 @@ def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
         raise typer.Exit(1) from None
 
 
+_OPTIONS = {
+    "components": "-d",
+    "groups": "--group",
+    "max_iter": "--steps",
+    "n_components": "-d",
+    "output": "-o",
+    "random_state": "--seed",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("background", "channels", "counts", "data", "device", "drop", "estimator", "features", "force", "given"),
+            *("group", "id", "impute", "labels", "nuisance", "option", "pairs", "pca", "seed", "signal", "size"),
+            *("skip_corrupt", "skip_unlabelled", "sparse", "steps", "truth"),
+        )
+    },
+}
+"""Options by the names of parameters."""
+
+_OF_ESTIMATORS = ("batch_size", "decoder", "encoder", "gate", "learning_rate", "n_bins", "preprocess", "space")
+"""Parameters of estimators that have no option of their own: ``--option name=value``."""
+
+
+def in_shell(message: str) -> str:
+    """Return a message with parameters in backticks written as options of the command line.
+
+    Examples
+    --------
+    >>> in_shell("Leave it out: `drop='the size'`, or convert: `size=(64, 64)`, `skip_corrupt=True`.")
+    "Leave it out: --drop 'the size', or convert: --size 64x64, --skip-corrupt."
+    >>> in_shell("`learning_rate=0.1` needs more steps (`max_iter`). `encoder` is a network.")
+    '--option learning_rate=0.1 needs more steps (--steps). `encoder` is a network.'
+    """
+    return re.sub(r"`(\w+)(?:=([^`]+))?`", _as_option, message)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    name, text = found.groups()
+    if name not in _OPTIONS:
+        return f"--option {name}={text}" if text is not None and name in _OF_ESTIMATORS else found[0]
+    if text is None:
+        return _OPTIONS[name]
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a placeholder, such as …
+        return f"{_OPTIONS[name]} {text}"
+    if value is True:
+        return _OPTIONS[name]
+    if value is None:
+        return f"no {_OPTIONS[name]}"
+    return f"{_OPTIONS[name]} {'x'.join(map(str, value)) if isinstance(value, tuple) else shlex.quote(str(value))}"
+
+
 _IN_OUR_WORDS = {
-    r"`(signal|nuisance|pairs|given|groups)`": r"--\1",
     r"(['`])(n_components|max_iter|random_state|learning_rate|batch_size|n_bins)\1": r"\2",  # no quotes around options
     r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
     r"\bn_components=None\b": "no -d",
@@ -119,15 +167,11 @@ _IN_OUR_WORDS = {
     r"\brandom_state\b": "--seed",
     r"(?<!--option )\b(space=\w+\(|encoder=…|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
     r"^--option: (?=-)": "",
-    r"\bsize=\((\d+), (\d+)\)": r"--size \1x\2",
-    r"\b(channels|background)=([\d.]+)": r"--\1 \2",
-    r"\bskip_(corrupt|unlabelled)=True": r"--skip-\1",
-    r"\blabels='([^']+)'": r"--labels \1",
 }
 
 
 def in_our_words(message: str) -> str:
-    """Return what an estimator says with parameters called as they are on the command line.
+    """Return an estimator's message with parameters written as options, also those that stand outside backticks.
 
     Examples
     --------
@@ -136,34 +180,10 @@ def in_our_words(message: str) -> str:
     >>> in_our_words("Forget: n_components=None counts them, 'n_components' = 7 are too many.")
     'Forget: no -d counts them, -d = 7 are too many.'
     """
+    message = in_shell(message)
     for theirs, ours in _IN_OUR_WORDS.items():
         message = re.sub(theirs, ours, message)
     return message
-
-
-_SHORT = {"output": "-o", "components": "-d"}
-
-
-@dataclass(frozen=True)
-class Flag:
-    """An option as a shell takes it.
-
-    Examples
-    --------
-    >>> f"{Flag('drop'):the size}", f"{Flag('output')}"
-    ("--drop 'the size'", '-o')
-    """
-
-    name: str
-
-    def __format__(self, value: str) -> str:
-        flag = _SHORT.get(self.name, f"--{self.name}")
-        return f"{flag} {shlex.quote(value)}" if value else flag
-
-
-def in_shell(message: str) -> str:
-    """Return a message with options as a shell takes them."""
-    return message.said(Flag) if isinstance(message, Message) else message
 
 
 def complain(message: str) -> None:

@@ -189,16 +189,16 @@ def in_full(sparse: int | None, estimator: str | None, components: int | None) -
     """Return the estimator and its number of latents, where a number of atoms may stand for both."""
     if sparse is None:
         return estimator, components
-    from pindown._messages import MessageError
+    from pindown.errors import InputError
     from pindown.methods.registry import OF_ATOMS, address_of
 
     name = address_of(OF_ATOMS)
     twice = [word for word, value in (("estimator", estimator), ("components", components)) if value is not None]
     if twice:
-        raise MessageError(
-            f"{{sparse:{{n}}}} stands for {{estimator:{name}}} {{components:{{n}}}}: leave out {{{twice[0]}}}, or "
-            "{sparse}.",
-            n=str(sparse),
+        raise InputError(
+            "sparse",
+            f"`sparse={sparse}` stands for `estimator='{name}'` `n_components={sparse}`: leave out `{twice[0]}`, or "
+            "`sparse`.",
         )
     return name, sparse
 
@@ -219,12 +219,12 @@ def pictures(
     skip_unlabelled: bool,
 ) -> PictureOptions:
     """Return the options of a folder of pictures as one value, or say what is wrong with the size."""
-    from pindown._messages import MessageError
+    from pindown.errors import InputError
     from pindown.runs.pictures import PictureOptions
 
     sides = [] if size is None else size.lower().split("x")
     if not all(side.isdigit() and int(side) > 0 for side in sides) or len(sides) > 2:
-        raise MessageError("{size} must be a number of pixels such as 64, or 48x64, got {given!r}.", given=size)
+        raise InputError("size", f"`size` must be a number of pixels such as 64, or 48x64, got {size!r}.")
     return PictureOptions(
         None if labels is None else str(labels.resolve()),
         (int(sides[0]), int(sides[-1])) if sides else None,

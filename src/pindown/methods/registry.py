@@ -12,8 +12,8 @@ from collections.abc import Collection
 from importlib import import_module
 from importlib.metadata import entry_points
 
-from pindown._messages import MessageError
-from pindown._names import nearest
+from pindown._names import nearest, printable
+from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
 from pindown.methods.classify.estimator import Classify
 from pindown.methods.contrast.estimator import Contrast
@@ -46,13 +46,14 @@ def find(name: str) -> type[BaseEncoder]:
     ('Forget', 'Contrast')
     >>> find("Forgot")
     Traceback (most recent call last):
-    pindown._messages.MessageError: estimator: there is no 'Forgot': did you mean 'Forget'?
+    pindown.errors.InputError: `estimator`: there is no 'Forgot': did you mean 'Forget'?
     """
     ours, others = {kind.__name__: kind for kind in BUILT_IN}, registered()
     if name in ours:
         return ours[name]
     if name not in others and ":" not in name:
-        raise MessageError("{estimator}: there is no {name!r}: {hint}", name=name, hint=nearest(name, [*ours, *others]))
+        hint = nearest(name, [*ours, *others])
+        raise InputError("estimator", f"`estimator`: there is no {printable(name)!r}: {hint}")
     address = others.get(name, name)
     module, _, attribute = address.partition(":")
     try:
@@ -60,14 +61,13 @@ def find(name: str) -> type[BaseEncoder]:
         for part in attribute.split("."):
             kind = getattr(kind, part)
     except Exception as error:  # whatever another package does while it is imported
-        raise MessageError(
-            "{estimator}: {name} cannot be imported from {address} ({error}). Is its package installed, and whole?",
-            name=name,
-            address=address,
-            error=f"{type(error).__name__}: {error}",
+        raise InputError(
+            "estimator",
+            f"`estimator`: {name} cannot be imported from {address} ({type(error).__name__}: {error}). Is its package "
+            "installed, and whole?",
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, BaseEncoder)):
-        raise MessageError("{estimator}: {address} is no class on pindown's BaseEncoder.", address=address)
+        raise InputError("estimator", f"`estimator`: {address} is no class on pindown's BaseEncoder.")
     return kind
 
 

@@ -34,8 +34,8 @@ from typing import Any
 
 from pindown import __version__
 from pindown._files import atomic_path
-from pindown._messages import Message, MessageError
 from pindown.data.tables import Columns, TableFile
+from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
 from pindown.methods.registry import find
 from pindown.runs.pictures import Folder, PictureOptions, fingerprint_of, opened
@@ -143,13 +143,13 @@ class Run:
         was = Path(self.record["data"]["path"])
         found = was if path is None else path
         if not found.exists():
-            raise MessageError(
-                "there is no file {file}, which this run was fitted to: say where it is now by {data}.", file=found
+            raise InputError(
+                "data", f"there is no file {found}, which this run was fitted to: say where it is now by `data`."
             )
         source = opened(found, PictureOptions.from_dict(self.record.get("pictures", {})))
         if fingerprint_of(source) != self.record["data"]["sha256"]:
-            raise MessageError(
-                "{file} has changed since the fit: fit again, or say by {data} where the old file is.", file=found
+            raise InputError(
+                "data", f"{found} has changed since the fit: fit again, or say by `data` where the old file is."
             )
         return source
 
@@ -187,9 +187,9 @@ class Place:
         """
         self._check_path(force=force)
         if self.unfinished.exists() and not _is_ours(self.unfinished):
-            raise MessageError(
-                "{output}: {path}, where the run would be made, holds other things: move them away.",
-                path=self.unfinished,
+            raise InputError(
+                "output",
+                f"`output`: {self.unfinished}, where the run would be made, holds other things: move them away.",
             )
         if self.unfinished.exists():
             with self.held():
@@ -198,23 +198,23 @@ class Place:
             with tempfile.TemporaryFile(dir=self._folder):  # permissions alone would not tell of a read-only disk
                 pass
         except OSError as error:
-            why = "{output}: {path} cannot be made: {error}. Give a folder that you may write to."
-            raise type(error)(Message(why, path=self.path, error=error.strerror or error)) from error
+            why = error.strerror or error
+            raise type(error)(
+                f"`output`: {self.path} cannot be made: {why}. Give a folder that you may write to."
+            ) from error
 
     def _check_path(self, *, force: bool) -> None:
         if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
-            raise MessageError(
-                "{output}: {path} is no place for a run: give the name of a folder to make.", path=self.path
+            raise InputError(
+                "output", f"`output`: {self.path} is not a valid output directory: give the name of a folder to make."
             )
         if self.path.exists() and any(self.path.iterdir()):
             if not (self.path / RECORD).is_file():
-                raise MessageError(
-                    "{output}: {path} holds other things: give the name of a new folder.", path=self.path
-                )
+                raise InputError("output", f"`output`: {self.path} holds other things: give the name of a new folder.")
             if not force:
-                raise MessageError(
-                    "{output}: {path} holds a finished run: give another name, or {force} to replace it.",
-                    path=self.path,
+                raise InputError(
+                    "output",
+                    f"`output`: {self.path} holds a finished run: give another name, or `force` to replace it.",
                 )
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
@@ -232,12 +232,10 @@ class Place:
             return run
         if force:
             return None
-        raise MessageError(
-            "{output}: {path} is an unfinished fit that differs in {changed}. To finish it: {command}; or give another "
-            "{output}, or {force} to start anew.",
-            path=self.unfinished,
-            changed=", ".join(changed),
-            command=run.record["command"],
+        raise InputError(
+            "output",
+            f"`output`: {self.unfinished} is an unfinished fit that differs in {', '.join(changed)}. To finish it: "
+            f"{run.record['command']}; or give another `output`, or `force` to start anew.",
         )
 
     @contextmanager
@@ -294,9 +292,8 @@ class Place:
             yield workshop
 
     @property
-    def _busy(self) -> Message:
-        why = "{output}: another fit is under way in {path}: wait for it, or give another name."
-        return Message(why, path=self.unfinished)
+    def _busy(self) -> str:
+        return f"`output`: another fit is under way in {self.unfinished}: wait for it, or give another name."
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other fits out of the folder that is under way; a kill lets go of it.
@@ -339,7 +336,7 @@ class Place:
 
 
 @contextmanager
-def _locked(folder: Path, busy: Message) -> Iterator[None]:
+def _locked(folder: Path, busy: str) -> Iterator[None]:
     """Hold the lock of a folder of ours; raise if another process does, or has moved the folder away meanwhile."""
     try:
         import fcntl

@@ -9,8 +9,8 @@ from functools import partial
 from typing import Any
 
 from pindown import _random, networks
-from pindown._messages import MessageError
 from pindown._names import nearest
+from pindown.errors import InputError
 from pindown.losses import penalties
 from pindown.methods.base import BaseEncoder
 from pindown.networks import gates, preprocessing, spaces
@@ -48,11 +48,11 @@ _FUNCTIONS = {
 """Parameters that are functions, and those that there are for them."""
 
 _ELSEWHERE = {
-    "n_components": "{components}",
-    "max_iter": "{steps}",
-    "random_state": "{seed}",
-    "device": "{device}",
-    "trainer": "Python instead; {output} says where runs are kept",
+    "n_components": "`n_components`",
+    "max_iter": "`max_iter`",
+    "random_state": "`random_state`",
+    "device": "`device`",
+    "trainer": "Python instead; `output` says where runs are kept",
     "augment": "Python instead, where it can be a function",
     "verbose": "nothing: progress shows if there is a terminal",
 }
@@ -72,16 +72,12 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not (name and equals and value):
-            raise MessageError("{option} must be name=value, such as batch_size=64, got {text!r}.", text=text)
+            raise InputError("option", f"`option` must be name=value, such as batch_size=64, got {text!r}.")
         if name in _ELSEWHERE:
-            raise MessageError(f"{{option}} {name}: use {_ELSEWHERE[name]}.")
+            raise InputError("option", f"`option` {name}: use {_ELSEWHERE[name]}.")
         if name not in known:
-            raise MessageError(
-                "{option}: {estimator} has no parameter {name!r}: {hint}",
-                estimator=estimator.__name__,
-                name=name,
-                hint=nearest(name, known),
-            )
+            hint = nearest(name, known)
+            raise InputError("option", f"`option`: {estimator.__name__} has no parameter {name!r}: {hint}")
         _try(name, value)
         options[name] = value
     return options
@@ -97,7 +93,7 @@ def _try(name: str, text: str) -> None:
         (value.func, value.args, value.keywords) if isinstance(value, partial) else (value, (), {})
     )
     if function not in known:
-        raise _wrong(name, "{text} is none of {known}.", text=text, known=", ".join(each.__name__ for each in known))
+        raise _wrong(name, f"{text} is none of {', '.join(each.__name__ for each in known)}.")
     try:
         inspect.signature(function).bind_partial(*args, **keywords)
         with _random.forked(0):
@@ -109,13 +105,11 @@ def _try(name: str, text: str) -> None:
             if each.default is not each.empty
         ]
         like = f"{function.__name__}({', '.join(own)})" if own else function.__name__
-        raise _wrong(
-            name, "{text} cannot be made ({error}). It is written like {like}.", text=text, error=error, like=like
-        ) from error
+        raise _wrong(name, f"{text} cannot be made ({error}). It is written like {like}.") from error
 
 
-def _wrong(name: str, template: str, **values: Any) -> MessageError:
-    return MessageError(f"{{option}} {{option_name}}: {template}", option_name=name, **values)
+def _wrong(name: str, message: str) -> InputError:
+    return InputError(name, f"`option` {name}: {message}")
 
 
 def read_value(name: str, text: str) -> Any:
@@ -131,7 +125,7 @@ def read_value(name: str, text: str) -> Any:
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError as error:
-        raise _wrong(name, "{text!r} is neither a number nor a name ({error}).", text=text, error=error.msg) from None
+        raise _wrong(name, f"{text!r} is neither a number nor a name ({error.msg}).") from None
     match tree:
         case ast.Name(id=word):
             return _made(name, _named(name, word), (), {})
@@ -147,12 +141,12 @@ def _made(option: str, value: Any, args: Sequence[Any], keywords: dict[str, Any]
     try:
         return value(*args, **keywords)
     except TypeError as error:
-        raise _wrong(option, "{kind} takes other arguments ({error}).", kind=value.__name__, error=error) from error
+        raise _wrong(option, f"{value.__name__} takes other arguments ({error}).") from error
 
 
 def _named(option: str, word: str) -> Any:
     if word not in NAMED:
-        raise _wrong(option, "there is no value {word!r}: {hint}", word=word, hint=nearest(word, [*NAMED]))
+        raise _wrong(option, f"there is no value {word!r}: {nearest(word, [*NAMED])}")
     return NAMED[word]
 
 
@@ -160,9 +154,7 @@ def _literal(option: str, tree: ast.expr) -> Any:
     try:
         return ast.literal_eval(tree)
     except ValueError:
-        raise _wrong(
-            option, "{text!r} is neither a number nor a name such as linear or Reals.", text=ast.unparse(tree)
-        ) from None
+        raise _wrong(option, f"{ast.unparse(tree)!r} is neither a number nor a name such as linear or Reals.") from None
 
 
 def written(value: Any) -> str:

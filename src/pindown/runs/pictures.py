@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from pindown._messages import MessageError
 from pindown.data.data import NEXT, Data
 from pindown.data.tables import Columns, TableFile, open_table, read_data
 from pindown.data.tables.columns import check_label
+from pindown.errors import InputError
 from pindown.runs.shards import Shards, has_activations
 
 LEAST_ROWS, NUMBERS = 1_000, 1 << 28
@@ -87,8 +87,8 @@ class Folder:
 def _refuse_columns(columns: Columns) -> None:
     for part in ("features", "drop", "id", "impute", "counts"):
         if getattr(columns, part):
-            raise MessageError(
-                f"{{{part}}} is about columns of a table, but the data are a folder of pictures. Leave it out."
+            raise InputError(
+                part, f"`{part}` is about columns of a table, but the data are a folder of images. Leave it out."
             )
 
 
@@ -103,10 +103,9 @@ def opened(path: Path, options: PictureOptions) -> TableFile | Folder | Shards:
     if path.is_dir() and not has_activations(path):
         return Folder(path, options)
     if asked := options.as_dict():
-        name = next(iter(asked)).replace("_", "-")
-        raise MessageError(
-            f"{{{name}}} is for a folder of pictures, but {{file}} is none. Leave it out, or give the folder.",
-            file=path,
+        name = next(iter(asked))
+        raise InputError(
+            name, f"`{name}` is for a folder of images, but {path} is none. Leave it out, or give the folder."
         )
     return Shards(path) if path.is_dir() else open_table(path)
 

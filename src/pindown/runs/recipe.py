@@ -8,10 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pindown._messages import MessageError
 from pindown.auditing.spec import check_roles
 from pindown.data.data import Data
 from pindown.data.tables import Columns
+from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
 from pindown.methods.planning import Plan, plan
 from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
@@ -76,7 +76,7 @@ class Recipe:
         try:
             estimator._check_parameters()
         except TypeError as error:  # text for a number, or a network where there must be an optimiser
-            raise MessageError("{option}: {error}", error=error) from error
+            raise InputError("option", f"`option`: {error}") from error
         return estimator
 
     def having(self, parameters: Mapping[str, Any]) -> Recipe:
@@ -110,10 +110,10 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     columns.refuse_two_parts()
     roles = [role for role in SIDES if getattr(columns, role)]
     if columns.given and not columns.nuisance:
-        raise MessageError(
-            "{given:{label}} is a label within which a nuisance is forgotten, but there is no {nuisance}. Name one, or "
-            "take {signal} if the label is to be learned from.",
-            label=columns.given,
+        raise InputError(
+            "given",
+            f"`given={columns.given!r}` is a label within which a nuisance is forgotten, but there is no `nuisance`. "
+            "Name one, or take `signal` if the label is to be learned from.",
         )
     if name is not None:
         kind = find(name)
@@ -123,14 +123,14 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if (suits := suited(roles)) is not None:
         return address_of(suits)
     if fitted and {"nuisance", "signal"} <= {*roles}:
-        raise MessageError(
-            "a fit that forgets {nuisance} learns nothing from {signal}. If it must survive, take {given:{label}}; "
-            "otherwise leave it out. (check and plan look at both.)",
-            label=columns.signal[0],
+        raise InputError(
+            "signal",
+            "a fit that forgets `nuisance` learns nothing from `signal`. If it must survive, take "
+            f"`given={columns.signal[0]!r}`; otherwise leave it out. (check and plan look at both.)",
         )
     if fitted:
-        both = " and ".join(f"{{{role}}}" for role in roles)
-        raise MessageError(f"no method learns from {both} at once: choose one of them.")
+        both = " and ".join(f"`{role}`" for role in roles)
+        raise InputError(roles[-1], f"no method learns from {both} at once: choose one of them.")
     return address_of(next(kind for kind in BUILT_IN if kind.spec.side in roles))
 
 

@@ -6,9 +6,9 @@ import hashlib
 from dataclasses import dataclass, fields
 from pathlib import Path
 
-from pindown._messages import MessageError
 from pindown.data.data import Data
 from pindown.data.tables import Columns
+from pindown.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -24,9 +24,10 @@ class Shards:
 
         for part in fields(columns):
             if getattr(columns, part.name):
-                raise MessageError(
-                    f"{{{part.name}}} names columns of a table, but the data are a folder of activations, whose rows "
-                    "belong to their inputs and to nothing else. Leave it out."
+                raise InputError(
+                    part.name,
+                    f"`{part.name}` names columns of a table, but the data are a folder of activations, whose rows "
+                    "belong to their inputs and to nothing else. Leave it out.",
                 )
         source = open_shards(self.path)
         assert isinstance(source, IndexedSource)

@@ -11,10 +11,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import MessageError
 from pindown.data.tables.source import Matrix, TableFile, no_columns
+from pindown.errors import InputError
 
-HOLDS_NO_NUMBERS = "{file}: {name} holds no numbers. Leave it out: {drop:{name}}."
+
+def holds_no_numbers(path: Path, name: str) -> InputError:
+    """Return the error to raise for a column that must be numbers."""
+    return InputError(name, f"{path.name}: {name} holds no numbers. Leave it out: `drop={name!r}`.")
 
 
 def open_npy(path: Path) -> TableFile:
@@ -70,7 +73,7 @@ class ArrayTable(TableFile):
                 )
         for name in numbers:
             if self.columns[name].dtype.kind not in "buif":
-                raise MessageError(HOLDS_NO_NUMBERS, file=self.path.name, name=name)
+                raise holds_no_numbers(self.path, name)
         matrix = np.empty((lengths[first], len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = self.columns[name]

@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._counts import log_counts
-from pindown._messages import Message, MessageError
 from pindown._names import counted, listed
 from pindown.data.data import NEXT, Data
 from pindown.data.labels import is_quantity
 from pindown.data.tables.mending import MEDIAN, filled, names_rows, refuse_huge, row_names
 from pindown.data.tables.source import Matrix, TableFile
+from pindown.errors import InputError
 
 FEW_VALUES = 20
 """Whole numbers that a column has at most if it looks like a label, among others that have fractions."""
@@ -80,16 +80,18 @@ class Columns:
         """Raise if a column plays two parts that exclude each other."""
         for first, second in (("signal", "nuisance"), ("given", "nuisance"), ("pairs", "nuisance")):
             for name in set(self._named(first)) & set(self._named(second)):
-                raise MessageError(
-                    f"{{{first}}} and {{{second}}} are both {{name!r}}, but a variable is kept or forgotten. Leave one "
-                    "of them out.",
-                    name=name,
+                raise InputError(
+                    first,
+                    f"`{first}` and `{second}` are both {name!r}, but a variable is kept or forgotten. Leave one of "
+                    "them out.",
                 )
         if self.counts and self.impute == MEDIAN:
-            raise MessageError("{counts} and {impute:median}: a median is no count. Take {impute:drop-rows}.")
+            raise InputError(
+                "impute", "`counts` and `impute='median'`: a median is no count. Take `impute='drop-rows'`."
+            )
         for part in ("signal", "nuisance"):
             if len(set(named := self._named(part))) < len(named):
-                raise MessageError(f"{{{part}}} names a column twice. Give each once.")
+                raise InputError(part, f"`{part}` names a column twice. Give each once.")
 
     def labels(self) -> tuple[str, ...]:
         """Return the columns that are no numbers to compute with, each once."""
@@ -144,21 +146,19 @@ def read_data(
     columns.refuse_two_parts()
     columns.check(source)
     if len(columns.signal) > 1 and not measured:
-        raise MessageError(
-            "{signal}: a label is one column, but {names} were named. If they are measurements, name a method that "
-            "learns from such: {estimator}.",
-            names=listed(columns.signal),
+        raise InputError(
+            "signal",
+            f"`signal`: a label is one column, but {listed(columns.signal)} were named. If they are measurements, name "
+            "a method that learns from such: `estimator`.",
         )
     truth = _expanded(source, columns.truth, "truth")
     features = _features(source, columns, truth)
     partners = source.blocks.get(columns.pairs or "", ())
     if partners and len(partners) != len(features):
-        raise MessageError(
-            "{pairs}: {name} has {n_partners} columns, but there are {n_features} observed variables. Row i of it must "
-            "be the partner of row i, in the same columns.",
-            name=columns.pairs,
-            n_partners=len(partners),
-            n_features=len(features),
+        raise InputError(
+            "pairs",
+            f"`pairs`: {columns.pairs} has {len(partners)} columns, but there are {len(features)} observed variables. "
+            "Row i of it must be the partner of row i, in the same columns.",
         )
     consecutive = columns.pairs == NEXT and NEXT not in source.names
     labels = [name for name in columns.labels() if not (name == columns.pairs and (partners or consecutive))]
@@ -204,10 +204,10 @@ def _features(source: TableFile, columns: Columns, truth: Sequence[str]) -> tupl
         chosen = _expanded(source, columns.features, "features")
         literal = set(columns.features) & used
         if literal:
-            raise MessageError(
-                "{features}: {names} plays another part, too. Leave it out of one of them: what an encoder is shown, "
-                "it can tell.",
-                names=listed(sorted(literal)),
+            raise InputError(
+                "features",
+                f"`features`: {listed(sorted(literal))} plays another part, too. Leave it out of one of them: an "
+                "encoder can keep whatever it is shown.",
             )
     else:
         chosen = source.default_block() or source.names
@@ -217,17 +217,15 @@ def _features(source: TableFile, columns: Columns, truth: Sequence[str]) -> tupl
     if not numeric:
         why = [f"{listed(sorted(used | dropped))} play another part or were dropped"] if used | dropped else []
         why += [f"{listed(kept)} hold text"] if kept else []
-        raise MessageError(
-            "{file}: no observed variables are left, since {why}. Name columns of numbers by {features}.",
-            file=source.path.name,
-            why=", and ".join(why),
+        raise InputError(
+            "features",
+            f"{source.path.name}: no observed variables are left, since {', and '.join(why)}. Name columns of numbers "
+            "by `features`.",
         )
     for name in kept:
         if columns.features and name not in source.numeric and name in columns.features:
-            raise MessageError(
-                "{features}: column {name!r} of {file} holds text, not numbers. Leave it out.",
-                name=name,
-                file=source.path.name,
+            raise InputError(
+                "features", f"`features`: column {name!r} of {source.path.name} holds text, not numbers. Leave it out."
             )
     return numeric
 
@@ -248,32 +246,28 @@ def _expanded(source: TableFile, patterns: Sequence[str], option: str) -> tuple[
     return tuple(found)
 
 
-def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, ...], tuple[Message, ...]]:
+def _looked_over(X: Matrix, names: tuple[str, ...]) -> tuple[Matrix, tuple[str, ...], tuple[str, ...]]:
     """Leave out columns that never change, or that count the rows; say so, and which of the others look like labels."""
     constant = [j for j, column in enumerate(X.T) if len(X) > 1 and (column == column[0]).all()]
     counting = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in constant and _counts(column)]
     naming = [j for j, column in enumerate(X.T) if len(X) > 2 and j not in counting and names_rows(names[j], column)]
     keep = [j for j in range(len(names)) if j not in {*constant, *counting, *naming}]
     if not keep:
-        raise MessageError("{names} only count rows, or never change: name others by {features}.", names=listed(names))
+        raise InputError("features", f"{listed(names)} only count rows, or never change: name others by `features`.")
     whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
     few = min(FEW_VALUES, len(X) // 3)
     labels = [j for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
     said = {
-        "left out, since it never changes (name it in {features} to keep it)": constant,
-        "left out, since it counts rows or time (name it in {features} to keep it)": counting,
-        "left out, since it names rows, each its own (name it in {features} to keep it)": naming,
-        "observed, although it looks like a label (leave it out by {drop} if it is one)": labels,
+        "left out, since it never changes (name it in `features` to keep it)": constant,
+        "left out, since it counts rows or time (name it in `features` to keep it)": counting,
+        "left out, since it names rows, each its own (name it in `features` to keep it)": naming,
+        "observed, although it looks like a label (leave it out by `drop` if it is one)": labels,
     }
-    notes = [
-        Message(what + ": {names}.", names=listed([names[j] for j in columns]))
-        for what, columns in said.items()
-        if columns
-    ]
+    notes = [f"{what}: {listed([names[j] for j in columns])}." for what, columns in said.items() if columns]
     return (X if len(keep) == len(names) else X[:, keep]), tuple(names[j] for j in keep), tuple(notes)
 
 
-def _copied(X: Matrix) -> tuple[Message, ...]:
+def _copied(X: Matrix) -> tuple[str, ...]:
     """Say how many rows are copies of others, where numbers have fractions, so that this is no chance."""
     some = X[:MOST_COMPARED]
     if (some == np.rint(some)).all():
@@ -282,7 +276,7 @@ def _copied(X: Matrix) -> tuple[Message, ...]:
     if n_copies < COPIES * len(some):
         return ()
     copies = f"of {counted(len(some), 'row')} {n_copies} are exact copies of others"
-    return (Message(f"{copies}: leave these out, or an audit will hold out what it has learned from."),)
+    return (f"{copies}: leave these out, or an audit will hold out what it has learned from.",)
 
 
 def _counts(column: NDArray[np.float64]) -> bool:
@@ -299,11 +293,11 @@ def _spare_text(source: TableFile, columns: Columns, truth: Sequence[str]) -> li
     return [name for name in source.names if name not in source.numeric and name not in parts]
 
 
-def _left_out(source: TableFile, columns: Columns, truth: Sequence[str], id_name: str | None) -> tuple[Message, ...]:
+def _left_out(source: TableFile, columns: Columns, truth: Sequence[str], id_name: str | None) -> tuple[str, ...]:
     text = [] if columns.features or source.blocks else _spare_text(source, columns, truth)
-    notes = [Message("rows are called by {name}.", name=id_name)] if id_name in text else []
+    notes = [f"rows are called by {id_name}."] if id_name in text else []
     others = [name for name in text if name != id_name]
-    return (*notes, *([Message("left out, since it holds text: {names}.", names=listed(others))] if others else []))
+    return (*notes, *([f"left out, since it holds text: {listed(others)}."] if others else []))
 
 
 def _require_finite(source: TableFile, numbers: Matrix, names: Sequence[str], *, or_drop: bool = False) -> None:
@@ -314,16 +308,11 @@ def _require_finite(source: TableFile, numbers: Matrix, names: Sequence[str], *,
     rows = np.flatnonzero(bad[:, j])
     others = int(bad.any(0).sum()) - 1
     also = f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
-    raise MessageError(
-        "{file}: column {name!r}{also} has NaN, an empty cell or infinity in {n_bad} of {n} rows, first in row "
-        "{first}. Fill these cells, or take {impute:median} or {impute:drop-rows}"
-        + (", or leave the column out: {drop:{name}}." if or_drop else "."),
-        file=source.path.name,
-        name=names[j],
-        also=also,
-        n_bad=len(rows),
-        n=len(numbers),
-        first=rows[0] + 1,
+    raise InputError(
+        names[j],
+        f"{source.path.name}: column {names[j]!r}{also} has NaN, an empty cell or infinity in {len(rows)} of "
+        f"{len(numbers)} rows, first in row {rows[0] + 1}. Fill these cells, or take `impute='median'` or "
+        f"`impute='drop-rows'`" + (f", or leave the column out: `drop={names[j]!r}`." if or_drop else "."),
     )
 
 
@@ -331,31 +320,29 @@ def check_label(option: str, name: str, values: NDArray[Any], *, measured: bool)
     """Raise if a column cannot play its part: one value only, another in every row, fractions in a label."""
     distinct, counts = np.unique(values, return_counts=True)
     if len(distinct) == 1 and option != "group":
-        raise MessageError(
-            f"{{{option}}}: column {{name!r}} has one value only, {{value}}, so that nothing can be told apart. Were "
+        raise InputError(
+            option,
+            f"`{option}`: column {name!r} has one value only, {distinct[0]}, so that there is nothing to compare. Were "
             "the rows filtered by it? Give rows of at least two values, or another column.",
-            name=name,
-            value=distinct[0],
         )
     if len(distinct) == len(values) > 1 and values.dtype.kind in "UO" and option in ("signal", "nuisance", "given"):
-        raise MessageError(
-            f"{{{option}}}: column {{name!r}} has another value in every row, so that it names rows, and is no label. "
-            "Give a column whose values come again.",
-            name=name,
+        raise InputError(
+            option,
+            f"`{option}`: column {name!r} has another value in every row, so that it names rows, and is no label. Give "
+            "a column whose values come again.",
         )
     if is_quantity(values) and (option == "given" or (option == "signal" and not measured)):
-        raise MessageError(
-            f"{{{option}}}: column {{name!r}} has fractions such as {{value:g}}, so it is no label. Cut it into a few "
-            "bins, in a column of its own.",
-            name=name,
-            value=values[values != values.round()][0],
+        raise InputError(
+            option,
+            f"`{option}`: column {name!r} has fractions such as {values[values != values.round()][0]:g}, so it is no "
+            "label. Cut it into a few bins, in a column of its own.",
         )
     if option == "pairs" and (counts > 1).sum() < 2:
-        raise MessageError(
-            "{pairs}: column {name!r} has {which} twice, so that there are no partners to tell from other rows. Give "
-            "related rows the same value, or take {pairs:next}.",
-            name=name,
-            which="no value" if counts.max() == 1 else "one value only",
+        which = "no value" if counts.max() == 1 else "one value only"
+        raise InputError(
+            "pairs",
+            f"`pairs`: column {name!r} has {which} twice, so that there are no pairs to compare with. Give related "
+            "rows the same value, or take `pairs='next'`.",
         )
 
 

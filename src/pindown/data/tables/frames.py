@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import MessageError
-from pindown.data.tables.arrays import HOLDS_NO_NUMBERS
+from pindown.data.tables.arrays import holds_no_numbers
 from pindown.data.tables.source import Matrix, TableFile, refuse_duplicates
 
 
@@ -56,7 +55,7 @@ class ParquetTable(TableFile):
             table = parquet.read_table(self.path, columns=list(dict.fromkeys((*numbers, *labels))))
         for name in numbers:
             if name not in self.numeric:
-                raise MessageError(HOLDS_NO_NUMBERS, file=self.path.name, name=name)
+                raise holds_no_numbers(self.path, name)
         matrix = np.empty((len(table), len(numbers)))
         for k, name in enumerate(numbers):
             matrix[:, k] = table[name].to_numpy()

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import Message, MessageError
 from pindown._names import counted
 from pindown.data.tables.source import Matrix, TableFile
+from pindown.errors import InputError
 
 MEDIAN, DROP_ROWS = "median", "drop-rows"
 
@@ -23,7 +23,7 @@ _NAMES_ROWS = re.compile(r"(?:^|[_ .-])(?:id|ids|index|idx|barcode|uuid|key)$|^i
 
 def filled(
     X: Matrix, names: Sequence[str], how: str | None, medians: Mapping[str, float] | None = None
-) -> tuple[Matrix, NDArray[np.bool_], tuple[Message, ...]]:
+) -> tuple[Matrix, NDArray[np.bool_], tuple[str, ...]]:
     """Fill missing numbers by the median of their column, or say which rows have none missing; say so.
 
     Parameters
@@ -50,20 +50,22 @@ def filled(
     if how is None or not missing.any():
         return X, keep, ()
     if how not in (MEDIAN, DROP_ROWS):
-        raise MessageError("{impute} must be median or drop-rows, got {how!r}.", how=how)
+        raise InputError("impute", f"`impute` must be median or drop-rows, got {how!r}.")
     if how == DROP_ROWS:
         keep = np.asarray(~missing.any(1))
         if not keep.any():
-            raise MessageError("{impute:drop-rows} leaves no row: something is missing in each. Take {impute:median}.")
-        return X, keep, (Message(f"{counted(int((~keep).sum()), 'row')} left out, since something is missing there."),)
+            raise InputError(
+                "impute", "`impute='drop-rows'` leaves no row: something is missing in each. Take `impute='median'`."
+            )
+        return X, keep, (f"{counted(int((~keep).sum()), 'row')} left out, since something is missing there.",)
     if (empty := missing.all(0)).any() and medians is None:
-        raise MessageError(
-            "{impute:median}: column {name!r} has no number at all. Leave it out: {drop:{name}}.",
-            name=names[int(empty.argmax())],
+        name = names[int(empty.argmax())]
+        raise InputError(
+            "impute", f"`impute='median'`: column {name!r} has no number at all. Leave it out: `drop={name!r}`."
         )
     middle = np.nanmedian(X, axis=0) if medians is None else np.array([medians[name] for name in names])
     n, d = int(missing.sum()), int(missing.any(0).sum())
-    said = Message(f"{counted(n, 'cell')} of {counted(d, 'column')} filled by the median of the column.")
+    said = f"{counted(n, 'cell')} of {counted(d, 'column')} filled by the median of the column."
     return np.where(missing, middle, X), keep, (said,)
 
 
@@ -72,13 +74,11 @@ def refuse_huge(source: TableFile, X: Matrix, names: Sequence[str]) -> None:
     huge = np.abs(X) > LARGEST
     if huge.any():
         i, j = (int(k) for k in np.argwhere(huge)[0])
-        raise MessageError(
-            "{file}: column {name!r} holds {value:g} in row {row}, which is too large to compute with. If it stands "
-            "for a missing value, empty the cell and take {impute:median}; or leave the column out: {drop:{name}}.",
-            file=source.path.name,
-            name=names[j],
-            value=X[i, j],
-            row=i + 1,
+        raise InputError(
+            names[j],
+            f"{source.path.name}: column {names[j]!r} holds {X[i, j]:g} in row {i + 1}, which is too large to compute "
+            "with. If it stands for a missing value, empty the cell and take `impute='median'`; or leave the column "
+            f"out: `drop={names[j]!r}`.",
         )
 
 

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import MessageError
 from pindown._names import listed, nearest
+from pindown.errors import InputError
 
 Matrix = NDArray[np.float64]
 
@@ -64,11 +64,8 @@ class TableFile(ABC):
             name = next((name for name in ("X", "x") if name in self.deep), next(iter(self.deep)))
             raise ValueError(f"{self.path.name}: {no_columns(name, self.deep[name])}")
         if len(self.blocks) > 1:
-            raise MessageError(
-                "{file}: say by {features} which array to look at: {blocks}.",
-                file=self.path.name,
-                blocks=listed([*self.blocks]),
-            )
+            blocks = listed([*self.blocks])
+            raise InputError("features", f"{self.path.name}: say by `features` which array to look at: {blocks}.")
         return next(iter(self.blocks.values()), None)
 
     def require(self, name: str, option: str) -> None:
@@ -76,16 +73,11 @@ class TableFile(ABC):
         if name not in self.names:
             raise self.lacks(name, option, self.names)
 
-    def lacks(self, name: str, option: str, names: Sequence[str]) -> MessageError:
+    def lacks(self, name: str, option: str, names: Sequence[str]) -> InputError:
         """Return the error that says which column, or block, was probably meant."""
         if name in self.deep:
-            return MessageError(f"{{{option}}}: {{why}}", why=no_columns(name, self.deep[name]))
-        return MessageError(
-            f"{{{option}}}: {{file}} has no column {{name!r}}: {{hint}}",
-            file=self.path.name,
-            name=name,
-            hint=nearest(name, names),
-        )
+            return InputError(option, f"`{option}`: {no_columns(name, self.deep[name])}")
+        return InputError(option, f"`{option}`: {self.path.name} has no column {name!r}: {nearest(name, names)}")
 
 
 def no_columns(name: str, shape: tuple[int, ...]) -> str:

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._messages import MessageError
 from pindown.data.tables.source import MISSING, Matrix, TableFile, as_label, refuse_duplicates
+from pindown.errors import InputError
 
 PIECE = 5_000
 """Rows held as text at a time; by the first ones it is settled which columns are numbers."""
@@ -87,14 +87,10 @@ class TextTable(TableFile):
         except ValueError:
             name, mark = self.header[j], "comma" if self.has_commas else "point"
             decimals = f" Decimals need a {mark} in this file, and thousands no mark." if set(cell) & set(",.") else ""
-            raise MessageError(
-                "{file}, line {line}: column {name!r} holds numbers, but here the text {cell!r}.{decimals} Mend the "
-                "cell, or leave the column out: {drop:{name}}.",
-                file=self.path.name,
-                line=line,
-                name=name,
-                cell=cell,
-                decimals=decimals,
+            raise InputError(
+                name,
+                f"{self.path.name}, line {line}: column {name!r} holds numbers, but here the text {cell!r}.{decimals} "
+                f"Correct the cell, or leave the column out: `drop={name!r}`.",
             ) from None
 
     def _label(self, name: str, column: list[str]) -> NDArray[Any]:

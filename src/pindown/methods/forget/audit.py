@@ -10,7 +10,6 @@ import torch
 from numpy.typing import NDArray
 
 from pindown import networks, theory
-from pindown._messages import MessageError
 from pindown._names import counted
 from pindown.auditing.checks import (
     Verdict,
@@ -44,6 +43,7 @@ from pindown.auditing.evidence.scores import (
 from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts, encoder_of
 from pindown.data.data import Data
 from pindown.data.labels import Codes, is_quantity
+from pindown.errors import InputError
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.metrics import PROBES, Leakage, inject_leak, leakage
@@ -349,8 +349,9 @@ def _has_fractions(nuisance: Any) -> bool:
     if not any(map(is_quantity, columns)):
         return False
     if any(column.dtype.kind not in "buif" for column in columns):
-        raise MessageError(
-            "{nuisance}: one column has fractions, another holds text, but a fit forgets quantities or labels. Cut "
-            "the quantity into a few bins, in a column of its own."
+        raise InputError(
+            "nuisance",
+            "`nuisance`: one column has fractions, another holds text, but a fit forgets quantities or labels. Cut the "
+            "quantity into a few bins, in a column of its own.",
         )
     return True
