@@ -48,7 +48,7 @@ def test_latents_in_one_block_may_be_mixed_and_others_may_not():
 def test_each_value_of_a_nuisance_may_have_its_own_bijection_but_no_fold():
     values = np.arange(1_000) % 2
     own = np.where(values[:, None] == 0, Z, -np.sinh(Z))
-    measure = measure_for(theory.BIJECTION_PER_VALUE, values)
+    measure = measure_for(theory.BIJECTION_PER_LEVEL, values)
     assert measure(Z, own) > 0.8
     assert measure(Z, Z**2) < 0.5
 

@@ -94,7 +94,7 @@ def test_noisy_worlds_give_a_claim_whose_band_holds_the_true_score(case):
     assert found.band.high - found.band.low < 0.35  # or it would say little
     assert found.reasons == ()
     assert str(found.band) in found.claim
-    assert "noise of single columns" in found.claim.split(", then ")[0]
+    assert theory.FEATURE_NOISE.name in found.claim.split(", then ")[0]
 
 
 @may_warn

@@ -83,7 +83,7 @@ def test_codes_and_class_vectors_lie_in_their_spaces():
     ("spaces", "theorem"),
     [
         ((Sphere(), Sphere()), theory.CLASSIFY_NORMALISED),
-        ((Sphere(), Reals()), theory.CLASSIFY_UNIT_CODES),
+        ((Sphere(), Reals()), theory.CLASSIFY_UNIT_FEATURES),
         ((Reals(), Sphere()), theory.CLASSIFY_FREE),
         ((Reals(), Reals()), theory.CLASSIFY_FREE),
     ],

@@ -241,7 +241,7 @@ def test_the_number_of_codes_is_counted_unless_given(two_bodies):
 
 
 def test_the_promise_is_a_bijection_per_body():
-    assert LatentAction().guarantee.indeterminacy == theory.BIJECTION_PER_VALUE
+    assert LatentAction().guarantee.indeterminacy == theory.BIJECTION_PER_LEVEL
 
 
 # Habits.

@@ -65,12 +65,12 @@ def test_atoms_have_unit_length_and_the_coherence_that_was_asked_for():
 
 def test_what_worlds_promise():
     complete = Superposed.complete(8, random_state=0).assumptions
-    assert complete >= {theory.SPARSE_COMBINATION, theory.INDEPENDENT_ATOMS, theory.SCATTERED_CODES}
+    assert complete >= {theory.SPARSE_COMBINATION, theory.INDEPENDENT_ATOMS, theory.SCATTERED_ACTIVATIONS}
     wide = Superposed.overcomplete(64, 16, n_active=3, random_state=0).assumptions
     assert theory.INDEPENDENT_ATOMS not in wide
     assert theory.SPARSE_COMBINATION not in Superposed.complete(8, noise=0.1, random_state=0).assumptions
-    assert theory.SCATTERED_CODES not in Superposed.complete(8, probability=1.0, random_state=0).assumptions
-    assert theory.SCATTERED_CODES not in like_language(256, 16, random_state=0).assumptions
+    assert theory.SCATTERED_ACTIVATIONS not in Superposed.complete(8, probability=1.0, random_state=0).assumptions
+    assert theory.SCATTERED_ACTIVATIONS not in like_language(256, 16, random_state=0).assumptions
     one = Superposed(torch.eye(4), KSparse(4, 1))
     assert theory.FEWER_THAN_SPARK in one.assumptions  # orthogonal atoms
     assert theory.FEWER_THAN_SPARK not in Superposed(atoms(8, 4, coherence=0.9), KSparse(8, 2)).assumptions

@@ -84,7 +84,7 @@ def test_with_both_at_unit_norm_labels_recover_latents_and_class_vectors_up_to_o
 def test_unit_codes_with_free_class_vectors_are_a_rotation_too(seed):
     vectors, train, test = general(seed)
     estimator = fitted(train, seed, vector_space=Reals(), max_iter=800)
-    assert estimator.guarantee is theory.CLASSIFY_UNIT_CODES
+    assert estimator.guarantee is theory.CLASSIFY_UNIT_FEATURES
     assert procrustes(estimator.transform(test.x), test.z).r2 > 0.96
     assert linear_r2(estimator.class_vectors_, vectors) > 0.85  # by chance 0: it is held out
 

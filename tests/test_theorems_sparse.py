@@ -100,7 +100,7 @@ def test_a_basis_comes_back_by_l1_and_volume_and_may_be_claimed():
 
 def test_normal_codes_that_always_fire_have_no_basis_and_nothing_is_claimed():
     world, sample, fit = basis(1.0, seed=0)
-    assert theory.SCATTERED_CODES not in world.assumptions
+    assert theory.SCATTERED_ACTIVATIONS not in world.assumptions
     assert pw_mcc(fit.components_, world.truth, signed=False) < 0.85
     found = audit(fit, sample.x.numpy(), n_fits=2, random_state=0)
     assert not found.claims

@@ -131,13 +131,15 @@ class Row:
 
     def world(self, seed: int) -> Structured:
         """Build the world: as nonlinear and as injective as the theorem wants it, if the structure is diverse."""
+        import numpy as np
+
         from pindown.simulate import Structured
-        from pindown.theory.structure import generators
+        from pindown.theory import random_supports
 
         m = 2 * self.d
         if not self.is_diverse:
-            return Structured.well_posed(generators.dense(m, self.d), nonlinearity=0.02, random_state=seed)
-        support = generators.diverse(m, self.d, density=min(0.5, 2.5 / self.d), random_state=seed)
+            return Structured.well_posed(np.ones((m, self.d)), nonlinearity=0.02, random_state=seed)
+        support = random_supports.diverse(m, self.d, density=min(0.5, 2.5 / self.d), random_state=seed)
         return Structured.well_posed(support, random_state=seed)
 
     def estimator(self, profile: Recipe, seed: int, device: str) -> Dictionary:

@@ -105,7 +105,7 @@ class Hierarchy(SparseLaw):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Scattered only without trees and correlations."""
-        return frozenset({theory.SCATTERED_CODES} if not self.depth and not self.correlation else ())
+        return frozenset({theory.SCATTERED_ACTIVATIONS} if not self.depth and not self.correlation else ())
 
     @cached_property
     def _copula(self) -> Tensor:

@@ -49,7 +49,7 @@ from pindown.data.data import Data
 from pindown.errors import InputError
 from pindown.networks.encoder import Encoder
 from pindown.networks.folding import find_flat_directions, find_folding
-from pindown.theory import UNIT_CODES, UNIT_NORM, Assumption, Theorem
+from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
@@ -247,7 +247,7 @@ class MethodSpec(Generic[E]):
 
     def waived(self, est: E, data: Data) -> tuple[Assumption, ...]:
         """Return the assumptions that are met by construction, or that the method does without."""
-        return (UNIT_NORM, UNIT_CODES)
+        return (UNIT_NORM, UNIT_FEATURES)
 
     # ---- refits of an audit -----------------------------------------------------------------------------------------
 

@@ -39,6 +39,15 @@ MOVED: dict[str, str] = {
     "pindown.penalties.weighted:HessianPenalty": "pindown.losses.penalties:HessianPenalty",
     "pindown.penalties.weighted:LatentSparsity": "pindown.losses.penalties:LatentSparsity",
     "pindown.penalties.weighted:OroJAR": "pindown.losses.penalties:OroJAR",
+    "pindown.structure.sets:Block": "pindown.theory.structure:Block",
+    "pindown.theory:BIJECTION_PER_VALUE": "pindown.theory:BIJECTION_PER_LEVEL",
+    "pindown.theory:CLASSIFY_UNIT_CODES": "pindown.theory:CLASSIFY_UNIT_FEATURES",
+    "pindown.theory:COLUMN_NOISE": "pindown.theory:FEATURE_NOISE",
+    "pindown.theory:EXACT_REBUILDING": "pindown.theory:EXACT_RECONSTRUCTION",
+    "pindown.theory:SCATTERED_CODES": "pindown.theory:SCATTERED_ACTIVATIONS",
+    "pindown.theory:SPARSEST_CODES": "pindown.theory:SPARSEST_ACTIVATIONS",
+    "pindown.theory:SPARSE_CODES": "pindown.theory:SPARSE_ACTIVATIONS",
+    "pindown.theory:UNIT_CODES": "pindown.theory:UNIT_FEATURES",
 }
 """Names of pindown's own in files of this format that are other names today: what is renamed is entered here."""
 

@@ -71,7 +71,7 @@ class BernoulliGaussian(SparseLaw):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Scattered, unless all latents are always active."""
-        return frozenset({theory.SCATTERED_CODES} if self.probability < 1 else ())
+        return frozenset({theory.SCATTERED_ACTIVATIONS} if self.probability < 1 else ())
 
     def draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Tensor:
         """Draw n samples of the latents."""
@@ -118,7 +118,7 @@ class KSparse(SparseLaw):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Scattered, if fewer than half of the latents are active."""
-        return frozenset({theory.SCATTERED_CODES} if 2 * self.k < self.d else ())
+        return frozenset({theory.SCATTERED_ACTIVATIONS} if 2 * self.k < self.d else ())
 
     def draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Tensor:
         """Draw n samples of the latents."""

@@ -55,14 +55,9 @@ BLOCKWISE = Indeterminacy("a permutation and invertible functions within atomic 
     " in I_K∖I_L and the other in I_L∖I_K, for all sets K, L of observed variables",
     _COORDINATEWISE | {Freedom.BLOCK_WARP})
 BIJECTION = Indeterminacy("one continuous bijection", "ẑ = Φ(z), Φ continuous and invertible", _BIJECTIVE)
-BIJECTION_PER_VALUE = Indeterminacy("a continuous bijection per level of the nuisance",
+BIJECTION_PER_LEVEL = Indeterminacy("a continuous bijection per level of the nuisance",
     "ẑ = Φ_e(z), Φ_e continuous and invertible, perhaps another one for every e",
-    _BIJECTIVE | {Freedom.PER_VALUE})
-
-INDETERMINACIES = (
-    IDENTITY, PERMUTATION, SIGNED_PERMUTATION, SHIFTED_SIGNED_PERMUTATION, SCALED_PERMUTATION, ORTHOGONAL,
-    LINEAR, AFFINE, ELEMENTWISE, AFFINE_OF_STATISTICS, BLOCKWISE, BIJECTION, BIJECTION_PER_VALUE,
-)
+    _BIJECTIVE | {Freedom.PER_LEVEL})
 
 INJECTIVE_MIXING = Assumption("injective mixing", "mixing",
     "x = g(z), g continuous and injective (for the contrastive results also differentiable)")
@@ -121,14 +116,14 @@ DIVERSE_SUPPORT = Assumption("diverse support", "structure",
 SPARSE_COMBINATION = Assumption("sparse combination", "mixing",
     "x = Dᵀz + b exactly, D a dictionary with d atoms in m dimensions, and most of z is 0")
 INDEPENDENT_ATOMS = Assumption("independent atoms", "mixing", "the d ≤ m atoms are linearly independent")
-SCATTERED_CODES = Assumption("scattered codes", "marginal",
+SCATTERED_ACTIVATIONS = Assumption("scattered activations", "marginal",
     "features are active in so many combinations that, with E|z_j| = 1, every w with E|wᵀz| ≤ 1 has ‖w‖ ≤ 1, and norm 1"
     " only if it selects one feature (overcomplete: a stronger form); dense Gaussian features are not scattered")
 FEWER_THAN_SPARK = Assumption("fewer than half the spark", "marginal",
     "‖z‖₀ < spark(D)/2, the spark being the least number of dependent atoms; ‖z‖₀ < (1 + 1/μ)/2 is enough, with μ the"
     " largest cosine of two atoms")
 KNOWN_ATOMS = Assumption("known dictionary", "model", "the dictionary is the true one")
-SPARSEST_CODES = Assumption("sparsest codes", "model",
+SPARSEST_ACTIVATIONS = Assumption("sparsest activations", "model",
     "features are the sparsest that reconstruct x; an encoder of one pass does not search for them")
 LEAST_VOLUME = Assumption("least L1 and volume", "model",
     "the fit is the global optimum of min Σ_j log E|ẑ_j| − log|det W|, ẑ = W x (overcomplete: of the volume of D with"
@@ -139,7 +134,7 @@ MATCHING_MODEL = Assumption("matching model", "model",
     " on the sphere exp(h(z̃)ᵀh(z)/τ), and the encoder is flexible enough to reach it")
 MANY_NEGATIVES = Assumption("many negatives", "model",
     "M → ∞ negatives: the loss less log M tends to the cross-entropy of p(·|z) and q_h(·|z) (Th. 1)")
-UNIT_CODES = Assumption("unit-norm features", "model", "‖f(x)‖ = 1 in softmax(β W f(x)), W free")
+UNIT_FEATURES = Assumption("unit-norm features", "model", "‖f(x)‖ = 1 in softmax(β W f(x)), W free")
 UNIT_NORM = Assumption("unit-norm features and weights", "model", "‖f(x)‖ = ‖w_i‖ = 1 in softmax(β W f(x))")
 SOFTMAX_MODEL = Assumption("softmax model", "model", "p(y|x) ∝ exp(f(x)ᵀw(y)), with f(x), w(y) ∈ ℝ^M")
 BIJECTIVE_OBSERVABLE = Assumption("bijective observable", "model", "ã = ρ(a), ρ a bijection")
@@ -147,7 +142,7 @@ BIJECTIVE_OBSERVABLE = Assumption("bijective observable", "model", "ã = ρ(a), 
 LINEAR_ENCODER = Assumption("linear encoder of full rank", "model", "ẑ = M ã, rank M = d_z = d_a − dim V")
 INFORMATION_KEPT = Assumption("information kept", "model",
     "M has orthonormal rows, or a decoder reconstructs ã from (ẑ, e): a constant is invariant, too")
-EXACT_REBUILDING = Assumption("exact rebuilding", "model", "a decoder reconstructs x from (ẑ, e) without error")
+EXACT_RECONSTRUCTION = Assumption("exact reconstruction", "model", "a decoder reconstructs x from (ẑ, e) without error")
 SPARSE_ENOUGH = Assumption("sparse enough", "model",
     "‖D_ẑ ĝ‖₀ ≤ ‖D_z g‖₀: a bias of the fit, not of the data")
 SAME_DISTRIBUTION = Assumption("same distribution", "model", "the fit has exactly the observed distribution")
@@ -189,9 +184,9 @@ CLASSIFY_NORMALISED = Theorem("classify-normalised", "Reizinger et al. 2024, arX
     promises="h is orthogonal, w_i is the image of v_C(i) under the same map, β = κ, and w_i = w_j within a class.",
     not_promised=("axis alignment", "anything if β is fixed at another value than κ", *_LABEL_LIMITS),
     diversity=_CLASSES)
-CLASSIFY_UNIT_CODES = Theorem("classify-unit-codes", "Reizinger et al. 2024, arXiv:2410.21869, Th. 1",
+CLASSIFY_UNIT_FEATURES = Theorem("classify-unit-features", "Reizinger et al. 2024, arXiv:2410.21869, Th. 1",
     side_information="a label that is signal: class or instance index",
-    assumes=(*_CLASSIFY, UNIT_CODES), indeterminacy=ORTHOGONAL,
+    assumes=(*_CLASSIFY, UNIT_FEATURES), indeterminacy=ORTHOGONAL,
     promises="h is orthogonal; w_i is the image of v_C(i) under the same map, times κ/β and shifted by some vector.",
     not_promised=("where the origin of the class vectors is", "axis alignment", *_LABEL_LIMITS),
     diversity=_CLASSES)
@@ -206,7 +201,7 @@ CLASSIFY_FREE = Theorem("classify-free", "Reizinger et al. 2024, arXiv:2410.2186
 FORGET = Theorem("forget", "anti-diversity, a proof sketch drawn from Liu et al. 2026, arXiv:2605.16412",
     side_information="a label that is a nuisance: domain, batch, body",
     assumes=(BIJECTIVE_OBSERVABLE, NUISANCE_VMF, NUISANCE_INDEPENDENT, LINEAR_ENCODER, INFORMATION_KEPT,
-             OPTIMUM_REACHED), indeterminacy=BIJECTION_PER_VALUE,
+             OPTIMUM_REACHED), indeterminacy=BIJECTION_PER_LEVEL,
     subject="the part of z that is unaffected by the nuisance is recovered",
     promises="ẑ ⟂ e, row(M) = V^⊥, ker M = V, and ẑ = Φ_e(z), whose injectivity the sketch asserts unproved.",
     not_promised=("one map for all levels: moving from e₁ to e₂ needs Φ_e₂∘Φ_e₁⁻¹, learned from paired data",
@@ -218,8 +213,8 @@ FORGET = Theorem("forget", "anti-diversity, a proof sketch drawn from Liu et al.
 # optimum has I(e; ẑ) = 0, since ẑ = z reaches it.
 FORGET_NONLINEAR = Theorem("forget-nonlinear", "anti-diversity, Liu et al. 2026, arXiv:2605.16412; argued here",
     side_information="a label that is a nuisance: domain, batch, body",
-    assumes=(INJECTIVE_GIVEN_NUISANCE, NUISANCE_INDEPENDENT, EXACT_REBUILDING, OPTIMUM_REACHED),
-    indeterminacy=BIJECTION_PER_VALUE, subject="the part of z that is unaffected by the nuisance is recovered",
+    assumes=(INJECTIVE_GIVEN_NUISANCE, NUISANCE_INDEPENDENT, EXACT_RECONSTRUCTION, OPTIMUM_REACHED),
+    indeterminacy=BIJECTION_PER_LEVEL, subject="the part of z that is unaffected by the nuisance is recovered",
     promises="ẑ ⟂ e, and ẑ = Φ_e(z) with Φ_e invertible; all Φ_e map p(z) to the same distribution.",
     not_promised=("one map for all levels: moving from e₁ to e₂ needs Φ_e₂∘Φ_e₁⁻¹, learned from paired data",
                   "which part of x is kept, if latents are too few to reconstruct it",
@@ -245,20 +240,21 @@ _ATOMS = "the dictionary is recovered, and with it the feature activations,"
 _ATOM_LIMITS = ("meaning: an atom is a direction, not a concept",
                 "anything about gates such as TopK, which optimise another function: report how well seeds agree")
 SPARSE_COMPLETE = Theorem("sparse-complete", "Hu and Huang 2023, NeurIPS", side_information="none", subject=_ATOMS,
-    assumes=(SPARSE_COMBINATION, INDEPENDENT_ATOMS, SCATTERED_CODES, LEAST_VOLUME), indeterminacy=SCALED_PERMUTATION,
+    assumes=(SPARSE_COMBINATION, INDEPENDENT_ATOMS, SCATTERED_ACTIVATIONS, LEAST_VOLUME),
+    indeterminacy=SCALED_PERMUTATION,
     promises="The global optimum of L1 and volume has the true atoms, in some order and at some scale.",
     not_promised=("that gradient descent finds the global optimum", *_ATOM_LIMITS),
     diversity=Diversity("d log d", "samples, times a constant, if features are Bernoulli-Gaussian",
                         lambda d, k: max(1, math.ceil(d * math.log(d)))))
 SPARSE_OVERCOMPLETE = Theorem("sparse-overcomplete", "Sun and Huang 2025, ICLR", side_information="none",
-    subject=_ATOMS, assumes=(SPARSE_COMBINATION, SCATTERED_CODES, LEAST_VOLUME), indeterminacy=SCALED_PERMUTATION,
+    subject=_ATOMS, assumes=(SPARSE_COMBINATION, SCATTERED_ACTIVATIONS, LEAST_VOLUME), indeterminacy=SCALED_PERMUTATION,
     promises="The same holds with more atoms than dimensions, if features are strongly scattered.",
     not_promised=("that gradient descent finds the global optimum", *_ATOM_LIMITS),
     diversity=Diversity("(d²/k) log(d²/k)", "samples, times a constant",
                         lambda d, k: math.ceil(d * d / k * math.log(d * d / k)) if k <= d else 0,
                         k_means="m, the dimensions of x, of which there are fewer than atoms"))
-SPARSE_CODES = Theorem("sparse-codes", "Donoho and Elad 2003, PNAS", side_information="a known dictionary",
-    assumes=(SPARSE_COMBINATION, KNOWN_ATOMS, FEWER_THAN_SPARK, SPARSEST_CODES), indeterminacy=IDENTITY,
+SPARSE_ACTIVATIONS = Theorem("sparse-activations", "Donoho and Elad 2003, PNAS", side_information="a known dictionary",
+    assumes=(SPARSE_COMBINATION, KNOWN_ATOMS, FEWER_THAN_SPARK, SPARSEST_ACTIVATIONS), indeterminacy=IDENTITY,
     subject="the feature activations are recovered",
     promises="No other features that are as sparse reconstruct x.",
     not_promised=("the dictionary", "that an encoder of one pass finds these features"))
@@ -299,24 +295,18 @@ INTERVENTIONS_UNKNOWN = Theorem("interventions-unknown", "von Kügelgen et al. 2
     not_promised=("linear agreement: each latent may be warped", "data that violate the paper's genericity condition"),
     diversity=Diversity("2d", "interventions (about two per latent)", lambda d, k: 2 * d))
 
-THEOREMS = (
-    CONTRAST_SPHERE, CONTRAST_METRIC, CONTRAST_LP, CONTRAST_CONTENT, CLASSIFY_NORMALISED, CLASSIFY_UNIT_CODES,
-    CLASSIFY_FREE, FORGET, FORGET_NONLINEAR,
-    DICTIONARY_BLOCKS, DICTIONARY_STRUCTURE, DICTIONARY_SINGLE,
-    SPARSE_COMPLETE, SPARSE_OVERCOMPLETE, SPARSE_CODES,
-    AUXILIARY_ICA, TCL, IVAE, ROEDER, INTERVENTIONS, INTERVENTIONS_UNKNOWN,
-)
-
 # Theorems assume x = g(z). With x = g(z) + ε an encoder that inverts g returns c = h(z) + δ. A linear map of c
 # explains, of d white latents, the covariance of c minus that of δ, Σ_ε. Encoding x + ε' estimates both.
-COLUMN_NOISE = Assumption("noise of single columns", "mixing",
-    "x = g(z) + ε, with ε independent of z, and from column to column")
-NOISY = Weakening("noisy", "x = g(z)", COLUMN_NOISE,
+FEATURE_NOISE = Assumption("independent noise per feature", "mixing",
+    "x = g(z) + ε, with ε independent of z, and from feature to feature")
+NOISY = Weakening("noisy", "x = g(z)", FEATURE_NOISE,
     promises="the signal g(z), and the latents up to noise: R² is at most 1 − tr(Σ_c⁻¹ Σ_ε) / d.",
     not_promised=("the latents of a single sample: noise adds the covariance Σ_ε to them",
                   "anything if features share noise: every method here takes it for a latent"))
 WEAKENINGS = (NOISY,)
 
+INDETERMINACIES = tuple(each for each in list(globals().values()) if isinstance(each, Indeterminacy))
+THEOREMS = tuple(each for each in list(globals().values()) if isinstance(each, Theorem))
 # Derived, so that no theorem can rest on an assumption that is not listed.
 ASSUMPTIONS = tuple(dict.fromkeys(
     [assumption for theorem in THEOREMS for assumption in theorem.assumes] + [each.assumes for each in WEAKENINGS]))

@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
-from operator import index
+from numbers import Integral
 from typing import Literal
+
+from pindown.errors import InputError
 
 
 @dataclass(frozen=True)
@@ -38,7 +40,7 @@ class Freedom(Enum):
     FOLD = "non-invertible function of each coordinate, such as a square"
     BLOCK_WARP = "invertible mixing inside a block of coordinates"
     WARP = "invertible mixing of all coordinates"
-    PER_VALUE = "a different map for every level of the auxiliary variable"
+    PER_LEVEL = "a different map for every level of the auxiliary variable"
 
 
 @dataclass(frozen=True)
@@ -83,34 +85,20 @@ class Diversity:
     k_means: str = ""
 
     def needed(self, d: int, k: int | None = None) -> int:
-        """Return the value of the formula for ``d`` dimensions (and ``k``, which ``k_means`` explains).
+        """Return the value of the formula for ``d`` dimensions (and ``k``, where ``k_means`` says what it is).
 
-        Raises
-        ------
-        ValueError
-            If ``d`` or ``k`` is not a positive integer, or ``k`` is missing, superfluous or too large.
+        Raise `InputError` if ``d`` or ``k`` is not a positive integer, or ``k`` is missing, superfluous or too large.
         """
-        d = _positive("d", d, "the number of dimensions")
-        if not self.k_means:
-            if k is not None:
-                raise ValueError(f"needed: k must be left out, got {k!r}: {self.formula!r} has no k. Pass d only.")
-            return self.count(d, 1)
-        if k is None:
-            raise ValueError(f"needed: k is missing, but {self.formula!r} depends on it. Pass k, {self.k_means}.")
-        k = _positive("k", k, self.k_means)
-        if (count := self.count(d, k)) < 1:
-            raise ValueError(f"needed: k must be at most d={d}, got {k}. It is {self.k_means}: ask for fewer.")
+        if (k is None) != (not self.k_means):
+            remedy = f"Pass k, {self.k_means}" if self.k_means else "Leave it out"
+            raise InputError("k", f"{self.formula!r} has {'a' if self.k_means else 'no'} k, but `k` is {k}. {remedy}.")
+        for name, value, meaning in (("d", d, "the number of dimensions"), ("k", k, self.k_means)):
+            if meaning and not (isinstance(value, Integral) and value >= 1):
+                raise InputError(name, f"`{name}`, {meaning}, must be a positive integer, got {value!r}.")
+        count = self.count(d, 1 if k is None else k)
+        if count < 1:
+            raise InputError("k", f"`k`, {self.k_means}, must be at most d={d}, got {k}.")
         return count
-
-
-def _positive(name: str, value: int, meaning: str) -> int:
-    try:
-        number = index(value)  # accepts numpy integers, too, without importing numpy
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"needed: {name} must be a positive integer, got {value!r}. It is {meaning}: pass 1 or more.")
-    return number
 
 
 @dataclass(frozen=True)

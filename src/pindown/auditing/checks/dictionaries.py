@@ -171,13 +171,13 @@ def scattered_codes(codes: Any) -> Verdict:
         why = (
             f"{share:.0%} of the codes fire at a row: that is not sparse. Ask for fewer codes of a row, or more in all."
         )
-        return Verdict(theory.SCATTERED_CODES, 1.0, BOUND, "fails", why)
+        return Verdict(theory.SCATTERED_ACTIVATIONS, 1.0, BOUND, "fails", why)
     ones = csr_array((np.ones(fires.nnz), fires.indices, fires.indptr), shape=fires.shape)
     counts = firing(fires) * n
     counted = np.flatnonzero(counts >= COUNTED)
     if not len(counted):
         why = f"no code fires at {COUNTED} of {n} rows, so that nothing can be said of combinations. Give more rows."
-        return Verdict(theory.SCATTERED_CODES, math.nan, BOUND, "undecided", why)
+        return Verdict(theory.SCATTERED_ACTIVATIONS, math.nan, BOUND, "undecided", why)
     both = (ones[:, counted].T @ ones).toarray()  # (counted, d)
     both[np.arange(len(counted)), counted] = 0
     bound = both.max(1) >= TOGETHER * counts[counted]
@@ -186,7 +186,7 @@ def scattered_codes(codes: Any) -> Verdict:
     why = f"{value:.0%} of {len(counted)} codes fire only beside another, and {share:.1%} of all fire at a row."
     if outcome != "holds":
         why += " What never comes apart cannot be told apart, as the children of a hierarchy."
-    return Verdict(theory.SCATTERED_CODES, value, BOUND, outcome, why)
+    return Verdict(theory.SCATTERED_ACTIVATIONS, value, BOUND, outcome, why)
 
 
 def sparsest_codes(x: Any, codes: Any, atoms: Any, *, random_state: int = 0) -> Verdict:
@@ -215,7 +215,7 @@ def sparsest_codes(x: Any, codes: Any, atoms: Any, *, random_state: int = 0) -> 
     why = f"codes of one pass overlap by {same} (F1) with those of a search on the same atoms."
     if outcome != "holds":
         why += " Search for codes (metrics.matching_pursuit) where they matter more than speed."
-    return Verdict(theory.SPARSEST_CODES, same.value, SAME_CODES, outcome, why)
+    return Verdict(theory.SPARSEST_ACTIVATIONS, same.value, SAME_CODES, outcome, why)
 
 
 def _searched(x: Any, atoms: Any, k: int) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

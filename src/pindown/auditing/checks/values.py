@@ -188,7 +188,7 @@ def _natural(codes: Matrix, labels: Codes, weights: Matrix) -> Matrix:
 _MEANS = _Parameters(theory.AFFINE_GENERATORS, 1, means_of, "class means")
 _PARAMETERS = {
     theory.CLASSIFY_NORMALISED: _MEANS,
-    theory.CLASSIFY_UNIT_CODES: _MEANS,
+    theory.CLASSIFY_UNIT_FEATURES: _MEANS,
     theory.CLASSIFY_FREE: _MEANS,
     theory.ROEDER: _Parameters(theory.INDEPENDENT_DIFFERENCES, 1, means_of, "class means"),
     theory.TCL: _Parameters(theory.MODULATED_SEGMENTS, 1, _precisions, "precisions"),

@@ -124,7 +124,7 @@ def measure_for(
         )
     if free.within(theory.AFFINE):
         return Measure("R² after a linear map", metrics.linear_r2, lambda code: metrics.chance_linear_r2(*code.shape))
-    if Freedom.PER_VALUE in free.allows and values is not None:
+    if Freedom.PER_LEVEL in free.allows and values is not None:
         return Measure("R² after a smooth map per value", lambda a, b: _by_value(a, b, values), lambda code: 0.0)
     if free == theory.BLOCKWISE and blocks is not None:
         return Measure(

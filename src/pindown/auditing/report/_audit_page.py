@@ -352,18 +352,19 @@ def _angles(pictures: Pictures) -> Drawing:
 def _support_part(pictures: Pictures) -> Part | None:
     from markupsafe import Markup
 
-    from pindown.theory.structure import draw
-    from pindown.theory.structure.drawing import MOST_LATENTS, MOST_OBSERVED
+    from pindown.theory.drawing import MAX_LATENTS, MAX_OBSERVED, draw_support
 
     if pictures.support is None:
         return None
     m, d = pictures.support.shape
     title, text = "Which latent reaches what", "The support of the decoder's Jacobian, and what may be claimed of it."
-    if m > MOST_OBSERVED or d > MOST_LATENTS:
+    if m > MAX_OBSERVED or d > MAX_LATENTS:
         reached = pictures.support.sum(0)
         spread = f"a latent reaches {reached.min()} to {reached.max()} of {m} observed variables"
         return Part(title, f"{text} {m} × {d} is too large for a picture: {spread}.")
-    return Part(title, text, drawings=(Drawing(Markup(draw(pictures.support)), "Latents on the left, columns of X."),))
+    return Part(
+        title, text, drawings=(Drawing(Markup(draw_support(pictures.support)), "Latents on the left, columns of X."),)
+    )
 
 
 def _subscript(j: int) -> str:

@@ -213,7 +213,7 @@ class Classify(ClassifierMixin, Incremental):
         """The theorem that applies if the data meet its assumptions."""
         if self._spaces[0] != Sphere():
             return theory.CLASSIFY_FREE
-        return theory.CLASSIFY_NORMALISED if self._spaces[1] == Sphere() else theory.CLASSIFY_UNIT_CODES
+        return theory.CLASSIFY_NORMALISED if self._spaces[1] == Sphere() else theory.CLASSIFY_UNIT_FEATURES
 
     @property
     def _spaces(self) -> tuple[Space, Space]:

@@ -31,7 +31,7 @@ from pindown.auditing.evidence.scores import Evidence, Score, of_side_informatio
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
 from pindown.data.data import Data
 from pindown.networks.spaces import Reals, Sphere
-from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_CODES, UNIT_NORM, Assumption
+from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.contrast.estimator import Contrast
@@ -74,7 +74,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
 
     def waived(self, est: Contrast, data: Data) -> tuple[Assumption, ...]:
         """Return what is met by construction; a density that is learned makes up for one that is not uniform."""
-        return (UNIT_NORM, UNIT_CODES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.any_marginal else ()))
+        return (UNIT_NORM, UNIT_FEATURES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.any_marginal else ()))
 
     def figure(self, est: Contrast) -> Figure:
         guessing = math.log(est.batch_size or est._default_batch_size) if est.alpha is None else None

@@ -47,7 +47,7 @@ from pindown.errors import InputError
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.metrics import PROBES, Leakage, inject_leak, leakage
-from pindown.theory import NUISANCE_INDEPENDENT, UNIT_CODES, UNIT_NORM, Assumption
+from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
@@ -205,7 +205,7 @@ class ForgetSpec(MethodSpec["Forget"]):
 
     def waived(self, est: Forget, data: Data) -> tuple[Assumption, ...]:
         """Return what is met by construction; within a given label the nuisance may go with it."""
-        return (UNIT_NORM, UNIT_CODES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
+        return (UNIT_NORM, UNIT_FEATURES, *((NUISANCE_INDEPENDENT,) if data.given is not None else ()))
 
     def figure(self, est: Forget) -> Figure:
         """Draw the loss of the classifier, since those of a game do not fall."""
@@ -317,7 +317,7 @@ def _kept(est: Forget, data: Data) -> Verdicts:
         return (live_codes(encode(data.X)),)
     label = _label(est, data)
     beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
-    return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_REBUILDING),)
+    return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_RECONSTRUCTION),)
 
 
 def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
