@@ -47,7 +47,7 @@ def fit(*words):
 def test_names_of_rows_are_kept_and_written_beside_their_latents(here):
     write("data.csv", **columns())
     result = fit("--nuisance", "batch")
-    assert "rows are called by sample" in result.stderr
+    assert "samples are named by sample" in result.stderr
     found = rows("run/latents.csv")
     assert [row["sample"] for row in found] == columns()["sample"]
     assert {row["seen"] for row in found} == {"1"}
@@ -59,13 +59,13 @@ def test_names_of_rows_are_kept_and_written_beside_their_latents(here):
 def test_numbers_that_name_rows_are_no_observed_variable_and_can_be_asked_for(here):
     numbers = np.random.default_rng(1).permutation(10**6)[:N].tolist()
     write("data.csv", **columns(patient_id=numbers))
-    assert "names rows, each its own" in fit("--nuisance", "batch").stderr
+    assert "names samples" in fit("--nuisance", "batch").stderr
     assert "patient_id" not in json.loads(Path("run/run.json").read_text())["columns"]["features"]
     fit("--nuisance", "batch", "--id", "patient_id", "--force")
     assert [int(row["patient_id"]) for row in rows("run/latents.csv")] == numbers
     result = call("plan", "data.csv", "--signal", "sample")
     assert result.exit_code == 2
-    assert "it names rows, and is no label" in result.stderr
+    assert "it names samples, and is no label" in result.stderr
 
 
 def test_missing_cells_are_refused_by_name_and_filled_or_left_out_if_asked(here):
@@ -117,7 +117,7 @@ def test_numbers_too_large_to_compute_with_are_named(here):
     for command in (("fit", "-o", "run"), ("check",), ("plan",)):
         refused = call(command[0], "data.csv", "--nuisance", "batch", *command[1:])
         assert refused.exit_code == 2
-        assert "data.csv: column 'x2' holds 1e+300 in row 7" in refused.stderr
+        assert "data.csv: column 'x2' has 1e+300 in row 7" in refused.stderr
     assert not Path("run").exists()
 
 

@@ -68,7 +68,7 @@ MISTAKES = (
     Mistake(
         "has text in a column of numbers",
         BY_BATCH,
-        f"line {N_ROWS + 1}: column 'x2' holds numbers, but here the text 'low'. Correct the cell, or leave the column "
+        f"line {N_ROWS + 1}: column 'x2' has numbers, but here the text 'low'. Correct the cell, or leave the column "
         "out: --drop x2",
         table(x2=with_cell("x2", "low")),
     ),
@@ -82,7 +82,7 @@ MISTAKES = (
     Mistake(
         "calls a value none",
         BY_BATCH,
-        "holds 'none', which is read as nothing",
+        "cells such as NA and none count as empty",
         table(batch=with_cell("batch", "none")),
     ),
     Mistake("misspells the file", ("fit", "date.csv", "-o", "run"), "did you mean 'data.csv'?"),
@@ -92,7 +92,7 @@ MISTAKES = (
     Mistake("gives two columns one name", BY_BATCH, "several columns are called x0", text("x0,x0,batch\n1,2,a\n")),
     Mistake("leaves a cell out of a row", BY_BATCH, "line 3: 1 cells", text("x0,batch\n1,a\n2\n")),
     Mistake(
-        "gives a kind of file that nobody reads", ("fit", "data.xlsx", "-o", "run"), "cannot read files in '.xlsx'"
+        "gives a kind of file that nobody reads", ("fit", "data.docx", "-o", "run"), "cannot read files in '.docx'"
     ),
     Mistake(
         "lacks the reader of a file",

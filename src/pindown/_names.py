@@ -1,4 +1,4 @@
-"""Words for messages: the name that was probably meant, lists of names, numbers with their noun."""
+"""Words for messages: names in quotes, the name that was probably meant, lists of names, numbers with their noun."""
 
 from collections.abc import Sequence
 
@@ -18,6 +18,17 @@ def printable(text: object, limit: int = 60) -> str:
     """
     safe = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in str(text))
     return safe if len(safe) <= limit else f"{safe[: limit - 1]}…"
+
+
+def quoted(name: str, limit: int = 60) -> str:
+    r"""Return a name in quotes that is safe to print: control characters are escaped, and a long name is cut.
+
+    Examples
+    --------
+    >>> print(quoted("the size"), quoted("size\x1b[31m"), quoted("a" * 100, limit=5))
+    'the size' 'size\x1b[31m' 'aaaa…'
+    """
+    return repr(name if len(name) <= limit else f"{name[: limit - 1]}…")
 
 
 def nearest(name: str, names: Sequence[str]) -> str:

@@ -30,7 +30,7 @@ def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
 DATA = Annotated[
     Path,
     typer.Argument(
-        help="The data: .csv, .tsv, .npz, .npy, .parquet, .h5ad, or a folder of pictures.", show_default=False
+        help="The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images.", show_default=False
     ),
 ]
 LABELS = Annotated[

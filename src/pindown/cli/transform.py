@@ -39,7 +39,7 @@ def transform_data(
     """
     from scipy.sparse import issparse
 
-    from pindown.data.tables.writing import check_writable, write_latents
+    from pindown.data.tables import check_writable, write_latents
     from pindown.runs import Run
 
     with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):

@@ -14,6 +14,9 @@ from pindown.data.labels import as_numbers
 NEXT = "next"
 """In place of partners: each row's partner is the next row, of the same group if there are groups."""
 
+LARGEST = 1e150
+"""Numbers beyond it have no square in float64; numbers below its inverse have none above zero."""
+
 ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")
 """What may belong to observations."""
 

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted, listed, nearest, printable
+from pindown.data.labels import as_label
 from pindown.data.source import Batch, IndexedSource
-from pindown.data.tables.source import MISSING, as_label
-from pindown.data.tables.text import find_separator
+from pindown.data.table_files import MISSING, find_separator
 from pindown.errors import InputError
 
 if TYPE_CHECKING:

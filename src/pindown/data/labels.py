@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -90,3 +91,22 @@ def is_quantity(values: NDArray[Any]) -> bool:
     (False, True, False)
     """
     return values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
+
+
+def as_label(values: Sequence[str]) -> NDArray[Any]:
+    """Return text as whole numbers if all of it are, as numbers if all are, or as the text it is; (n,).
+
+    Examples
+    --------
+    >>> as_label(["3", "12"]), as_label(["0.5", "1"]), as_label(["01", "b"])
+    (array([ 3, 12]), array([0.5, 1. ]), array(['01', 'b'], dtype='<U2'))
+    """
+    distinct = list(dict.fromkeys(values))
+    for kind in (int, float):
+        try:
+            known = {text: kind(text) for text in distinct}
+        except ValueError:
+            continue
+        if len(set(known.values())) == len(known):  # 1 and 01 are two names, not one number
+            return np.array([known[text] for text in values])
+    return np.array(values)

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown._counts import log_counts
 from pindown._names import counted
 from pindown.data import IndexedSource, Source, as_tensor, moments
 from pindown.data.streaming import some_blocks
+from pindown.data.tables import log_counts
 from pindown.errors import InputError
 from pindown.metrics.spectrum import (
     EXACT,

@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from pindown.data.data import NEXT, Data
-from pindown.data.tables import Columns, TableFile, open_table, read_data
-from pindown.data.tables.columns import check_label
+from pindown.data.tables import Columns, TableFile, check_label, open_table, read_data
 from pindown.errors import InputError
 from pindown.runs.shards import Shards, has_activations
 

@@ -1,0 +1,505 @@
+"""Tables as data: which column plays which role, and what is wrong with a column."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields
+from fnmatch import fnmatchcase
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pindown._names import counted, listed, quoted
+from pindown.data.data import LARGEST, NEXT, Data
+from pindown.data.labels import is_quantity, missing
+from pindown.data.table_files import WRITABLE, Matrix, TableFile, check_writable, open_table, write_latents
+from pindown.errors import InputError
+
+__all__ = [
+    "WRITABLE",
+    "Columns",
+    "TableFile",
+    "check_label",
+    "check_writable",
+    "log_counts",
+    "open_table",
+    "read_data",
+    "write_latents",
+]
+
+FEW_VALUES = 20
+"""Most distinct whole numbers of a column that looks like a label, beside columns with fractions."""
+
+MOST_COMPARED, COPIES = 100_000, 0.01
+"""Samples among which copies are counted, and the fraction from which a note mentions them."""
+
+COUNTS = 1e4
+"""Counts to which every sample is scaled."""
+
+_NAMES_SAMPLES = re.compile(r"(?:^|[_ .-])(?:id|ids|index|idx|barcode|uuid|key)$|^id[_ .-]", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """The role of each column, by name.
+
+    Parameters
+    ----------
+    features : tuple of str
+        Observed variables: names, shell patterns such as ``gene_*``, or names of blocks. Empty: the block ``X`` if
+        there is one, otherwise all columns of numbers that have no other role.
+    drop : tuple of str
+        Names or patterns of columns to leave out of these.
+    signal, nuisance : tuple of str
+        A label to learn from, or several measurements; what to remove. A single name may be passed as text.
+    given, group : str or None
+        A label that must survive the removal of a nuisance; samples that belong together.
+    pairs : str or None
+        A column whose equal values are positives, a block of positives, or ``next``.
+    truth : tuple of str
+        Known latents: names, patterns or blocks. They are never observed variables.
+    id : str or None
+        Names of samples. None: those that the file has, or the first column of text with distinct values.
+    impute : {"median", "drop-rows"} or None
+        What to do where observed variables are missing. None: raise.
+    counts : bool
+        Whether observed variables are counts: see `log_counts`.
+    """
+
+    features: tuple[str, ...] = ()
+    drop: tuple[str, ...] = ()
+    signal: tuple[str, ...] = ()
+    nuisance: tuple[str, ...] = ()
+    pairs: str | None = None
+    group: str | None = None
+    given: str | None = None
+    truth: tuple[str, ...] = ()
+    id: str | None = None
+    impute: str | None = None
+    counts: bool = False
+
+    def __post_init__(self) -> None:
+        for role in ("signal", "nuisance"):
+            object.__setattr__(self, role, self.named(role))
+
+    def named(self, role: str) -> tuple[str, ...]:
+        """Return the columns of a role."""
+        value = getattr(self, role)
+        return value if isinstance(value, tuple) else () if value is None else (value,)
+
+    def check(self, table: TableFile) -> None:
+        """Raise if a column does not exist."""
+        for role in ("signal", "given", "group", "nuisance", "pairs", "id"):
+            for name in self.named(role):
+                if role == "pairs" and (name in table.blocks or (name == NEXT and NEXT not in table.names)):
+                    continue
+                table.require(name, role)
+
+    def refuse_two_parts(self) -> None:
+        """Raise if options exclude each other, such as a column that is kept and removed."""
+        for first, second in (("signal", "nuisance"), ("given", "nuisance"), ("pairs", "nuisance")):
+            for name in set(self.named(first)) & set(self.named(second)):
+                raise InputError(
+                    first,
+                    f"`{first}` and `{second}` are both {quoted(name)}, but a variable is kept or removed. Leave one "
+                    "of them out.",
+                )
+        if self.impute not in (None, "median", "drop-rows"):
+            raise InputError("impute", f"`impute` must be median or drop-rows, got {self.impute!r}.")
+        if self.counts and self.impute == "median":
+            raise InputError(
+                "impute", "`counts` and `impute='median'`: a median is no count. Take `impute='drop-rows'`."
+            )
+        for role in ("signal", "nuisance"):
+            if len(set(named := self.named(role))) < len(named):
+                raise InputError(role, f"`{role}` names a column twice. Give each once.")
+
+    def labels(self) -> tuple[str, ...]:
+        """Return the columns that are labels or measurements, each once."""
+        return tuple(dict.fromkeys(name for role in _SIDES for name in self.named(role)))
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the roles that are in use, for JSON."""
+        parts = {field.name: getattr(self, field.name) for field in fields(self)}
+        parts |= {"signal": self.signal[0]} if len(self.signal) == 1 else {}  # as in the records of earlier versions
+        return {name: list(part) if isinstance(part, tuple) else part for name, part in parts.items() if part}
+
+    @classmethod
+    def from_dict(cls, parts: Mapping[str, Any]) -> Columns:
+        """Return the columns that `as_dict` was made from."""
+        values: dict[str, Any] = {name: tuple(p) if isinstance(p, list) else p for name, p in parts.items()}
+        return cls(**values)
+
+
+_SIDES = ("signal", "nuisance", "pairs", "group", "given")
+
+
+def read_data(
+    table: TableFile,
+    columns: Columns,
+    *,
+    measured: bool = False,
+    encoded: bool = False,
+    medians: Mapping[str, float] | None = None,
+) -> Data:
+    """Read the columns that have a role, or raise an error that names the column at fault.
+
+    Parameters
+    ----------
+    table : TableFile
+        The file.
+    columns : Columns
+        The role of each column.
+    measured : bool
+        Whether the signal may be measurements, with fractions, instead of a label.
+    encoded : bool
+        Whether the samples are only encoded, so that a label may have a single value.
+    medians : mapping of str to float, optional
+        Numbers to fill missing cells with, by column. None: the medians of these samples.
+
+    Raises
+    ------
+    ValueError
+        If a column is not fit for its role.
+    """
+    columns.refuse_two_parts()
+    columns.check(table)
+    if len(columns.signal) > 1 and not measured:
+        raise InputError(
+            "signal",
+            f"`signal`: a label is one column, but {listed(columns.signal)} were named. If they are measurements, name "
+            "a method that learns from such: `estimator`.",
+        )
+    truth = _expand(table, columns.truth, "truth")
+    features = _features(table, columns, truth)
+    positives = table.blocks.get(columns.pairs or "", ())
+    if positives and len(positives) != len(features):
+        raise InputError(
+            "pairs",
+            f"`pairs`: {columns.pairs} has {len(positives)} columns, but there are {len(features)} observed variables. "
+            "Row i of it must be the positive of row i, in the same columns.",
+        )
+    is_next = columns.pairs == NEXT and NEXT not in table.names
+    labels = [name for name in columns.labels() if not (name == columns.pairs and (positives or is_next))]
+    spare = _spare_text(table, columns, truth)
+    texts = spare if columns.id is None else [columns.id]
+    numbers, values = table.read((*features, *truth, *positives), list(dict.fromkeys((*labels, *texts))))
+    for name in labels:
+        _require_complete(table, name, values[name])
+    id_name, ids = _ids(table, columns.id, texts, values)
+    X, known, pairs = np.split(numbers, [len(features), len(features) + len(truth)], axis=1)
+    keep, notes = ([*range(len(features))], ()) if columns.features else _informative(X, features)
+    if len(keep) < len(features):
+        X, features = X[:, keep], tuple(features[j] for j in keep)
+        pairs, positives = (pairs[:, keep], tuple(positives[j] for j in keep)) if positives else (pairs, ())
+    _require_finite(table, pairs, positives)
+    X, complete, filling = _filled(X, features, columns.impute, medians)
+    if not complete.all():
+        X, known, pairs = (part[complete] for part in (X, known, pairs))
+        values = {name: part[complete] for name, part in values.items()}
+        ids = None if ids is None else ids[complete]
+    _require_finite(table, X, features, can_drop=not columns.features)
+    _refuse_huge(table, X, features)
+    _require_finite(table, known, truth)
+    if columns.counts:
+        X, pairs = log_counts(X, features), log_counts(pairs, features) if positives else pairs
+    if not encoded:
+        for role in _SIDES:
+            for name in columns.named(role):
+                if name in labels:
+                    check_label(role, name, values[name], measured=measured)
+    return Data(
+        X,
+        signal=_together([values[name] for name in columns.signal]),
+        nuisance=_together([values[name] for name in columns.nuisance]),
+        pairs=NEXT if is_next else pairs if positives else values.get(columns.pairs or ""),
+        groups=values.get(columns.group or ""),
+        given=values.get(columns.given or ""),
+        truth=known if truth else None,
+        names=features,
+        notes=(*_left_out(table, columns, spare, id_name), *notes, *filling, *_copies(X)),
+        ids=ids,
+        id_name=id_name or "id",
+    )
+
+
+# ---- which columns --------------------------------------------------------------------------------------------------
+
+
+def _features(table: TableFile, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
+    """Return the observed variables."""
+    used = {*columns.labels(), *truth, *columns.named("id")}
+    chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
+    if twice := set(columns.features) & used:
+        raise InputError(
+            "features",
+            f"`features`: {listed(sorted(twice))} plays another part, too. Leave it out of one of them: an encoder can "
+            "keep whatever it is shown.",
+        )
+    dropped = set(_expand(table, columns.drop, "drop"))
+    kept = tuple(name for name in chosen if name not in used | dropped)
+    numeric = tuple(name for name in kept if name in table.numeric)
+    if not numeric:
+        why = [f"{listed(sorted(used | dropped))} play another part or were dropped"] if used | dropped else []
+        why += [f"{listed(kept)} hold text"] if kept else []
+        raise InputError(
+            "features",
+            f"{table.path.name}: no observed variables are left, since {', and '.join(why)}. Name columns of numbers "
+            "by `features`.",
+        )
+    for name in columns.features:
+        if name in kept and name not in table.numeric:
+            raise InputError(
+                "features",
+                f"`features`: column {quoted(name)} of {table.path.name} holds text, not numbers. Leave it out.",
+            )
+    return numeric
+
+
+def _expand(table: TableFile, patterns: Sequence[str], argument: str) -> tuple[str, ...]:
+    """Return the columns that names, patterns and blocks stand for, each once."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        if pattern in table.names:
+            matched: tuple[str, ...] = (pattern,)
+        elif pattern in table.blocks:
+            matched = table.blocks[pattern]
+        else:
+            matched = tuple(name for name in table.names if fnmatchcase(name, pattern))
+        if not matched:
+            raise table.lacks(pattern, argument, (*table.names, *table.blocks))
+        found |= dict.fromkeys(matched)
+    return tuple(found)
+
+
+def _spare_text(table: TableFile, columns: Columns, truth: Sequence[str]) -> list[str]:
+    """Return the columns of text that have no role."""
+    used = {*columns.labels(), *truth, *_expand(table, columns.drop, "drop"), *table.numeric}
+    return [name for name in table.names if name not in used]
+
+
+def _ids(
+    table: TableFile, asked: str | None, texts: Sequence[str], values: Mapping[str, NDArray[Any]]
+) -> tuple[str | None, NDArray[Any] | None]:
+    """Return the names of samples, and what they are called: as requested, as the file has it, or the first text."""
+    if asked is not None:
+        _require_complete(table, asked, values[asked])
+        return asked, values[asked]
+    if (own := table.sample_names()) is not None:
+        return "id", own
+    for name in texts:
+        column = values[name]
+        if not missing(column).any() and len(np.unique(column)) == len(column) > 1:
+            return name, column
+    return None, None
+
+
+def _informative(X: Matrix, names: tuple[str, ...]) -> tuple[list[int], tuple[str, ...]]:
+    """Return the columns that are neither constant, nor an index, nor names of samples; and notes on the others."""
+    n = len(X)
+    constant = [j for j, column in enumerate(X.T) if n > 1 and (column == column[0]).all()]
+    counting = [j for j, column in enumerate(X.T) if n > 2 and j not in constant and _is_index(column)]
+    naming = [j for j, column in enumerate(X.T) if n > 2 and j not in counting and names_samples(names[j], column)]
+    keep = [j for j in range(len(names)) if j not in {*constant, *counting, *naming}]
+    if not keep:
+        raise InputError("features", f"{listed(names)} only count rows, or never change: name others by `features`.")
+    whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
+    few = min(FEW_VALUES, n // 3)
+    labels = [j for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
+    found = {
+        "left out, since it never changes (name it in `features` to keep it)": constant,
+        "left out, since it counts rows or time (name it in `features` to keep it)": counting,
+        "left out, since it names samples (name it in `features` to keep it)": naming,
+        "observed, although it looks like a label (leave it out by `drop` if it is one)": labels,
+    }
+    return keep, tuple(f"{note}: {listed([names[j] for j in which])}." for note, which in found.items() if which)
+
+
+def _is_index(column: NDArray[np.float64]) -> bool:
+    """Whether a column goes on by equal steps, except for a few new starts: an index, a trial, a clock."""
+    with np.errstate(invalid="ignore"):  # infinity raises later
+        steps = np.diff(column)
+    step = np.median(steps)
+    return bool(step != 0 and np.isclose(steps, step, rtol=1e-3, atol=0.0).mean() > 0.9)
+
+
+def names_samples(name: str, column: NDArray[Any]) -> bool:
+    """Whether a column of numbers names samples: distinct whole numbers under a name such as ``patient_id``.
+
+    Examples
+    --------
+    >>> numbers = np.array([104.0, 22.0, 57.0])
+    >>> names_samples("patient_id", numbers), names_samples("n_counts", numbers), names_samples("id", numbers / 3)
+    (True, False, False)
+    """
+    if not _NAMES_SAMPLES.search(name) or not np.isfinite(column).all():
+        return False
+    return bool((column == np.rint(column)).all()) and len(np.unique(column)) == len(column)
+
+
+def _left_out(table: TableFile, columns: Columns, spare: Sequence[str], id_name: str | None) -> tuple[str, ...]:
+    texts = [] if columns.features or table.blocks else spare
+    others = [name for name in texts if name != id_name]
+    notes = [f"samples are named by {id_name}."] if id_name in texts else []
+    return (*notes, *([f"left out, since it holds text: {listed(others)}."] if others else []))
+
+
+def _copies(X: Matrix) -> tuple[str, ...]:
+    """Return a note on samples that are copies of others, unless all numbers are whole, so that it may be chance."""
+    some = X[:MOST_COMPARED]
+    if (some == np.rint(some)).all():
+        return ()
+    n_copies = len(some) - len({hash(sample.tobytes()) for sample in np.ascontiguousarray(some)})
+    if n_copies < COPIES * len(some):
+        return ()
+    copies = f"of {counted(len(some), 'sample')} {n_copies} are exact copies of others"
+    return (f"{copies}: leave these out, or an audit will hold out samples that the fit has seen.",)
+
+
+# ---- what is wrong with a column ------------------------------------------------------------------------------------
+
+
+def _filled(
+    X: Matrix, names: Sequence[str], how: str | None, medians: Mapping[str, float] | None
+) -> tuple[Matrix, NDArray[np.bool_], tuple[str, ...]]:
+    """Return X with missing numbers filled, which samples are complete, and a note."""
+    empty = np.isnan(X)
+    everything = np.ones(len(X), dtype=bool)
+    if how is None or not empty.any():
+        return X, everything, ()
+    if how == "drop-rows":
+        complete = np.asarray(~empty.any(1))
+        if not complete.any():
+            raise InputError(
+                "impute",
+                "`impute='drop-rows'` leaves no sample: something is missing in each. Take `impute='median'`.",
+            )
+        return X, complete, (f"{counted(int((~complete).sum()), 'sample')} left out, with missing numbers.",)
+    if medians is None and (without := empty.all(0)).any():
+        name = quoted(names[int(without.argmax())])
+        raise InputError(
+            "impute", f"`impute='median'`: column {name} has no number at all. Leave it out: `drop={name}`."
+        )
+    middle = np.nanmedian(X, axis=0) if medians is None else np.array([medians[name] for name in names])
+    cells, filled = counted(int(empty.sum()), "cell"), counted(int(empty.any(0).sum()), "column")
+    return np.where(empty, middle, X), everything, (f"{cells} of {filled} filled by the median of the column.",)
+
+
+def _require_finite(table: TableFile, X: Matrix, names: Sequence[str], *, can_drop: bool = False) -> None:
+    """Raise if a number is missing or infinite."""
+    if np.isfinite(X.sum()) or (finite := np.isfinite(X)).all():
+        return
+    bad = ~finite.all(0)
+    name, rows = quoted(names[int(bad.argmax())]), np.flatnonzero(~finite[:, bad.argmax()])
+    n_others = int(bad.sum()) - 1
+    also = f" (and {n_others} more column{'s' if n_others > 1 else ''})" if n_others else ""
+    raise InputError(
+        "features",
+        f"{table.path.name}: column {name}{also} has NaN, an empty cell or infinity in {len(rows)} of {len(X)} rows, "
+        f"first in row {rows[0] + 1}. Fill these cells, or take `impute='median'` or `impute='drop-rows'`"
+        + (f", or leave the column out: `drop={name}`." if can_drop else "."),
+    )
+
+
+def _refuse_huge(table: TableFile, X: Matrix, names: Sequence[str]) -> None:
+    """Raise if a number is too large to compute with."""
+    if max(X.max(initial=0), -X.min(initial=0)) > LARGEST:
+        i, j = (int(k) for k in np.argwhere(np.abs(X) > LARGEST)[0])
+        raise InputError(
+            "features",
+            f"{table.path.name}: column {quoted(names[j])} has {X[i, j]:g} in row {i + 1}, which is too large to "
+            "compute with. If it stands for a missing value, empty the cell and take `impute='median'`; or leave the "
+            f"column out: `drop={quoted(names[j])}`.",
+        )
+
+
+def _require_complete(table: TableFile, name: str, values: NDArray[Any]) -> None:
+    """Raise if a label is missing."""
+    if (empty := missing(values)).any():
+        raise InputError(
+            name,
+            f"{table.path.name}: column {quoted(name)} is empty in {empty.sum()} of {len(values)} rows, first in row "
+            f"{int(empty.argmax()) + 1} (cells such as NA and none count as empty). Fill it, such as with 'unknown', "
+            "or leave these rows out.",
+        )
+
+
+def check_label(role: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
+    """Raise if a column is not fit for its role: one value only, another in every row, fractions in a label."""
+    distinct, counts = np.unique(values, return_counts=True)
+    column = f"`{role}`: column {quoted(name)}"
+    if len(distinct) == 1 and role != "group":
+        raise InputError(
+            role,
+            f"{column} has one value only, {distinct[0]}, so there is nothing to compare. Were the rows filtered by "
+            "it? Give rows of at least two values, or another column.",
+        )
+    if len(distinct) == len(values) > 1 and values.dtype.kind in "UO" and role in ("signal", "nuisance", "given"):
+        raise InputError(
+            role,
+            f"{column} has another value in every row, so it names samples, and is no label. Give a column whose "
+            "values occur repeatedly.",
+        )
+    if is_quantity(values) and (role == "given" or (role == "signal" and not measured)):
+        fraction = values[values != values.round()][0]
+        raise InputError(
+            role,
+            f"{column} has fractions such as {fraction:g}, so it is no label. Cut it into a few bins, in a column of "
+            "its own.",
+        )
+    if role == "pairs" and (counts > 1).sum() < 2:
+        which = "no value" if counts.max() == 1 else "one value only"
+        raise InputError(
+            role,
+            f"{column} has {which} twice, so there are no negatives to compare pairs with. Give related rows the same "
+            "value, or take `pairs='next'`.",
+        )
+
+
+def _together(columns: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+    """Return one column as it is, several as (n, k)."""
+    if len(columns) < 2:
+        return columns[0] if columns else None
+    kinds = {column.dtype.kind for column in columns}
+    return np.stack([column if len(kinds) == 1 else column.astype(object) for column in columns], axis=1)
+
+
+def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> NDArray[np.float64]:
+    """Scale each sample to ten thousand counts, and take log(1 + x), as is usual for counts of molecules.
+
+    Every sample is treated by itself, so nothing is learned from others.
+
+    Parameters
+    ----------
+    X : array (n, d)
+        Whole numbers, none below zero.
+    names : sequence of str, optional
+        Names of the columns, for messages.
+
+    Examples
+    --------
+    >>> log_counts([[1.0, 0.0], [3.0, 1.0]]).round(2).tolist()
+    [[9.21, 0.0], [8.92, 7.82]]
+    >>> log_counts([[1.0, 0.5]], ["a", "b"])
+    Traceback (most recent call last):
+    pindown.errors.InputError: `counts`: column 'b' has 0.5 in row 1, which is no count. Leave `counts` out if ...
+    """
+    counts = np.asarray(X)
+    if counts.ndim != 2 or counts.dtype.kind not in "buif":
+        raise InputError("X", f"X must be a table of counts, (n, d), got shape {counts.shape}, {counts.dtype}.")
+    wrong = ~((counts >= 0) & (np.rint(counts) == counts))
+    if wrong.any():
+        i, j = (int(k) for k in np.argwhere(wrong)[0])
+        name = quoted(str(j) if names is None else names[j])
+        raise InputError(
+            "counts",
+            f"`counts`: column {name} has {counts[i, j]:g} in row {i + 1}, which is no count. Leave `counts` out if "
+            f"these are other numbers, or the column: `drop={name}`.",
+        )
+    total = counts.sum(1, keepdims=True)
+    if not total.all():
+        row = int((total[:, 0] == 0).argmax()) + 1
+        raise InputError("counts", f"`counts`: row {row} has no counts at all. Leave such rows out.")
+    return np.log1p(COUNTS * counts / total)
