@@ -52,7 +52,7 @@ VALUES = [
     *(np.float32, np.int64, int, float, nn.Linear, nn.SiLU),
     *(networks.linear, optimizers.muon, partial(networks.mlp, hidden=(8, 8)), Pairs.on_sphere),
     *(partial(optimizers.rivals, answer_rate=5e-3), partial(partial(networks.mlp, 3), hidden=[4])),
-    *(Sphere(), Box(), penalties.DependencyCount(0.3, epsilon=0.1), penalties.OroJAR(2.0), theory.FORGET),
+    *(Sphere(), Box(), penalties.DependencyCount(0.3, epsilon=0.1), penalties.DependencySparsity(2.0), theory.FORGET),
     *(identified_blocks(np.array([[1, 0], [1, 1], [0, 1]])), list(theory.Freedom)),
 ]
 

@@ -45,14 +45,14 @@ def l1(weight: float = 0.1) -> Penalty:
 
 def orojar() -> Penalty:
     """Return orthogonal columns of the Jacobian."""
-    from pindown.losses import OroJAR
+    from pindown_papers.penalties import OroJAR
 
     return OroJAR()
 
 
 def hessian() -> Penalty:
     """Return latents that do not interact."""
-    from pindown.losses import HessianPenalty
+    from pindown_papers.penalties import HessianPenalty
 
     return HessianPenalty()
 

@@ -69,9 +69,10 @@ class PictureRow:
 
     def generator(self, profile: Pictures, seed: int, device: str) -> Any:
         """Return what is fitted."""
-        from pindown.losses import DependencySparsity, HessianPenalty, LatentSparsity, OroJAR, Penalty
+        from pindown.losses import DependencySparsity, Penalty
         from pindown.methods import Dictionary
         from pindown_papers.baselines import DisCo, EncDiff, FactorVAE
+        from pindown_papers.penalties import HessianPenalty, LatentSparsity, OroJAR
 
         penalties: dict[str, Penalty] = {
             "+ latent L1": LatentSparsity(0.1),

@@ -9,7 +9,7 @@ from scipy import integrate, stats
 
 from pindown import audit, disentangle, load
 from pindown.errors import IdentifiabilityWarning
-from pindown.losses import DependencySparsity, OroJAR
+from pindown.losses import DependencySparsity
 from pindown.metrics import linear_r2, mcc
 from pindown.simulate import Structured
 from pindown.simulate.renderers import Room, Sprites
@@ -199,7 +199,7 @@ def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain,
 def test_what_cannot_be_learned_from_is_refused(plain):
     with pytest.raises(ValueError, match="All rows of x are the same"):
         BetaVAE(2, **QUICK).fit(np.ones((50, 3)))
-    for penalty in (0.1, OroJAR):  # a number, a class
+    for penalty in (0.1, DependencySparsity):  # a number, a class
         with pytest.raises(TypeError, match="penalty must be a value"):
             BetaVAE(2, penalty=penalty, **QUICK).fit(np.random.default_rng(0).normal(size=(50, 3)))
     with pytest.raises(ValueError, match="Z has 2 columns"):

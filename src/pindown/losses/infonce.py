@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, distributed
-from torch.autograd.function import once_differentiable
 
 from pindown.errors import InputError
 from pindown.losses.pairwise import check_potential, check_power, common_precision, logsumexp_similarity
@@ -245,27 +243,14 @@ class _ProcessBatch:
         return self.sizes[self.rank] * len(self.sizes) / self.total
 
     def gather(self, samples: Tensor) -> Tensor:
-        return samples if len(self.sizes) == 1 else _GatherSamples.apply(samples, self)
+        """Return the samples of all processes; gradients are summed over processes."""
+        if len(self.sizes) == 1:
+            return samples
+        from torch.distributed.nn.functional import all_gather  # not there in a torch without distributed training
 
-
-class _GatherSamples(torch.autograd.Function):
-    """Concatenate the samples of all processes; the backward pass sums the gradients that all of them have."""
-
-    @staticmethod
-    def forward(ctx: Any, samples: Tensor, batch: _ProcessBatch) -> Tensor:
-        ctx.batch = batch
-        padded = samples.new_zeros(max(batch.sizes), *samples.shape[1:])  # all processes must send the same number
-        padded[: len(samples)] = samples
-        received = [torch.empty_like(padded) for _ in batch.sizes]
-        distributed.all_gather(received, padded)
-        return torch.cat([part[:n] for part, n in zip(received, batch.sizes, strict=True)])
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None]:
-        grad = grad.clone(memory_format=torch.contiguous_format)
-        distributed.all_reduce(grad)
-        return grad[ctx.batch.start :][: ctx.batch.sizes[ctx.batch.rank]], None
+        n_missing = max(self.sizes) - len(samples)  # all processes must send the same number
+        padded = torch.cat([samples, samples.new_zeros(n_missing, *samples.shape[1:])])
+        return torch.cat([part[:n] for part, n in zip(all_gather(padded), self.sizes, strict=True)])
 
 
 def _similarity(a: Tensor, b: Tensor, p: float | None) -> Tensor:

@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import math
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
@@ -22,22 +23,24 @@ from torch.overrides import TorchFunctionMode
 from pindown.errors import InputError
 from pindown.networks import Residual, SkipMLP
 from pindown.networks.images import Cosines, Swap, Synthesis
+from pindown.networks.sparse_sums import scattered
 
 Decoder = Callable[[Tensor], Tensor]
 """Maps latents (n, d) to observations (n, ...), each sample by itself."""
 
 
 class Pushed(NamedTuple):
-    """The output of a decoder and columns of its Jacobian."""
+    """The output of a decoder and columns of its Jacobian, or derivatives along other directions."""
 
     x: Tensor  # (n, ...)
-    columns: Tensor  # (k, n, ...): the derivative of x with respect to the k-th chosen latent
+    columns: Tensor  # (k, n, ...): the derivative of x along the k-th direction
 
 
-def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> Pushed:
+def pushforward(decoder: Decoder, z: Tensor, tangents: Tensor | None = None) -> Pushed:
     r"""Return the decoded latents and columns of the decoder's Jacobian.
 
-    .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j
+    .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j, \text{ or }
+              \frac{\partial g(z)}{\partial z}\, v \text{ for directions } v
 
     ``nn.Sequential``, the networks of this package and ``nn.TransformerEncoderLayer`` have a closed form if their
     layers are linear, convolutional, elementwise, reshaping, or layer or group normalisation. Any other layer or
@@ -49,8 +52,9 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
         Maps (n, d) to (n, ...).
     z
         Latents (n, d).
-    columns
-        Indices of latents, int64 of shape (k, n), a choice per sample; or None for all d.
+    tangents
+        Indices of latents, int64 of shape (k, n), a choice per sample; or directions, of shape (k, n, d) and the
+        precision of z; or None for all d latents.
 
     Returns
     -------
@@ -70,28 +74,15 @@ def pushforward(decoder: Decoder, z: Tensor, columns: Tensor | None = None) -> P
     >>> x.tolist(), columns[:, 0].abs().tolist()
     ([[3.0, 0.0]], [[1.0, 0.0], [2.0, 0.0]])
     """
-    _check_latents(z)
-    if columns is None:
-        seed = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:, None, :]  # (d, 1, d): the same for all samples
-    else:
-        check_indices("columns", columns.mT, len(z))
-        seed = columns
-    x, moved = _push(decoder, z, seed)
-    tangents = _tangents(moved, z)
-    return Pushed(x, tangents.expand(len(tangents), *x.shape))
-
-
-def derivative(decoder: Decoder, z: Tensor, directions: Tensor) -> Pushed:
-    """Return the decoded latents and their derivative along directions of shape (n, d) or (k, n, d).
-
-    Examples
-    --------
-    >>> derivative(nn.Identity(), torch.zeros(1, 2), torch.tensor([[1.0, -1.0]])).columns.tolist()
-    [[[1.0, -1.0]]]
-    """
-    _check_latents(z)
-    x, moved = _push(decoder, z, directions if directions.ndim == 3 else directions[None])
-    return Pushed(x, _tangents(moved, z))
+    if z.ndim != 2 or not z.is_floating_point():
+        raise InputError("z", f"`z` must be a floating-point tensor (n, d), got {tuple(z.shape)} of {z.dtype}.")
+    if tangents is None:
+        tangents = torch.eye(z.shape[1], dtype=z.dtype, device=z.device)[:, None, :]  # (d, 1, d): for all samples
+    elif not tangents.is_floating_point():
+        check_indices("tangents", tangents.mT, len(z))
+    x, moved = _push(decoder, z, tangents)
+    dense = _dense(moved, z)
+    return Pushed(x, dense.expand(len(dense), *x.shape))
 
 
 class Pulled(NamedTuple):
@@ -172,11 +163,6 @@ def check_samples_apart(decoder: Decoder) -> None:
             )
 
 
-def _check_latents(z: Tensor) -> None:
-    if z.ndim != 2 or not z.is_floating_point():
-        raise InputError("z", f"`z` must be a floating-point tensor (n, d), got {tuple(z.shape)} of {z.dtype}.")
-
-
 def _not_differentiable(what: str) -> InputError:
     return InputError(
         "decoder",
@@ -195,14 +181,18 @@ class _Scaled(NamedTuple):
 Tangents = Tensor | _Scaled
 """Tangents (k, n or 1, ...), products, or indices (k, n) of the coordinates that they point along."""
 
+Rule = Callable[[Any, Tensor, Any], tuple[Tensor, Tangents]]
+"""Maps a layer, its input x and tangents to the output and its derivative along the tangents."""
+
 
 def _push(layer: Decoder, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
     """Return layer(x) (n, ...) and its derivative along t."""
-    rule = _RULES.get(type(layer))
-    return rule(layer, x, t) if rule is not None else _push_any(layer, x, _tangents(t, x))
+    if type(layer) in _RULES_OF_ANY_TANGENTS:
+        return _RULES_OF_ANY_TANGENTS[type(layer)](layer, x, t)
+    return _RULES.get(type(layer), _push_any)(layer, x, _dense(t, x))
 
 
-def _tangents(t: Tangents, x: Tensor) -> Tensor:
+def _dense(t: Tangents, x: Tensor) -> Tensor:
     """Return tangents as a dense tensor."""
     if isinstance(t, _Scaled):
         return t.vectors * t.slopes
@@ -248,23 +238,34 @@ class _PlainNormalisation(TorchFunctionMode):
     penalty on a Jacobian would have the right value and a wrong gradient.
     """
 
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+    def __torch_function__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         return _PLAIN.get(func, func)(*args, **(kwargs or {}))
 
 
-def _layer_norm(x: Tensor, normalized_shape, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    return _affine(_normalised(x, tuple(range(-len(normalized_shape), 0)), eps), weight, bias)
+def _layer_norm(
+    x: Tensor,
+    normalized_shape: Sequence[int],
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    eps: float = 1e-5,
+) -> Tensor:
+    return _affine(_normalised(x, tuple(range(-len(normalized_shape), 0)), eps)[0], weight, bias)
 
 
-def _group_norm(x: Tensor, num_groups: int, weight=None, bias=None, eps: float = 1e-5) -> Tensor:
-    grouped = _normalised(x.unflatten(1, (num_groups, -1)).flatten(2), (-1,), eps).reshape(x.shape)
-    per_channel = (-1, *(1,) * (x.ndim - 2))
-    return _affine(grouped, *(None if w is None else w.view(per_channel) for w in (weight, bias)))
+def _group_norm(
+    x: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    y, _ = _normalised(x.unflatten(1, (num_groups, -1)).flatten(2), (-1,), eps)
+    return _affine(y.reshape(x.shape), *_per_channel(x, weight, bias))
 
 
-def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
+def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
+    """Return y = (x − mean) / std over axes, and the standard deviation."""
     centred = x - x.mean(axes, keepdim=True)
-    return centred / (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+    std = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
+    return centred / std, std
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -272,14 +273,15 @@ def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
     return x if bias is None else x + bias
 
 
-_PLAIN = {functional.layer_norm: _layer_norm, functional.group_norm: _group_norm}
+def _per_channel(x: Tensor, *weights: Tensor | None) -> list[Tensor | None]:
+    """Return weights of channels in a shape that broadcasts to x (n, channels, ...)."""
+    return [None if weight is None else weight.view(-1, *(1,) * (x.ndim - 2)) for weight in weights]
 
 
-# Rules, one per type of layer: (layer, x, tangents) -> (layer(x), its derivative along the tangents).
+_PLAIN: dict[Any, Any] = {functional.layer_norm: _layer_norm, functional.group_norm: _group_norm}
 
 
 def _push_sequential(layer: nn.Sequential, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
-    t = _tangents(t, x) if len(layer) == 0 else t
     for part in layer:
         x, t = _push(part, x, t)
     return x, t
@@ -287,19 +289,26 @@ def _push_sequential(layer: nn.Sequential, x: Tensor, t: Tangents) -> tuple[Tens
 
 def _push_skip(layer: SkipMLP, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
     (linear, moved), (nonlinear, also_moved) = _push(layer.linear, x, t), _push(layer.nonlinear, x, t)
-    return linear + nonlinear, _tangents(moved, x) + _tangents(also_moved, x)
+    return linear + nonlinear, _dense(moved, x) + _dense(also_moved, x)
 
 
-def _push_residual(layer: Residual, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
-    t = _tangents(t, x)
+def _push_linear(layer: nn.Linear, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+    if isinstance(t, _Scaled):  # into the weights, not into all samples: fewer products
+        return layer(x), t.slopes @ (layer.weight * t.vectors).mT
+    if t.is_floating_point():
+        return layer(x), functional.linear(t, layer.weight)
+    return layer(x), functional.embedding(t, layer.weight.mT)  # no unit vectors: latents may be thousands
+
+
+def _push_residual(layer: Residual, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     change, moved = _push(layer.change, x, t)
-    return x + change, t + _tangents(moved, x)
+    return x + change, t + _dense(moved, x)
 
 
-def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     """Push through attention and feed-forward, each with a skip connection and a normalisation before or after."""
     check_samples_apart(layer)
-    t, activation = _tangents(t, x), cast(nn.Module, _ACTIVATIONS.get(layer.activation, layer.activation))
+    activation = cast(nn.Module, _ACTIVATIONS.get(layer.activation, layer.activation))
     drops = layer.training and any(part.p > 0 for part in layer.modules() if isinstance(part, nn.Dropout))
     attention = layer.self_attn
     plain = attention.bias_k is None and not attention.add_zero_attn and attention.in_proj_weight is not None
@@ -309,11 +318,11 @@ def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tangents)
     change = partial(_push_sequential, nn.Sequential(layer.linear1, activation, layer.linear2))
     for part, norm in ((attend, layer.norm1), (change, layer.norm2)):
         before, moved_before = _push(norm, x, t) if layer.norm_first else (x, t)
-        y, moved = part(before, _tangents(moved_before, before))
-        x, t = x + y, t + _tangents(moved, y)
+        y, moved = part(before, _dense(moved_before, before))
+        x, t = x + y, t + _dense(moved, y)
         if not layer.norm_first:
             x, normalised = _push(norm, x, t)
-            t = _tangents(normalised, x)
+            t = _dense(normalised, x)
     return x, t
 
 
@@ -342,60 +351,44 @@ def _heads(projected: Tensor, n: int) -> tuple[Tensor, ...]:
     return tuple(part.unflatten(-1, (n, -1)).transpose(-2, -3) for part in projected.chunk(3, dim=-1))
 
 
-def _push_linear(layer: nn.Linear, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
-    if isinstance(t, _Scaled):  # into the weights, not into all samples: fewer products
-        return layer(x), t.slopes @ (layer.weight * t.vectors).mT
-    if t.is_floating_point():
-        return layer(x), functional.linear(t, layer.weight)
-    return layer(x), functional.embedding(t, layer.weight.mT)  # no unit vectors: latents may be thousands
-
-
-def _push_convolution(layer: Any, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
+def _push_convolution(layer: Any, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     if layer.padding_mode != "zeros":
-        return _push_any(layer, x, _tangents(t, x))
-    t = _tangents(t, x)
-    settings: tuple[Any, ...]
+        return _push_any(layer, x, t)
+    settings: tuple[Any, ...] = (layer.stride, layer.padding, layer.dilation, layer.groups)
     if layer.transposed:
         settings = (layer.stride, layer.padding, layer.output_padding, layer.groups, layer.dilation)
-    else:
-        settings = (layer.stride, layer.padding, layer.dilation, layer.groups)
     moved = _CONVOLUTIONS[type(layer)](t.flatten(0, 1), layer.weight, None, *settings)
     return layer(x), moved.unflatten(0, t.shape[:2])
 
 
-def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
-    t = _tangents(t, x)
+def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     return layer(x), layer(t.flatten(0, 1)).unflatten(0, t.shape[:2])
 
 
-def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
-    axes = tuple(range(-len(layer.normalized_shape), 0))
-    y, moved = _push_normalised(x, _tangents(t, x), axes, layer.eps)
+def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
+    y, moved = _push_normalised(x, t, tuple(range(-len(layer.normalized_shape), 0)), layer.eps)
     return _affine(y, layer.weight, layer.bias), _affine(moved, layer.weight, None)
 
 
-def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tangents) -> tuple[Tensor, Tensor]:
-    t = _tangents(t, x)
+def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     grouped, along = (each.unflatten(axis, (layer.num_groups, -1)).flatten(axis + 1) for each, axis in ((x, 1), (t, 2)))
     y, moved = _push_normalised(grouped, along, (-1,), layer.eps)
-    weight, bias = (None if w is None else w.view(-1, *(1,) * (x.ndim - 2)) for w in (layer.weight, layer.bias))
+    weight, bias = _per_channel(x, layer.weight, layer.bias)
     return _affine(y.reshape(x.shape), weight, bias), _affine(moved.reshape(-1, *x.shape), weight, None)
 
 
 def _push_normalised(x: Tensor, t: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
     """Return y = (x − mean) / std over axes, and its derivative along t, (t − E t − y E yt) / std."""
-    centred = x - x.mean(axes, keepdim=True)
-    std = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
-    y = centred / std
+    y, std = _normalised(x, axes, eps)
     return y, (t - t.mean(axes, keepdim=True) - y * (y * t).mean(axes, keepdim=True)) / std
 
 
-def _elementwise(slope: Callable[[nn.Module, Tensor, Tensor], Tensor]) -> Callable:
+def _elementwise(slope: Callable[[Any, Tensor, Tensor], Tensor]) -> Rule:
     """Return the rule of an elementwise layer from its slope, a function of the layer, its input and its output."""
 
-    def push(layer: nn.Module, x: Tensor, t: Tangents) -> tuple[Tensor, Tangents]:
+    def push(layer: nn.Module, x: Tensor, t: Tensor) -> tuple[Tensor, Tangents]:
         y = layer(x.clone() if getattr(layer, "inplace", False) else x)
-        t, slopes = _tangents(t, x), slope(layer, x, y)
+        slopes = slope(layer, x, y)
         return y, _Scaled(t, slopes) if t.shape[1] == 1 and x.ndim == 2 else t * slopes
 
     return push
@@ -407,13 +400,11 @@ def _leaky(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return steep.mul_(1 - slope).add_(slope) if slope else steep
 
 
-def _elu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    assert isinstance(layer, nn.ELU)
+def _elu(layer: nn.ELU, x: Tensor, y: Tensor) -> Tensor:
     return torch.where(x > 0, 1.0, layer.alpha * x.clamp_max(0).exp())
 
 
-def _softplus(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    assert isinstance(layer, nn.Softplus)
+def _softplus(layer: nn.Softplus, x: Tensor, y: Tensor) -> Tensor:
     scaled = layer.beta * x
     return scaled.sigmoid().where(scaled <= layer.threshold, 1.0)  # above it torch takes the identity
 
@@ -423,8 +414,7 @@ def _silu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return gate + y * (1 - gate)
 
 
-def _gelu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
-    assert isinstance(layer, nn.GELU)
+def _gelu(layer: nn.GELU, x: Tensor, y: Tensor) -> Tensor:
     if layer.approximate == "none":
         return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
     a, b = math.sqrt(2 / math.pi), 0.044715
@@ -432,7 +422,7 @@ def _gelu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * a * (1 + 3 * b * x * x)
 
 
-_CONVOLUTIONS: dict[type, Callable] = {
+_CONVOLUTIONS: dict[type, Callable[..., Tensor]] = {
     nn.Conv1d: functional.conv1d,
     nn.Conv2d: functional.conv2d,
     nn.Conv3d: functional.conv3d,
@@ -444,12 +434,16 @@ _CONVOLUTIONS: dict[type, Callable] = {
 _ACTIVATIONS: dict[Any, nn.Module] = {functional.relu: nn.ReLU(), functional.gelu: nn.GELU()}
 """The layers that activation functions of a transformer stand for."""
 
-_RULES: dict[type, Callable] = {
+_RULES_OF_ANY_TANGENTS: dict[type, Rule] = {
     nn.Sequential: _push_sequential,
     SkipMLP: _push_skip,
+    nn.Linear: _push_linear,
+}
+"""Rules of layers that take tangents of every kind; those of `_RULES` take dense ones."""
+
+_RULES: dict[type, Rule] = {
     Residual: _push_residual,
     nn.TransformerEncoderLayer: _push_transformer,
-    nn.Linear: _push_linear,
     **dict.fromkeys(_CONVOLUTIONS, _push_convolution),
     **dict.fromkeys(
         (nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample, nn.AvgPool1d, nn.AvgPool2d, nn.PixelShuffle, nn.ZeroPad2d),
@@ -467,3 +461,83 @@ _RULES: dict[type, Callable] = {
     nn.Tanh: _elementwise(lambda layer, x, y: 1 - y * y),
     nn.Sigmoid: _elementwise(lambda layer, x, y: y * (1 - y)),
 }
+
+
+def feature_jacobian(
+    atoms: Tensor,
+    inner: Sequence[Tensor],
+    slopes: Sequence[Tensor],
+    outer: Tensor,
+    encoder_rows: Tensor,
+    *,
+    active: Tensor,
+    active_out: Tensor,
+) -> Tensor:
+    r"""Return the Jacobian between active features of two sparse autoencoders, before and after a map; (n, k_out, k).
+
+    A map with one hidden layer, :math:`f(x) = V\, h(x)`, has the Jacobian
+    :math:`V \sum_r \operatorname{diag}(s_r(x)) U_r`, with one branch r in a plain MLP and two in a gated one. With
+    atoms :math:`d_j` before and encoder rows :math:`w_i` after it,
+
+    .. math:: J_{ij}(x) = w_i^\top \frac{\partial f}{\partial x} d_j
+              = \sum_h (w_i^\top V)_h \sum_r s_{rh}(x)\, (U_r d_j)_h
+
+    The products :math:`U_r d_j` and :math:`w_i^\top V` are computed once, for the active features, or for all features
+    if these are fewer. No samples × features matrix is formed. The result is differentiable with respect to `atoms` and
+    `encoder_rows`.
+
+    Parameters
+    ----------
+    atoms
+        Atoms of the features before the map, :math:`d_j`; (n_features, m).
+    inner
+        The matrix of each branch of the hidden layer, :math:`U_r`; (h, m).
+    slopes
+        For each branch, the derivatives of the hidden units at each sample, :math:`s_r`; (n, h).
+    outer
+        The matrix after the hidden layer, V; (m_out, h).
+    encoder_rows
+        Rows of the encoder after the map, :math:`w_i`; (n_features_out, m_out).
+    active, active_out
+        Indices of the active features before and after the map, int64; (n, k) and (n, k_out).
+
+    Examples
+    --------
+    The features are two rectified units, of which the second is off:
+
+    >>> unit, on = torch.eye(2), torch.tensor([[1.0, 0.0]])
+    >>> both, first = torch.tensor([[0, 1]]), torch.tensor([[0]])
+    >>> feature_jacobian(3 * unit, [unit], [on], unit, unit, active=both, active_out=first)
+    tensor([[[3., 0.]]])
+    """
+    check_indices("active", active, len(slopes[0]))
+    check_indices("active_out", active_out, len(slopes[0]))
+    branches = _products(atoms, [each.T for each in inner], active)  # (n, k, h) each
+    given = [branch * slope[:, None] for branch, slope in zip(branches, slopes, strict=True)]
+    (taken,) = _products(encoder_rows, [outer], active_out)  # (n, k_out, h)
+    return taken @ sum(given[1:], given[0]).mT
+
+
+def _products(rows: Tensor, matrices: Sequence[Tensor], indices: Tensor) -> list[Tensor]:
+    """Return the rows of these indices times each matrix, (n, k, h): gather first if that is cheaper."""
+    if indices.numel() > len(rows):
+        return [_Gathered.apply(rows @ matrix, indices) for matrix in matrices]
+    some = _Gathered.apply(rows, indices)
+    return [some @ matrix for matrix in matrices]
+
+
+class _Gathered(torch.autograd.Function):
+    """The rows of these indices, (c, h) and (n, k) → (n, k, h); the gradient sums in a fixed order."""
+
+    @staticmethod
+    def forward(ctx: Any, rows: Tensor, indices: Tensor) -> Tensor:
+        ctx.save_for_backward(indices)
+        ctx.n_rows = len(rows)
+        return rows[indices]
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        (indices,) = ctx.saved_tensors
+        flat = gradient.flatten(0, 1)
+        return scattered(flat.new_ones(len(flat), 1), indices.reshape(-1, 1), flat, ctx.n_rows), None

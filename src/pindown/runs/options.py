@@ -33,8 +33,7 @@ _PREPROCESSING = (
 _OPTIMIZERS = (optimizers.adam, optimizers.muon, optimizers.rivals)
 _VALUES = (
     *(*_NETWORKS, *_PREPROCESSING, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
-    *(penalties.DependencyCount, penalties.DependencySparsity, penalties.LatentSparsity, penalties.OroJAR),
-    penalties.HessianPenalty,
+    *(penalties.DependencyCount, penalties.DependencySparsity),
     *(gates.TopK, gates.BatchTopK, gates.Matryoshka, gates.JumpReLU, gates.L1),
 )
 NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}

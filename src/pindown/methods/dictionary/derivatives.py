@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown.data.data import from_torch
-from pindown.losses import derivative, pushforward
+from pindown.losses import pushforward
 from pindown.losses.jacobian import Decoder, check_samples_apart
 
 AT_ONCE = 1 << 24
@@ -118,7 +118,7 @@ def reach(decoder: Decoder, z: Tensor, seen: Outputs, axes: np.ndarray) -> np.nd
     directions = torch.as_tensor(axes.T.copy(), device=z.device, dtype=z.dtype)[:, None]  # (k, 1, d)
     found = torch.zeros(axes.shape[1], math.prod(seen.shape), dtype=torch.float64, device=z.device)
     for part in _parts(z, seen):
-        found += derivative(decoder, part, directions.expand(-1, *part.shape)).columns.flatten(2).double().abs().sum(1)
+        found += pushforward(decoder, part, directions.expand(-1, *part.shape)).columns.flatten(2).double().abs().sum(1)
     return found.cpu().numpy().T / len(z) * (seen.unit / np.maximum(seen.spread, 1e-300))[:, None]
 
 

@@ -80,8 +80,8 @@ class Dictionary(Decodes, BaseEncoder):
         Number of latents.
     penalty : Penalty or None
         ``penalties.DependencyCount(weight, epsilon)`` or ``penalties.DependencySparsity(weight, n_columns)``, the L1
-        norm of the paper, which costs less with sampled columns. Others have no theorem: with `LatentSparsity`,
-        `OroJAR` and `HessianPenalty` nothing is rotated, and with None or weight 0 the restarts are all there is.
+        norm of the paper, which costs less with sampled columns. Others have no theorem, such as those of
+        `pindown_papers.penalties`: nothing is rotated. With None or weight 0 the restarts are all there is.
     n_restarts : int
         Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
     encoder : callable
