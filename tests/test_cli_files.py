@@ -137,7 +137,7 @@ def test_leading_directions_are_kept_as_requested_and_plan_and_check_say_so(here
     write("data.csv", **columns())
     fit("--nuisance", "batch", "--pca", 2)
     assert json.loads(Path("run/run.json").read_text())["recipe"]["options"]["preprocess"] == (
-        "beyond_noise(n_components=2)"
+        "whiten_signal(n_components=2)"
     )
     for command in ("plan", "check"):
         result = call(command, "data.csv", "--nuisance", "batch", "--pca", 2)

@@ -183,7 +183,7 @@ def test_columns_that_never_vary_count_for_nothing():
 @pytest.mark.parametrize(("n", "d"), [(300, 60), (60, 300), (100, 4_200)])
 def test_arrays_and_streams_have_the_same_first_layer(n, d):
     x = torch.as_tensor(table(n, d))
-    of_array, of_stream = preprocessing.beyond_noise(ArraySource(x)), preprocessing.beyond_noise(Stream(x))
+    of_array, of_stream = preprocessing.whiten_signal(ArraySource(x)), preprocessing.whiten_signal(Stream(x))
     assert of_array.note == of_stream.note.replace("of 100 directions", "of 99 directions")
     assert of_array.note.startswith("4 of ")
     torch.testing.assert_close(of_array(x), of_stream(x), rtol=1e-3, atol=1e-3)
@@ -192,16 +192,16 @@ def test_arrays_and_streams_have_the_same_first_layer(n, d):
 
 def test_another_number_of_directions_can_be_asked_for():
     x = table(300, 60)
-    layer = partial(preprocessing.beyond_noise, n_components=7)(ArraySource(x))
+    layer = partial(preprocessing.whiten_signal, n_components=7)(ArraySource(x))
     assert layer.shape_out == (7,)
     assert layer.note.startswith("7 ")
     with pytest.raises(InputError, match="n_components"):
-        preprocessing.beyond_noise(ArraySource(x), n_components=0)
+        preprocessing.whiten_signal(ArraySource(x), n_components=0)
 
 
 def test_a_first_layer_says_what_it_does_to_columns_and_then_to_all_of_them():
     x = torch.as_tensor(table(300, 60))
-    for preprocess in (preprocessing.beyond_noise, preprocessing.whiten, preprocessing.standardise):
+    for preprocess in (preprocessing.whiten_signal, preprocessing.whiten, preprocessing.standardise):
         layer = preprocess(ArraySource(x)).double()
         torch.testing.assert_close(layer.rescaling(x).double() @ layer.linear_map, layer(x), rtol=1e-5, atol=1e-5)
 
@@ -273,13 +273,13 @@ def test_training_reads_the_directions_of_wide_rows_and_comes_to_the_same_codes(
     X, e = table(120, 500), np.arange(120) % 3
     est = make(2, max_iter=10, holdout=0, verbose=False, device="cpu", random_state=0)
     shapes = []
-    forward = networks.Decorrelate.forward
+    forward = networks.Whiten.forward
 
     def watched(layer, x):
         shapes.extend([tuple(x.shape)] if torch.is_grad_enabled() else [])
         return forward(layer, x)
 
-    monkeypatch.setattr(networks.Decorrelate, "forward", watched)
+    monkeypatch.setattr(networks.Whiten, "forward", watched)
     y = X + 1e-3 if make is Contrast else e
     narrow = est.fit(X, y).transform(X)
     assert est.shown(X).shape_out == (4,)

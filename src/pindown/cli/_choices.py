@@ -205,7 +205,7 @@ def in_full(sparse: int | None, estimator: str | None, components: int | None) -
 
 def parameters(option: list[str] | None, pca: int | None) -> list[str]:
     """Return parameters of an estimator as text, with the number of directions among them."""
-    directions = [] if pca is None else [f"preprocess=beyond_noise(n_components={pca})"]
+    directions = [] if pca is None else [f"preprocess=whiten_signal(n_components={pca})"]
     return [*(option or ()), *directions]
 
 

@@ -19,7 +19,7 @@ from pindown.data.arrays import is_mapped
 from pindown.data.data import Data, as_array
 from pindown.data.splits import Split
 from pindown.data.streaming import require_finite_samples
-from pindown.networks import Decorrelate, Preprocessing
+from pindown.networks import Preprocessing, Whiten
 
 AT_ONCE = 1 << 24
 """Numbers that go through a first layer at once."""
@@ -86,9 +86,9 @@ class Reading:
 def shown_by(first: Preprocessing, reading: Reading) -> Reading:
     """Return rows in memory as a first layer gives them out, if that makes them narrower; otherwise what was read."""
     data = reading.data
-    if reading.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Decorrelate):
+    if reading.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
         return reading
-    if first.shape_out == first.shape_in:
+    if first.scale is None or first.shape_out == first.shape_in:
         return reading
     pairs = _through(first, data.pairs) if np.shape(data.pairs) == data.X.shape else data.pairs
     return replace(reading, data=replace(data, X=_through(first, data.X), pairs=pairs))

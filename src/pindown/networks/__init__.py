@@ -7,7 +7,7 @@ torch's global generator; the estimator forks and seeds it around the call.
 from pindown.networks.bijections import Bijection, couplings, splines
 from pindown.networks.building import built, pretrained
 from pindown.networks.images import convolutional, deconvolutional, default_network, level, pictured, resnet18, temporal
-from pindown.networks.preprocessing import Decorrelate, Preprocess, Preprocessing, Rescale, Whiten
+from pindown.networks.preprocessing import Preprocess, Preprocessing, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
     Residual,
@@ -24,7 +24,6 @@ from pindown.networks.vectors import (
 
 __all__ = [
     "Bijection",
-    "Decorrelate",
     "Frame",
     "Preprocess",
     "Preprocessing",

@@ -9,19 +9,16 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from pindown import _random
 from pindown._names import counted
 from pindown.data import IndexedSource, Source, as_tensor, moments
-from pindown.data.streaming import some_blocks
-from pindown.data.tables import log_counts
+from pindown.data.streaming import Moments, some_blocks
 from pindown.errors import InputError
 from pindown.metrics.spectrum import (
     EXACT,
@@ -47,8 +44,7 @@ FAINT = 1e-2
 """Directions with a smaller standard deviation, relative to the largest, count as noise and are not scaled up."""
 
 PRIOR_SAMPLES = 10.0
-"""Strength of the shrinkage in `tempered`. On splits of breast cancer other than those reported, 0, 1, 4 and 13 gave
-accuracies of .942, .952, .959 and .963."""
+"""Strength of the shrinkage for supervised methods, chosen on splits of breast cancer that are not reported."""
 
 OVERSAMPLING, PASSES = 10, 3
 """Additional directions and passes of the subspace iteration, which make the last directions accurate."""
@@ -120,11 +116,14 @@ class Rescale(Preprocessing):
 
 
 class Whiten(Preprocessing):
-    """Centre the data and scale their leading directions to unit variance; images are flattened.
+    """Centre the data and scale their directions to unit variance; images are flattened.
 
-    Directions below a hundredth of the largest standard deviation are treated as noise and not scaled up. All others
-    have the same weight. If most of them are faint, such as pixels that are nearly always empty, keep leading principal
-    components only, as ``partial(whiten, n_components=50)`` does.
+    With a scale, features are divided by it first, so that their units do not matter. Directions below a hundredth of
+    the largest standard deviation are treated as noise and not scaled up. All others have the same weight. If most of
+    them are faint, such as pixels that are nearly always empty, keep leading principal components only, as
+    ``partial(whiten, n_components=50)`` does.
+
+    Samples that have the output shape already pass unchanged: training on wide data can then read whitened samples.
 
     Parameters
     ----------
@@ -134,6 +133,10 @@ class Whiten(Preprocessing):
         Directions divided by their standard deviation, one per column; (d, k).
     shape
         Shape of a sample; None is (d,).
+    scale
+        Standard deviation of each feature, (d,); None leaves the features in their units.
+    note
+        What was done, and why.
 
     Examples
     --------
@@ -144,86 +147,49 @@ class Whiten(Preprocessing):
     """
 
     matrix: Tensor
+    scale: Tensor | None
 
-    def __init__(self, mean: Tensor, matrix: Tensor, shape: tuple[int, ...] | None = None) -> None:
+    def __init__(
+        self,
+        mean: Tensor,
+        matrix: Tensor,
+        shape: tuple[int, ...] | None = None,
+        *,
+        scale: Tensor | None = None,
+        note: str = "",
+    ) -> None:
         super().__init__()
         self.shape_in, self.shape_out = tuple(mean.shape if shape is None else shape), (matrix.shape[1],)
-        self.register_buffer("mean", mean.contiguous())
+        self.note = note
+        self.register_buffer("mean", mean.double().contiguous())
+        self.register_buffer("scale", None if scale is None else scale.double().contiguous())
         self.register_buffer("matrix", matrix.contiguous())  # as files store it: see tests/test_networks_layout.py
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        super().__setstate__(state | {"_buffers": {"scale": None} | state["_buffers"]})  # files of before have none
 
     @classmethod
     def of(cls, x: Tensor, n_components: int | None = None) -> Self:
         """Return the whitening of samples in memory, (n, …), along all directions or the leading ones."""
         flat = x.double().flatten(1)
         covariance = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1)
-        return cls(flat.mean(0), whitening(covariance)[:, :n_components], tuple(x.shape[1:]))
+        return cls(flat.mean(0), _whitening(covariance)[:, :n_components], tuple(x.shape[1:]))
 
     def forward(self, x: Tensor) -> Tensor:
         """Whiten (n, …); (n, k)."""
-        return (x.flatten(1) - self.mean).to(self.matrix.dtype) @ self.matrix
-
-    @property
-    def rescaling(self) -> Rescale:
-        """Subtraction of the mean."""
-        return Rescale(self.mean)
-
-    @property
-    def linear_map(self) -> Tensor:
-        """The whitening matrix; (d, k) in float64."""
-        return self.matrix.double()
-
-
-class Decorrelate(Preprocessing):
-    """Standardise features, then scale some of their directions to unit variance; independent of units.
-
-    If it makes samples narrower, samples that have its output shape pass unchanged: training on wide data can then read
-    preprocessed samples.
-
-    Parameters
-    ----------
-    mean, scale
-        Mean and standard deviation of each feature; (d,).
-    matrix
-        Directions of standardised features divided by their standard deviation, one per column; (d, k).
-    shape
-        Shape of a sample; None is (d,).
-    note
-        What was done, and why.
-
-    Examples
-    --------
-    >>> x = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
-    >>> Decorrelate(x.mean(0), x.std(0, correction=0), torch.eye(2))(x)[0]
-    tensor([-1., -1.])
-    """
-
-    scale: Tensor
-    matrix: Tensor
-
-    def __init__(
-        self, mean: Tensor, scale: Tensor, matrix: Tensor, shape: tuple[int, ...] | None = None, note: str = ""
-    ) -> None:
-        super().__init__()
-        self.shape_in, self.shape_out = tuple(mean.shape if shape is None else shape), (matrix.shape[1],)
-        self.note = note
-        self.register_buffer("mean", mean.double().contiguous())
-        self.register_buffer("scale", scale.double().contiguous())
-        self.register_buffer("matrix", matrix.contiguous())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Standardise and whiten (n, …); (n, k)."""
         if x.shape[1:] == self.shape_out != self.shape_in:
             return x.to(self.matrix.dtype)
-        return ((x.flatten(1) - self.mean) / self.scale).to(self.matrix.dtype) @ self.matrix
+        centred = x.flatten(1) - self.mean
+        return (centred if self.scale is None else centred / self.scale).to(self.matrix.dtype) @ self.matrix
 
     @property
     def rescaling(self) -> Rescale:
-        """Standardisation of each feature."""
-        return Rescale(self.mean, self.scale.to(self.matrix.dtype))
+        """The part that acts on each feature alone."""
+        return Rescale(self.mean, None if self.scale is None else self.scale.to(self.matrix.dtype))
 
     @property
     def linear_map(self) -> Tensor:
-        """The matrix that multiplies standardised features; (d, k) in float64."""
+        """The matrix that multiplies rescaled features; (d, k) in float64."""
         return self.matrix.double()
 
 
@@ -259,21 +225,20 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
     _check_n_components(n_components)
     if math.prod(source.shape) > MAX_FEATURES:
         leading = leading_directions(source, n_components or MAX_DIRECTIONS, random_state=random_state)
-        return Whiten(leading.mean, scaled(leading.variance, leading.directions), source.shape)
+        return Whiten(leading.mean, _divided(leading.directions, leading.variance), source.shape)
     found = moments(source)
-    assert found.covariance is not None
-    if not found.covariance.any():
+    if found.covariance is None or not found.covariance.any():
         raise _constant()
-    return Whiten(found.mean, whitening(found.covariance)[:, :n_components], source.shape)
+    return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
 
 
-def beyond_noise(
+def whiten_signal(
     source: Source,
     *,
     n_components: int | None = None,
     prior_samples: float = 0.0,
     random_state: _random.RandomState = 0,
-) -> Decorrelate:
+) -> Whiten:
     """Return a preprocessing that standardises features and scales the directions above noise to unit variance.
 
     The spectrum of the standardised features gives their number, so that units do not matter: see
@@ -300,7 +265,7 @@ def beyond_noise(
     >>> from pindown.data import ArraySource
     >>> rng = np.random.default_rng(0)
     >>> x = rng.normal(size=(200, 2)) @ rng.normal(size=(2, 40)) + rng.normal(size=(200, 40))
-    >>> [beyond_noise(ArraySource(x * units)).shape_out for units in (1, np.logspace(-3, 3, 40))]
+    >>> [whiten_signal(ArraySource(x * units)).shape_out for units in (1, np.logspace(-3, 3, 40))]
     [(2,), (2,)]
     """
     _check_n_components(n_components)
@@ -314,10 +279,10 @@ def beyond_noise(
     varies = np.isfinite(found.scale)
     plenty = found.n_samples >= SAMPLES_PER_FEATURE * int(varies.sum())
     variances = found.variances[:kept] + (0.0 if plenty else prior_samples * kept / found.n_samples)
-    matrix = scaled(torch.as_tensor(variances), torch.as_tensor(found.directions[:, :kept].copy()))
+    matrix = _divided(torch.as_tensor(found.directions[:, :kept].copy()), torch.as_tensor(variances))
     matrix[torch.as_tensor(~varies)] = 0
     scale = torch.as_tensor(np.where(varies, found.scale, 1.0))
-    return Decorrelate(torch.as_tensor(found.mean), scale, matrix, source.shape, note)
+    return Whiten(torch.as_tensor(found.mean), matrix, source.shape, scale=scale, note=note)
 
 
 def _spectrum(source: Source, most: int, random_state: _random.RandomState) -> Spectrum:
@@ -351,12 +316,11 @@ def standardise(source: Source) -> Rescale:
     tensor([[-1., -1.],
             [ 1.,  1.]])
     """
-    found = moments(source, covariance=False, channel=_channel(source.shape))
+    found = _channel_moments(source)
     varies = found.variance.sqrt() > CONSTANT * found.mean.abs()
     if not varies.any():
         raise _constant()
-    scale = torch.where(varies, found.variance.sqrt(), 1.0).float()
-    return Rescale(_broadcast(found.mean, source.shape), _broadcast(scale, source.shape), source.shape)
+    return _rescale(source, found.mean, torch.where(varies, found.variance.sqrt(), 1.0).float())
 
 
 def centre(source: Source) -> Rescale:
@@ -368,11 +332,10 @@ def centre(source: Source) -> Rescale:
     >>> centre(ArraySource([[1.0], [3.0]]))(torch.tensor([[3.0]]))
     tensor([[1.]])
     """
-    mean = moments(source, covariance=False, channel=_channel(source.shape)).mean
-    return Rescale(_broadcast(mean, source.shape), shape=source.shape)
+    return _rescale(source, _channel_moments(source).mean)
 
 
-def evenly(source: Source) -> Rescale:
+def common_scale(source: Source) -> Rescale:
     """Return a preprocessing that centres features and divides all by one number, which keeps angles.
 
     The number is the root mean square of the standard deviations: the mean squared norm of a sample becomes the number
@@ -382,15 +345,15 @@ def evenly(source: Source) -> Rescale:
     --------
     >>> from pindown.data import ArraySource
     >>> x = torch.tensor([[0.0, 7.0], [2.0, 7.0], [0.0, 7.0], [2.0, 7.0]])
-    >>> evenly(ArraySource(x))(x)[:2].round(decimals=3)
+    >>> common_scale(ArraySource(x))(x)[:2].round(decimals=3)
     tensor([[-1.4140,  0.0000],
             [ 1.4140,  0.0000]])
     """
-    found = moments(source, covariance=False, channel=_channel(source.shape))
+    found = _channel_moments(source)
     size = found.variance.mean().sqrt()
     if not size > CONSTANT * found.mean.abs().max():
         raise _constant()
-    return Rescale(_broadcast(found.mean, source.shape), size.float(), source.shape)
+    return _rescale(source, found.mean, size.float())
 
 
 def nothing(source: Source) -> Rescale:
@@ -402,13 +365,13 @@ def nothing(source: Source) -> Rescale:
     >>> nothing(ArraySource([[1.0], [3.0]]))(torch.tensor([[3.0]], dtype=torch.float64))
     tensor([[3.]])
     """
-    channel = _channel(source.shape)
-    n = math.prod(source.shape) if channel is None else source.shape[channel]
-    return Rescale(_broadcast(torch.zeros(n, dtype=torch.float64), source.shape), shape=source.shape)
+    axis = _channel_axis(source.shape)
+    n = math.prod(source.shape) if axis is None else source.shape[axis]
+    return _rescale(source, torch.zeros(n, dtype=torch.float64))
 
 
-def default_preprocessing(source: Source) -> Preprocessing:
-    """Return the default preprocessing: `beyond_noise` for vectors, `standardise` for images and sequences.
+def default_preprocessing(source: Source, *, prior_samples: float = 0.0) -> Preprocessing:
+    """Return the default preprocessing: `whiten_signal` for vectors, `standardise` for images and sequences.
 
     Images and sequences keep their shape, since convolutions need neighbouring pixels.
 
@@ -417,16 +380,16 @@ def default_preprocessing(source: Source) -> Preprocessing:
     >>> from pindown.data import ArraySource
     >>> shapes = (24,), (6, 4), (2, 3, 4)
     >>> [type(default_preprocessing(ArraySource(torch.eye(24).reshape(24, *shape)))).__name__ for shape in shapes]
-    ['Decorrelate', 'Rescale', 'Rescale']
+    ['Whiten', 'Rescale', 'Rescale']
     """
-    return beyond_noise(source) if len(source.shape) == 1 else standardise(source)
+    return whiten_signal(source, prior_samples=prior_samples) if len(source.shape) == 1 else standardise(source)
 
 
 def tempered(source: Source) -> Preprocessing:
-    """Return the default preprocessing for supervised methods, which shrinks faint directions if samples are few.
+    """Return the default preprocessing of supervised methods, which shrinks faint directions if samples are few.
 
     Scaled to unit variance, a faint direction separates classes as well as any other; with few samples it does so by
-    chance. So `beyond_noise` is used with ``prior_samples=10``.
+    chance. So `whiten_signal` is used with ``prior_samples=10``.
 
     Examples
     --------
@@ -436,25 +399,7 @@ def tempered(source: Source) -> Preprocessing:
     >>> [bool(np.allclose(default_preprocessing(a).linear_map, tempered(a).linear_map)) for a in sources]
     [False, True]
     """
-    return beyond_noise(source, prior_samples=PRIOR_SAMPLES) if len(source.shape) == 1 else standardise(source)
-
-
-def counts(X: Any) -> NDArray[Any]:
-    """Return counts scaled to ten thousand per sample, then log(1 + x).
-
-    Call it on the samples before `fit`, and on new samples; ``--counts`` of the command line does the same.
-
-    Parameters
-    ----------
-    X : array (n, d)
-        Whole numbers, at least zero.
-
-    Examples
-    --------
-    >>> counts([[1, 0], [3, 1]]).round(2).tolist()
-    [[9.21, 0.0], [8.92, 7.82]]
-    """
-    return log_counts(X)
+    return default_preprocessing(source, prior_samples=PRIOR_SAMPLES)
 
 
 def fitted(owner: str, preprocess: Any, source: Source) -> Preprocessing:
@@ -472,20 +417,19 @@ def fitted(owner: str, preprocess: Any, source: Source) -> Preprocessing:
     return layer
 
 
-def whitening(covariance: Tensor) -> Tensor:
+def _whitening(covariance: Tensor) -> Tensor:
     """Return the directions of a covariance divided by their standard deviations, one per column, largest first."""
-    variance, direction = torch.linalg.eigh(covariance)
-    return scaled(variance, direction).flip(1)
+    variance, directions = torch.linalg.eigh(covariance)
+    return _divided(directions, variance).flip(1)
 
 
-def scaled(variance: Tensor, direction: Tensor) -> Tensor:
+def _divided(directions: Tensor, variance: Tensor) -> Tensor:
     """Return directions (d, k), one per column, divided by their standard deviations; faint ones are not scaled up."""
     largest = torch.where(variance.max() > 0, variance.max(), 1.0)  # constant data have no scale
-    return (direction / variance.clamp_min(FAINT**2 * largest).sqrt()).float()
+    return (directions / variance.clamp_min(FAINT**2 * largest).sqrt()).float()
 
 
-@dataclass(frozen=True, eq=False)
-class Directions:
+class Directions(NamedTuple):
     """Orthonormal directions of flattened samples, largest variance first."""
 
     mean: Tensor  # (d,) float64
@@ -544,14 +488,22 @@ def _centred(source: Source, mean: Tensor, unit: Tensor) -> Iterator[Tensor]:
         yield (as_tensor(batch["x"]).cpu().flatten(1) - mean).div_(unit).float()
 
 
-def _channel(shape: tuple[int, ...]) -> int | None:
+def _channel_axis(shape: tuple[int, ...]) -> int | None:
     """Return the channel axis of a sample; None for vectors."""
     return {1: None, 2: -1}.get(len(shape), 0)
 
 
-def _broadcast(values: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """Return one value per feature or channel as a tensor that broadcasts to samples of this shape."""
-    return values if _channel(shape) != 0 else values.reshape(-1, *[1] * (len(shape) - 1))
+def _channel_moments(source: Source) -> Moments:
+    return moments(source, covariance=False, channel=_channel_axis(source.shape))
+
+
+def _rescale(source: Source, mean: Tensor, scale: Tensor | None = None) -> Rescale:
+    """Return the layer for means and scales per feature or channel, or for one scale."""
+
+    def broadcast(values: Tensor) -> Tensor:
+        return values.reshape(-1, *[1] * (len(source.shape) - 1)) if _channel_axis(source.shape) == 0 else values
+
+    return Rescale(broadcast(mean), scale if scale is None or scale.ndim == 0 else broadcast(scale), source.shape)
 
 
 def _check_n_components(n_components: int | None) -> None:

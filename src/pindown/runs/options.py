@@ -22,7 +22,7 @@ _NETWORKS = (
 )
 _PREPROCESSING = (
     *(
-        preprocessing.beyond_noise,
+        preprocessing.whiten_signal,
         preprocessing.tempered,
         preprocessing.whiten,
         preprocessing.standardise,

@@ -127,7 +127,7 @@ class Sparse(OfAtoms, Incremental):
 
     spec = SparseSpec()
     encoder = staticmethod(Autoencoder)
-    preprocess = staticmethod(preprocessing.evenly)
+    preprocess = staticmethod(preprocessing.common_scale)
     _wants_vectors = True
     _default_batch_size = 1_024
 

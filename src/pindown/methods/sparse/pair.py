@@ -198,7 +198,7 @@ class SparsePair(BaseEncoder):
 
     spec = SparsePairSpec()
     encoder = staticmethod(Autoencoder)
-    preprocess = staticmethod(preprocessing.evenly)
+    preprocess = staticmethod(preprocessing.common_scale)
     _wants_vectors = True
     _default_batch_size = 1_024
 
@@ -315,7 +315,7 @@ class SparsePair(BaseEncoder):
         alone = Sparse(self.n_components, gate=self.gate)
         alone.n_features_in_ = self.n_features_in_
         look = alone._look(reading, first, seed)
-        after = preprocessing.evenly(ArraySource(between(torch.as_tensor(reading.some_rows))))
+        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(reading.some_rows))))
         return PairLook(look.n_components, warnings=look.warnings, after=after)
 
     def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
