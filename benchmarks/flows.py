@@ -13,10 +13,9 @@ from typing import Any
 
 from _measure import save
 from generators import before_and_after
-from pindown_papers.baselines import Flow
+from pindown_papers.baselines import Flow, splines
 
 from pindown import __version__
-from pindown.networks import splines
 from pindown.simulate import Structured
 
 WORLDS = {

@@ -94,7 +94,7 @@ def test_a_network_of_one_s_own_comes_back_through_the_function_that_made_it(tmp
 
 def test_a_module_or_a_backbone_of_others_comes_back_on_trust(tmp_path, theirs):
     module = theirs.Plain(4, 3)
-    backbones = (nn.Sequential(theirs.Plain(4, 5), nn.Linear(5, 2)), networks.pretrained(module))
+    backbones = (nn.Sequential(theirs.Plain(4, 5), nn.Linear(5, 2)), networks.Pretrained(module))
     for encoder in backbones:
         estimator = contrast(encoder)
         path = saved(estimator, tmp_path)

@@ -260,7 +260,7 @@ NETWORKS = {
     "convolutional": (networks.convolutional, (2, 8, 8)),
     "temporal": (networks.temporal, (8, 2)),
     "deconvolutional": (lambda n_in, n_out: networks.deconvolutional(n_in, (2, 8, 8)), 5),
-    "pretrained": (networks.pretrained(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)), frozen=False), (2, 8, 8)),
+    "pretrained": (networks.Pretrained(nn.Sequential(nn.Conv2d(2, 3, 3), nn.BatchNorm2d(3)), frozen=False), (2, 8, 8)),
 }
 
 

@@ -5,10 +5,10 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from pindown_papers.baselines import Flow
+from pindown_papers.baselines import Flow, couplings, splines
 from torch import nn
 
-from pindown import disentangle, networks
+from pindown import disentangle
 from pindown.errors import IdentifiabilityWarning
 from pindown.losses import DependencySparsity
 from pindown.metrics import linear_r2, mcc
@@ -33,7 +33,7 @@ def flow(world):
 # ---- the map and its inverse --------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [networks.couplings, networks.splines])
+@pytest.mark.parametrize("make", [couplings, splines])
 def test_a_bijection_begins_as_the_identity_and_knows_its_volume(make):
     rng = torch.Generator().manual_seed(0)
     bijection, x = make(3, 3).double(), torch.randn(5, 3, generator=rng, dtype=torch.float64)
@@ -107,10 +107,10 @@ def test_more_codes_than_directions_are_refused():
 def test_without_zuko_one_sentence_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "zuko", None)
     with pytest.raises(ImportError, match=r"^Flow needs zuko, which is not installed: pip install 'pindown\[gen"):
-        networks.couplings(3, 3)
+        couplings(3, 3)
 
 
 def test_torch_goes_on_checking_distributions_when_zuko_has_been_imported():
-    networks.couplings(2, 2)
+    couplings(2, 2)
     with pytest.raises(ValueError, match="GreaterThan"):
         torch.distributions.Normal(0.0, torch.tensor(-1.0))

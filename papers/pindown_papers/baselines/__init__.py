@@ -5,9 +5,21 @@ Jacobian of its decoder, and says what may then be claimed.
 """
 
 from pindown_papers.baselines.alone import BetaVAE, FactorVAE
+from pindown_papers.baselines.bijections import Bijection, couplings, splines
 from pindown_papers.baselines.diffusion import EncDiff
 from pindown_papers.baselines.directions import DisCo
 from pindown_papers.baselines.flow import Flow
 from pindown_papers.baselines.paired import AdaGVAE, SlowVAE
 
-__all__ = ["AdaGVAE", "BetaVAE", "DisCo", "EncDiff", "FactorVAE", "Flow", "SlowVAE"]
+__all__ = [
+    "AdaGVAE",
+    "BetaVAE",
+    "Bijection",
+    "DisCo",
+    "EncDiff",
+    "FactorVAE",
+    "Flow",
+    "SlowVAE",
+    "couplings",
+    "splines",
+]

@@ -9,7 +9,7 @@ from pindown._random import RandomState
 from pindown.losses import Penalty
 from pindown.methods.parameters import check_positive, check_weight
 from pindown.networks import preprocessing
-from pindown.networks.building import Make
+from pindown.networks.encoder import Make
 from pindown.networks.preprocessing import Preprocess
 from pindown.training import Trainer, optimizers
 from pindown.training.optimizers import MakeOptimizer

@@ -17,8 +17,7 @@ from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
 from pindown.methods.dictionary.unrolling import start_unrolled
 from pindown.methods.reading import Look
 from pindown.networks import built
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for
 from pindown.networks.spaces import Space
 from pindown.training import best_device

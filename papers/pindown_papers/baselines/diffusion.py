@@ -14,8 +14,7 @@ from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
 from pindown.methods.reading import Look, Reading
 from pindown.networks import built, preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess
 from pindown.training import Trainer, optimizers
 from pindown.training.optimizers import MakeOptimizer

@@ -19,8 +19,7 @@ from pindown.methods.dictionary.autoencoder import first_samples
 from pindown.methods.parameters import check_positive
 from pindown.methods.reading import Look
 from pindown.networks import built, preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for, encoder_for
 from pindown.networks.preprocessing import Preprocess
 from pindown.training import Trainer, TrainingLog, best_device, optimizers

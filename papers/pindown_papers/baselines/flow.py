@@ -15,12 +15,11 @@ from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
 from pindown.methods.reading import Look, Reading
 from pindown.networks import preprocessing
-from pindown.networks.bijections import Bijection, couplings
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.training import Trainer, optimizers
 from pindown.training.optimizers import MakeOptimizer
+from pindown_papers.baselines.bijections import Bijection, couplings
 from pindown_papers.baselines.generating import Generating
 from pindown_papers.baselines.spec import LikelihoodSpec
 
@@ -43,7 +42,7 @@ class Flow(Generating):
     penalty : Penalty or None
         Any of `pindown.losses`, such as ``DependencySparsity(weight, n_columns=1)``, on the decoder.
     encoder : callable
-        `networks.couplings`, `networks.splines`, or a function (n_in, n_out) that returns a `networks.Bijection`.
+        `baselines.couplings`, `baselines.splines`, or a function (n_in, n_out) that returns a `baselines.Bijection`.
     preprocess : callable
         What is done to observations before the flow sees them, which takes the first of what comes out. The default
         gives directions unit variance, the largest first.
@@ -143,8 +142,8 @@ class Flow(Generating):
     def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         if not isinstance(encoder.body, Bijection):
             raise TypeError(
-                f"Flow: encoder made a {type(encoder.body).__name__}, which nobody can invert. Take networks.couplings "
-                "or networks.splines, or let your function return a networks.Bijection."
+                f"Flow: encoder made a {type(encoder.body).__name__}, which nobody can invert. Take baselines.couplings "
+                "or baselines.splines, or let your function return a baselines.Bijection."
             )
         return Likelihood(encoder, first_samples(batches), penalty=self.penalty)
 

@@ -15,7 +15,7 @@ from torch import nn
 from pindown.data.data import Data
 from pindown.data.splits import FEWEST
 from pindown.networks import built, linear
-from pindown.networks.building import Make
+from pindown.networks.encoder import Make
 
 STRETCH, BEND = 1.5, 0.3
 """How much another start stretches some directions and shrinks others; and the slope of negative values there."""

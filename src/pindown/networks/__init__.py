@@ -4,8 +4,7 @@ An estimator takes such a function as its ``encoder`` and calls it as ``encoder(
 torch's global generator; the estimator forks and seeds it around the call.
 """
 
-from pindown.networks.bijections import Bijection, couplings, splines
-from pindown.networks.building import built, pretrained
+from pindown.networks.encoder import Pretrained, built
 from pindown.networks.images import convolutional, deconvolutional, default_network, level, pictured, resnet18, temporal
 from pindown.networks.preprocessing import Preprocess, Preprocessing, Rescale, Whiten
 from pindown.networks.vectors import (
@@ -23,17 +22,16 @@ from pindown.networks.vectors import (
 )
 
 __all__ = [
-    "Bijection",
     "Frame",
     "Preprocess",
     "Preprocessing",
+    "Pretrained",
     "Rescale",
     "Residual",
     "SkipMLP",
     "Whiten",
     "built",
     "convolutional",
-    "couplings",
     "deconvolutional",
     "default_network",
     "flat",
@@ -42,12 +40,10 @@ __all__ = [
     "mlp",
     "nearest_frame",
     "pictured",
-    "pretrained",
     "reader",
     "residual",
     "resnet18",
     "skip_mlp",
     "smooth",
-    "splines",
     "temporal",
 ]

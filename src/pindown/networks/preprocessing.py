@@ -166,7 +166,8 @@ class Whiten(Preprocessing):
         self.register_buffer("matrix", matrix.contiguous())  # as files store it: see tests/test_networks_layout.py
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state | {"_buffers": {"scale": None} | state["_buffers"]})  # files of before have none
+        super().__setstate__(state)
+        self._buffers.setdefault("scale", None)  # not in files of earlier versions
 
     @classmethod
     def of(cls, x: Tensor, n_components: int | None = None) -> Self:

@@ -19,7 +19,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.networks.building import MADE_BY
+from pindown.networks.encoder import MADE_BY
 from pindown.saving.layers import made
 from pindown.saving.writing import NATIVE, is_dense
 

@@ -22,7 +22,7 @@ import torch
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
-from pindown.networks.building import MADE_BY
+from pindown.networks.encoder import MADE_BY
 from pindown.saving.layers import arguments, is_layer
 from pindown.saving.names import Unsaved, name_of
 

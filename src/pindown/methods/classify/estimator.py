@@ -28,8 +28,7 @@ from pindown.methods.parameters import check_positive
 from pindown.methods.reading import Reading
 from pindown.metrics.spectrum import SAMPLES_PER_FEATURE
 from pindown.networks import preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.simulate import Process

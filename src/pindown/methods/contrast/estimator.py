@@ -30,8 +30,7 @@ from pindown.methods.parameters import check_positive
 from pindown.methods.reading import Look, Reading
 from pindown.methods.unfolding import WIDER
 from pindown.networks import preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder, is_cheap
+from pindown.networks.encoder import Encoder, Make, is_cheap
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere

@@ -32,8 +32,7 @@ from pindown.methods.dictionary.unrolling import FOLDED, start_unrolled, told
 from pindown.methods.parameters import check_penalty
 from pindown.methods.reading import LOOKED_AT, Look, Reading
 from pindown.networks import built, preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space

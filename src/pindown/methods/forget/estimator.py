@@ -34,8 +34,7 @@ from pindown.methods.forget.playing import at_charts, history, played, read_afte
 from pindown.methods.forget.transport import Transport
 from pindown.methods.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
-from pindown.networks.building import Make
-from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder
+from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.image_defaults import encoder_behind, is_image, spreads, whitened
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space

@@ -29,8 +29,8 @@ from pindown.methods.forget.transport import Transport
 from pindown.methods.held_out import HeldOut
 from pindown.metrics import Leakage
 from pindown.networks import built
-from pindown.networks.building import Make as Network
 from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Make as Network
 from pindown.networks.preprocessing import Rescale
 from pindown.networks.spaces import Reals
 from pindown.training import TrainingLog

@@ -22,7 +22,7 @@ from pindown.errors import warn
 from pindown.methods.held_out import HeldOut
 from pindown.methods.latent_action.dynamics import Axes, Dynamics, read_bodies, read_groups, transitions, with_noise
 from pindown.methods.parameters import check_positive
-from pindown.networks.building import Make
+from pindown.networks.encoder import Make
 from pindown.saving import Saves
 from pindown.training import Trainer, TrainingLog, Validation, best_device, optimizers
 

@@ -39,9 +39,9 @@ class Autoencoder(nn.Module):
 
     .. math:: z = \mathrm{gate}(W x + b), \qquad \hat x = \sum_j z_j d_j, \qquad \lVert d_j \rVert = 1
 
-    Rows come centred and in a common unit, see `pindown.networks.preprocessing.common_scale`. W starts at the atoms, which
-    are random directions. A code that stays silent is revived: its atom, and its row of W, become what is left of a row
-    that is rebuilt badly.
+    Rows come centred and in a common unit, see `pindown.networks.preprocessing.common_scale`. W starts at the atoms,
+    which are random directions. A code that stays silent is revived: its atom, and its row of W, become what is left of
+    a row that is rebuilt badly.
     """
 
     unit: Tensor
