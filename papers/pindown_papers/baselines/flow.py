@@ -142,8 +142,8 @@ class Flow(Generating):
     def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         if not isinstance(encoder.body, Bijection):
             raise TypeError(
-                f"Flow: encoder made a {type(encoder.body).__name__}, which nobody can invert. Take baselines.couplings "
-                "or baselines.splines, or let your function return a baselines.Bijection."
+                f"Flow: `encoder` made a {type(encoder.body).__name__}, which cannot be inverted. Use "
+                "baselines.couplings or baselines.splines, or let your function return a baselines.Bijection."
             )
         return Likelihood(encoder, first_samples(batches), penalty=self.penalty)
 
