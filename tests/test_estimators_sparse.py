@@ -242,10 +242,10 @@ def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_
 @pytest.mark.parametrize(
     ("options", "rows", "error", "message"),
     [
-        ({"gate": TopK(40)}, X, ValueError, "TopK: k=40 codes of a row cannot fire where there are 32 in all"),
+        ({"gate": TopK(40)}, X, ValueError, "`k=40`"),
         ({}, X[:31], ValueError, r"there are 31 rows .* for n_components=32: with an atom for each row"),
         ({}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
-        ({}, np.ones((100, 3)), ValueError, "evenly: all rows of x are the same"),
+        ({}, np.ones((100, 3)), ValueError, "samples of X are equal"),
         ({"gate": "topk"}, X, TypeError, "gate must be one of pindown.networks.gates, such as TopK"),
         ({"n_seeds": 0}, X, ValueError, "n_seeds == 0, must be >= 1"),
     ],

@@ -3,8 +3,8 @@
 import pytest
 import torch
 
+from pindown.errors import InputError
 from pindown.networks import gates
-from pindown.networks import sparse_sums as sums
 from pindown.networks.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK, chosen, combined, scattered
 
 G = torch.Generator().manual_seed(0)
@@ -45,7 +45,7 @@ def test_gradients_of_combined_are_those_of_the_dense_product_also_where_an_atom
 
 def test_rows_in_blocks_are_the_same_rows(monkeypatch):
     whole = chosen(X, W, B, 3)
-    monkeypatch.setattr(sums, "AT_ONCE", 24)  # two rows at a time
+    monkeypatch.setattr(gates, "AT_ONCE", 24)  # two rows at a time
     blocks = chosen(X, W, B, 3)
     torch.testing.assert_close(dense(*blocks), dense(*whole))
 
@@ -118,14 +118,15 @@ def test_without_a_number_one_in_thirty_two_fires_and_no_more_than_thirty_two(ga
     [
         (lambda: TopK(5)(4), "k"),
         (lambda: BatchTopK(0)(4), "k"),
-        (lambda: Matryoshka(1, shares=(0.5,))(4), "shares"),
+        (lambda: Matryoshka(1, fractions=(0.5,))(4), "fractions"),
         (lambda: L1(0.0)(4), "weight"),
         (lambda: JumpReLU(1, bandwidth=-1.0)(4), "bandwidth"),
     ],
 )
 def test_gates_out_of_range_raise(make, argument):
-    with pytest.raises(ValueError, match=argument):
+    with pytest.raises(InputError) as error:
         make()
+    assert error.value.argument == argument
 
 
 def test_gates_are_values():

@@ -22,8 +22,8 @@ from torch.overrides import TorchFunctionMode
 
 from pindown.errors import InputError
 from pindown.networks import Residual, SkipMLP
+from pindown.networks.gates import scattered
 from pindown.networks.images import Cosines, Swap, Synthesis
-from pindown.networks.sparse_sums import scattered
 
 Decoder = Callable[[Tensor], Tensor]
 """Maps latents (n, d) to observations (n, ...), each sample by itself."""

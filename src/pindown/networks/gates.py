@@ -11,6 +11,10 @@ gate                      active features                                    spa
 ========================= ================================================== ================================
 
 No theorem covers them. What can be reported about their dictionaries is how well seeds agree, compared with chance.
+
+The active features of a sample have ``indices`` (n, c) and ``values`` (n, c). `chosen` finds them block by block,
+`combined` sums their atoms, and `scattered` is its transpose and the gradient of both. No samples × features matrix is
+formed. All three sum by `torch.nn.functional.embedding_bag` in a fixed order, so that results repeat exactly.
 """
 
 from __future__ import annotations
@@ -22,19 +26,20 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from sklearn.utils import check_scalar
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import embedding_bag
 
 from pindown.errors import InputError
-from pindown.networks.sparse_sums import chosen, combined, scattered
-
-__all__ = ["L1", "BatchTopK", "Gate", "JumpReLU", "Matryoshka", "TopK", "chosen", "combined", "scattered"]
 
 MAX_DEFAULT_K, FEATURES_PER_ACTIVE = 32, 32
 """The default k: at most 32, and at most one active feature in 32."""
 
 THRESHOLD_MOMENTUM = 0.99
 """Weight of the old value in the running mean of the BatchTopK threshold."""
+
+AT_ONCE = 1 << 24
+"""Maximum number of scores, samples × features, in a block."""
 
 
 class Gate(ABC):
@@ -46,7 +51,31 @@ class Gate(ABC):
 
 
 @dataclass(frozen=True)
-class TopK(Gate):
+class _CountGate(Gate):
+    """A gate that lets k features of a sample through."""
+
+    k: int | None = None
+
+    def count(self, n_features: int) -> int:
+        """Return k, or raise if there are not that many features."""
+        if self.k is None:
+            return max(1, min(MAX_DEFAULT_K, n_features // FEATURES_PER_ACTIVE))
+        name = type(self).__name__
+        if isinstance(self.k, bool) or not isinstance(self.k, numbers.Integral):
+            raise TypeError(f"{name}: `k` must be an integer, got {self.k!r}.")
+        if self.k < 1:
+            raise InputError("k", f"{name}: `k` must be at least 1, got {self.k}.")
+        if self.k > n_features:
+            raise InputError(
+                "k",
+                f"{name}: `k={self.k}` is more than the {n_features} features. Take a smaller `k`, or a larger "
+                "`n_components`.",
+            )
+        return int(self.k)
+
+
+@dataclass(frozen=True)
+class TopK(_CountGate):
     """The k largest features of each sample, if positive (Gao et al., 2024).
 
     Parameters
@@ -60,15 +89,13 @@ class TopK(Gate):
     tensor([[3., 0.]])
     """
 
-    k: int | None = None
-
     def __call__(self, n_features: int) -> GateModule:
         """Return the module for this many features."""
-        return TopKModule(count(self, self.k, n_features))
+        return TopKModule(self.count(n_features))
 
 
 @dataclass(frozen=True)
-class BatchTopK(Gate):
+class BatchTopK(_CountGate):
     """The n·k largest features of a batch of n samples, at most 4 k of one sample (Bussmann et al., 2024).
 
     After training a threshold replaces the batch, so that the features of a sample do not depend on other samples.
@@ -79,16 +106,14 @@ class BatchTopK(Gate):
         Mean number of active features per sample. None takes 32, or 1/32 of the features if that is fewer.
     """
 
-    k: int | None = None
-
     def __call__(self, n_features: int) -> GateModule:
         """Return the module for this many features."""
-        k = count(self, self.k, n_features)
+        k = self.count(n_features)
         return BatchTopKModule(k, min(4 * k, n_features))
 
 
 @dataclass(frozen=True)
-class Matryoshka(Gate):
+class Matryoshka(_CountGate):
     """`BatchTopK` with nested dictionaries: the first 1/16, 1/8, 1/4, 1/2 of the features reconstruct samples, too.
 
     General features are then found as a whole among the first ones. Without nesting, hierarchical features tend to be
@@ -97,30 +122,31 @@ class Matryoshka(Gate):
     Parameters
     ----------
     k : int or None
-        Mean number of active features per sample. None takes 32, or 1/32 of the features if that is fewer.
-    shares : tuple of float
+        As in `BatchTopK`.
+    fractions : tuple of float
         Sizes of the nested dictionaries, as fractions of all features.
     """
 
-    k: int | None = None
-    shares: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
+    fractions: tuple[float, ...] = (1 / 16, 1 / 8, 1 / 4, 1 / 2, 1.0)
 
     def __call__(self, n_features: int) -> GateModule:
         """Return the module for this many features."""
-        if not self.shares or not all(0 < share <= 1 for share in self.shares) or max(self.shares) < 1:
-            raise InputError("shares", f"Matryoshka: `shares` must be in (0, 1] and include 1, got {self.shares}.")
-        k = count(self, self.k, n_features)
-        return BatchTopKModule(k, min(4 * k, n_features), tuple(self.shares))
+        if not self.fractions or not all(0 < f <= 1 for f in self.fractions) or max(self.fractions) < 1:
+            raise InputError(
+                "fractions", f"Matryoshka: `fractions` must be in (0, 1] and include 1, got {self.fractions}."
+            )
+        k = self.count(n_features)
+        return BatchTopKModule(k, min(4 * k, n_features), tuple(self.fractions))
 
 
 @dataclass(frozen=True)
-class JumpReLU(Gate):
+class JumpReLU(_CountGate):
     """Features above a threshold each, learned such that k per sample are active (Rajamanoharan et al., 2024).
 
     Parameters
     ----------
     k : int or None
-        Mean number of active features per sample. None takes 32, or 1/32 of the features if that is fewer.
+        As in `BatchTopK`.
     bandwidth : float
         Width of the kernel that replaces the jump in gradients. The unit is the standard deviation of the scores of
         random directions.
@@ -128,15 +154,13 @@ class JumpReLU(Gate):
         Penalty for a relative deviation of 1 from k, as a fraction of the variance of x.
     """
 
-    k: int | None = None
     bandwidth: float = 1.0
     weight: float = 1.0
 
     def __call__(self, n_features: int) -> GateModule:
         """Return the module for this many features."""
-        for name in ("bandwidth", "weight"):
-            _check_positive(self, name)
-        return JumpReLUModule(count(self, self.k, n_features), n_features, self.bandwidth, self.weight)
+        _check_positive(self, "bandwidth", "weight")
+        return JumpReLUModule(self.count(n_features), n_features, self.bandwidth, self.weight)
 
 
 @dataclass(frozen=True)
@@ -158,33 +182,14 @@ class L1(Gate):
         return L1Module(self.weight, max(1.0, min(MAX_DEFAULT_K, n_features / FEATURES_PER_ACTIVE)))
 
 
-def count(gate: Any, k: int | None, n_features: int) -> int:
-    """Return the number of active features per sample, or raise if there are not that many features.
-
-    Examples
-    --------
-    >>> count(TopK(), None, 4_096), count(TopK(), None, 64), count(TopK(5), 5, 64)
-    (32, 2, 5)
-    """
-    if k is None:
-        return max(1, min(MAX_DEFAULT_K, n_features // FEATURES_PER_ACTIVE))
-    check_scalar(k, f"{type(gate).__name__}: k", numbers.Integral, min_val=1)
-    if k > n_features:
-        raise InputError(
-            "k",
-            f"{type(gate).__name__}: `k={k}` is more than the {n_features} features. Take a smaller `k`, or a larger "
-            "`n_components`.",
-        )
-    return int(k)
-
-
-def _check_positive(gate: Gate, name: str) -> None:
-    label = f"{type(gate).__name__}: {name}"
-    check_scalar(getattr(gate, name), label, numbers.Real, min_val=0, include_boundaries="neither")
+def _check_positive(gate: Gate, *names: str) -> None:
+    for name in names:
+        if not getattr(gate, name) > 0:
+            raise InputError(name, f"{type(gate).__name__}: `{name}` must be positive, got {getattr(gate, name)}.")
 
 
 class GateModule(nn.Module, ABC):
-    """Maps scores to feature activations, which are not negative.
+    """Abstract module that maps scores to feature activations, which are not negative.
 
     With ``n_candidates`` it gets the largest scores of each sample, (n, n_candidates). With None it gets all scores,
     (n, n_features).
@@ -201,9 +206,9 @@ class GateModule(nn.Module, ABC):
         """Return what is added to the fraction of unexplained variance; None for nothing."""
         return None
 
-    @abstractmethod
     def forward(self, scores: Tensor) -> Tensor:
         """Return activations in the shape of the scores."""
+        return scores.relu()
 
 
 class TopKModule(GateModule):
@@ -213,24 +218,24 @@ class TopKModule(GateModule):
         super().__init__()
         self.n_candidates, self.n_expected = k, k
 
-    def forward(self, scores: Tensor) -> Tensor:
-        """Return activations."""
-        return scores.relu()
-
 
 class BatchTopKModule(GateModule):
     """Keeps k scores per sample on average over a batch; after training, those above the mean threshold of training."""
 
     threshold: Tensor
 
-    def __init__(self, k: int, n_candidates: int, shares: tuple[float, ...] = (1.0,)) -> None:
+    def __init__(self, k: int, n_candidates: int, fractions: tuple[float, ...] = (1.0,)) -> None:
         super().__init__()
-        self.n_candidates, self.n_expected, self.k, self.shares = n_candidates, k, k, shares
+        self.n_candidates, self.n_expected, self.k, self.fractions = n_candidates, k, k, fractions
         self.register_buffer("threshold", torch.zeros(()))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        old = {"fractions": state["shares"]} if "shares" in state else {}  # files of earlier versions
+        super().__setstate__({name: value for name, value in state.items() if name != "shares"} | old)
 
     def levels(self, n_features: int) -> tuple[int, ...]:
         """Return the sizes of the nested dictionaries, each of which reconstructs the sample."""
-        return tuple(sorted({max(1, math.ceil(share * n_features)) for share in self.shares}))
+        return tuple(sorted({max(1, math.ceil(fraction * n_features)) for fraction in self.fractions}))
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return activations."""
@@ -257,10 +262,6 @@ class L1Module(GateModule):
         """Return the weighted L1 norm."""
         return self.weight * activations.sum(1).mean() / n_inputs
 
-    def forward(self, scores: Tensor) -> Tensor:
-        """Return activations."""
-        return scores.relu()
-
 
 class JumpReLUModule(GateModule):
     """Keeps scores above a threshold per feature, which is learned such that k per sample are active on average."""
@@ -284,7 +285,23 @@ class JumpReLUModule(GateModule):
         return _JumpReLU.apply(scores, self.threshold, self.bandwidth)
 
 
-class _JumpReLU(torch.autograd.Function):
+class _Step(torch.autograd.Function):
+    """1 above a threshold and 0 below; the gradient of the threshold is that of a slope over the bandwidth."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
+        ctx.save_for_backward(scores, threshold)
+        ctx.bandwidth = bandwidth
+        return (scores > threshold).to(scores.dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        scores, threshold = ctx.saved_tensors
+        near = (scores - threshold).abs() < ctx.bandwidth / 2
+        return None, -(gradients[0] * near).sum(0) / ctx.bandwidth, None
+
+
+class _JumpReLU(_Step):
     """Scores above a threshold; scores within the bandwidth contribute to the gradient of the threshold."""
 
     @staticmethod
@@ -301,17 +318,84 @@ class _JumpReLU(torch.autograd.Function):
         return gradients[0] * (scores > threshold), of_threshold, None
 
 
-class _Step(torch.autograd.Function):
-    """1 above a threshold and 0 below; the gradient of the threshold is that of a slope over the bandwidth."""
+def chosen(x: Tensor, weight: Tensor, bias: Tensor, n_chosen: int) -> tuple[Tensor, Tensor]:
+    r"""Return the largest entries of each row of :math:`x W^\top + b`, and their indices; (n, c) each.
+
+    Differentiable with respect to x, W and b, in bounded memory.
+
+    Examples
+    --------
+    >>> values, indices = chosen(torch.tensor([[1.0, 2.0]]), torch.eye(2), torch.zeros(2), 1)
+    >>> values.tolist(), indices.tolist()
+    ([[2.0]], [[1]])
+    """
+    return _Chosen.apply(x, weight, bias, n_chosen)
+
+
+def combined(values: Tensor, indices: Tensor, atoms: Tensor) -> Tensor:
+    r"""Return :math:`\sum_j v_{ij}\, d_{\pi(i, j)}` for each sample i; (n, c), (n, c) and (k, m) → (n, m).
+
+    Examples
+    --------
+    >>> combined(torch.tensor([[2.0, 1.0]]), torch.tensor([[0, 2]]), torch.eye(3))
+    tensor([[2., 0., 1.]])
+    """
+    return _Combined.apply(values, indices, atoms)
+
+
+def scattered(values: Tensor, indices: Tensor, rows: Tensor, n_features: int) -> Tensor:
+    r"""Return :math:`\sum_{ij : \pi(i, j) = k} v_{ij}\, r_i` for each feature k; (n, c), (n, c) and (n, m) → (k, m).
+
+    Examples
+    --------
+    >>> scattered(torch.tensor([[2.0], [1.0]]), torch.tensor([[1], [1]]), torch.eye(2), 3)
+    tensor([[0., 0.],
+            [2., 1.],
+            [0., 0.]])
+    """
+    flat = indices.reshape(-1)
+    order = flat.argsort(stable=True)
+    first = torch.searchsorted(flat[order], torch.arange(n_features, device=flat.device))
+    row = torch.div(order, indices.shape[1], rounding_mode="floor")
+    return embedding_bag(row, rows, first, mode="sum", per_sample_weights=values.reshape(-1)[order])
+
+
+class _Chosen(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor, n_chosen: int) -> tuple[Tensor, Tensor]:
+        parts = []
+        for rows in x.split(max(1, AT_ONCE // len(weight))):
+            scores = torch.addmm(bias.to(rows.dtype), rows, weight.T)
+            parts.append(scores.topk(n_chosen, dim=1, sorted=False))
+        values = torch.cat([part.values for part in parts]).to(weight.dtype)  # they may be bfloat16
+        indices = torch.cat([part.indices for part in parts])
+        ctx.save_for_backward(x, weight, indices)
+        ctx.mark_non_differentiable(indices)
+        return values, indices
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
-        ctx.save_for_backward(scores, threshold)
-        ctx.bandwidth = bandwidth
-        return (scores > threshold).to(scores.dtype)
-
-    @staticmethod
+    @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        scores, threshold = ctx.saved_tensors
-        near = (scores - threshold).abs() < ctx.bandwidth / 2
-        return None, -(gradients[0] * near).sum(0) / ctx.bandwidth, None
+        gradient = gradients[0]
+        x, weight, indices = ctx.saved_tensors
+        of_x = combined(gradient, indices, weight) if ctx.needs_input_grad[0] else None
+        of_bias = scattered(gradient, indices, x.new_ones(len(x), 1), len(weight))[:, 0]
+        return of_x, scattered(gradient, indices, x, len(weight)), of_bias, None
+
+
+class _Combined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, values: Tensor, indices: Tensor, atoms: Tensor) -> Tensor:
+        ctx.save_for_backward(values, indices, atoms)
+        return embedding_bag(indices, atoms, per_sample_weights=values, mode="sum")
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
+        values, indices, atoms = ctx.saved_tensors
+        with torch.enable_grad():  # torch's gradient of the weights needs no (n, c, m)
+            weights = values.detach().requires_grad_()
+            again = embedding_bag(indices, atoms.detach(), per_sample_weights=weights, mode="sum")
+            (of_values,) = torch.autograd.grad(again, weights, gradient)
+        of_atoms = scattered(values, indices, gradient, len(atoms)) if ctx.needs_input_grad[2] else None
+        return of_values, None, of_atoms
