@@ -100,7 +100,8 @@ def flips(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space) -> float:
         slopes = [(encode(x + 1e-4 * axis) - encode(x - 1e-4 * axis)) / 2e-4 for axis in axes.T]
     outside = z[:, :, None][:, :, : isinstance(space, Sphere)]
     dimension = z.shape[1] - outside.shape[2]
-    near = folding._nearest(u, folding.NEIGHBOURS_PER_DIMENSION * dimension)
+    n_near = folding.NEIGHBOURS_PER_DIMENSION * dimension
+    near = torch.cdist(u, u).fill_diagonal_(torch.inf).topk(n_near, largest=False).indices
     tangents = folding._tangents(u, near, dimension)
     sign = folding._sign(torch.cat([torch.stack(slopes, 2) @ tangents, outside], 2))
     i, j = torch.arange(len(x)).repeat_interleave(folding.EDGES), near[:, : folding.EDGES].reshape(-1)
@@ -137,7 +138,7 @@ def examine(seed: int, space_name: str, d: int, look: str, start: str) -> Case:
         estimator.fit(see(train.x), see(train.x_pos))
     r2 = float(linear_r2(estimator.transform(see(test.x)), test.z))
     encode = estimator.encoder_.double()
-    x = see(train.x[: folding.MAX_ROWS].double())
+    x = see(train.x[: folding.MAX_SAMPLES].double())
     truth = true_share(lambda z: encode(see(world.mixing(z))), test.z[:2_000].double(), space)
     seen = find_folding(encode, x, space)
     print(seed, space_name, d, look, start, f"R²={r2:.3f} truth={truth:.3f} {seen}", flush=True)
@@ -155,7 +156,7 @@ def summary(seeds: str, world: str, some: list[Case]) -> dict[str, Any]:
     if good and folded:
         truth = [c.folded for c in good + folded]
         scores: dict[str, Callable[[Case], float]] = {
-            "auc": lambda c: c.folding.share - 2 * c.folding.doubt,
+            "auc": lambda c: c.folding.fraction - 2 * c.folding.uncertainty,
             "auc_flips": lambda c: c.flips,
             "auc_collisions": lambda c: c.collisions,
         }

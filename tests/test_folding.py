@@ -48,7 +48,7 @@ def curved(d, m, steepness=1.0, seed=3):
 @pytest.mark.parametrize("change", [lambda z: z, reflected, lambda z: z @ orthogonal(z.shape[1]), torch.sinh])
 def test_maps_that_are_injective_turn_nothing_over(d, change):
     seen = find_folding(change, normal(500, d))
-    assert (seen.share, seen.doubt, seen.flat, seen.verdict) == (0, 0, 0, "unfolded")
+    assert (seen.fraction, seen.uncertainty, seen.flat, seen.verdict) == (0, 0, 0, "injective")
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 10])
@@ -56,7 +56,7 @@ def test_a_map_that_folds_one_axis_turns_half_of_the_samples_over(d):
     x = normal(1_000, d)
     seen = find_folding(folded_in_two, x)
     left = float((x[:, 0] < 0).double().mean())
-    assert seen.share == pytest.approx(min(left, 1 - left), abs=2e-3)  # differences may straddle the crease
+    assert seen.fraction == pytest.approx(min(left, 1 - left), abs=2e-3)  # differences may straddle the crease
     assert seen.verdict == "folded"
 
 
@@ -64,13 +64,13 @@ def test_folds_at_two_places_turn_over_what_lies_between_them():
     x = normal(2_000, 3)
     seen = find_folding(lambda x: torch.cat([(x[:, :1].abs() - 1).abs(), x[:, 1:]], 1), x)  # at −1, 0 and 1
     between = float(((x[:, 0] < -1) | ((x[:, 0] > 0) & (x[:, 0] < 1))).double().mean())
-    assert seen.share == pytest.approx(min(between, 1 - between), abs=2e-3)
+    assert seen.fraction == pytest.approx(min(between, 1 - between), abs=2e-3)
 
 
 def test_a_small_fold_is_measured_but_not_warned_of():
     seen = find_folding(lambda x: torch.cat([(x[:, :1] + 2).abs(), x[:, 1:]], 1), normal(2_000, 2))
-    assert 0.005 < seen.share < 0.05  # a normal variable is below −2 with probability .023
-    assert seen.verdict == "unfolded"
+    assert 0.005 < seen.fraction < 0.05  # a normal variable is below −2 with probability .023
+    assert seen.verdict == "injective"
 
 
 def test_a_direction_ironed_flat_is_counted_and_a_narrow_one_is_not():
@@ -83,7 +83,7 @@ def test_a_direction_ironed_flat_is_counted_and_a_narrow_one_is_not():
 def test_clusters_that_lie_apart_may_be_reflected_one_by_one():
     x = torch.cat([normal(400, 3, seed) + 8 * seed for seed in range(3)])
     seen = find_folding(lambda x: torch.where(x.sum(1, keepdim=True) > 36, reflected(x), x), x)
-    assert seen.verdict == "unfolded"
+    assert seen.verdict == "injective"
     assert find_folding(lambda x: torch.where(x[:, :1] > 0, reflected(x), x), normal(1_200, 3)).verdict == "folded"
 
 
@@ -94,7 +94,7 @@ def test_clusters_that_lie_apart_may_be_reflected_one_by_one():
 @pytest.mark.parametrize("change", [lambda z: z, reflected, lambda z: z @ orthogonal(z.shape[1])])
 def test_on_the_sphere_rotations_and_reflections_turn_nothing_over(d, change):
     seen = find_folding(lambda z: Sphere()(change(z)), sphere(1_000, d), Sphere())
-    assert (seen.share, seen.verdict) == (0, "unfolded")
+    assert (seen.fraction, seen.verdict) == (0, "injective")
 
 
 def test_a_line_laid_along_a_circle_is_no_fold_and_one_bent_back_is():
@@ -103,13 +103,13 @@ def test_a_line_laid_along_a_circle_is_no_fold_and_one_bent_back_is():
         find_folding(lambda x, bent=bent: torch.cat([bent(x).cos(), bent(x).sin()], 1), line, Sphere()).verdict
         for bent in (lambda x: x, torch.abs)
     ]
-    assert seen == ["unfolded", "folded"]
+    assert seen == ["injective", "folded"]
 
 
 @pytest.mark.parametrize("d", [2, 3, 5, 10])
 def test_a_sphere_folded_onto_a_hemisphere_is_seen(d):
     seen = find_folding(lambda z: Sphere()(folded_in_two(z)), sphere(1_000, d), Sphere())
-    assert 0.25 < seen.share <= 0.5  # half of the rows, ± .016; none would be turned over if nothing were folded
+    assert 0.25 < seen.fraction <= 0.5  # half of the rows, ± .016; none would be turned over if nothing were folded
     assert seen.verdict == "folded"
 
 
@@ -118,7 +118,7 @@ def test_a_projection_that_is_linear_in_space_folds_the_sphere():
     seen = find_folding(
         lambda z: Sphere()(z * torch.tensor([0.0, 1, 1]) + torch.tensor([1.0, 0, 0])), sphere(1_000, 3), Sphere()
     )
-    assert seen.share > 0.45
+    assert seen.fraction > 0.45
 
 
 def test_a_surface_that_its_middle_does_not_see_is_not_taken_for_folded():
@@ -133,13 +133,13 @@ def test_a_surface_that_its_middle_does_not_see_is_not_taken_for_folded():
         return torch.stack([(radius - 1) / thick, x[:, 2] / thick, angle / arc], 1)
 
     x = bent(sphere(2_000, 3))
-    assert find_folding(lambda x: Sphere()(straightened(x)), x, Sphere()).verdict == "unfolded"
+    assert find_folding(lambda x: Sphere()(straightened(x)), x, Sphere()).verdict == "injective"
     assert find_folding(lambda x: Sphere()(folded_in_two(straightened(x))), x, Sphere()).verdict == "folded"
 
 
 def test_a_double_cover_turns_nothing_over_and_stays_unseen():
     doubled = lambda z: torch.stack([z[:, 0] ** 2 - z[:, 1] ** 2, 2 * z[:, 0] * z[:, 1]], 1)  # noqa: E731
-    assert find_folding(doubled, sphere(1_000, 2), Sphere()).share == 0
+    assert find_folding(doubled, sphere(1_000, 2), Sphere()).fraction == 0
 
 
 # more features than dimensions
@@ -151,8 +151,8 @@ def test_on_a_curved_sheet_only_what_happens_along_it_counts(d, space):
     d += space == Sphere()
     z = sphere(1_000, d) if space == Sphere() else normal(1_000, d)
     embed, read = curved(d, 3 * d)
-    assert find_folding(lambda x: space(read(x)), embed(z), space).verdict == "unfolded"
-    assert find_folding(lambda x: space(reflected(read(x))), embed(z), space).verdict == "unfolded"
+    assert find_folding(lambda x: space(read(x)), embed(z), space).verdict == "injective"
+    assert find_folding(lambda x: space(reflected(read(x))), embed(z), space).verdict == "injective"
     assert find_folding(lambda x: space(folded_in_two(read(x))), embed(z), space).verdict == "folded"
 
 
@@ -160,22 +160,22 @@ def test_a_sheet_with_more_waves_than_samples_show_is_left_undecided():
     z = normal(1_000, 4)
     embed, read = curved(4, 12, steepness=4.0)
     seen = find_folding(read, embed(z))
-    assert seen.doubt > 0.1
+    assert seen.uncertainty > 0.1
     assert seen.verdict == "undecided"
 
 
 def test_a_roll_is_unrolled_without_a_fold_and_projected_with_one():
     angle, height = 4.7 + 9.4 * torch.rand(2, 2_000, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     x = torch.stack([angle * angle.cos(), 2 * height, angle * angle.sin()], 1)
-    assert find_folding(lambda x: torch.stack([x[:, [0, 2]].norm(dim=1), x[:, 1]], 1), x).verdict == "unfolded"
+    assert find_folding(lambda x: torch.stack([x[:, [0, 2]].norm(dim=1), x[:, 1]], 1), x).verdict == "injective"
     assert find_folding(lambda x: x[:, :2], x).verdict == "folded"
 
 
 def test_features_without_variance_change_nothing():
     x = normal(500, 3)
     wide = torch.cat([x, torch.ones(500, 2, dtype=torch.float64)], 1) @ orthogonal(5)
-    assert find_folding(lambda w: folded_in_two((w @ orthogonal(5).T)[:, :3]), wide).share == pytest.approx(
-        find_folding(folded_in_two, x).share, abs=2e-3
+    assert find_folding(lambda w: folded_in_two((w @ orthogonal(5).T)[:, :3]), wide).fraction == pytest.approx(
+        find_folding(folded_in_two, x).fraction, abs=2e-3
     )
 
 
@@ -183,7 +183,7 @@ def test_noise_in_all_directions_is_answered_with_doubt_and_not_with_a_warning()
     flat = torch.linalg.qr(normal(30, 3)).Q
     x = sphere(2_000, 3) @ flat.T + 0.3 * normal(2_000, 30, 1)
     seen = find_folding(lambda x: Sphere()(x @ flat), x, Sphere())
-    assert seen.doubt > 0.2
+    assert seen.uncertainty > 0.2
     assert seen.verdict == "undecided"
 
 
@@ -204,7 +204,7 @@ def test_noise_in_all_directions_is_answered_with_doubt_and_not_with_a_warning()
 )
 def test_where_there_is_nothing_to_see_it_says_so(encode, x, space):
     seen = find_folding(encode, x, space)
-    assert math.isnan(seen.share)
+    assert math.isnan(seen.fraction)
     assert (seen.verdict, seen.n_samples) == ("undecided", len(x))
     assert str(seen).startswith("undecided")
 
@@ -219,7 +219,7 @@ def test_many_rows_are_thinned_and_chance_is_left_alone():
 
 def test_the_verdict_weighs_the_share_against_the_doubt():
     verdicts = [Folding(share, doubt, 0, 1).verdict for share, doubt in ((0.4, 0.1), (0.4, 0.2), (0.05, 0.2))]
-    assert verdicts == ["folded", "undecided", "unfolded"]
+    assert verdicts == ["folded", "undecided", "injective"]
 
 
 # trained encoders
@@ -256,7 +256,7 @@ def test_a_perceptron_stopped_early_is_folded_and_the_fit_says_what_to_do(seed):
 def test_the_default_encoder_is_not_folded_and_the_fit_is_silent(seed):
     estimator, r2, messages = fitted(networks.skip_mlp, seed, 300)
     assert r2 > 0.98
-    assert estimator.folding_.verdict == "unfolded"
+    assert estimator.folding_.verdict == "injective"
     assert messages == []
 
 

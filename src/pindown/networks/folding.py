@@ -25,7 +25,7 @@ from torch import Tensor
 
 from pindown.networks.spaces import Reals, Space, Sphere
 
-Verdict = Literal["folded", "flat", "unfolded", "undecided"]
+Verdict = Literal["folded", "flat", "injective", "undecided"]
 
 THRESHOLD = 0.1
 """Fraction of samples with reversed orientation above which an encoder counts as folded."""
@@ -61,10 +61,10 @@ class Folding:
 
     Parameters
     ----------
-    share : float
+    fraction : float
         Fraction of samples at which the encoder has the rarer orientation: 0 for an injective map, about 1/2 for a map
         that folds the data in two, NaN if it cannot be measured.
-    doubt : float
+    uncertainty : float
         Fraction of samples for which two estimates of the tangent space give different orientations.
     flat : int
         Number of directions in which the latents hardly vary.
@@ -73,14 +73,14 @@ class Folding:
 
     Examples
     --------
-    >>> print(Folding(share=0.43, doubt=0.02, flat=0, n_samples=2_000))
+    >>> print(Folding(fraction=0.43, uncertainty=0.02, flat=0, n_samples=2_000))
     folded: 43 ± 2 % of 2000 samples have reversed orientation, 0 latent directions are flat
-    >>> Folding(share=0.2, doubt=0.1, flat=0, n_samples=2_000).verdict
+    >>> Folding(fraction=0.2, uncertainty=0.1, flat=0, n_samples=2_000).verdict
     'undecided'
     """
 
-    share: float
-    doubt: float
+    fraction: float
+    uncertainty: float
     flat: int
     n_samples: int
 
@@ -88,21 +88,20 @@ class Folding:
     def verdict(self) -> Verdict:
         """The conclusion.
 
-        Flat if a direction is; folded if the fraction exceeds the threshold by twice the uncertainty; unfolded if it
+        Flat if a direction is; folded if the fraction exceeds the threshold by twice the uncertainty; injective if it
         does not exceed the threshold; otherwise undecided.
         """
         if self.flat:  # the orientation along a flat direction is noise
             return "flat"
-        if self.share - 2 * self.doubt > THRESHOLD:
+        if self.fraction - 2 * self.uncertainty > THRESHOLD:
             return "folded"
-        return "unfolded" if self.share <= THRESHOLD else "undecided"
+        return "injective" if self.fraction <= THRESHOLD else "undecided"
 
     def __str__(self) -> str:
-        reversed_ = (
-            f"{100 * self.share:.0f} ± {100 * self.doubt:.0f} % of {self.n_samples} samples have reversed orientation"
-        )
-        if math.isnan(self.share):
-            reversed_ = f"orientation not measurable from {self.n_samples} samples"
+        reversed_ = f"orientation not measurable from {self.n_samples} samples"
+        if not math.isnan(self.fraction):
+            percent = f"{100 * self.fraction:.0f} ± {100 * self.uncertainty:.0f} %"
+            reversed_ = f"{percent} of {self.n_samples} samples have reversed orientation"
         flat = "1 latent direction is" if self.flat == 1 else f"{self.flat} latent directions are"
         return f"{self.verdict}: {reversed_}, {flat} flat"
 
@@ -134,7 +133,7 @@ def find_folding(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space = R
     --------
     >>> x = torch.randn(500, 2, generator=torch.Generator().manual_seed(0))
     >>> print(find_folding(lambda x: x.flip(1), x))  # a reflection
-    unfolded: 0 ± 0 % of 500 samples have reversed orientation, 0 latent directions are flat
+    injective: 0 ± 0 % of 500 samples have reversed orientation, 0 latent directions are flat
     >>> find_folding(lambda x: torch.stack([x[:, 0].abs(), x[:, 1]], 1), x).verdict
     'folded'
     >>> find_folding(lambda x: x * torch.tensor([1, 1e-3]), x).verdict
@@ -150,12 +149,11 @@ def find_folding(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space = R
         slopes = [(encode(x + STEP * axis) - encode(x - STEP * axis)).cpu() / (2 * STEP) for axis in axes.T]
     dimension = z.shape[1] - isinstance(space, Sphere)
     enough = len(x) >= max(MIN_SAMPLES, 2 * NEIGHBOURS_PER_DIMENSION * dimension)
-    if not (enough and 0 < dimension <= len(slopes) and all(slope.isfinite().all() for slope in slopes)):
+    measurable = enough and 0 < dimension <= len(slopes) and all(slope.isfinite().all() for slope in slopes)
+    flat = _flat(z, dimension) if measurable else None
+    if flat is None:
         return Folding(math.nan, math.nan, 0, len(x))
-    if (flat := _flat(z, dimension)) is None:
-        return Folding(math.nan, math.nan, 0, len(x))
-    share, doubt = _share_and_doubt(u, z, torch.stack(slopes, 2), dimension)
-    return Folding(share, doubt, flat, len(x))
+    return Folding(*_reversed(u, z, torch.stack(slopes, 2), dimension), flat, len(x))
 
 
 def find_flat_directions(z: Tensor, space: Space = Reals()) -> Folding:  # noqa: B008
@@ -181,45 +179,30 @@ def _flat(z: Tensor, dimension: int) -> int | None:
     return int((spread < FLAT * spread[0]).sum())
 
 
-def _share_and_doubt(u: Tensor, z: Tensor, jacobian: Tensor, dimension: int) -> tuple[float, float]:
-    """Return both numbers for coordinates u (n, m), latents z (n, d) and their derivatives (n, d, m)."""
+def _reversed(u: Tensor, z: Tensor, jacobian: Tensor, dimension: int) -> tuple[float, float]:
+    """Return fraction and uncertainty for coordinates u (n, m), latents z (n, d) and their derivatives (n, d, m)."""
     n_neighbours = NEIGHBOURS_PER_DIMENSION * dimension
-    neighbours = _nearest(u, max(EDGES, n_neighbours))  # (n, k), nearest first
-    graph = _Graph(neighbours[:, :EDGES])
+    neighbours = torch.cdist(u, u).fill_diagonal_(math.inf).topk(max(EDGES, n_neighbours), largest=False).indices
+    graph, neighbours = _Graph(neighbours[:, :EDGES]), neighbours[:, :n_neighbours]  # nearest first
     d, m = jacobian.shape[1:]
     if m == d == dimension:
         return graph.minority(_sign(jacobian)), 0.0
-    neighbours = neighbours[:, :n_neighbours]
-    seen = [_through_tangents(u, z[:, :, None][:, :, : d - dimension], jacobian, neighbours, graph)]
-    if m == d == dimension + 1:  # a closed surface has an outside
-        seen.append(_through_normals(u, z, jacobian, neighbours, graph))
-    return min(seen, key=lambda share_and_doubt: share_and_doubt[::-1])  # the less uncertain
-
-
-def _through_tangents(
-    u: Tensor, normal: Tensor, jacobian: Tensor, neighbours: Tensor, graph: _Graph
-) -> tuple[float, float]:
-    """Return share and doubt from estimated tangent spaces; `normal` are directions in which latents cannot move."""
-    dimension = jacobian.shape[1] - normal.shape[2]
-    whole, half, other = (_tangents(u, rows, dimension) for rows in _with_halves(neighbours))
+    parts = (neighbours, neighbours[:, ::2], neighbours[:, 1::2])  # all, and two halves
+    whole, half, other = (_tangents(u, rows, dimension) for rows in parts)
+    normal = z[:, :, None][:, :, : d - dimension]  # directions in which latents cannot move
 
     def orientation(tangents: Tensor) -> Tensor:
         return _sign(torch.cat([jacobian @ tangents, normal], 2))
 
-    doubt = (orientation(half) * orientation(other) * _sign(half.mT @ other) < 0).double().mean()
-    return graph.minority(orientation(whole) * graph.carried(whole)), float(doubt)
-
-
-def _through_normals(u: Tensor, z: Tensor, jacobian: Tensor, neighbours: Tensor, graph: _Graph) -> tuple[float, float]:
-    """Return share and doubt from normals of a closed surface of one dimension less than its space."""
-
-    def orientation(rows: Tensor) -> Tensor:
-        normal = _outward(u, rows)
-        along = jacobian - (jacobian @ normal) * normal.mT
-        return _sign(along + z[:, :, None] * normal.mT)  # the outside maps to the outside
-
-    whole, half, other = (orientation(rows) for rows in _with_halves(neighbours))
-    return graph.minority(whole), float((half * other < 0).double().mean())
+    disagree = orientation(half) * orientation(other) * _sign(half.mT @ other) < 0
+    found = [(graph.minority(orientation(whole) * graph.carried(whole)), float(disagree.double().mean()))]
+    if m == d == dimension + 1:  # a closed surface has an outside, which maps to the outside
+        outward = [_outward(u, rows) for rows in parts]
+        whole, half, other = (
+            _sign(jacobian - (jacobian @ normal) * normal.mT + z[:, :, None] * normal.mT) for normal in outward
+        )
+        found.append((graph.minority(whole), float((half * other < 0).double().mean())))
+    return min(found, key=lambda each: each[::-1])  # the less uncertain
 
 
 class _Graph:
@@ -267,15 +250,6 @@ def _principal_coordinates(x: Tensor) -> tuple[Tensor, Tensor]:
     varies = variance > 1e-6 * variance[0]
     scale = variance[varies].clamp_min(FLOOR * variance[0]).sqrt()
     return (centred @ direction[:, varies] / scale).cpu(), direction[:, varies] * scale
-
-
-def _nearest(u: Tensor, k: int) -> Tensor:
-    """Return the k nearest other samples of each sample, nearest first; (n, k)."""
-    return torch.cdist(u, u).fill_diagonal_(math.inf).topk(k, largest=False).indices
-
-
-def _with_halves(neighbours: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    return neighbours, neighbours[:, ::2], neighbours[:, 1::2]
 
 
 def _covariance(u: Tensor, rows: Tensor) -> Tensor:

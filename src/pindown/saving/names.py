@@ -49,6 +49,8 @@ MOVED: dict[str, str] = {
     "pindown.networks.bijections:splines": "pindown_papers.baselines.bijections:splines",
     "pindown.networks.building:Backbone": "pindown.networks.encoder:Backbone",
     "pindown.networks.building:Pretrained": "pindown.networks.encoder:Pretrained",
+    "pindown.networks.denoising:Denoiser": "pindown_papers.baselines.denoising:Denoiser",
+    "pindown.networks.denoising:denoising": "pindown_papers.baselines.denoising:denoising",
     "pindown.networks.first_layers:Decorrelate": "pindown.networks.preprocessing:Whiten",
     "pindown.networks.first_layers:Rescale": "pindown.networks.preprocessing:Rescale",
     "pindown.networks.first_layers:Whiten": "pindown.networks.preprocessing:Whiten",
@@ -59,6 +61,11 @@ MOVED: dict[str, str] = {
     "pindown.networks.resnet:Block": "pindown.networks.images:Block",
     "pindown.networks.resnet:resnet18": "pindown.networks.images:resnet18",
     "pindown.folding:Folding": "pindown.networks.folding:Folding",
+    "pindown.gates:BatchTopK": "pindown.networks.gates:BatchTopK",
+    "pindown.gates:JumpReLU": "pindown.networks.gates:JumpReLU",
+    "pindown.gates:L1": "pindown.networks.gates:L1",
+    "pindown.gates:Matryoshka": "pindown.networks.gates:Matryoshka",
+    "pindown.gates:TopK": "pindown.networks.gates:TopK",
     "pindown.gates.openings:Largest": "pindown.networks.gates:TopKModule",
     "pindown.gates.openings:LargestOfBatch": "pindown.networks.gates:BatchTopKModule",
     "pindown.gates.openings:Ramp": "pindown.networks.gates:L1Module",
@@ -82,6 +89,12 @@ MOVED: dict[str, str] = {
     "pindown.theory:UNIT_CODES": "pindown.theory:UNIT_FEATURES",
 }
 """Names of pindown's own in files of this format that are other names today: what is renamed is entered here."""
+
+FIELDS: dict[str, dict[str, str]] = {
+    "pindown.networks.folding:Folding": {"share": "fraction", "doubt": "uncertainty"},
+    "pindown.networks.gates:Matryoshka": {"shares": "fractions"},
+}
+"""Fields of frozen values that had other names in files of earlier versions: old and new, by the value's name today."""
 
 GROUP = "pindown.methods"
 """Group of entry points by which packages register their estimators."""

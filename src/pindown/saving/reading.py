@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown.networks.encoder import MADE_BY
 from pindown.saving.layers import made
+from pindown.saving.names import FIELDS
 from pindown.saving.writing import NATIVE, is_dense
 
 
@@ -134,7 +135,8 @@ class Reader:
         kind = self._class(number, object)
         if not (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))):
             raise ValueError(f"it takes {kind!r} for a frozen value")
-        return kind(**self._named(named))
+        today = FIELDS.get(f"{kind.__module__}:{kind.__qualname__}", {})
+        return kind(**{today.get(name, name): self.value(value) for name, value in named.items()})
 
     def _member(self, content: list[Any]) -> Any:
         return self._class(content[0], Enum)[content[1]]

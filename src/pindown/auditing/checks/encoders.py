@@ -265,11 +265,11 @@ def unfolded_codes(folding: Folding) -> Verdict:
 
     Examples
     --------
-    >>> unfolded_codes(Folding(share=0.4, doubt=0.01, flat=0, n_samples=2_000)).outcome
+    >>> unfolded_codes(Folding(fraction=0.4, uncertainty=0.01, flat=0, n_samples=2_000)).outcome
     'fails'
     """
-    outcomes: dict[str, Outcome] = {"folded": "fails", "flat": "fails", "unfolded": "holds", "undecided": "undecided"}
-    return Verdict(UNFOLDED_CODES, folding.share, THRESHOLD, outcomes[folding.verdict], f"the encoder is {folding}.")
+    outcomes: dict[str, Outcome] = {"folded": "fails", "flat": "fails", "injective": "holds", "undecided": "undecided"}
+    return Verdict(UNFOLDED_CODES, folding.fraction, THRESHOLD, outcomes[folding.verdict], f"the encoder is {folding}.")
 
 
 def live_codes(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0) -> Verdict:
