@@ -96,7 +96,7 @@ KINKED = {
     "relu": perceptron(nn.ReLU()),
     "in place": perceptron(nn.ReLU(inplace=True)),
     "leaky": perceptron(nn.LeakyReLU(0.1)),
-    "unfolded": lambda: networks.skip_mlp(3, 5, hidden=(8,)),
+    "skip mlp": lambda: networks.skip_mlp(3, 5, hidden=(8,)),
     "residual": lambda: networks.residual(3, 5, width=8),
     "linear": lambda: nn.Linear(3, 5),
     "attention, normalised first": lambda: attending(norm_first=True, activation="relu"),

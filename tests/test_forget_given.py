@@ -133,7 +133,7 @@ def game(nuisance, label_reader):
     x = torch.randn(50, 3, generator=torch.Generator().manual_seed(0))
     return Game(
         Encoder(Whiten.of(x), networks.linear(3, 2), Reals()),
-        networks.reader(2 + nuisance.n_strata, sum(nuisance.sizes)),
+        networks.small_mlp(2 + nuisance.n_strata, sum(nuisance.sizes)),
         networks.linear(2 + nuisance.shown.shape[1], 3),
         sizes=nuisance.sizes,
         n_strata=nuisance.n_strata,

@@ -3,7 +3,7 @@ import torch
 from torch import nn
 
 from pindown import _random
-from pindown.networks import Residual, flat, linear, mlp, residual, skip_mlp
+from pindown.networks import Residual, linear, mlp, residual, skip_mlp, zero_mlp
 
 
 def made(network, *shape, seed=0, **options):
@@ -50,8 +50,8 @@ def test_unfolded_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks()
     assert (here - there).norm() > 0.1 * here.norm()  # nor is it linear
 
 
-def test_flat_starts_as_zero_but_not_without_gradient():
-    network = made(flat, 4, 2)
+def test_a_zero_mlp_starts_as_zero_but_not_without_gradient():
+    network = made(zero_mlp, 4, 2)
     assert network(noise(5, 4)).abs().max() == 0
     network(noise(5, 4)).sum().backward()
     assert network[-1].weight.grad.abs().max() > 0

@@ -59,8 +59,8 @@ def test_every_tensor_that_a_fit_leaves_behind_is_contiguous(name):
 VECTORS = [
     networks.linear,
     networks.mlp,
-    networks.flat,
-    networks.reader,
+    networks.zero_mlp,
+    networks.small_mlp,
     networks.skip_mlp,
     networks.smooth,
     networks.residual,

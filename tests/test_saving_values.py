@@ -252,9 +252,9 @@ def test_a_class_derived_from_a_layer_is_not_taken_for_it(tmp_path):
 NETWORKS = {
     "linear": (networks.linear, 5),
     "mlp": (networks.mlp, 5),
-    "flat": (networks.flat, 5),
-    "reader": (networks.reader, 5),
-    "unfolded": (networks.skip_mlp, 5),
+    "zero_mlp": (networks.zero_mlp, 5),
+    "small_mlp": (networks.small_mlp, 5),
+    "skip_mlp": (networks.skip_mlp, 5),
     "smooth": (networks.smooth, 5),
     "residual": (networks.residual, 5),
     "convolutional": (networks.convolutional, (2, 8, 8)),

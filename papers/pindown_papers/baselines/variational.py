@@ -35,7 +35,7 @@ class Variational(Coding):
     ) -> None:
         super().__init__(encoder, decoder, d, x)
         self.divergence, self.penalty, self.adapts = divergence, penalty, adapts
-        self.spread = networks.level(encoder.preprocess.shape_out, d)
+        self.spread = networks.zero_network(encoder.preprocess.shape_out, d)
 
     def posterior(self, x: Tensor) -> Posterior:
         """Return the law of the latents of rows."""

@@ -5,20 +5,28 @@ torch's global generator; the estimator forks and seeds it around the call.
 """
 
 from pindown.networks.encoder import Pretrained, built
-from pindown.networks.images import convolutional, deconvolutional, default_network, level, pictured, resnet18, temporal
+from pindown.networks.images import (
+    convolutional,
+    deconvolutional,
+    default_encoder,
+    default_network,
+    resnet18,
+    temporal,
+    zero_network,
+)
 from pindown.networks.preprocessing import Preprocess, Preprocessing, Rescale, Whiten
 from pindown.networks.vectors import (
     Frame,
     Residual,
     SkipMLP,
-    flat,
     linear,
     mlp,
     nearest_frame,
-    reader,
     residual,
     skip_mlp,
+    small_mlp,
     smooth,
+    zero_mlp,
 )
 
 __all__ = [
@@ -33,17 +41,17 @@ __all__ = [
     "built",
     "convolutional",
     "deconvolutional",
+    "default_encoder",
     "default_network",
-    "flat",
-    "level",
     "linear",
     "mlp",
     "nearest_frame",
-    "pictured",
-    "reader",
     "residual",
     "resnet18",
     "skip_mlp",
+    "small_mlp",
     "smooth",
     "temporal",
+    "zero_mlp",
+    "zero_network",
 ]

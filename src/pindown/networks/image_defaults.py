@@ -2,28 +2,35 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
+from torch import nn
 
-from pindown.data import Source
-from pindown.networks import convolutional, deconvolutional, default_network, pictured, preprocessing, smooth
-from pindown.networks.images import ON_CPU, widths_for
-from pindown.networks.preprocessing import Preprocessing, Whiten
+from pindown.networks.images import (
+    ON_CPU,
+    convolutional_of_coefficients,
+    deconvolutional,
+    default_encoder,
+    default_network,
+    widths_for,
+)
+from pindown.networks.preprocessing import Preprocess, Preprocessing, whiten
+from pindown.networks.vectors import smooth
 
 FIRST_ROUND = 2_000
 """Steps of the first round of a training that chooses its own length."""
 
-DIRECTIONS = 128
-"""Number of principal directions that represent images where closed forms need vectors."""
-
 BALANCE, FAINTEST = 0.25, 1e-6
 """Directions of images are divided by this power of their variance, so that their weight is the square root of their
 standard deviation; and the smallest variance, relative to the largest, that is divided by."""
+
+whitened: Preprocess = partial(whiten, n_components=128)
+"""Preprocessing of images where closed forms need vectors: their leading directions at unit variance."""
 
 
 def is_image(shape: Sequence[int]) -> bool:
@@ -61,37 +68,33 @@ def encoder_for(make: Any, shape: Any, device: torch.device) -> Any:
     >>> encoder_for(default_network, (3, 32, 32), torch.device("cpu")).keywords
     {'widths': (16, 32, 64)}
     """
-    if make not in (default_network, smooth) or not isinstance(shape, tuple) or not is_image(shape):
-        return make
-    if make is default_network and device.type != "cpu":
-        return make
-    return partial(convolutional, widths=widths_for(shape, device))
+    image = isinstance(shape, tuple) and is_image(shape)
+    is_default = make is smooth or (make is default_network and device.type == "cpu")
+    return default_encoder(shape, device) if image and is_default else make
 
 
 def decoder_for(make: Any, shape: tuple[int, ...], device: torch.device) -> Any:
-    """Return the decoder as requested; the default decoder of images is convolutional, on a CPU with half the channels.
+    """Return the decoder as requested; `smooth`, the default, stands for that of images if samples are images.
 
     Examples
     --------
     >>> decoder_for(smooth, (3, 32, 32), torch.device("cpu")).func.__name__
     'deconvolutional'
     """
-    return partial(deconvolutional, widths=widths_for(shape, device)) if make is smooth and is_image(shape) else make
+    return default_decoder(shape, device) if make is smooth and is_image(shape) else make
 
 
-def whitened(source: Source) -> Whiten:
-    """Return a preprocessing that scales the leading directions of images to unit variance.
+def default_decoder(shape: int | tuple[int, ...], device: torch.device) -> Callable[[int, Any], nn.Module]:
+    """Return the function (n_latents, shape) -> nn.Module that makes the default decoder to samples of this shape.
 
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> whitened(ArraySource(torch.randn(50, 1, 4, 4))).shape_out
-    (16,)
+    It is `smooth` for vectors and sequences, `deconvolutional` for images; on a CPU with half the channels.
     """
-    return preprocessing.whiten(source, n_components=min(DIRECTIONS, math.prod(source.shape)))
+    if isinstance(shape, int) or not is_image(shape):
+        return smooth
+    return partial(deconvolutional, widths=widths_for(shape, device))
 
 
-def spreads(first: Preprocessing) -> np.ndarray:
+def spreads(first: Preprocessing) -> NDArray[np.float64]:
     """Return the standard deviations of images along whitened directions, with a mean square of one.
 
     Examples
@@ -102,11 +105,11 @@ def spreads(first: Preprocessing) -> np.ndarray:
     >>> bool(abs(large / small - 2) < 0.2)
     True
     """
-    spread = 1 / np.linalg.norm(first.linear_map.cpu().numpy(), axis=0)
+    spread: NDArray[np.float64] = 1 / np.linalg.norm(first.linear_map.cpu().numpy(), axis=0)
     return spread / np.sqrt((spread**2).mean())
 
 
-def worth_rebuilding(white: np.ndarray, spread: np.ndarray, value: np.ndarray) -> np.ndarray:
+def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the matrix (k, k) that weights reconstruction errors of whitened images, given the level of a nuisance.
 
     A decoder that is conditioned on the level need not learn the mean image of each level. For the rest, errors in
@@ -120,27 +123,27 @@ def worth_rebuilding(white: np.ndarray, spread: np.ndarray, value: np.ndarray) -
         Images along directions of unit variance.
     spread : array (k,)
         Standard deviation of each direction: see `spreads`.
-    value : array (n,)
+    level : array (n,)
         Index of the level of the nuisance.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> value = rng.integers(2, size=2_000)
-    >>> white = np.stack([2 * value - 1.0, rng.normal(size=2_000)], 1)  # the first direction is the level itself
-    >>> round(float(worth_rebuilding(white, np.array([1.4, 0.2]), value)[1, 1]), 1)
+    >>> level = rng.integers(2, size=2_000)
+    >>> white = np.stack([2 * level - 1.0, rng.normal(size=2_000)], 1)  # the first direction is the level itself
+    >>> round(float(worth_rebuilding(white, np.array([1.4, 0.2]), level)[1, 1]), 1)
     1.4
     """
-    sums = np.stack([np.bincount(value, weights=column) for column in white.T], 1)
-    means = sums / np.maximum(np.bincount(value), 1)[:, None]
-    pixels = (white - means[value]) * spread
+    sums = np.stack([np.bincount(level, weights=column) for column in white.T], 1)
+    residual = white - (sums / np.maximum(np.bincount(level), 1)[:, None])[level]
+    pixels = residual * spread
     variances, directions = np.linalg.eigh(pixels.T @ pixels / len(pixels))
     roots = np.maximum(variances, FAINTEST * variances.max()) ** -BALANCE
-    worth = spread[:, None] * (directions * roots) @ directions.T
-    return worth / np.sqrt((((white - means[value]) @ worth) ** 2).mean())
+    worth: NDArray[np.float64] = spread[:, None] * (directions * roots) @ directions.T
+    return worth / np.sqrt(((residual @ worth) ** 2).mean())
 
 
-def encoder_behind(first: Preprocessing, device: torch.device) -> Any:
+def encoder_behind(first: Preprocessing, device: torch.device) -> Callable[[int, int], nn.Module]:
     """Return the function that makes a convolutional encoder of images given by their leading directions.
 
     Examples
@@ -152,4 +155,9 @@ def encoder_behind(first: Preprocessing, device: torch.device) -> Any:
     """
     back = torch.linalg.pinv(first.linear_map)  # (k, pixels)
     patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels have about unit variance
-    return partial(pictured, patterns=patterns, shape=first.shape_in, widths=widths_for(first.shape_in, device))
+    return partial(
+        convolutional_of_coefficients,
+        patterns=patterns,
+        shape=first.shape_in,
+        widths=widths_for(first.shape_in, device),
+    )

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import pairwise, product
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown.errors import InputError
-from pindown.networks.vectors import SkipMLP, flat, linear, mlp, skip_mlp
+from pindown.networks.vectors import SkipMLP, linear, mlp, skip_mlp, zero_mlp
 
 FREQUENCIES = 8
 """Cosines per axis that the linear path takes as input; more if there are more latents."""
@@ -118,28 +119,47 @@ def deconvolutional(
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
 
 
-def default_network(shape: int | tuple[int, ...], n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
-    """Return the default encoder: :func:`skip_mlp` for vectors, `convolutional` for images, `temporal` for sequences.
+def default_encoder(
+    shape: int | tuple[int, ...],
+    device: torch.device | None = None,
+    *,
+    vectors: Callable[[Any, int], nn.Module] = skip_mlp,
+) -> Callable[[Any, int], nn.Module]:
+    """Return the function (shape, n_outputs) -> nn.Module that makes the default encoder of samples of this shape.
 
     Parameters
     ----------
     shape
-        Number of features, or the shape of a sample: (d,), (c, h, w) or (t, c).
-    n_outputs
-        Number of latents.
+        Number of features, or the shape of a sample: (d,), (t, c) or (c, h, w).
     device
         On a CPU, convolutions of images have half as many channels. None means no CPU.
+    vectors
+        What makes the encoder of vectors. That of sequences is `temporal`, that of images `convolutional`.
+
+    Examples
+    --------
+    >>> default_encoder(5) is default_encoder((5,)) is skip_mlp, default_encoder((50, 3)) is temporal
+    (True, True)
+    >>> default_encoder((3, 32, 32), torch.device("cpu")).keywords
+    {'widths': (16, 32, 64)}
+    """
+    if isinstance(shape, int) or len(shape) == 1:
+        return vectors
+    if len(shape) == 2:
+        return temporal
+    return convolutional if device is None else partial(convolutional, widths=widths_for(shape, device))
+
+
+def default_network(shape: int | tuple[int, ...], n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
+    """Return the default encoder: :func:`skip_mlp` for vectors, `convolutional` for images, `temporal` for sequences.
 
     Examples
     --------
     >>> [type(default_network(shape, 2)).__name__ for shape in (5, (5,), (3, 16, 16), (50, 3))]
     ['SkipMLP', 'SkipMLP', 'SkipMLP', 'Sequential']
     """
-    if isinstance(shape, int) or len(shape) == 1:
-        return skip_mlp(shape if isinstance(shape, int) else shape[0], n_outputs)
-    if len(shape) == 2:
-        return temporal(shape, n_outputs)
-    return convolutional(shape, n_outputs, widths=None if device is None else widths_for(shape, device))
+    n_in = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
+    return default_encoder(shape, device)(n_in, n_outputs)
 
 
 def widths_for(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
@@ -206,17 +226,17 @@ def resnet18(shape: tuple[int, ...], n_out: int, *, width: int = 64) -> nn.Modul
     blocks: list[nn.Module] = []
     for stage, (before, after) in enumerate(pairwise(widths)):
         blocks += [Block(before, after, stride=2 if stage else 1), Block(after, after)]
-    head = flat(widths[-1] * POOLED**2, n_out, hidden=())
+    head = zero_mlp(widths[-1] * POOLED**2, n_out, hidden=())
     nonlinear = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(POOLED), nn.Flatten(), *head.children())
     return SkipMLP(_smooth_path(n_channels, sizes, n_out), nonlinear)
 
 
-class Painted(nn.Module):
+class PatternSum(nn.Module):
     """Fixed layer: images from the coefficients of patterns (k, c · h · w), such as principal directions.
 
     Examples
     --------
-    >>> Painted(torch.eye(3, 4), (1, 2, 2))(torch.tensor([[1.0, 2.0, 3.0]]))
+    >>> PatternSum(torch.eye(3, 4), (1, 2, 2))(torch.tensor([[1.0, 2.0, 3.0]]))
     tensor([[[[1., 2.],
               [3., 0.]]]])
     """
@@ -233,7 +253,7 @@ class Painted(nn.Module):
         return (x @ self.patterns).unflatten(1, self.shape)
 
 
-def pictured(
+def convolutional_of_coefficients(
     n_in: int, n_out: int, *, patterns: Tensor, shape: tuple[int, ...], widths: Sequence[int] | None = None
 ) -> nn.Module:
     """Return an encoder of images given by their coefficients: a linear path plus convolutions of the images.
@@ -251,26 +271,26 @@ def pictured(
 
     Examples
     --------
-    >>> pictured(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
+    >>> convolutional_of_coefficients(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
     torch.Size([5, 2])
     """
-    n_channels, *sizes = _check_shape("pictured", shape, "an image is (c, h, w)", 3)
+    n_channels, *sizes = _check_shape("convolutional_of_coefficients", shape, "an image is (c, h, w)", 3)
     nonlinear = _halving(n_channels, sizes, n_out, widths, (256,))
-    return SkipMLP(linear(n_in, n_out), nn.Sequential(Painted(patterns, shape), *nonlinear.children()))
+    return SkipMLP(linear(n_in, n_out), nn.Sequential(PatternSum(patterns, shape), *nonlinear.children()))
 
 
-def level(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
+def zero_network(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
     """Return a network to one or more numbers that is zero at initialisation; images enter by their low frequencies.
 
     Examples
     --------
-    >>> level((3, 16, 16))(torch.ones(2, 3, 16, 16)).tolist(), level((5,))(torch.ones(1, 5)).tolist()
+    >>> zero_network((3, 16, 16))(torch.ones(2, 3, 16, 16)).tolist(), zero_network((5,))(torch.ones(1, 5)).tolist()
     ([[0.0], [0.0]], [[0.0]])
     """
     if len(shape) != 3:
-        return nn.Sequential(nn.Flatten(), flat(math.prod(shape), n_out, hidden=(64, 64)))
+        return nn.Sequential(nn.Flatten(), zero_mlp(math.prod(shape), n_out, hidden=(64, 64)))
     cosine_layer = Cosines(shape[1:], _frequencies(shape[0], shape[1:], 1))
-    return nn.Sequential(cosine_layer, flat(shape[0] * math.prod(cosine_layer.n), n_out, hidden=(64, 64)))
+    return nn.Sequential(cosine_layer, zero_mlp(shape[0] * math.prod(cosine_layer.n), n_out, hidden=(64, 64)))
 
 
 class Swap(nn.Module):
@@ -307,9 +327,7 @@ class Cosines(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return coefficients; (n, c, …) → (n, c · product of n)."""
-        for along in self.buffers():
-            x = x.movedim(2, -1) @ along  # each axis moves to the end, which restores the order
-        return x.flatten(1)
+        return _along_axes(x, self.buffers()).flatten(1)
 
 
 class Synthesis(nn.Module):
@@ -323,10 +341,14 @@ class Synthesis(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return images; (n, c · product of n) → (n, c, …)."""
-        x = x.reshape(len(x), -1, *self.n)
-        for along in self.buffers():
-            x = x.movedim(2, -1) @ along
-        return x
+        return _along_axes(x.reshape(len(x), -1, *self.n), self.buffers())
+
+
+def _along_axes(x: Tensor, matrices: Iterable[Tensor]) -> Tensor:
+    """Multiply each axis after the channels by a matrix."""
+    for matrix in matrices:
+        x = x.movedim(2, -1) @ matrix  # each axis moves to the end, which restores the order
+    return x
 
 
 def cosines(size: int, n: int) -> Tensor:
@@ -378,7 +400,7 @@ def _halving(
     layers: list[nn.Module] = []
     for before, after in pairwise([n_channels, *widths]):
         layers += [_convolution(len(sizes), before, after, stride=2), nn.LeakyReLU(0.01)]
-    head = flat(widths[-1] * math.prod(steps[-1]), n_out, hidden=hidden)
+    head = zero_mlp(widths[-1] * math.prod(steps[-1]), n_out, hidden=hidden)
     return nn.Sequential(*layers, nn.Flatten(), *head.children())
 
 

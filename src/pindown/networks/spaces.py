@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown._random import RandomState, generator
+from pindown.errors import InputError
 
 
 class Space(ABC):
@@ -32,7 +33,6 @@ class Space(ABC):
     def distance(self, a: Tensor, b: Tensor) -> Tensor:
         """Return the length of the shortest path between points, over the last dimension."""
 
-    @abstractmethod
     def uniform(
         self,
         n: int,
@@ -42,7 +42,12 @@ class Space(ABC):
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
     ) -> Tensor:
-        """Return n points from the uniform distribution; (n, d)."""
+        """Return n points from the uniform distribution, on the sphere the rotation-invariant one; (n, d)."""
+        return self._uniform((n, d), generator(random_state, device), dtype)
+
+    @abstractmethod
+    def _uniform(self, shape: tuple[int, int], rng: torch.Generator, dtype: torch.dtype) -> Tensor:
+        """Draw points on the device of the generator."""
 
 
 @dataclass(frozen=True)
@@ -74,18 +79,8 @@ class Sphere(Space):
         """Return whether all points have unit norm."""
         return bool(((torch.linalg.vector_norm(z, dim=-1) - 1).abs() <= tolerance).all())
 
-    def uniform(
-        self,
-        n: int,
-        d: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Return n points from the rotation-invariant distribution; (n, d)."""
-        rng = generator(random_state, device)
-        return self.project(torch.randn(n, d, generator=rng, device=device, dtype=dtype))
+    def _uniform(self, shape: tuple[int, int], rng: torch.Generator, dtype: torch.dtype) -> Tensor:
+        return self.project(torch.randn(shape, generator=rng, device=rng.device, dtype=dtype))
 
 
 @dataclass(frozen=True)
@@ -103,9 +98,10 @@ class Box(Space):
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(
-                f"Box: low and high must be finite with low < high, got low={self.low}, high={self.high}. "
-                "For an unbounded space use Reals()."
+            raise InputError(
+                "low",
+                f"Box: `low` and `high` must be finite with low < high, got low={self.low}, high={self.high}. "
+                "For an unbounded space use Reals().",
             )
 
     def project(self, z: Tensor) -> Tensor:
@@ -120,19 +116,8 @@ class Box(Space):
         """Return whether all coordinates lie in [low, high]."""
         return bool(((z >= self.low - tolerance) & (z <= self.high + tolerance)).all())
 
-    def uniform(
-        self,
-        n: int,
-        d: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Return n points whose coordinates are independent and uniform; (n, d)."""
-        rng = generator(random_state, device)
-        u = torch.rand(n, d, generator=rng, device=device, dtype=dtype)
-        return self.low + (self.high - self.low) * u
+    def _uniform(self, shape: tuple[int, int], rng: torch.Generator, dtype: torch.dtype) -> Tensor:
+        return self.low + (self.high - self.low) * torch.rand(shape, generator=rng, device=rng.device, dtype=dtype)
 
 
 @dataclass(frozen=True)
@@ -157,17 +142,9 @@ class Reals(Space):
         """Return whether all coordinates are finite."""
         return bool(z.isfinite().all())
 
-    def uniform(
-        self,
-        n: int,
-        d: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> Tensor:
-        """Raise: R^d has infinite volume, so it has no uniform distribution."""
-        raise ValueError(
+    def _uniform(self, shape: tuple[int, int], rng: torch.Generator, dtype: torch.dtype) -> Tensor:
+        raise InputError(
+            "space",
             "Reals has no uniform distribution: its volume is infinite. "
-            "Use a Box, or distributions.Around for a distribution around a point."
+            "Use a Box, or distributions.Around for a distribution around a point.",
         )

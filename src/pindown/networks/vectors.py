@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -42,28 +43,26 @@ def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn
     return nn.Sequential(*layers, nn.Linear(n_in, n_out))
 
 
-def flat(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
+def zero_mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
     """Return a perceptron whose last layer, and so its output, is zero at initialisation.
 
     Examples
     --------
-    >>> flat(5, 2, hidden=(8,))(torch.ones(1, 5)).abs().sum().item()
+    >>> zero_mlp(5, 2, hidden=(8,))(torch.ones(1, 5)).abs().sum().item()
     0.0
     """
     network = mlp(n_in, n_out, hidden=hidden)
-    last = list(network.children())[-1]
-    assert isinstance(last, nn.Linear)
-    nn.init.zeros_(last.weight)
-    nn.init.zeros_(last.bias)
+    for weight in list(network.children())[-1].parameters():
+        nn.init.zeros_(weight)
     return network
 
 
-def reader(n_in: int, n_out: int) -> nn.Module:
+def small_mlp(n_in: int, n_out: int) -> nn.Module:
     """Return a small perceptron with two hidden layers of 64 units, the default adversary of `Forget`.
 
     Examples
     --------
-    >>> reader(5, 2)(torch.zeros(3, 5)).shape
+    >>> small_mlp(5, 2)(torch.zeros(3, 5)).shape
     torch.Size([3, 2])
     """
     return mlp(n_in, n_out, hidden=(64, 64))
@@ -108,17 +107,12 @@ class SkipMLP(nn.Module):
 
     def __init__(self, linear: nn.Module, nonlinear: nn.Module) -> None:
         super().__init__()
-        self.straight, self.bend = linear, nonlinear  # the names of their weights in saved files
+        self.linear, self.nonlinear = linear, nonlinear
 
-    @property
-    def linear(self) -> nn.Module:
-        """The linear path A."""
-        return self.straight
-
-    @property
-    def nonlinear(self) -> nn.Module:
-        """The nonlinear path m."""
-        return self.bend
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        names = {"straight": "linear", "bend": "nonlinear"}  # in files of earlier versions
+        parts = {names.get(name, name): part for name, part in state["_modules"].items()}
+        super().__setstate__(state | {"_modules": parts})
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode (n, n_in) to (n, n_out)."""
@@ -138,7 +132,7 @@ def skip_mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) 
     >>> torch.allclose(encoder(x).norm(dim=1), x.norm(dim=1))
     True
     """
-    return SkipMLP(linear(n_in, n_out), flat(n_in, n_out, hidden=hidden))
+    return SkipMLP(linear(n_in, n_out), zero_mlp(n_in, n_out, hidden=hidden))
 
 
 def smooth(n_in: int, n_out: int, *, hidden: Sequence[int] = (64, 64)) -> nn.Module:
@@ -153,7 +147,7 @@ def smooth(n_in: int, n_out: int, *, hidden: Sequence[int] = (64, 64)) -> nn.Mod
     """
     widths = [n_in, *hidden]
     layers = [part for a, b in pairwise(widths) for part in (nn.Linear(a, b), nn.SiLU())]
-    return SkipMLP(linear(n_in, n_out), nn.Sequential(*layers, flat(widths[-1], n_out, hidden=())))
+    return SkipMLP(linear(n_in, n_out), nn.Sequential(*layers, zero_mlp(widths[-1], n_out, hidden=())))
 
 
 class Residual(nn.Module):
@@ -182,8 +176,8 @@ def residual(n_in: int, n_out: int, *, width: int = 128, n_blocks: int = 2) -> n
     True
     """
     blocks = [
-        Residual(nn.Sequential(nn.LeakyReLU(0.01), *flat(width, width, hidden=(width,)).children()))
+        Residual(nn.Sequential(nn.LeakyReLU(0.01), *zero_mlp(width, width, hidden=(width,)).children()))
         for _ in range(n_blocks)
     ]
-    nonlinear = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), flat(width, n_out, hidden=()))
+    nonlinear = nn.Sequential(nn.Linear(n_in, width), *blocks, nn.LeakyReLU(0.01), zero_mlp(width, n_out, hidden=()))
     return SkipMLP(linear(n_in, n_out), nonlinear)

@@ -17,7 +17,7 @@ from pindown.networks import gates, preprocessing, spaces
 from pindown.training import optimizers
 
 _NETWORKS = (
-    *(networks.linear, networks.mlp, networks.flat, networks.reader, networks.skip_mlp, networks.smooth),
+    *(networks.linear, networks.mlp, networks.zero_mlp, networks.small_mlp, networks.skip_mlp, networks.smooth),
     networks.residual,
 )
 _PREPROCESSING = (

@@ -42,6 +42,8 @@ MOVED: dict[str, str] = {
         "pindown.methods.latent_action.inverse:InverseDynamics"
     ),
     "pindown.networks.vectors:Unfolded": "pindown.networks.vectors:SkipMLP",
+    "pindown.networks.vectors:flat": "pindown.networks.vectors:zero_mlp",
+    "pindown.networks.vectors:reader": "pindown.networks.vectors:small_mlp",
     "pindown.networks.vectors:unfolded": "pindown.networks.vectors:skip_mlp",
     "pindown.estimators.encoding:Encoder": "pindown.networks.encoder:Encoder",
     "pindown.networks.bijections:Bijection": "pindown_papers.baselines.bijections:Bijection",
@@ -54,6 +56,9 @@ MOVED: dict[str, str] = {
     "pindown.networks.first_layers:Decorrelate": "pindown.networks.preprocessing:Whiten",
     "pindown.networks.first_layers:Rescale": "pindown.networks.preprocessing:Rescale",
     "pindown.networks.first_layers:Whiten": "pindown.networks.preprocessing:Whiten",
+    "pindown.networks.images:Painted": "pindown.networks.images:PatternSum",
+    "pindown.networks.images:level": "pindown.networks.images:zero_network",
+    "pindown.networks.images:pictured": "pindown.networks.images:convolutional_of_coefficients",
     "pindown.networks.images:suited": "pindown.networks.images:default_network",
     "pindown.networks.preprocessing:beyond_noise": "pindown.networks.preprocessing:whiten_signal",
     "pindown.networks.preprocessing:evenly": "pindown.networks.preprocessing:common_scale",

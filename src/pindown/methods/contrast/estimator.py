@@ -291,7 +291,7 @@ class Contrast(Incremental):
         p = None if self.space == Sphere() and self.p == 2 else self.p
         potential = None
         if self.any_marginal:
-            potential = networks.level(encoder.preprocess.shape_out)
+            potential = networks.zero_network(encoder.preprocess.shape_out)
         return PairObjective(
             encoder,
             potential,

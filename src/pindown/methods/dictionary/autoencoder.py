@@ -168,7 +168,9 @@ class Autoencoder(Coding):
 def _spread(encoder: Encoder, n_out: int) -> nn.Module:
     shape = encoder.preprocess.shape_out
     return (
-        networks.level(shape, n_out) if len(shape) == 3 else networks.flat(encoder.n_features, n_out, hidden=(64, 64))
+        networks.zero_network(shape, n_out)
+        if len(shape) == 3
+        else networks.zero_mlp(encoder.n_features, n_out, hidden=(64, 64))
     )
 
 

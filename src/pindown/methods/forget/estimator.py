@@ -194,7 +194,7 @@ class Forget(BaseEncoder):
         charts: bool = True,
         encoder: Make = networks.skip_mlp,
         preprocess: Preprocess = preprocessing.default_preprocessing,
-        classifier: Make = networks.reader,
+        classifier: Make = networks.small_mlp,
         decoder: Make = networks.skip_mlp,
         n_restarts: int = 1,
         batch_size: int | None = None,

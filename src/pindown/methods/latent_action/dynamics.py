@@ -82,7 +82,7 @@ class Dynamics(nn.Module):
         self.bottleneck, self.strength = float(bottleneck), float(strength)
         self.chart = built("InverseDynamics", "chart", chart, n, n_actions)
         self.change = built("InverseDynamics", "forward", forward, n + n_actions, n)
-        self.spread = networks.flat(n, n_actions**2, hidden=(64, 64))
+        self.spread = networks.zero_mlp(n, n_actions**2, hidden=(64, 64))
 
     def action(self, x: Tensor, x_next: Tensor) -> Tensor:
         """Return the codes of transitions; (n, n_features) twice → (n, n_actions)."""
