@@ -232,7 +232,7 @@ def test_where_every_direction_tells_the_nuisance_one_code_is_kept_with_a_warnin
         ({"holdout": 0.9}, "holdout == 0.9, must be <= 0.5"),
         (
             {"classifier": lambda n_in, n_out: nn.Linear(n_in, 1), "charts": False},
-            r"classifier\(n_in=3, n_out=3\) maps .* to \(2, 1\)",
+            "`classifier` maps",
         ),
         ({"n_bins": 1}, "n_bins == 1, must be >= 2"),
         ({"n_components": 9}, "n_components=9 is more than n_features=5"),

@@ -6,31 +6,20 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
 from torch import nn
 
 from pindown.networks.images import (
     ON_CPU,
-    convolutional_of_coefficients,
     deconvolutional,
     default_encoder,
     default_network,
     widths_for,
 )
-from pindown.networks.preprocessing import Preprocess, Preprocessing, whiten
 from pindown.networks.vectors import smooth
 
 FIRST_ROUND = 2_000
 """Steps of the first round of a training that chooses its own length."""
-
-BALANCE, FAINTEST = 0.25, 1e-6
-"""Directions of images are divided by this power of their variance, so that their weight is the square root of their
-standard deviation; and the smallest variance, relative to the largest, that is divided by."""
-
-whitened: Preprocess = partial(whiten, n_components=128)
-"""Preprocessing of images where closed forms need vectors: their leading directions at unit variance."""
 
 
 def is_image(shape: Sequence[int]) -> bool:
@@ -92,72 +81,3 @@ def default_decoder(shape: int | tuple[int, ...], device: torch.device) -> Calla
     if isinstance(shape, int) or not is_image(shape):
         return smooth
     return partial(deconvolutional, widths=widths_for(shape, device))
-
-
-def spreads(first: Preprocessing) -> NDArray[np.float64]:
-    """Return the standard deviations of images along whitened directions, with a mean square of one.
-
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> x = torch.randn(5_000, 1, 1, 2, generator=torch.Generator().manual_seed(0)) * torch.tensor([2.0, 1.0])
-    >>> large, small = spreads(whitened(ArraySource(x)))
-    >>> bool(abs(large / small - 2) < 0.2)
-    True
-    """
-    spread: NDArray[np.float64] = 1 / np.linalg.norm(first.linear_map.cpu().numpy(), axis=0)
-    return spread / np.sqrt((spread**2).mean())
-
-
-def worth_rebuilding(white: NDArray[Any], spread: NDArray[np.float64], level: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Return the matrix (k, k) that weights reconstruction errors of whitened images, given the level of a nuisance.
-
-    A decoder that is conditioned on the level need not learn the mean image of each level. For the rest, errors in
-    pixels would be dominated by the largest variation, and errors in whitened directions by noise. So each direction
-    is weighted by the square root of its standard deviation within levels. A decoder that returns the mean of each
-    level has a weighted mean squared error of one.
-
-    Parameters
-    ----------
-    white : array (n, k)
-        Images along directions of unit variance.
-    spread : array (k,)
-        Standard deviation of each direction: see `spreads`.
-    level : array (n,)
-        Index of the level of the nuisance.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> level = rng.integers(2, size=2_000)
-    >>> white = np.stack([2 * level - 1.0, rng.normal(size=2_000)], 1)  # the first direction is the level itself
-    >>> round(float(worth_rebuilding(white, np.array([1.4, 0.2]), level)[1, 1]), 1)
-    1.4
-    """
-    sums = np.stack([np.bincount(level, weights=column) for column in white.T], 1)
-    residual = white - (sums / np.maximum(np.bincount(level), 1)[:, None])[level]
-    pixels = residual * spread
-    variances, directions = np.linalg.eigh(pixels.T @ pixels / len(pixels))
-    roots = np.maximum(variances, FAINTEST * variances.max()) ** -BALANCE
-    worth: NDArray[np.float64] = spread[:, None] * (directions * roots) @ directions.T
-    return worth / np.sqrt(((residual @ worth) ** 2).mean())
-
-
-def encoder_behind(first: Preprocessing, device: torch.device) -> Callable[[int, int], nn.Module]:
-    """Return the function that makes a convolutional encoder of images given by their leading directions.
-
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> first = whitened(ArraySource(torch.randn(50, 1, 8, 8)))
-    >>> encoder_behind(first, torch.device("cpu"))(*first.shape_out, 2)(torch.zeros(3, 64)).shape
-    torch.Size([3, 2])
-    """
-    back = torch.linalg.pinv(first.linear_map)  # (k, pixels)
-    patterns = (back / back.square().sum(0).mean().sqrt()).float()  # pixels have about unit variance
-    return partial(
-        convolutional_of_coefficients,
-        patterns=patterns,
-        shape=first.shape_in,
-        widths=widths_for(first.shape_in, device),
-    )

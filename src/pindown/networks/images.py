@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown.errors import InputError
-from pindown.networks.vectors import SkipMLP, linear, mlp, skip_mlp, zero_mlp
+from pindown.networks.vectors import SkipMLP, mlp, skip_mlp, zero_mlp
 
 FREQUENCIES = 8
 """Cosines per axis that the linear path takes as input; more if there are more latents."""
@@ -59,8 +59,8 @@ def convolutional(
     >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear at initialisation
     True
     """
-    n_channels, *sizes = _check_shape("convolutional", shape, "an image is (c, h, w)", 3)
-    return SkipMLP(_smooth_path(n_channels, sizes, n_out), _halving(n_channels, sizes, n_out, widths, hidden))
+    n_channels, *sizes = check_shape("convolutional", shape, "an image is (c, h, w)", 3)
+    return SkipMLP(_smooth_path(n_channels, sizes, n_out), halving(n_channels, sizes, n_out, widths, hidden))
 
 
 def _smooth_path(n_channels: int, sizes: Sequence[int], n_out: int) -> nn.Sequential:
@@ -83,7 +83,7 @@ def temporal(
     >>> temporal((50, 3), 2)(torch.zeros(5, 50, 3)).shape
     torch.Size([5, 2])
     """
-    n_steps, n_channels = _check_shape("temporal", shape, "a sequence is (t, c)", 2)
+    n_steps, n_channels = check_shape("temporal", shape, "a sequence is (t, c)", 2)
     cosine_layer = Cosines([n_steps], _frequencies(n_channels, [n_steps], n_out))
     n_cosines = cosine_layer.n[0]
     slow = min(n_cosines, -(-n_out // n_channels))
@@ -94,7 +94,7 @@ def temporal(
         weight[:, :, :slow] = start.unflatten(1, (n_channels, slow))
         linear_layer.weight.copy_(weight.flatten(1))
         linear_layer.bias.zero_()
-    nonlinear = _halving(n_channels, [n_steps], n_out, widths, hidden)
+    nonlinear = halving(n_channels, [n_steps], n_out, widths, hidden)
     return nn.Sequential(Swap(), SkipMLP(nn.Sequential(cosine_layer, linear_layer), nonlinear))
 
 
@@ -113,7 +113,7 @@ def deconvolutional(
     >>> deconvolutional(4, (50, 3))(torch.zeros(5, 4)).shape
     torch.Size([5, 50, 3])
     """
-    _check_shape("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
+    check_shape("deconvolutional", shape, "an image is (c, h, w), a sequence (t, c)", 2, 3)
     if len(shape) == 2:
         return nn.Sequential(_doubling(n_in, shape[1], shape[:1], widths, hidden), Swap())
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
@@ -215,7 +215,7 @@ def resnet18(shape: tuple[int, ...], n_out: int, *, width: int = 64) -> nn.Modul
     >>> torch.allclose(encoder(2 * images), 2 * encoder(images), atol=1e-4)  # linear at initialisation
     True
     """
-    n_channels, *sizes = _check_shape("resnet18", shape, "an image is (c, h, w)", 3)
+    n_channels, *sizes = check_shape("resnet18", shape, "an image is (c, h, w)", 3)
     if width < GROUPS or width % GROUPS:
         raise InputError("width", f"networks.resnet18: `width` must be a multiple of {GROUPS}, got {width}.")
     stem: list[nn.Module] = [nn.Conv2d(n_channels, width, 3, stride=2 if max(sizes) >= LARGE else 1, padding=1)]
@@ -229,54 +229,6 @@ def resnet18(shape: tuple[int, ...], n_out: int, *, width: int = 64) -> nn.Modul
     head = zero_mlp(widths[-1] * POOLED**2, n_out, hidden=())
     nonlinear = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(POOLED), nn.Flatten(), *head.children())
     return SkipMLP(_smooth_path(n_channels, sizes, n_out), nonlinear)
-
-
-class PatternSum(nn.Module):
-    """Fixed layer: images from the coefficients of patterns (k, c · h · w), such as principal directions.
-
-    Examples
-    --------
-    >>> PatternSum(torch.eye(3, 4), (1, 2, 2))(torch.tensor([[1.0, 2.0, 3.0]]))
-    tensor([[[[1., 2.],
-              [3., 0.]]]])
-    """
-
-    patterns: Tensor
-
-    def __init__(self, patterns: Tensor, shape: tuple[int, ...]) -> None:
-        super().__init__()
-        self.shape = tuple(shape)
-        self.register_buffer("patterns", patterns.contiguous())
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Return images; (n, k) → (n, c, h, w)."""
-        return (x @ self.patterns).unflatten(1, self.shape)
-
-
-def convolutional_of_coefficients(
-    n_in: int, n_out: int, *, patterns: Tensor, shape: tuple[int, ...], widths: Sequence[int] | None = None
-) -> nn.Module:
-    """Return an encoder of images given by their coefficients: a linear path plus convolutions of the images.
-
-    Parameters
-    ----------
-    n_in, n_out
-        Numbers of coefficients and of latents.
-    patterns
-        The image of each coefficient; (n_in, c · h · w).
-    shape
-        Shape of an image, (c, h, w).
-    widths
-        See :func:`convolutional`.
-
-    Examples
-    --------
-    >>> convolutional_of_coefficients(3, 2, patterns=torch.eye(3, 48), shape=(3, 4, 4))(torch.zeros(5, 3)).shape
-    torch.Size([5, 2])
-    """
-    n_channels, *sizes = _check_shape("convolutional_of_coefficients", shape, "an image is (c, h, w)", 3)
-    nonlinear = _halving(n_channels, sizes, n_out, widths, (256,))
-    return SkipMLP(linear(n_in, n_out), nn.Sequential(PatternSum(patterns, shape), *nonlinear.children()))
 
 
 def zero_network(shape: tuple[int, ...], n_out: int = 1) -> nn.Module:
@@ -392,7 +344,7 @@ def _smoothest(n_channels: int, n: Sequence[int], n_out: int) -> nn.Linear:
     return layer
 
 
-def _halving(
+def halving(
     n_channels: int, sizes: Sequence[int], n_out: int, widths: Sequence[int] | None, hidden: Sequence[int]
 ) -> nn.Sequential:
     """Return convolutions, each of which halves an image, and fully connected layers, the last zero at first."""
@@ -441,7 +393,7 @@ def _convolution(n_axes: int, n_in: int, n_out: int, *, stride: int = 1) -> nn.M
     return (nn.Conv1d if n_axes == 1 else nn.Conv2d)(n_in, n_out, 3, stride=stride, padding=1)
 
 
-def _check_shape(owner: str, shape: Any, expected: str, *n_axes: int) -> tuple[int, ...]:
+def check_shape(owner: str, shape: Any, expected: str, *n_axes: int) -> tuple[int, ...]:
     """Return the shape of a sample, or raise if the network does not fit it."""
     if not isinstance(shape, tuple) or len(shape) not in n_axes or min(shape) < 1:
         raise InputError("shape", f"networks.{owner}: {expected}, but samples have the shape {shape}.")

@@ -27,6 +27,7 @@ from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.charts import Charts
 from pindown.methods.forget.choosing import BENT, FIXED, N_FOLDS, TRANSPORTED, Charted, Choice
 from pindown.methods.forget.game import Game, Rebuild, straightened
+from pindown.methods.forget.images import encoder_behind, spreads, whitened
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.looking import Asked, NuisanceLook, look_at
 from pindown.methods.forget.nuisance import as_table
@@ -35,7 +36,7 @@ from pindown.methods.forget.transport import Transport
 from pindown.methods.reading import Reading, is_in_memory
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
-from pindown.networks.image_defaults import encoder_behind, is_image, spreads, whitened
+from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, TrainingLog, best_device, optimizers, waiting_cosine
