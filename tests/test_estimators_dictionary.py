@@ -282,7 +282,7 @@ class Cut(nn.Module):
         ({"n_components": 7}, ValueError, "n_components=7 is more than n_features=6"),
         ({"n_restarts": 0}, ValueError, "n_restarts == 0, must be >= 1"),
         ({"penalty": "l1"}, TypeError, "penalty must be a value such as"),
-        ({"decoder": "mlp"}, TypeError, "decoder must be a function"),
+        ({"decoder": "mlp"}, TypeError, "`decoder` must be a function"),
         ({"decoder": Cut}, ValueError, "not differentiable"),
         ({"decoder": lambda d, m: nn.Linear(d, m + 1)}, ValueError, r"maps \(2, 3\) to \(2, 7\)"),
     ],

@@ -325,7 +325,7 @@ def test_own_networks_are_used():
         ({"strength": -1.0}, ValueError, "strength"),
         ({"n_actions": None, "bottleneck": 0.0}, ValueError, "n_actions=None counts"),
         ({"batch_size": 61}, ValueError, "batch_size=61 is larger than the 60 transitions"),
-        ({"chart": "mlp"}, TypeError, "chart must be a function"),
+        ({"chart": "mlp"}, TypeError, "`chart` must be a function"),
         ({"forward": lambda n_in, n_out: nn.Linear(n_in, n_out + 1)}, ValueError, r"to \(2, 7\), not to \(2, 6\)"),
     ],
 )

@@ -50,5 +50,5 @@ def test_a_broken_file_and_a_folder_that_is_not_there_are_named(folder):
     (folder / "broken.png").write_bytes(b"no picture")
     with pytest.raises(ValueError, match=r"broken\.png"):
         cutouts_in(folder, 3)
-    with pytest.raises(FileNotFoundError, match=r"there is no folder .*nowhere"):
+    with pytest.raises(FileNotFoundError, match="nowhere"):
         cutouts_in(folder / "nowhere", 1)
