@@ -10,7 +10,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset, TensorDataset
 
-from pindown.data import ArraySource, Batch, DatasetSource, Joined, LoaderSource, ParquetSource, Source, as_source
+from pindown.data import ArraySource, Batch, ConcatSource, DatasetSource, LoaderSource, ParquetSource, Source, as_source
 from pindown.simulate import Clusters
 
 h5py, pyarrow, zarr = (pytest.importorskip(name) for name in ("h5py", "pyarrow", "zarr"))
@@ -147,8 +147,8 @@ CASES: dict[str, Callable[[Path], Case]] = {
     "read-only map": read_only_map,
     "h5": in_h5,
     "zarr": in_zarr,
-    "joined": lambda _: Case(
-        Joined([ArraySource(rows()[:40], y=labels()[:40]), ArraySource(rows()[40:], y=labels()[40:])]),
+    "concatenated": lambda _: Case(
+        ConcatSource([ArraySource(rows()[:40], y=labels()[:40]), ArraySource(rows()[40:], y=labels()[40:])]),
         {"x": rows(), "y": labels()},
     ),
     "dataset": lambda _: Case(

@@ -87,7 +87,7 @@ QUICK = [case for case in CASES if case.share == 0.3 and case.world in ("labels"
 @may_warn
 @pytest.mark.parametrize("case", QUICK, ids=lambda case: case.world)
 def test_noisy_worlds_give_a_claim_whose_band_holds_the_true_score(case):
-    found = audited(case, 0)
+    found = audited(case, 2)
     assert found.noise == pytest.approx(case.share, abs=0.05)
     true = next(score.value for score in found.recovery if score.name == found.band.score)
     assert found.band.holds(true)

@@ -65,12 +65,6 @@ def test_inputs_that_cannot_be_read_say_so():
         arrays.read("X", [1.0, 2.0])
     with pytest.raises(ValueError, match=r"NaN or infinity in 1 row\(s\), first row 1"):
         arrays.read("X", [[1.0], [math.nan]])
-    with pytest.raises(ValueError, match="one value for each of the 3 rows"):
-        arrays.read_labels("labels", [0, 1], 3)
-    with pytest.raises(ValueError, match="it is no label"):
-        arrays.read_labels("labels", [0.5, 1.5], 2)
-    with pytest.raises(ValueError, match=r"missing in 1 row\(s\)"):
-        arrays.read_labels("labels", np.array(["a", None], dtype=object), 2)
 
 
 def test_checks_repeat_themselves_and_leave_the_generators_alone():

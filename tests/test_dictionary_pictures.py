@@ -113,7 +113,7 @@ def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
 
 def test_what_codes_tell_of_a_latent_is_what_rows_differ_by_beside_their_posteriors(fitted):
     model, (x, _) = fitted.objective_, rooms(200, 3)
-    normal = torch.randn(400, 1, 3, 1, generator=torch.Generator().manual_seed(0))
+    normal = torch.randn(2_000, 1, 3, 1, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         triangle, _ = model._triangle(model.encoder.preprocess(x))
         draws = model.codes(x) + model.turned((triangle @ normal)[..., 0])  # (draws, rows, latents)

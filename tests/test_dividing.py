@@ -1,10 +1,10 @@
-"""Nothing that is related lies on both sides of a division."""
+"""Related samples are never on both sides of a split."""
 
 import numpy as np
 import pytest
 
 from pindown.data.data import Data
-from pindown.data.splits import FOLDS, MOST, divided, in_folds, runs, spared, taken
+from pindown.data.splits import FOLDS, MOST, assign_folds, divided, keep_strata, runs, taken
 
 RNG = np.random.default_rng(0)
 
@@ -71,14 +71,14 @@ def test_rows_that_were_taken_have_no_next_row_that_did_not_follow():
 
 def test_folds_have_equal_parts_of_each_stratum_and_as_many_rows_whatever_the_size_of_units():
     strata = np.repeat([0, 1], [30, 60])
-    fold = in_folds(np.arange(90), 3, RNG, strata=strata)
+    fold = assign_folds(np.arange(90), 3, RNG, strata)
     assert np.bincount(3 * strata + fold).tolist() == [10] * 3 + [20] * 3
     units = np.repeat(np.arange(9), [6, 2, 2, 2, 9, 3, 3, 3, 3])  # three of the first stratum make up for one
-    fold = in_folds(units, 2, RNG, strata=np.repeat([0, 1], [12, 21]))
+    fold = assign_folds(units, 2, RNG, np.repeat([0, 1], [12, 21]))
     assert all(len(set(fold[units == unit])) == 1 for unit in range(9))
     assert np.bincount(fold[:12]).tolist() == [6, 6]
     assert sorted(np.bincount(fold[12:])) == [9, 12]
 
 
 def test_what_a_fold_would_take_whole_stays_with_those_to_learn_from():
-    assert spared(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])).tolist() == [0, 0, -1, 1]
+    assert keep_strata(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])).tolist() == [0, 0, -1, 1]

@@ -63,7 +63,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, X, Y[:9], "X has 10 rows but y has 9. Row i of y must be the class of row i of X"),
         ({}, X, np.zeros(10), "all 10 rows into a single class, so there is nothing to tell apart.*at least two"),
         ({}, X, np.arange(10), "no class of y has two rows: there are as many classes as samples, 10.*by heart. Give"),
-        ({}, X, np.where(Y == 1, np.nan, Y), r"y \(the labels\) contains NaN or None. Give each row a label, or leave"),
+        ({}, X, np.where(Y == 1, np.nan, Y), r"y \(the labels\) contains NaN or None"),
         ({}, X, [None, *"abc" * 3], r"y \(the labels\) contains NaN or None"),
         ({}, X, [math.nan, *"abc" * 3], r"y \(the labels\) contains NaN or None"),
         ({}, X, np.where(Y == 1, np.inf, Y), r"Input y \(the labels\) contains infinity"),

@@ -237,13 +237,13 @@ def images(n=300, odd=None, shape=(3, 4, 4), part=0):
 BAD = {
     "NaN in an image of a stream": (
         lambda: Streamed(images(odd=torch.full((3, 4, 4), torch.nan))),
-        "Item 71 of x has NaN or infinity",
+        "Sample 71 of x has NaN",
     ),
     "NaN in an image of a dataset": (
         lambda: DatasetSource(images(odd=torch.full((3, 4, 4), torch.nan))),
-        "Item 71 of x has NaN or infinity",
+        "Sample 71 of x has NaN",
     ),
-    "NaN in a map": (lambda: ArraySource(np.full((300, 3), np.nan), pairs=np.zeros((300, 3))), "Row 0 of x has NaN"),
+    "NaN in a map": (lambda: ArraySource(np.full((300, 3), np.nan), pairs=np.zeros((300, 3))), "Sample 0 of x has NaN"),
     "items that change shape": (
         lambda: Streamed(images(odd=torch.zeros(3, 4, 5))),
         r"Item 71 has shape \(3, 4, 5\), the first one \(3, 4, 4\)",
@@ -254,15 +254,15 @@ BAD = {
     ),
     "NaN in a partner of a stream": (
         lambda: Streamed(images(odd=torch.full((3, 4, 4), torch.nan), part=1)),
-        "Item 71 of y has NaN or infinity",
+        "Sample 71 of y has NaN",
     ),
     "infinity in a partner of a dataset": (
         lambda: DatasetSource(images(odd=torch.full((3, 4, 4), torch.inf), part=1), roles=("x", "pairs")),
-        "Item 71 of pairs has NaN or infinity",
+        "Sample 71 of pairs has NaN",
     ),
     "NaN in the partners of a map": (
         lambda: ArraySource(np.zeros((300, 3)), pairs=np.where(np.arange(300)[:, None] == 71, np.nan, np.ones(3))),
-        "Row 71 of pairs has NaN or infinity",
+        "Sample 71 of pairs has NaN",
     ),
     "partners that change shape": (
         lambda: DatasetSource(images(odd=torch.zeros(3, 4, 5), part=1)),
@@ -272,9 +272,9 @@ BAD = {
         lambda: DatasetSource(
             [{"x": torch.zeros(3)} | ({} if i == 71 else {"pairs": torch.ones(3)}) for i in range(300)]
         ),
-        "Item 71 has \\['x'\\], item 0 \\['pairs', 'x'\\]. Let the dataset give the same parts",
+        "Item 71 has \\['x'\\], item 0 \\['pairs', 'x'\\]",
     ),
-    "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer rows than a batch, 256"),
+    "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer samples than a batch, 256"),
     "shorter than a batch, and known": (
         lambda: DatasetSource(images(20, shape=(3,))),
         "batch_size=256 is larger than the 20 rows",
@@ -308,9 +308,9 @@ def test_bad_rows_end_a_fit_in_a_sentence_and_leave_nothing_behind(name):
 def test_where_rows_must_lie_in_memory_what_gives_them_is_refused(X):
     est = from_arrays(CLUSTERS)
     for ask in (est.score, partial(audit, est)):
-        with pytest.raises(TypeError, match="X must be rows in memory here"):
+        with pytest.raises(TypeError, match="X must be an array in memory"):
             ask(X, np.zeros(9))
-    with pytest.raises(TypeError, match="plan: X must be rows in memory here"):
+    with pytest.raises(TypeError, match="plan: X must be an array in memory"):
         plan(X)
 
 
@@ -320,7 +320,7 @@ def test_data_are_encoded_as_their_rows_are(tmp_path):
     broken = np.where(np.arange(50)[:, None] == 31, np.nan, x)
     np.save(tmp_path / "x.npy", broken)
     for X in (broken, np.load(tmp_path / "x.npy", mmap_mode="r"), tmp_path / "x.npy"):
-        with pytest.raises(ValueError, match="Row 31 of X has NaN or infinity"):
+        with pytest.raises(ValueError, match="Sample 31 of X has NaN"):
             est.transform(X)
 
 

@@ -180,12 +180,10 @@ def test_a_folder_that_is_damaged_is_named_and_nothing_in_it_is_touched(tmp_path
     content = shard.read_bytes()
     for broken in (content[: len(content) // 2], b"nothing"):
         shard.write_bytes(broken)
-        with pytest.raises(
-            ValueError, match=r"a shard is gone or damaged .* Copy the folder anew, or extract it again"
-        ):
+        with pytest.raises(ValueError, match="a shard is missing or damaged"):
             Sparse(4).fit(str(tmp_path))
     shard.unlink()
-    with pytest.raises(ValueError, match=r"a shard is gone or damaged .*activations-00001"):
+    with pytest.raises(ValueError, match=r"a shard is missing or damaged .*activations-00001"):
         as_source(str(tmp_path))
     for text in ("{", "[]"):
         (tmp_path / "activations.json").write_text(text)
@@ -199,7 +197,7 @@ def test_nan_in_rows_that_stay_on_the_disk_is_named(tmp_path):
     rows = np.random.default_rng(0).normal(size=(300, 4)).astype(np.float32)
     rows[5, 3] = np.nan
     np.save(tmp_path / "x.npy", rows)
-    with pytest.raises(ValueError, match="Row 5 of x has NaN or infinity"):
+    with pytest.raises(ValueError, match="Sample 5 of x has NaN"):
         Sparse(8, verbose=False).fit(np.load(tmp_path / "x.npy", mmap_mode="r"))
 
 

@@ -78,7 +78,7 @@ def test_pictures_in_bytes_are_numbers_like_others(preprocess):
 def test_a_row_that_is_not_finite_is_named(preprocess, bad, stream):
     x = noise(40, 3, 4, 4)
     x[31, 1, 2, 3] = bad
-    with pytest.raises(ValueError, match="Row 31 of x has NaN or infinity"):
+    with pytest.raises(ValueError, match="Sample 31 of x has NaN"):
         preprocess(stream(x))
 
 

@@ -121,5 +121,5 @@ def test_wide_rows_that_are_all_the_same_are_an_error():
 def test_a_wide_row_that_is_not_finite_is_named():
     x = noise(40, D)
     x[17, 3] = float("nan")
-    with pytest.raises(ValueError, match="Row 17 of x has NaN"):
+    with pytest.raises(ValueError, match="Sample 17 of x has NaN"):
         whiten(ArraySource(x))

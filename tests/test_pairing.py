@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 import torch
 
+from pindown.data.batches import ShuffledBatches
 from pindown.data.pairing import pair_up
-from pindown.data.sampling import Epochs
 
 
 def rows(n):
@@ -41,7 +41,7 @@ def test_all_partners_in_a_group_are_equally_likely():
 
 
 def test_each_epoch_takes_every_row_at_most_once_in_a_new_order():
-    epochs = Epochs(pair_up(rows(10), rows(10)), 3)  # three batches of three: one row is left out
+    epochs = ShuffledBatches(pair_up(rows(10), rows(10)), 3)  # three batches of three: one row is left out
     generator = torch.Generator().manual_seed(0)
     order = torch.cat([epochs(step, generator)[0] for step in range(6)]).flatten().tolist()
     first, second = order[:9], order[9:]
@@ -51,9 +51,9 @@ def test_each_epoch_takes_every_row_at_most_once_in_a_new_order():
 
 def test_an_epoch_entered_in_the_middle_is_the_same_epoch():
     generator = torch.Generator().manual_seed(0)
-    through = Epochs(pair_up(rows(10), rows(10)), 3)
+    through = ShuffledBatches(pair_up(rows(10), rows(10)), 3)
     anchors = [through(step, generator)[0].tolist() for step in range(6)]
-    resumed = Epochs(pair_up(rows(10), rows(10)), 3)
+    resumed = ShuffledBatches(pair_up(rows(10), rows(10)), 3)
     assert resumed(4, generator)[0].tolist() == anchors[4]
-    other = Epochs(pair_up(rows(10), rows(10)), 3)
+    other = ShuffledBatches(pair_up(rows(10), rows(10)), 3)
     assert other(4, torch.Generator().manual_seed(1))[0].tolist() != anchors[4]

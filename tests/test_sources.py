@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Instances
-from sourcing import CASES, Case, N, labels, rows
+from sourcing import CASES, Case, labels, rows
 
 from pindown.data import (
     ArraySource,
@@ -17,9 +17,11 @@ from pindown.data import (
     as_tensor,
     first_samples,
     moments,
+    sources,
     streaming,
 )
-from pindown.data.sampling import Epochs, EpochsWithin, FromHost, Rows
+from pindown.data.batches import BatchesWithinLevels, HostBatches, Samples, ShuffledBatches
+from pindown.errors import InputError
 from pindown.simulate import Bodies, Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, Structured
 from pindown.simulate.mixing import identity
 
@@ -38,7 +40,7 @@ def in_numpy(batch) -> dict[str, np.ndarray]:
 
 def all_rows(source: Source, n_samples: int, most: int = 300) -> dict[str, np.ndarray]:
     taken = itertools.islice(source.blocks(n_samples), -(-most // n_samples))
-    return in_numpy(streaming.joined(list(taken)))
+    return in_numpy(sources.concatenated(list(taken)))
 
 
 def same(one, other) -> None:
@@ -140,17 +142,17 @@ def test_moments_of_channels_take_all_places_together():
     np.testing.assert_allclose(found.covariance, np.cov(x.transpose(1, 0, 2, 3).reshape(3, -1).astype(float), ddof=0))
     last = moments(ArraySource(x), channel=-1, covariance=False)
     np.testing.assert_allclose(last.variance, x.astype(float).transpose(0, 1, 2, 3).reshape(-1, 4).var(0))
-    with pytest.raises(ValueError, match=r"channel=3 is no axis of a row, whose shape is \(3, 4, 4\)"):
+    with pytest.raises(ValueError, match="channel=3"):
         moments(ArraySource(x), channel=3)
 
 
 def test_moments_say_which_row_has_no_number():
     x = rows((3, 4, 4))
     x[71, 1, 2, 3] = np.nan
-    with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
+    with pytest.raises(ValueError, match="Sample 71 of x"):
         moments(ArraySource(x))
     x[71, 1, 2, 3] = np.inf
-    with pytest.raises(ValueError, match="Row 71 of x has NaN or infinity"):
+    with pytest.raises(ValueError, match="Sample 71 of x"):
         moments(ArraySource(torch.tensor(x)))
 
 
@@ -176,19 +178,23 @@ def test_a_map_is_read_where_it_is_asked_for_and_nowhere_else():
 
 
 @pytest.mark.parametrize(
-    ("make", "message"),
+    ("x", "sides", "argument"),
     [
-        (lambda: ArraySource(np.zeros((0, 3))), r"x has no rows \(shape \(0, 3\)\)"),
-        (lambda: ArraySource(np.array(3.0)), "x must have rows, got a single value"),
-        (lambda: ArraySource([["a", "b"]]), "x must hold numbers"),
-        (lambda: ArraySource(torch.zeros(3, 2, dtype=torch.complex64)), "x must hold numbers, got torch.complex64"),
-        (lambda: ArraySource(rows(), signal=labels()[:-1]), f"signal has {N - 1} rows, but x has {N}"),
-        (lambda: ArraySource(rows(), pairs=3), "pairs must have rows"),
+        (np.zeros((0, 3)), {}, "x"),
+        (np.array(3.0), {}, "x"),
+        ([["a", "b"]], {}, "x"),
+        (torch.zeros(3, 2, dtype=torch.complex64), {}, "x"),
+        (np.ma.masked_array(rows(), mask=rows() > 3), {}, "x"),
+        (rows().astype("datetime64[s]"), {}, "x"),
+        (rows(), {"signal": labels()[:-1]}, "signal"),
+        (rows(), {"pairs": 3}, "pairs"),
+        (rows(), {"nuisance": np.ma.masked_array(labels(), mask=labels() == 1)}, "nuisance"),
     ],
 )
-def test_what_has_no_good_rows_is_refused_in_a_sentence(make, message):
-    with pytest.raises(ValueError, match=message):
-        make()
+def test_arrays_without_good_samples_raise(x, sides, argument):
+    with pytest.raises(InputError) as error:
+        ArraySource(x, **sides)
+    assert error.value.argument == argument
 
 
 @pytest.mark.parametrize("X", [3, "text", {"x": 1}, None, lambda: 0])
@@ -257,15 +263,15 @@ def test_a_graph_can_capture_what_a_world_draws(name):
     assert not torch.equal(one, batch["x"])
 
 
-@pytest.mark.parametrize("kind", ["any rows", "rows of one label"])
-def test_rows_gathered_on_the_host_come_in_the_order_of_the_seed_also_for_a_resumed_run(kind):
-    here, parity = Rows(torch.arange(12.0)[:, None]), np.arange(12) % 2
-
-    def drawn():
-        return Epochs(here, 4) if kind == "any rows" else EpochsWithin(here, 4, parity)
-
+@pytest.mark.parametrize("within_levels", [False, True])
+def test_batches_gathered_on_the_host_come_in_the_order_of_the_seed_also_for_a_resumed_run(within_levels):
+    samples, parity = Samples(torch.arange(12.0)[:, None]), np.arange(12) % 2
     generator, device = torch.Generator().manual_seed(3), torch.device("cpu")
-    expected = [drawn()(step, generator)[0].tolist() for step in range(6)]
-    unbroken = FromHost(drawn(), device)
+
+    def made():
+        return BatchesWithinLevels(samples, 4, parity) if within_levels else ShuffledBatches(samples, 4)
+
+    expected = [made()(step, generator)[0].tolist() for step in range(6)]
+    unbroken = HostBatches(made(), device)
     assert [unbroken(step, generator)[0].tolist() for step in range(6)] == expected
-    assert [FromHost(drawn(), device)(step, generator)[0].tolist() for step in (4, 1)] == [expected[4], expected[1]]
+    assert [HostBatches(made(), device)(step, generator)[0].tolist() for step in (4, 1)] == [expected[4], expected[1]]

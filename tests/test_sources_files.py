@@ -51,7 +51,7 @@ def test_categories_are_read_as_what_they_stand_for(tmp_path):
 
 def test_a_missing_number_is_found_where_moments_are_taken(tmp_path):
     source = as_source(written(tmp_path / "t.parquet", x=[1.0, None, 2.0]))
-    with pytest.raises(ValueError, match="Row 1 of x has NaN or infinity"):
+    with pytest.raises(ValueError, match="Sample 1 of x has NaN or infinity"):
         moments(source)
 
 
@@ -68,22 +68,22 @@ def test_maps_of_numpy_files_share_the_files_memory_and_cannot_be_written_to(tmp
     ("make", "message"),
     [
         (lambda t: ParquetSource(t, nuisance="sitee"), r"t.parquet has no column 'sitee': did you mean 'site'\?"),
-        (lambda t: ParquetSource(t, features=["a", "site"]), "t.parquet: site holds no numbers"),
-        (lambda t: ParquetSource(t, signal=["a", "b", "on"]), "no column of numbers left: it has a, b, site, on"),
+        (lambda t: ParquetSource(t, features=["a", "site"]), "t.parquet: 'site' has no numbers"),
+        (lambda t: ParquetSource(t, signal=["a", "b", "on"]), "no column of numbers left"),
         (lambda t: as_source(t.with_name("none")), "there is no file or folder"),
         (lambda t: ParquetSource(t.with_name("none.parquet")), "there is no file or folder"),
-        (lambda t: as_source(t.with_suffix(".csv")), r"t.csv: rows are read from .parquet, .npy and .npz"),
+        (lambda t: as_source(t.with_suffix(".csv")), r"t.csv: samples are read from .parquet, .npy and .npz"),
         (lambda t: as_source(t.with_name("text.parquet")), r"read as parquet \(Parquet magic[^:]*\)\. Save it"),
-        (lambda t: as_source(t.with_name("text.npy")), r"as an array: it holds text.*by numpy\.save\.$"),
+        (lambda t: as_source(t.with_name("text.npy")), r"as an array: it has text.*by numpy\.save\.$"),
         (lambda t: as_source(t.with_name("text.npz")), "text.npz cannot be read as arrays"),
         (lambda t: as_source(t.with_name("two.npz")), "two.npz has the arrays a, b, but no x"),
-        (lambda t: as_source(t.with_name("folder")), "holds neither .parquet nor .npy files"),
-        (lambda t: ParquetSource(t.with_name("folder")), "holds no .parquet files"),
-        (lambda t: as_source(t.with_name("shards")), r"rows of part 1 have shape \(3,\), those of the first \(2,\)"),
+        (lambda t: as_source(t.with_name("folder")), "no .parquet or .npy files"),
+        (lambda t: ParquetSource(t.with_name("folder")), "has no .parquet files"),
+        (lambda t: as_source(t.with_name("shards")), r"part 1 have shape \(3,\), those of the first \(2,\)"),
         (lambda t: ParquetSource(t.with_name("no_rows.parquet")), "no_rows.parquet has no rows"),
         (
             lambda t: [*ParquetSource(t.with_name("lists.parquet"), features="x").blocks(2)],
-            "the lists in x differ in length",
+            "the lists in 'x' differ in length",
         ),
     ],
 )

@@ -137,8 +137,8 @@ def with_nan(n=80):
 
 
 SHAPES = r"has shape \(3, 6\), the first one \(3, 4\)"
-COLLATED = r"Batch 1: item 1 of it has shape \[3, 6\], the first one \[3, 4\]"
-NAN = "Item 71 of x has NaN or infinity. Leave such items out"
+COLLATED = r"Batch 1: item 1 has shape \[3, 6\], the first one \[3, 4\]"
+NAN = "Sample 71 of x has NaN or infinity"
 BAD = {
     "dataset, shapes": (lambda: DatasetSource(Listed(changing())), f"Item 5 {SHAPES}"),
     "stream, shapes": (lambda: LoaderSource(Streamed(changing())), f"Item 5 {SHAPES}"),
@@ -160,20 +160,20 @@ BAD = {
         lambda: LoaderSource(DataLoader(Streamed([]), batch_size=2)),
         "DataLoader gave no items: there is nothing to learn from",
     ),
-    "stream, gone": (lambda: LoaderSource(Streamed(iter(torch.zeros(1, 2)))), "none when gone through again"),
+    "stream, gone": (lambda: LoaderSource(Streamed(iter(torch.zeros(1, 2)))), "none when iterated again"),
     "too many parts": (
         lambda: DatasetSource(Listed([(1.0, 2, 3)])),
         r"Item 0 has 3 parts.*roles=\('x', 'signal', None\)",
     ),
-    "no x": (lambda: DatasetSource(Listed([{"image": 2.0}])), "Item 0 has the keys image, but no x"),
-    "no role": (lambda: DatasetSource(Listed([(1.0, 2)]), roles=("x", "label")), "roles: 'label' is no role"),
+    "no x": (lambda: DatasetSource(Listed([{"image": 2.0}])), "Item 0 has the parts image, but no x"),
+    "no role": (lambda: DatasetSource(Listed([(1.0, 2)]), roles=("x", "label")), "'label' in roles is no role"),
     "parts come and go": (
         lambda: DatasetSource(Listed([{"x": 1.0, "signal": 2}, {"x": 1.0}])),
         r"Item 1 has \['x'\], item 0 \['signal', 'x'\]",
     ),
     "lengths": (
         lambda: LoaderSource(DataLoader(Listed([{"x": torch.zeros(4, 2), "y": torch.zeros(3)}]), batch_size=None)),
-        "A batch has 4 rows of x, but 3 of y",
+        "A batch has 4 samples of x, but 3 of y",
     ),
 }
 

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pindown._names import listed, nearest
 from pindown.data.data import ROLES
 from pindown.data.images import ImageFolder, as_channels, check_kind
-from pindown.data.source import Batch, IndexedSource
+from pindown.data.sources import Batch, IndexedSource
 from pindown_papers.packed import arrays_of_pickle, matlab_array, matlab_head, member, norb_array, require_file
 
 Labels = NDArray[Any]

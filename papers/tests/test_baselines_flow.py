@@ -25,7 +25,7 @@ def world():
 
 @pytest.fixture(scope="module")
 def flow(world):
-    est = Flow(3, batch_size=256, max_iter=250, random_state=0, device="cpu", verbose=False)
+    est = Flow(3, batch_size=256, max_iter=250, random_state=2, device="cpu", verbose=False)
     with warnings.catch_warnings(action="ignore", category=IdentifiabilityWarning):  # it may know its own rows better
         return est.fit(world.sample(2_000, random_state=1).x)
 

@@ -10,23 +10,27 @@ from typing import TYPE_CHECKING, Any
 from pindown.data.data import Data
 
 if TYPE_CHECKING:
-    from pindown.data.arrays import ArraySource, as_tensor
-    from pindown.data.files import ParquetSource
+    from pindown.data.files import ParquetSource, as_source
     from pindown.data.images import ImageFolder
-    from pindown.data.joined import Joined
     from pindown.data.loaders import DatasetSource, LoaderSource
-    from pindown.data.opening import as_source
-    from pindown.data.source import Batch, GeneratorSource, IndexedSource, Source, SubsetSource
+    from pindown.data.sources import (
+        ArraySource,
+        Batch,
+        ConcatSource,
+        GeneratorSource,
+        IndexedSource,
+        Source,
+        SubsetSource,
+        as_tensor,
+    )
     from pindown.data.streaming import WHITEN_SAMPLES, Moments, first_samples, moments
 
 _HOME = {
-    **dict.fromkeys(("ArraySource", "as_tensor"), "arrays"),
-    "ParquetSource": "files",
+    **dict.fromkeys(("ParquetSource", "as_source"), "files"),
     "ImageFolder": "images",
-    "Joined": "joined",
     **dict.fromkeys(("DatasetSource", "LoaderSource"), "loaders"),
-    "as_source": "opening",
-    **dict.fromkeys(("Batch", "SubsetSource", "GeneratorSource", "IndexedSource", "Source"), "source"),
+    **dict.fromkeys(("ArraySource", "Batch", "ConcatSource", "GeneratorSource", "IndexedSource"), "sources"),
+    **dict.fromkeys(("Source", "SubsetSource", "as_tensor"), "sources"),
     **dict.fromkeys(("WHITEN_SAMPLES", "Moments", "first_samples", "moments"), "streaming"),
 }
 
@@ -34,12 +38,12 @@ __all__ = [
     "WHITEN_SAMPLES",
     "ArraySource",
     "Batch",
+    "ConcatSource",
     "Data",
     "DatasetSource",
     "GeneratorSource",
     "ImageFolder",
     "IndexedSource",
-    "Joined",
     "LoaderSource",
     "Moments",
     "ParquetSource",

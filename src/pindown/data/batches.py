@@ -1,27 +1,45 @@
-"""What gives the batch of a step; in two parts if a step can be captured in a CUDA graph."""
+"""Batches of a training step: samples in a new order every epoch, a stream, or samples that are generated."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Protocol
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from pindown.data.sources import Batch, GeneratorSource, IndexedSource, Source, as_tensor
 
-class Draw(Protocol):
-    """Gives the batch of a step: tensors on the device of the generator, the only source of chance."""
+Augment = Callable[[Tensor, torch.Generator], Tensor]
+"""Return another view of every sample: (n, …) and a generator in, (n, …) out."""
+
+Noise = Callable[[int, torch.Generator], tuple[Tensor, ...]]
+"""Return the random numbers that an objective needs with so many samples, on the generator's device."""
+
+Read = Callable[[Batch], tuple[Any, ...]]
+"""Return what an objective takes from a batch: the samples, then a field for each side variable."""
+
+MOST_OF_A_GPU = 0.25
+"""Fraction of a GPU's free memory that samples may take; if they need more, they stay in main memory."""
+
+
+class Batches(Protocol):
+    """Return the batch of a step: tensors on the device of the generator, which all random numbers come from."""
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
         """Return the batch of this step."""
         ...
 
 
-class CapturableDraw(ABC):
-    """A draw in two parts, so that a step can be captured in a CUDA graph and replayed.
+class CapturableBatches(ABC):
+    """Batches in two parts, so that a step can be captured in a CUDA graph and replayed; abstract.
 
-    `prepare` runs on the host before each step and may write to tensors that `batch` reads; `batch` runs on the
-    device alone, always with the same tensors, shapes and generator.
+    `prepare` runs on the host before each step and may write to tensors that `batch` reads. `batch` runs on the device
+    alone, always with the same tensors, shapes and generator.
     """
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
@@ -29,10 +47,265 @@ class CapturableDraw(ABC):
         self.prepare(step, generator)
         return self.batch(generator)
 
-    @abstractmethod
     def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Make ready for a step."""
+        """Prepare a step; by default there is nothing to do."""
+        return
 
     @abstractmethod
     def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the batch made ready; no waiting for the device."""
+        """Return the prepared batch, without waiting for the device."""
+
+
+def on_device(X: NDArray[Any] | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
+    """Return samples where batches are taken from: on the device if they are in memory and fit there."""
+    if isinstance(X, IndexedSource):
+        return X
+    fits = device.type != "cuda" or X.nbytes < MOST_OF_A_GPU * torch.cuda.mem_get_info(device)[0]
+    return torch.as_tensor(X, device=device if fits else "cpu")
+
+
+def take(x: Tensor | IndexedSource, which: Tensor) -> Tensor:
+    """Return the samples with these numbers."""
+    return torch.as_tensor(x[which.numpy()]) if isinstance(x, IndexedSource) else x[which]
+
+
+class SampleSet(Protocol):
+    """Samples that can be taken in any order, with what an objective takes besides."""
+
+    @property
+    def device(self) -> torch.device:
+        """The device of the samples."""
+        ...
+
+    def __len__(self) -> int: ...
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the samples with these numbers, and their fields."""
+        ...
+
+
+class Samples:
+    """Samples with their fields, and perhaps noise that is new whenever they are taken.
+
+    With ``among``, numbers of samples, only these are included, without copying them.
+
+    Examples
+    --------
+    >>> samples = Samples(torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([7, 8, 9]))
+    >>> [part.tolist() for part in samples.take(torch.tensor([2, 0]), torch.Generator())]
+    [[[3.0], [1.0]], [9, 7]]
+    """
+
+    def __init__(
+        self,
+        x: Tensor | IndexedSource,
+        *fields: Any,
+        chance: Noise | None = None,
+        among: NDArray[np.int64] | None = None,
+    ) -> None:
+        self.x, self.chance = x, chance
+        self.device = x.device if isinstance(x, Tensor) else torch.device("cpu")
+        self.fields = tuple(as_tensor(field).to(self.device) for field in fields)
+        self.among = None if among is None else torch.as_tensor(among, device=self.device)
+
+    def __len__(self) -> int:
+        return len(self.x) if self.among is None else len(self.among)
+
+    def take(self, which: Tensor, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the samples with these numbers, their fields, and noise."""
+        noise = () if self.chance is None else self.chance(len(which), generator)
+        which = which if self.among is None else self.among[which]
+        return take(self.x, which), *(field[which] for field in self.fields), *noise
+
+
+class ShuffledBatches(CapturableBatches):
+    """Batches without replacement, in a new order every epoch, which follows from the seed and the step alone."""
+
+    def __init__(self, samples: SampleSet, batch_size: int) -> None:
+        self.samples, self.batch_size = samples, batch_size
+        self.rows = torch.empty(batch_size, dtype=torch.int64, device=samples.device)
+        self._epoch, self._order = -1, self.rows
+
+    def __len__(self) -> int:
+        return len(self.samples) // self.batch_size
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Write the numbers of this step's samples to `rows`."""
+        epoch, k = divmod(step, len(self))
+        if epoch != self._epoch:
+            order = torch.randperm(len(self.samples), generator=_seeded(generator, epoch))
+            self._epoch, self._order = epoch, order.to(self.rows.device)
+        self.rows.copy_(self._order[k * self.batch_size : (k + 1) * self.batch_size])
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the samples of `rows`."""
+        return self.samples.take(self.rows, generator)
+
+
+class BatchesWithinLevels:
+    """Batches without replacement, each from one level of a label; every epoch cuts the levels into new batches.
+
+    Examples
+    --------
+    >>> samples = Samples(torch.arange(6.0)[:, None], torch.tensor([0, 1, 0, 1, 0, 1]))
+    >>> batches = BatchesWithinLevels(samples, 3, np.array([0, 1, 0, 1, 0, 1]))
+    >>> sorted(batches(0, torch.Generator())[1].tolist()) in ([0, 0, 0], [1, 1, 1])
+    True
+    """
+
+    def __init__(self, samples: SampleSet, batch_size: int, labels: NDArray[Any]) -> None:
+        self.samples, self.batch_size = samples, batch_size
+        levels = [torch.as_tensor(np.flatnonzero(labels == level)) for level in np.unique(labels)]
+        self._levels = [rows for rows in levels if len(rows) > 1]  # one sample alone has no negatives
+        self._epoch, self._batches = -1, self._cut(torch.Generator())
+        self.rows = self._batches[0]
+
+    def __len__(self) -> int:
+        return len(self._batches)
+
+    def _cut(self, generator: torch.Generator) -> list[Tensor]:
+        batches: list[Tensor] = []
+        for rows in self._levels:
+            shuffled = rows[torch.randperm(len(rows), generator=generator)]
+            batches += shuffled.tensor_split(-(-len(rows) // self.batch_size))
+        return [batches[k] for k in torch.randperm(len(batches), generator=generator)]
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        self.prepare(step, generator)
+        return self.batch(generator)
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Write the numbers of this step's samples to `rows`."""
+        epoch, k = divmod(step, len(self))
+        if epoch != self._epoch:
+            self._epoch, self._batches = epoch, self._cut(_seeded(generator, epoch))
+        self.rows = self._batches[k].to(self.samples.device)
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the samples of `rows`."""
+        return self.samples.take(self.rows, generator)
+
+
+def _seeded(generator: torch.Generator, number: int) -> torch.Generator:
+    """Return a generator for an epoch, or a step: a resumed fit must find the order of one that it enters midway."""
+    return torch.Generator().manual_seed((generator.initial_seed() * 7_919 + number) % 2**63)
+
+
+@dataclass(frozen=True)
+class HostBatches:
+    """Batches that are gathered in main memory and copied to a device, where not all samples fit."""
+
+    batches: ShuffledBatches | BatchesWithinLevels
+    device: torch.device
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        # Which samples come follows from the seed, as on the device; noise comes from a generator for the step.
+        self.batches.prepare(step, generator)
+        return tuple(part.to(self.device) for part in self.batches.batch(_seeded(generator, step)))
+
+
+def to_device(batches: ShuffledBatches | BatchesWithinLevels, device: torch.device) -> Batches:
+    """Return batches on the device, wherever their samples are."""
+    return batches if batches.samples.device.type == device.type else HostBatches(batches, device)
+
+
+@dataclass(frozen=True)
+class ZippedBatches(CapturableBatches):
+    """The batches of several, one after the other; see `zip_batches`."""
+
+    parts: tuple[CapturableBatches, ...]
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Prepare all."""
+        for part in self.parts:
+            part.prepare(step, generator)
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return the batches, one after the other."""
+        return tuple(field for part in self.parts for field in part.batch(generator))
+
+
+def zip_batches(parts: Sequence[Batches]) -> Batches:
+    """Return the batches of several, one after the other; they can be captured if all can."""
+    capturable = tuple(part for part in parts if isinstance(part, CapturableBatches))
+    if len(capturable) == len(parts):
+        return ZippedBatches(capturable)
+    return lambda step, generator: tuple(field for part in parts for field in part(step, generator))
+
+
+@dataclass(frozen=True)
+class GeneratedBatches(CapturableBatches):
+    """Batches of new samples of a source at every step."""
+
+    source: GeneratorSource
+    batch_size: int
+    read: Read
+    chance: Noise | None = None
+
+    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
+        """Return new samples, their fields, and noise."""
+        fields = self.read(self.source.draw(self.batch_size, generator))
+        return *fields, *(() if self.chance is None else self.chance(self.batch_size, generator))
+
+
+class StreamBatches:
+    """Batches of a stream in its own order, from its beginning again when it ends; a smaller last batch is left out.
+
+    A fit that is resumed goes through the stream up to where it stopped.
+    """
+
+    def __init__(
+        self, source: Source, batch_size: int, read: Read, device: torch.device, chance: Noise | None = None
+    ) -> None:
+        self.source, self.batch_size, self.read, self.device, self.chance = source, batch_size, read, device, chance
+        self._next, self._batches = 0, self._whole_batches()
+
+    def _whole_batches(self) -> Iterator[Batch]:
+        for epoch in self.source.epochs(self.batch_size):
+            n = 0
+            for batch in epoch:
+                if len(batch["x"]) == self.batch_size:
+                    n += 1
+                    yield batch
+            if not n:
+                raise ValueError(
+                    f"the source has fewer samples than a batch, {self.batch_size}: give a smaller batch_size, or more "
+                    "samples."
+                )
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        if step < self._next:
+            self._next, self._batches = 0, self._whole_batches()
+        while self._next <= step:
+            batch = next(self._batches)
+            self._next += 1
+        noise = () if self.chance is None else self.chance(self.batch_size, generator)
+        return *(torch.as_tensor(part).to(self.device) for part in self.read(batch)), *noise
+
+
+def augmented(batches: Batches, augment: Augment) -> Batches:
+    """Return batches whose samples are augmented, in another way every time.
+
+    They cannot be captured in a CUDA graph, since `augment` may wait for the device.
+    """
+
+    def views(step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        x, *fields = batches(step, generator)
+        view = augment(x, generator)
+        if not isinstance(view, Tensor) or view.shape != x.shape:
+            got = tuple(view.shape) if isinstance(view, Tensor) else type(view).__name__
+            raise ValueError(
+                f"augment must map a batch to a tensor of the same shape, {tuple(x.shape)}; got {got}. It is called as "
+                "augment(x, generator) and returns another view of every sample."
+            )
+        return view, *fields
+
+    return views
+
+
+Draw = Batches
+CapturableDraw = CapturableBatches
+"""Former names: remove both when no module uses them."""

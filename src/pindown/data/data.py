@@ -1,4 +1,4 @@
-"""`Data`: observations with all that belongs to them, row by row. The one container, from files to audits."""
+"""`Data`: samples with their side variables. The one container, from files to audits."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown.data.labels import as_numbers
+from pindown.errors import InputError
 
 NEXT = "next"
-"""In place of partners: each row's partner is the next row, of the same group if there are groups."""
+"""Instead of positives: the positive of each sample is the next sample, of the same group if there are groups."""
 
 LARGEST = 1e150
-"""Numbers beyond it have no square in float64; numbers below its inverse have none above zero."""
+"""Numbers beyond it have no square in float64, and numbers below its inverse have none above zero."""
 
 ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")
-"""What may belong to observations."""
+"""Roles of side variables."""
 
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """Observations, and the part that each side variable plays.
+    """Samples, and the role of each side variable.
 
     Parameters
     ----------
     X : array (n, …) or Source
-        The observations: vectors, images (n, c, h, w), sequences (n, t, c), or what gives them in batches.
+        The samples: vectors, images (n, c, h, w), sequences (n, t, c), or a source that gives them in batches.
     signal : array (n,) or (n, k), optional
         A label, or measurements, to learn from.
     nuisance : array (n,) or (n, k), optional
-        What is to be forgotten: one column, or several.
+        What to remove: one column, or several.
     pairs : array like X, array (n,), or "next", optional
-        The partner of each row; or groups whose rows are partners of each other; or the next row.
+        The positive of each sample; or groups whose samples are positives of each other; or the next sample.
     given : array (n,), optional
-        A label that must survive: a nuisance is forgotten within its values.
+        A label that must survive: the nuisance is removed within its levels.
     groups : array (n,), optional
-        Subjects, sessions, episodes …: rows of one group are never on both sides of a division.
+        Subjects, sessions, episodes …: samples of one group are never on both sides of a split.
     truth : array (n, d), optional
-        Latents, where they are known: no fit sees them.
+        Latents, where they are known. No fit sees them.
     floor : array (n, k), optional
-        What a code that is blind to the nuisance would be: what is read off it is what may be read off codes.
+        Latents that are known to be free of the nuisance, to compare with.
     names : tuple of str
-        Of the observed variables, if they have any.
+        Names of the features.
     notes : tuple of str
-        What was left out on the way here, and why.
+        What was left out, and why.
     ids : array (n,), optional
-        What the rows are called: no fit sees it.
+        Names of the samples. No fit sees them.
     id_name : str
-        What that is called.
+        What these names are called.
 
     Examples
     --------
@@ -59,7 +59,7 @@ class Data:
     (4, ['groups', 'nuisance'], 2)
     >>> Data(np.zeros((4, 2)), signal=[1, 2])
     Traceback (most recent call last):
-    ValueError: signal has 2 rows, but X has 4. Row i of signal must belong to row i of X.
+    pindown.errors.InputError: signal has 2 samples, but X has 4. Pass one value per sample, in its order.
     """
 
     X: Any
@@ -76,54 +76,56 @@ class Data:
     id_name: str = "id"
 
     def __post_init__(self) -> None:
+        require_numbers("X", self.X)
         for role in (*ROLES, "ids"):
             values = getattr(self, role)
             if values is None or isinstance(values, str):
                 continue
-            array = as_array(values)
+            array = as_array(values, role)
             object.__setattr__(self, role, array)
             n = len(array) if array.ndim else 0
             if self.n_samples is not None and n != self.n_samples:
-                raise ValueError(
-                    f"{role} has {n} rows, but X has {self.n_samples}. Row i of {role} must belong to row i of X."
+                raise InputError(
+                    role,
+                    f"{role} has {n} samples, but X has {self.n_samples}. Pass one value per sample, in its order.",
                 )
         if isinstance(self.pairs, str) and self.pairs != NEXT:
-            raise ValueError(f"pairs must be an array or {NEXT!r}, got {self.pairs!r}.")
+            raise InputError("pairs", f"pairs must be an array or {NEXT!r}, got {self.pairs!r}.")
 
     def __len__(self) -> int:
         if self.n_samples is None:
-            raise TypeError("Data: nobody knows how many rows this source has.")
+            raise TypeError("The length of these data is not known: their source is a stream.")
         return self.n_samples
 
     @property
     def n_samples(self) -> int | None:
-        """Number of rows; None if a source does not know."""
+        """Number of samples; None if a source does not know."""
         return self.X.n_samples if self.is_source else len(self.X)
 
     @property
     def is_source(self) -> bool:
-        """Whether X gives its rows when they are asked for."""
+        """Whether X is a source."""
         return hasattr(self.X, "n_samples")
 
     @property
     def n_features(self) -> int:
-        """Number of observed variables: of images, pixels times channels."""
+        """Number of features: of images, pixels times channels."""
         return math.prod(self.X.shape if self.is_source else np.shape(self.X)[1:])
 
     @property
     def side_variables(self) -> dict[str, Any]:
-        """Side variables that are there, by the part they play."""
+        """The side variables, by role."""
         return {role: getattr(self, role) for role in ROLES if getattr(self, role) is not None}
 
     def take(self, rows: Any) -> Data:
-        """Return these rows."""
+        """Return the samples with these numbers."""
         rows = np.asarray(rows)
         parts = {"X": self.X, **{role: side for role, side in self.side_variables.items() if not isinstance(side, str)}}
         parts |= {} if self.ids is None else {"ids": self.ids}
         return replace(self, **{name: part[rows] for name, part in parts.items()})
 
     def paired(self) -> Data:
-        """Return the rows that have a next row in their group, with it as partner, if that is how rows are paired.
+        """Return the samples that have a next sample in their group, paired with it, if pairs are ``"next"``.
 
         Examples
         --------
@@ -137,27 +139,27 @@ class Data:
         return replace(self.take(rows), pairs=self.X[rows + 1])
 
     def sample(self, n_samples: int) -> Data:
-        """Return about so many rows, drawn at random, or all if there are fewer; partners stay together."""
+        """Return about this many samples, drawn at random, or all if there are fewer; positives stay together."""
         data = self.paired()
         if len(data) <= n_samples:
             return data
         rng = np.random.default_rng(0)
         if data.pairs is None or data.pairs.ndim > 1:
             return data.take(np.sort(rng.permutation(len(data))[:n_samples]))
-        number = as_numbers(data.pairs)
-        counts = np.bincount(number)
+        group = np.unique(data.pairs, return_inverse=True)[1].reshape(-1)
+        counts = np.bincount(group)
         order = rng.permutation(len(counts))
-        some = order[: max(2, int((counts[order].cumsum() <= n_samples).sum()))]
-        return data.take(np.flatnonzero(np.isin(number, some)))
+        chosen = order[: max(2, int((counts[order].cumsum() <= n_samples).sum()))]
+        return data.take(np.flatnonzero(np.isin(group, chosen)))
 
     def only(self, *roles: str) -> Data:
-        """Return the same rows with these side variables alone."""
+        """Return the same samples with these side variables alone."""
         none: dict[str, Any] = {role: None for role in ROLES if role not in roles}
         return replace(self, **none)
 
 
 def with_next_row(n_samples: int, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
-    """Return the numbers of the rows that have a next row, of the same group if there are groups.
+    """Return the samples that have a next sample, of the same group if there are groups.
 
     Examples
     --------
@@ -166,15 +168,16 @@ def with_next_row(n_samples: int, groups: NDArray[Any] | None = None) -> NDArray
     """
     rows = np.arange(n_samples - 1) if groups is None else np.flatnonzero(groups[:-1] == groups[1:])
     if len(rows) < 2:
-        raise ValueError(
-            f"There is {len(rows)} pair in n_samples={n_samples}, but a partner must be told from the partners of "
-            "other rows: give at least 2 pairs. Are the rows in order?"
+        raise InputError(
+            "pairs",
+            f"There is {len(rows)} pair in n_samples={n_samples}, but pairs are compared with others: give at least 2 "
+            "pairs. Are the samples in order?",
         )
     return rows
 
 
-def as_array(values: Any) -> NDArray[Any]:
-    """Return values as a numpy array: of a tensor its numbers, of text beside numbers both as they are.
+def as_array(values: Any, name: str = "values") -> NDArray[Any]:
+    """Return values as a numpy array: of a tensor its numbers, of text mixed with numbers both as they are.
 
     Examples
     --------
@@ -182,6 +185,7 @@ def as_array(values: Any) -> NDArray[Any]:
     ['a', 1]
     """
     values = from_torch(values)
+    _refuse_masked(name, values)
     if isinstance(values, list | tuple) and any(isinstance(value, str) for value in values):
         mixed = not all(isinstance(value, str) for value in values)
         return np.asarray(values, dtype=object if mixed else None)  # numpy would make text of the numbers
@@ -189,8 +193,37 @@ def as_array(values: Any) -> NDArray[Any]:
 
 
 def from_torch(values: Any) -> Any:
-    """Return a tensor's numbers as a numpy array, anything else as it is."""
+    """Return a tensor as a numpy array, anything else as it is."""
     if not hasattr(values, "detach"):
         return values
     values = values.detach().cpu()
     return (values.float() if str(values.dtype) == "torch.bfloat16" else values).numpy()  # numpy has no bfloat16
+
+
+def require_numbers(name: str, values: Any) -> None:
+    """Raise if values would be misread as numbers: a masked array, or dates.
+
+    Examples
+    --------
+    >>> require_numbers("X", np.array([["2026-01-31"]], dtype="datetime64[D]"))
+    Traceback (most recent call last):
+    pindown.errors.InputError: X has dates or durations. Turn them into numbers, such as days since the start:
+    (X - X.min()) / np.timedelta64(1, 'D').
+    """
+    _refuse_masked(name, values)
+    dtypes = values.dtypes if hasattr(values, "columns") else [getattr(values, "dtype", None)]
+    if any(getattr(dtype, "kind", None) in ("m", "M") for dtype in dtypes):
+        raise InputError(
+            name,
+            f"{name} has dates or durations. Turn them into numbers, such as days since the start: "
+            f"({name} - {name}.min()) / np.timedelta64(1, 'D').",
+        )
+
+
+def _refuse_masked(name: str, values: Any) -> None:
+    if np.ma.is_masked(values):
+        raise InputError(
+            name,
+            f"{name} is a masked array with {np.ma.count_masked(values)} masked values, whose numbers would be used. "
+            f"Leave these samples out, or fill the values: {name}.filled(0).",
+        )

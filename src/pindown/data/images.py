@@ -6,20 +6,18 @@ import os
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import counted, listed, nearest, printable
+from pindown._names import counted, listed, printable
 from pindown.data.labels import as_label
-from pindown.data.source import Batch, IndexedSource
-from pindown.data.table_files import MISSING, find_separator
+from pindown.data.sources import Batch, IndexedSource
+from pindown.data.table_files import MISSING, open_text
 from pindown.errors import InputError
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
 """Suffixes of files that Pillow reads."""
@@ -124,19 +122,24 @@ class ImageFolder(IndexedSource):
         self._cached_bytes = 0
         roles = {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups, "pairs": pairs}
         named = {role: columns for role, columns in {**roles, "truth": truth}.items() if columns is not None}
-        files, notes = pictures_in(self.folder), list[str]()
+        files, notes, columns = pictures_in(self.folder), list[str](), list[str]()
         if labels is None and named:
             role = next(iter(named))
             raise InputError("labels", f"`{role}` names a column of a label file. Pass it: `labels='labels.csv'`.")
         if labels is not None:
-            columns = [name for part in named.values() for name in ((part,) if isinstance(part, str) else part)]
-            table = _read_labels(Path(labels), columns)
-            files = _labelled(files, table, columns, Path(labels), notes, skip=skip_unlabelled)
+            parts = ((part,) if isinstance(part, str) else part for part in named.values())
+            columns = list(dict.fromkeys(chain.from_iterable(parts)))
+            lines = _read_labels(Path(labels), columns)
+            files = _labelled(files, lines, Path(labels), notes, skip=skip_unlabelled)
         if skip_corrupt:
             files = self._readable(files, notes)
         self.files, self.notes, self.n_samples = tuple(files), tuple(notes), len(files)
         self.shape = self._common_shape()
-        self._side_variables = {role: _label_array(table, self.files, part) for role, part in named.items()}
+        sides = {name: as_label([lines[file][j] for file in self.files]) for j, name in enumerate(columns)}
+        self._side_variables = {
+            role: sides[part] if isinstance(part, str) else np.stack([sides[name] for name in part], axis=1)
+            for role, part in named.items()
+        }
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return the samples with these numbers, in this order."""
@@ -371,51 +374,43 @@ def _check_header(image: Any) -> None:
         check_kind(np.dtype(np.int32))
 
 
-def _read_labels(path: Path, columns: Sequence[str]) -> pd.DataFrame:
-    """Read a label file as text, indexed by the path of the image; raise if a column is missing."""
-    import pandas as pd
-
+def _read_labels(path: Path, columns: Sequence[str]) -> dict[str, tuple[str, ...]]:
+    """Return some columns of a label file as text, by the path of the image."""
     if not path.exists():
         raise FileNotFoundError(f"There is no file {path}.")
-    name = printable(path.name)
     try:
-        options: dict[str, Any] = {"dtype": object, "keep_default_na": False, "index_col": False}
-        table = pd.read_csv(path, sep=find_separator(path), encoding="utf-8-sig", **options).fillna("")
-    except UnicodeDecodeError as error:
-        raise InputError("labels", f"{name} is not UTF-8 text ({error.reason}). Save it as UTF-8.") from error
-    except ValueError as error:  # pandas' own errors are among them
-        raise InputError("labels", f"{name} cannot be read as csv ({error}). Save it again.") from error
-    table = table.map(str.strip).rename(columns=str.strip)
-    key = "file" if "file" in table.columns else next(iter(table.columns), "")
-    for column in columns:
-        if len(table.columns) > 1 and column not in table.columns:
-            hint = nearest(column, list(table.columns))
-            raise InputError("labels", f"{name} has no column '{printable(column)}': {hint}")
-    table = table[table[key] != ""] if key else table  # spreadsheets write lines of separators at the end
-    if len(table.columns) < 2 or table.empty:
-        raise InputError("labels", f"{name} needs a header, a column of paths and at least one column of labels.")
-    table.index = pd.Index([PurePosixPath(cell).as_posix() for cell in table[key]])  # ./0.png is 0.png
-    if table.index.has_duplicates:
-        twice = table.index[table.index.duplicated()][0]
-        raise InputError("labels", f"{name} lists {printable(twice)} twice. Give one line per image.")
-    return table
+        table = open_text(path)
+        key = "file" if "file" in table.names else table.names[0]
+        for column in columns:
+            table.require(column, "labels")
+        cells = table.texts((key, *columns))
+    except ValueError as error:
+        raise InputError("labels", str(error)) from error
+    lines = {}
+    for name, *labels in zip(cells[key], *(cells[column] for column in columns), strict=True):
+        name = PurePosixPath(name).as_posix()  # ./0.png is 0.png
+        if name in lines:
+            raise InputError(
+                "labels", f"{printable(path.name)} lists {printable(name)} twice. Give one line per image."
+            )
+        lines[name] = tuple(labels)
+    return lines
 
 
 def _labelled(
-    files: list[str], table: pd.DataFrame, columns: Sequence[str], path: Path, notes: list[str], *, skip: bool
+    files: list[str], lines: dict[str, tuple[str, ...]], path: Path, notes: list[str], *, skip: bool
 ) -> list[str]:
     """Return the images that have all labels, and add notes about the others; raise unless these may be skipped."""
-    known = set(table.index)
-    if not known & set(files):
+    if not lines.keys() & set(files):
         raise InputError(
             "labels",
             f"{path.name} lists none of the {len(files)} images, such as {printable(files[0])}; its first entry is "
-            f"{printable(table.index[0])}. Write paths relative to the folder.",
+            f"{printable(next(iter(lines)))}. Write paths relative to the folder.",
         )
-    complete = set(table.index[~table[list(columns)].map(lambda cell: cell.lower() in MISSING).any(axis=1)])
+    complete = {name for name, labels in lines.items() if not any(label.lower() in MISSING for label in labels)}
     kept = [name for name in files if name in complete]
     if not kept:
-        raise InputError("labels", f"{path.name}: column {listed(columns)} is empty. Fill it, or name another column.")
+        raise InputError("labels", f"{path.name}: no image has a label. Fill the column, or name another one.")
     missing = [name for name in files if name not in complete]
     if missing and not skip:
         raise InputError(
@@ -425,13 +420,6 @@ def _labelled(
         )
     if missing:
         notes.append(f"Left out {counted(len(missing), 'image')} without a label: {listed(missing)}")
-    if extra := [name for name in table.index if name not in set(files)]:
+    if extra := [name for name in lines if name not in set(files)]:
         notes.append(f"Ignored {counted(len(extra), 'line')} of {path.name} without an image: {listed(extra[:1])}")
     return kept
-
-
-def _label_array(table: pd.DataFrame, files: Sequence[str], columns: Columns) -> NDArray[Any]:
-    """Return one column as (n,), several as (n, k); as numbers where all cells are numbers."""
-    names = (columns,) if isinstance(columns, str) else tuple(columns)
-    sides = [as_label(table.loc[list(files), name].tolist()) for name in names]
-    return sides[0] if isinstance(columns, str) else np.stack(sides, axis=1)

@@ -1,4 +1,4 @@
-"""Labels as numbers: the one way to read them. Which rows have none, whether they are a quantity, how many of each."""
+"""Labels: the levels that there are, the level of each sample, and which samples have none."""
 
 from __future__ import annotations
 
@@ -6,21 +6,50 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
+
+from pindown.data.data import as_array
+from pindown.errors import InputError
 
 Codes = NDArray[np.int64]
+"""The number of each sample's level, from 0; (n,)."""
 
 
 class Numbered(NamedTuple):
-    """Distinct values, sorted; the number in them of each row's value; the rows of each value."""
+    """The levels of a label, sorted; the number of each sample's level; and how many samples each level has."""
 
     values: NDArray[Any]
-    labels: Codes  # (n,)
+    labels: Codes
     counts: Codes
 
 
-def numbered(values: Any, name: str = "y", noun: str = "label") -> Numbered:
-    """Give a number from 0 to each value of a 1-d array, each of which is a ``noun``, or say what is wrong with them.
+def read_labels(name: str, values: ArrayLike, n_samples: int) -> Codes:
+    """Return the number of each sample's level, or raise if a label is missing, or is a quantity; (n,).
+
+    Examples
+    --------
+    >>> read_labels("batch", ["b", "a", "b"], 3).tolist()
+    [1, 0, 1]
+    >>> read_labels("batch", [0.5, 1.0, 1.5], 3)
+    Traceback (most recent call last):
+    pindown.errors.InputError: batch has fractions such as 0.5, so it is no label. Cut it into a few bins.
+    """
+    array = as_array(values, name)
+    if array.shape not in ((n_samples,), (n_samples, 1)):
+        raise InputError(name, f"{name} must have one label for each of the {n_samples} samples, got {array.shape}.")
+    array = array.reshape(-1)
+    if (unknown := missing(array)).any():
+        raise InputError(
+            name, f"{name} is missing for {unknown.sum()} samples. Leave them out, or label them 'unknown'."
+        )
+    if is_quantity(array):
+        fraction = array[array != array.round()][0]
+        raise InputError(name, f"{name} has fractions such as {fraction:g}, so it is no label. Cut it into a few bins.")
+    return as_numbers(array)
+
+
+def numbered(values: ArrayLike, name: str = "y", noun: str = "label") -> Numbered:
+    """Return the levels of a label and the number of each sample's level, or raise if one is missing.
 
     Examples
     --------
@@ -28,22 +57,25 @@ def numbered(values: Any, name: str = "y", noun: str = "label") -> Numbered:
     Numbered(values=array(['a', 'b'], dtype='<U1'), labels=array([1, 0, 1]), counts=array([1, 2]))
     >>> numbered([1.0, float("nan")], "batch")
     Traceback (most recent call last):
-    ValueError: batch (the labels) contains NaN or None. Give each row a label, or leave the row out.
+    pindown.errors.InputError: batch (the labels) contains NaN or None. Give each sample a label, or leave it out.
     """
-    column = np.asarray(values)
+    column = as_array(values, name)
     if missing(column).any():
-        raise ValueError(f"{name} (the {noun}s) contains NaN or None. Give each row a {noun}, or leave the row out.")
+        raise InputError(
+            name, f"{name} (the {noun}s) contains NaN or None. Give each sample a {noun}, or leave it out."
+        )
     try:
         found, labels, counts = np.unique(column, return_inverse=True, return_counts=True)
     except TypeError as error:
-        raise ValueError(
-            f"{name} (the {noun}s) mixes types that cannot be compared ({error}). Make them all text or all numbers."
+        raise InputError(
+            name,
+            f"{name} (the {noun}s) mixes types that cannot be compared ({error}). Make them all text or all numbers.",
         ) from error
     return Numbered(found, labels.reshape(-1), counts)
 
 
-def as_numbers(values: Any) -> Codes:
-    """Give a number from 0 to each value, whatever it is: objects count as the text they print as; (n,).
+def as_numbers(values: ArrayLike) -> Codes:
+    """Return the number of each sample's level, whatever it is: objects are compared as text; (n,).
 
     Examples
     --------
@@ -55,22 +87,22 @@ def as_numbers(values: Any) -> Codes:
 
 
 def combined(*columns: NDArray[Any]) -> Codes:
-    """Give a number from 0 to each combination of values; (n,) each → (n,).
+    """Return the number of each sample's combination of levels; (n,) each → (n,).
 
     Examples
     --------
     >>> combined(np.array([0, 0, 1]), np.array(["a", "b", "a"])).tolist()
     [0, 1, 2]
     """
-    code = np.zeros(len(columns[0]), dtype=np.int64)
+    number = np.zeros(len(columns[0]), dtype=np.int64)
     for column in columns:
         _, inverse = np.unique(column, return_inverse=True)
-        _, code = np.unique(code * (inverse.max() + 1) + inverse, return_inverse=True)
-    return code
+        _, number = np.unique(number * (inverse.max() + 1) + inverse, return_inverse=True)
+    return number
 
 
 def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
-    """Say of each row whether it has no value: None, NaN, or another library's word for it; (n,).
+    """Return which samples have no value: None, NaN, or another library's word for it; (n,).
 
     Examples
     --------
@@ -83,7 +115,7 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
 
 
 def is_quantity(values: NDArray[Any]) -> bool:
-    """Whether values are numbers with a fractional part: whole numbers, also as floats, are labels.
+    """Return whether values are numbers with fractions: whole numbers, also as floats, are labels.
 
     Examples
     --------
@@ -93,7 +125,7 @@ def is_quantity(values: NDArray[Any]) -> bool:
     return values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
 
 
-def as_label(values: Sequence[str]) -> NDArray[Any]:
+def as_label(texts: Sequence[str]) -> NDArray[Any]:
     """Return text as whole numbers if all of it are, as numbers if all are, or as the text it is; (n,).
 
     Examples
@@ -101,12 +133,12 @@ def as_label(values: Sequence[str]) -> NDArray[Any]:
     >>> as_label(["3", "12"]), as_label(["0.5", "1"]), as_label(["01", "b"])
     (array([ 3, 12]), array([0.5, 1. ]), array(['01', 'b'], dtype='<U2'))
     """
-    distinct = list(dict.fromkeys(values))
+    distinct = list(dict.fromkeys(texts))
     for kind in (int, float):
         try:
             known = {text: kind(text) for text in distinct}
         except ValueError:
             continue
         if len(set(known.values())) == len(known):  # 1 and 01 are two names, not one number
-            return np.array([known[text] for text in values])
-    return np.array(values)
+            return np.array([known[text] for text in texts])
+    return np.array(texts)

@@ -1,4 +1,4 @@
-"""Rows from torch's own: `DatasetSource` takes them in any order, `LoaderSource` goes through a stream."""
+"""Sources from torch: `DatasetSource` takes the items of a Dataset, `LoaderSource` is the stream of a DataLoader."""
 
 from __future__ import annotations
 
@@ -15,31 +15,30 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pindown._random import GLOBAL_GENERATOR
-from pindown.data.arrays import as_tensor
 from pindown.data.data import ROLES, as_array
-from pindown.data.source import Batch, IndexedSource, Source
+from pindown.data.sources import Batch, IndexedSource, Source, as_tensor
 from pindown.data.streaming import rebatched, require_finite
+from pindown.errors import InputError
 
 Roles = Sequence[str | None] | Mapping[str, str]
-"""What the parts of an item are: names in order, None for a part to be left out; or a name for each key of a dict."""
+"""Roles of the parts of an item: in order, None to leave a part out; or the role of each key of a dict."""
 
 PARTS = ("x", "y", *ROLES)
 """Keys of an item that is a dict; others are left out."""
 
-OBSERVED = ("x", "pairs", "y")
-"""Parts that may be rows of numbers, which must all be finite then."""
+Shape = tuple[int, ...]
 
 
 class DatasetSource(IndexedSource):
-    """Rows of a map-style ``torch.utils.data.Dataset``, an item each.
+    """The items of a map-style ``torch.utils.data.Dataset`` as samples.
 
-    An item is x, or (x, y), or a dict with ``x`` and what belongs to it, by role. Chance that the dataset takes from
-    torch, as augmentations do, comes from a generator of the source's own: the process's stays untouched.
+    An item is x, or (x, y), or a dict with ``x`` and side variables by role. Random numbers that the dataset takes from
+    torch, such as for augmentation, come from a generator of this source: torch's global generator stays as it is.
 
     Parameters
     ----------
     dataset : Dataset
-        With ``__len__`` and ``__getitem__``. For worker processes, give a ``DataLoader`` to `LoaderSource`.
+        With ``__len__`` and ``__getitem__``. For worker processes, pass a ``DataLoader`` to `LoaderSource`.
     roles : sequence of str or None, or mapping of str to str, optional
         What the parts of an item are: ``("x", "signal", None)`` leaves a third one out; ``{"image": "x"}`` names keys.
 
@@ -55,37 +54,37 @@ class DatasetSource(IndexedSource):
     ([[4.0, 5.0], [0.0, 1.0]], [0, 0])
     """
 
-    def __init__(self, dataset: Dataset, *, roles: Roles | None = None) -> None:
-        self.dataset, self.roles, self._chance = dataset, roles, _Chance()
-        self.n_samples = len(dataset)  # type: ignore[arg-type]  # torch leaves it to subclasses
+    def __init__(self, dataset: Dataset[Any], *, roles: Roles | None = None) -> None:
+        self.dataset, self.roles, self._random = dataset, roles, _RandomStream()
+        self.n_samples = len(dataset) if isinstance(dataset, Sized) else 0
         if self.n_samples == 0:
-            raise ValueError(f"{type(dataset).__name__} has no items: there is nothing to learn from.")
-        self.shape = _shape(self._named([0])[0]["x"])
+            raise InputError("X", f"{type(dataset).__name__} has no items: there is nothing to learn from.")
+        self.shape = _shape(self._items([0])[0]["x"])
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
-        """Return these rows, in this order."""
-        which = np.asarray(rows).tolist()
-        return _stacked(self._named(which), which, self.shape)
+        """Return the items with these numbers, in this order."""
+        numbers = np.asarray(rows).tolist()
+        return _stacked(self._items(numbers), numbers, self.shape)
 
-    def _named(self, rows: list[int]) -> list[dict[str, Any]]:
-        with self._chance.lent():
-            # Torch's own way to ask for several at once, where a dataset has it.
+    def _items(self, numbers: list[int]) -> list[dict[str, Any]]:
+        with self._random.lent():
+            # torch's own method for several items at once, where a dataset has it
             several = getattr(self.dataset, "__getitems__", None)
-            items = [self.dataset[row] for row in rows] if several is None else several(rows)
-        return [_named(item, self.roles, f"Item {row:,}") for row, item in zip(rows, items, strict=True)]
+            items = [self.dataset[number] for number in numbers] if several is None else several(numbers)
+        return [_by_role(item, self.roles, f"Item {number:,}") for number, item in zip(numbers, items, strict=True)]
 
 
 class LoaderSource(Source):
-    """A stream of rows: the batches of a ``DataLoader``, in the size asked for, or the items of an ``IterableDataset``.
+    """The batches of a ``DataLoader``, in the size that is needed, or the items of an ``IterableDataset``, as a stream.
 
-    Items are as in `DatasetSource`. A loader's order, sampler, collation and worker processes are its own. It is gone
-    through anew for every epoch. Chance that it takes from torch, to shuffle or to augment, is new in each and the same
-    in every fit, unless the loader has a generator of its own.
+    Items are as in `DatasetSource`. Order, sampler, collation and worker processes are those of the loader, which is
+    iterated again for every epoch. Random numbers that it takes from torch, to shuffle or to augment, differ between
+    epochs and are the same in every fit, unless the loader has a generator of its own.
 
     Parameters
     ----------
     loader : DataLoader or IterableDataset
-        What gives the rows. With ``batch_size=None`` the items of a loader are taken for batches.
+        With ``batch_size=None`` the items of a loader are taken for batches.
     roles : sequence of str or None, or mapping of str to str, optional
         What the parts of an item are.
 
@@ -99,12 +98,12 @@ class LoaderSource(Source):
     [6, 4]
     """
 
-    def __init__(self, loader: DataLoader | IterableDataset, *, roles: Roles | None = None) -> None:
+    def __init__(self, loader: DataLoader[Any] | IterableDataset[Any], *, roles: Roles | None = None) -> None:
         self.loader, self.roles = loader, roles
         self.n_samples = _length(loader)
         first = next(self._parts(0), None)
         if first is None:
-            raise ValueError(f"{type(loader).__name__} gave no items: there is nothing to learn from.")
+            raise InputError("X", f"{type(loader).__name__} gave no items: there is nothing to learn from.")
         self.shape = _shape(first["x"])[isinstance(loader, DataLoader) :]
 
     def blocks(self, n_samples: int) -> Iterator[Batch]:
@@ -112,22 +111,23 @@ class LoaderSource(Source):
         return self._epoch(n_samples, 0)
 
     def epochs(self, n_samples: int) -> Iterator[Iterator[Batch]]:
-        """Go through the loader again and again, with other chance each time."""
+        """Go through the loader again and again, with other random numbers each time."""
         return (self._epoch(n_samples, epoch) for epoch in count())
 
     def _epoch(self, n_samples: int, epoch: int) -> Iterator[Batch]:
-        seen = 0
+        is_empty = True
         for batch in rebatched(self._batches(n_samples, epoch), n_samples):
-            seen += len(batch["x"])
+            is_empty = False
             yield batch
-        if not seen:
-            raise ValueError(
-                f"{type(self.loader).__name__} gave items once, and none when gone through again. It must start anew "
-                "whenever it is iterated over: let __iter__ open what it reads."
+        if is_empty:
+            raise InputError(
+                "X",
+                f"{type(self.loader).__name__} gave items once, and none when iterated again. Let its __iter__ start "
+                "from the beginning, and open there what it reads.",
             )
 
     def _batches(self, n_samples: int, epoch: int) -> Iterator[Batch]:
-        """Give what the loader gives, as batches: its own, or so many items each."""
+        """Yield the batches of a loader, or items in batches of this size."""
         seen, parts = 0, self._parts(epoch)
         if isinstance(self.loader, DataLoader):
             for batch in parts:
@@ -138,22 +138,22 @@ class LoaderSource(Source):
             seen += len(items)
 
     def _parts(self, epoch: int) -> Iterator[dict[str, Any]]:
-        """Go through the loader, and give the parts of a batch or an item their names."""
-        chance, seen, noun = _Chance(epoch), 0, "Batch" if isinstance(self.loader, DataLoader) else "Item"
-        with chance.lent():
+        """Yield batches or items, with their parts by role."""
+        random, noun = _RandomStream(epoch), "Batch" if isinstance(self.loader, DataLoader) else "Item"
+        with random.lent():
             iterator = iter(self.loader)
-        while True:
-            with chance.lent(), _named_shapes(f"{noun} {seen:,}"):
+        for number in count():
+            what = f"{noun} {number:,}"
+            with random.lent(), _explained_shapes(what):
                 try:
                     raw = next(iterator)
                 except StopIteration:
                     return
-            yield _named(raw, self.roles, f"{noun} {seen:,}")
-            seen += 1
+            yield _by_role(raw, self.roles, what)
 
 
-class _Chance:
-    """The chance that somebody else's code takes from torch's global generator, as a stream of its own."""
+class _RandomStream:
+    """A state of torch's global generator that is lent to other people's code, and kept between calls."""
 
     def __init__(self, seed: int = 0) -> None:
         self._state = torch.Generator().manual_seed(seed).get_state()
@@ -167,94 +167,95 @@ class _Chance:
 
 
 @contextmanager
-def _named_shapes(what: str) -> Iterator[None]:
-    """Say in a sentence that items of a batch differ in shape; other errors are the loader's own."""
+def _explained_shapes(what: str) -> Iterator[None]:
+    """Explain torch's error for items of different shapes; other errors are the loader's own."""
     try:
         yield
     except RuntimeError as error:
         found = re.search(r"got (\[.*?\]) at entry 0 and (\[.*?\]) at entry (\d+)", str(error))
         if found is None:
             raise
-        raise ValueError(
-            f"{what}: item {found[3]} of it has shape {found[2]}, the first one {found[1]}. Rows of a source have one "
-            "shape: crop, pad or resize them in the dataset."
-        ) from error
+        raise _other_shape(f"{what}: item {found[3]}", found[2], found[1]) from error
 
 
-def _named(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
+def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
     """Return the parts of an item, or of a batch, by role."""
     if isinstance(item, Mapping):
         names = roles if isinstance(roles, Mapping) else {part: part for part in PARTS}
         found = {role: item[key] for key, role in names.items() if key in item}
-        has = f"the keys {', '.join(map(str, item))}"
     elif isinstance(item, tuple | list):
         order = ("x", "y")[: len(item)] if roles is None else tuple(roles)
         if len(order) != len(item):
-            raise ValueError(
-                f"{what} has {len(item)} parts. Say what they are, None for one to be left out, such as "
-                f"roles={('x', 'signal', None, None, None)[: max(2, len(item))]}."
+            raise InputError(
+                "roles",
+                f"{what} has {len(item)} parts. Name their roles, None to leave one out, such as "
+                f"roles={('x', 'signal', None, None, None)[: max(2, len(item))]}.",
             )
         found = {role: part for role, part in zip(order, item, strict=True) if role is not None}
-        has = f"the parts {order}"
     else:
-        found, has = {"x": item}, ""
+        found = {"x": item}
     if "x" not in found:
-        raise ValueError(f"{what} has {has}, but no x. Say which one it is, such as roles={{'image': 'x'}}.")
+        has = ", ".join(map(str, item if isinstance(item, Mapping) else found))
+        raise InputError("roles", f"{what} has the parts {has}, but no x. Name it, such as roles={{'image': 'x'}}.")
     if unknown := [role for role in found if role not in PARTS]:
-        raise ValueError(f"roles: {unknown[0]!r} is no role. There are {', '.join(PARTS)}.")
+        raise InputError("roles", f"{unknown[0]!r} in roles is no role. There are {', '.join(PARTS)}.")
     return found
 
 
-def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: tuple[int, ...]) -> Batch:
+def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: Shape) -> Batch:
     """Return items as a batch, after checking that they have one shape."""
     shapes = {name: shape if name == "x" else _shape(part) for name, part in items[0].items()}
     for number, item in zip(numbers, items, strict=True):
         if item.keys() != items[0].keys():
-            raise ValueError(
-                f"Item {number:,} has {sorted(item)}, item {numbers[0]:,} {sorted(items[0])}. Let the dataset give the "
-                "same parts in every item."
+            raise InputError(
+                "X",
+                f"Item {number:,} has {sorted(item)}, item {numbers[0]:,} {sorted(items[0])}. Let the dataset return "
+                "the same parts for every item.",
             )
         for name, expected in shapes.items():
             if (found := _shape(item[name])) != expected:
-                _refuse_shape(f"Item {number:,}" + (f" of {name}" if name != "x" else ""), found, expected)
+                raise _other_shape(f"Item {number:,}" + (f" of {name}" if name != "x" else ""), found, expected)
     parts = {name: [item[name] for item in items] for name in items[0]}
-    batch = {name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part) for name, part in parts.items()}
+    batch = {
+        name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part, name) for name, part in parts.items()
+    }
     _require_finite(batch, numbers)
     return batch
 
 
-def _checked(parts: dict[str, Any], first: int, shape: tuple[int, ...]) -> Batch:
-    """Return a loader's batch, after checking that its rows are like those before."""
-    batch = {name: part if isinstance(part, Tensor) else as_array(part) for name, part in parts.items()}
+def _checked(parts: dict[str, Any], first: int, shape: Shape) -> Batch:
+    """Return a loader's batch, after checking that its samples are like those before."""
+    batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
     n, *found = _shape(batch["x"])
     if tuple(found) != shape:
-        _refuse_shape(f"Item {first:,}", tuple(found), shape)
+        raise _other_shape(f"Item {first:,}", tuple(found), shape)
     if wrong := [name for name, part in batch.items() if len(part) != n]:
-        raise ValueError(f"A batch has {n} rows of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
+        raise InputError(wrong[0], f"A batch has {n} samples of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
     _require_finite(batch, range(first, first + n))
     return batch
 
 
 def _require_finite(batch: Batch, numbers: Sequence[int]) -> None:
-    """Raise if an observation or a partner is not whole."""
-    for name in OBSERVED:
-        if name == "x" or len(_shape(batch.get(name))) > 1:  # what is one number a row are labels, or groups
-            require_finite(as_tensor(batch[name]), numbers, "Item", name)
+    """Raise if a sample or its positive has NaN or infinity."""
+    for name in ("x", "pairs", "y"):
+        if name == "x" or len(_shape(batch.get(name))) > 1:  # one number per sample is a label, or a group
+            require_finite(as_tensor(batch[name]), numbers, name)
 
 
-def _refuse_shape(what: str, found: tuple[int, ...], shape: tuple[int, ...]) -> None:
-    raise ValueError(
-        f"{what} has shape {found}, the first one {shape}. Rows of a source have one shape: crop, pad or resize them "
-        "in the dataset."
+def _other_shape(what: str, found: object, expected: object) -> InputError:
+    return InputError(
+        "X",
+        f"{what} has shape {found}, the first one {expected}. Samples have one shape: crop, pad or resize them in the "
+        "dataset.",
     )
 
 
-def _shape(x: Any) -> tuple[int, ...]:
+def _shape(x: Any) -> Shape:
     return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
 
 
-def _length(loader: DataLoader | IterableDataset) -> int | None:
-    """Return the number of rows in a pass, if the loader says so."""
+def _length(loader: DataLoader[Any] | IterableDataset[Any]) -> int | None:
+    """Return the number of samples in an epoch, if the loader knows it."""
     if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
         return None
     if not isinstance(loader.sampler, Sized):

@@ -1,8 +1,13 @@
-"""Which rows a fit learns from, and which it keeps back: at random, but nothing that is related on both sides."""
+"""Splits of samples into training and validation sets; related samples are never on both sides.
+
+`assign_folds` and `hold_out` split any samples by their groups and strata. `divided` splits `Data` for a fit.
+"""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -10,35 +15,129 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from pindown.data import IndexedSource
 from pindown.data.data import NEXT, Data
 from pindown.data.labels import as_numbers
 
 Rows = NDArray[np.int64]
 
 FEWEST, MOST = 100, 2_000
-"""Rows kept back: where a share would be fewer, all are in turn, in folds; and no more than these, unless one group
-alone has more."""
+"""Samples held out. Where a fraction would be fewer, all are held out in turn, in folds; and no more than the second,
+unless one group alone has more."""
 
 FOLDS = 5
-"""Parts of few rows, each of which is kept back once."""
+"""Folds of few samples, each of which is held out once."""
 
 LEAST_ROWS = 20
-"""Rows of which none can be spared."""
+"""Samples below which none are held out."""
 
 LARGEST_GROUP = 1 / 3
-"""Share of the rows that a group may have and still be kept back whole."""
+"""Fraction of the samples that a group may have and still be held out."""
 
 MANY_GROUPS = 10
-"""Groups of partners from which whole ones are kept back; fewer have rows on both sides, each with partners there."""
+"""Groups of positives from which whole ones are held out; fewer have samples on both sides, each with positives."""
 
 BLOCKS, LEAST_BLOCK = 50, 10
-"""Stretches that rows in an order are cut into, and rows in each, at least."""
+"""Blocks into which a time series is cut, and samples in each at least."""
+
+STRATIFIED_GROUPS = 500
+"""Groups up to which strata are spread evenly, which takes time; more groups spread them by chance."""
+
+
+def assign_folds(groups: Rows, n_folds: int, rng: np.random.Generator, strata: Rows | None = None) -> Rows:
+    """Return the fold of each sample: groups stay together, and folds have equal parts of each stratum; (n,).
+
+    By scikit-learn's `StratifiedKFold`, `GroupKFold` or `StratifiedGroupKFold`. With fewer groups than folds, some
+    folds are empty.
+
+    Parameters
+    ----------
+    groups
+        The group of each sample, numbered from 0: ``np.arange(n)`` if samples are independent; (n,).
+    n_folds
+        Number of folds.
+    rng
+        Where chance comes from.
+    strata
+        The stratum of each sample, numbered from 0, such as its class; (n,).
+
+    Examples
+    --------
+    >>> fold = assign_folds(np.arange(6), 3, np.random.default_rng(0), np.array([0, 0, 0, 1, 1, 1]))
+    >>> sorted(fold[:3].tolist()), sorted(fold[3:].tolist())
+    ([0, 1, 2], [0, 1, 2])
+    >>> assign_folds(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 2, np.random.default_rng(0)).tolist()
+    [0, 0, 0, 0, 1, 1, 1, 1]
+    """
+    from sklearn.model_selection import GroupKFold, StratifiedGroupKFold, StratifiedKFold
+
+    n_groups = int(groups.max()) + 1
+    n_folds = min(n_folds, n_groups)
+    if n_folds < 2:
+        return np.zeros(len(groups), dtype=np.int64)
+    groups = rng.permutation(n_groups)[groups]  # GroupKFold has no chance of its own
+    kinds = np.zeros(len(groups), dtype=np.int64) if strata is None else strata
+    kinds = np.where((np.bincount(kinds) < n_folds)[kinds], -1, kinds)  # what is rare cannot be in every fold
+    shuffled = {"shuffle": True, "random_state": int(rng.integers(2**31))}
+    if n_groups == len(groups):
+        splitter = StratifiedKFold(n_folds, **shuffled)
+    elif strata is None or n_groups > STRATIFIED_GROUPS:
+        splitter = GroupKFold(n_folds)
+    else:
+        splitter = StratifiedGroupKFold(n_folds, **shuffled)
+    fold = np.empty(len(groups), dtype=np.int64)
+    with warnings.catch_warnings(action="ignore", category=UserWarning):  # that some strata are rare
+        for k, (_, held) in enumerate(splitter.split(fold, kinds, groups)):
+            fold[held] = k
+    return fold
+
+
+def hold_out(groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None = None) -> NDArray[np.bool_]:
+    """Choose about a fraction of the samples to hold out: whole groups, but no stratum as a whole; (n,).
+
+    Examples
+    --------
+    >>> held = hold_out(np.arange(80) // 2, 0.25, np.random.default_rng(0))
+    >>> held.sum(), (held[::2] == held[1::2]).all()
+    (np.int64(20), np.True_)
+    """
+    order, fold = _ordered_folds(groups, fraction, rng, strata)
+    return np.isin(fold, order[0])
+
+
+def keep_strata(fold: Rows, strata: Rows, groups: Rows | None = None) -> Rows:
+    """Return the folds, −1 for samples (with their groups) whose stratum would be in one fold as a whole.
+
+    Examples
+    --------
+    >>> keep_strata(np.array([0, 1, 0, 1, 1]), np.array([0, 0, 1, 2, 2])).tolist()
+    [0, 1, -1, -1, -1]
+    """
+    first = np.full(int(strata.max()) + 1, -1)
+    first[strata] = fold
+    is_whole = np.ones(len(first), dtype=bool)
+    is_whole[strata[fold != first[strata]]] = False
+    alone = is_whole[strata] if groups is None else np.isin(groups, groups[is_whole[strata]])
+    return np.where(alone, -1, fold)
+
+
+def _ordered_folds(
+    groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None
+) -> tuple[list[Rows], Rows]:
+    """Return folds, and sets of them that make up a fraction of the samples each, the nearest first."""
+    part = Fraction(fraction).limit_denominator(20) if fraction > 0.05 else Fraction(1, round(1 / fraction))
+    at_once, n_folds = part.numerator, part.denominator
+    fold = assign_folds(groups, n_folds, rng, strata)
+    fold = fold if strata is None or not strata.any() else keep_strata(fold, strata, groups)
+    sizes = np.bincount(fold[fold >= 0])
+    if len(sizes) < n_folds:  # as many as there are groups
+        at_once = max(1, round(len(sizes) * fraction))
+    order = np.argsort(np.abs(sizes - fraction * len(fold) / at_once), kind="stable")
+    return [order[k : k + at_once] for k in range(0, len(order), at_once)], fold
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Numbers of rows to learn from, and of rows kept back; and of some of the former, drawn in the same way."""
+    """Numbers of samples to learn from and of samples held out; and as many of the former, to compare with."""
 
     learned: Rows
     held_out: Rows
@@ -48,119 +147,50 @@ class Split:
 def divided(
     data: Data, *, share: float, seed: int, paired: bool = False, labelled: bool = False, folds: bool = True
 ) -> tuple[Split, ...]:
-    """Divide rows once, or, where they are few, into folds; not at all if nothing can be kept back.
+    """Split data once, or in folds if there are few samples; return nothing if none can be held out.
 
     Parameters
     ----------
     data
-        The rows. Those of one group, and partners, stay together; each class of a label has rows to learn from.
+        The samples. Those of one group, and positives, stay together; each class of a label has samples to learn from.
     share
-        Share of the rows to keep back.
+        Fraction of the samples to hold out.
     seed
-        Of the draw.
+        Seed of the split.
     paired
-        Whether rows have partners: without any that are named, the next row.
+        Whether samples come in pairs: by default with the next one.
     labelled
         Whether the signal is a label.
     folds
-        Whether few rows are divided into folds.
+        Whether few samples are split in folds.
 
     Examples
     --------
-    >>> rows = Data(np.arange(5_000.0)[:, None], groups=np.repeat(np.arange(50), 100))
-    >>> (only,) = divided(rows, share=0.1, seed=0)
-    >>> len(only.learned), len(only.held_out), np.unique(only.held_out // 100).tolist()
-    (4500, 500, [2, 4, 18, 23, 36])
-    >>> [len(each.held_out) for each in divided(rows.take(np.arange(500)), share=0.1, seed=0)]
+    >>> data = Data(np.arange(5_000.0)[:, None], groups=np.repeat(np.arange(50), 100))
+    >>> (only,) = divided(data, share=0.1, seed=0)
+    >>> len(only.learned), len(only.held_out), len(np.unique(only.held_out // 100))
+    (4500, 500, 5)
+    >>> [len(split.held_out) for split in divided(data.take(np.arange(500)), share=0.1, seed=0)]
     [100, 100, 100, 100, 100]
     """
     n = len(data)
     if not share or n < LEAST_ROWS:
         return ()
+    in_turn = folds and share * n < FEWEST
+    fraction = 1 / FOLDS if in_turn else min(share, MOST / n)
     rng = np.random.default_rng(seed % 2**63)
-    units, strata = _units(data, paired), _strata(data, paired, labelled)
-    if folds and share * n < FEWEST:
-        n_folds = min(FOLDS, int(units.max()) + 1)
-        fold = spared(in_folds(units, n_folds, rng, strata=strata), strata)
-        parts = [np.flatnonzero(fold == k) for k in range(n_folds)]
-        others = [*parts[1:], *parts[:1]]
-    else:
-        parts = [_drawn(units, strata, min(share * n, MOST), rng)]
-        rest = np.setdiff1d(np.arange(n), parts[0])
-        others = [rest[_drawn(as_numbers(units[rest]), as_numbers(strata[rest]), len(parts[0]), rng)]]
-    found = [Split(np.setdiff1d(np.arange(n), part), part, other) for part, other in zip(parts, others, strict=True)]
+    order, fold = _ordered_folds(_groups(data, paired), fraction, rng, _strata(data, paired, labelled))
+    parts = [np.flatnonzero(np.isin(fold, some)) for some in order]
+    if len(parts) < 2:
+        return ()
+    held = [*zip(parts, [*parts[1:], *parts[:1]], strict=True)] if in_turn else [(parts[0], parts[1])]
+    found = [Split(np.setdiff1d(np.arange(n), part), part, other) for part, other in held]
     can = all(_can_be_learned(data, rows, paired) for each in found for rows in (each.learned, each.held_out))
     return tuple(found) if can else ()
 
 
-def in_folds(units: Rows, n_folds: int, rng: np.random.Generator, *, strata: Rows | None = None) -> Rows:
-    """Return the number of each row's fold: units stay whole, and those of one stratum are dealt out evenly.
-
-    Units come in a random order, the larger first, and each goes to the fold that has the fewest rows of its stratum,
-    and of these to the smallest. With fewer units than folds some folds have none.
-
-    Parameters
-    ----------
-    units
-        The number of each row's unit: ``np.arange(n)`` if rows stand for themselves; (n,).
-    n_folds
-        Number of folds.
-    rng
-        Of the order.
-    strata
-        The number of what each row is of, if folds should have it in equal parts: a unit counts as its first row; (n,).
-
-    Examples
-    --------
-    >>> in_folds(np.arange(6), 3, np.random.default_rng(0), strata=np.array([0, 0, 0, 1, 1, 1])).tolist()
-    [2, 1, 0, 0, 1, 2]
-    >>> in_folds(np.array([0, 0, 0, 0, 1, 1, 2, 2]), 2, np.random.default_rng(0)).tolist()
-    [0, 0, 0, 0, 1, 1, 1, 1]
-    """
-    sizes = np.bincount(units)
-    first = np.zeros(len(sizes), dtype=np.int64)
-    if strata is not None:
-        first[units[::-1]] = strata[::-1]
-    order = np.lexsort([rng.random(len(sizes)), -sizes, first])
-    fold = np.empty(len(sizes), dtype=np.int64)
-    if np.ptp(sizes):
-        rows = np.zeros((int(first.max()) + 1, n_folds))  # of each stratum, that folds have by now
-        for unit in order:
-            fold[unit] = np.lexsort([rows.sum(0), rows[first[unit]]])[0]
-            rows[first[unit], fold[unit]] += sizes[unit]
-    else:
-        fold[order] = np.arange(len(order)) % n_folds
-    return fold[units]
-
-
-def spared(fold: Rows, strata: Rows) -> Rows:
-    """Return folds without rows whose stratum would be in one of them whole: these have none, −1.
-
-    Examples
-    --------
-    >>> spared(np.array([0, 1, 0, 1, 1]), np.array([0, 0, 1, 2, 2])).tolist()
-    [0, 1, -1, -1, -1]
-    """
-    first = np.full(int(strata.max()) + 1, -1)
-    first[strata] = fold
-    whole = np.ones(len(first), dtype=bool)
-    whole[strata[fold != first[strata]]] = False
-    return np.where(whole[strata], -1, fold)
-
-
-def _can_be_learned(data: Data, rows: Rows, paired: bool) -> bool:
-    """Say whether there is something to tell apart in some rows: two at least, or two pairs."""
-    if not paired or len(rows) < 2:
-        return len(rows) > 1
-    if _is_next(data):
-        return len(rows) - len(np.unique(runs(rows, data.groups))) > 1
-    if not _in_groups(data):
-        return True
-    return int((np.bincount(as_numbers(data.pairs[rows].reshape(-1))) > 1).sum()) > 1
-
-
 def taken(data: Data, rows: Rows, *, paired: bool) -> Data:
-    """Return some rows with what belongs to them; next rows become partners, if they followed.
+    """Return some samples with their side variables; next samples become pairs if they followed each other.
 
     Examples
     --------
@@ -175,7 +205,7 @@ def taken(data: Data, rows: Rows, *, paired: bool) -> Data:
 
 
 def runs(rows: Rows, groups: NDArray[Any] | None = None) -> Rows:
-    """Give numbers to stretches of rows that follow each other, and are of one group if there are groups.
+    """Return the number of the run of consecutive samples, of one group, that each sample is in; (n,).
 
     Examples
     --------
@@ -188,80 +218,64 @@ def runs(rows: Rows, groups: NDArray[Any] | None = None) -> Rows:
     return np.concatenate([[0], breaks.cumsum()])
 
 
+def _can_be_learned(data: Data, rows: Rows, paired: bool) -> bool:
+    """Whether samples can be compared: there are two at least, or two pairs."""
+    if not paired or len(rows) < 2:
+        return len(rows) > 1
+    if _is_next(data):
+        return len(rows) - len(np.unique(runs(rows, data.groups))) > 1
+    return not _in_groups(data) or int((np.bincount(as_numbers(data.pairs[rows].reshape(-1))) > 1).sum()) > 1
+
+
 def _is_next(data: Data) -> bool:
     return data.pairs is None or isinstance(data.pairs, str)
 
 
 def _in_groups(data: Data) -> bool:
-    """Say whether partners came as groups of rows."""
+    """Whether positives are given as groups of samples."""
     if _is_next(data):
         return False
-    shape = data.X.shape if isinstance(data.X, IndexedSource) else data.X.shape[1:]
+    shape = data.X.shape if data.is_source else data.X.shape[1:]
     return data.pairs.ndim == 1 or data.pairs.shape[1:] == (1,) != shape
 
 
-def _units(data: Data, paired: bool) -> Rows:
-    """Give numbers to what stays together: groups, and partners; of rows in an order, stretches."""
-    n = len(data)
-    groups = None if data.groups is None else as_numbers(data.groups)
-    if groups is not None and np.bincount(groups).min() > LARGEST_GROUP * n:
-        groups = None  # so few groups that none can be spared
-    together = [] if groups is None else [groups]
+def _groups(data: Data, paired: bool) -> Rows:
+    """Return what each sample stays together with: its group, and its positives; of a time series, its block."""
+    n, together = len(data), []
+    if data.groups is not None:
+        groups = as_numbers(data.groups)
+        if np.bincount(groups).min() <= LARGEST_GROUP * n:  # otherwise there are too few groups to hold one out
+            together.append(groups)
     if paired and _in_groups(data):
-        partners = as_numbers(data.pairs.reshape(-1))
-        if (np.bincount(partners) > 1).sum() >= MANY_GROUPS:
-            together.append(partners)
+        positives = as_numbers(data.pairs.reshape(-1))
+        if (np.bincount(positives) > 1).sum() >= MANY_GROUPS:
+            together.append(positives)
     if len(together) == 2:
-        links = coo_array((np.ones(n), (together[0], together[1])))
-        links.resize((links.shape[0] + links.shape[1],) * 2)
-        links.col = links.col + int(together[0].max()) + 1
-        return connected_components(links)[1][together[0]]
+        first, second = together[0], together[1] + int(together[0].max()) + 1
+        links = coo_array((np.ones(n), (first, second)), shape=(int(second.max()) + 1,) * 2)
+        return as_numbers(connected_components(links)[1][first])
     if together:
         return together[0]
     if paired and (_is_next(data) or _follow_each_other(data)):
-        length = max(LEAST_BLOCK, -(-n // BLOCKS))
-        return np.arange(n) // length
+        return np.arange(n) // max(LEAST_BLOCK, -(-n // BLOCKS))
     return np.arange(n)
 
 
 def _follow_each_other(data: Data) -> bool:
-    """Say whether partners that came as an array are the next rows."""
+    """Whether positives that are given as an array are the next samples."""
     if _in_groups(data):
         return False
     rows = np.linspace(0, len(data) - 2, 50).astype(np.int64)
-    nexts = data.X[rows + 1]
-    if nexts.shape != data.pairs[rows].shape:
-        return False  # the fit says what is wrong
-    return bool((nexts == data.pairs[rows]).reshape(len(rows), -1).all(1).mean() > 0.5)
+    after, pairs = data.X[rows + 1], data.pairs[rows]
+    # Where shapes differ, the fit raises an error that says so.
+    return after.shape == pairs.shape and bool((after == pairs).reshape(len(rows), -1).all(1).mean() > 0.5)
 
 
-def _strata(data: Data, paired: bool, labelled: bool) -> Rows:
-    """Give numbers to what must have rows on both sides: classes, or groups of partners that are few."""
-    none = np.zeros(len(data), dtype=np.int64)
+def _strata(data: Data, paired: bool, labelled: bool) -> Rows | None:
+    """Return what must have samples on both sides: the classes, or groups of positives if they are few."""
     if labelled and data.signal is not None:
         return as_numbers(np.reshape(data.signal, -1))
     if not paired or not _in_groups(data):
-        return none
-    partners = as_numbers(data.pairs.reshape(-1))
-    return partners if (np.bincount(partners) > 1).sum() < MANY_GROUPS else none
-
-
-def _drawn(units: Rows, strata: Rows, n_samples: float, rng: np.random.Generator) -> Rows:
-    """Return about so many rows: whole units, while each stratum has others left; at least one unit."""
-    sizes, left = np.bincount(units), np.bincount(strata)
-    if len(sizes) == len(units):  # rows, each a unit: their share of every stratum
-        order = rng.permutation(len(units))
-        order = order[np.argsort(strata[order], kind="stable")]
-        within = np.arange(len(order)) - (np.cumsum(left) - left)[strata[order]]
-        spared = np.minimum(np.floor(left * n_samples / len(units) + rng.random(len(left))), left - 1)
-        return np.sort(order[within < spared[strata[order]]])
-    held: list[int] = []
-    total = 0
-    members = np.split(np.argsort(units, kind="stable"), np.cumsum(sizes)[:-1])
-    for unit in rng.permutation(len(sizes)):
-        takes = np.bincount(strata[members[unit]], minlength=len(left))
-        fits = total + sizes[unit] <= n_samples or (not held and sizes[unit] <= LARGEST_GROUP * len(units))
-        if fits and (left[takes > 0] > takes[takes > 0]).all():
-            held.append(unit)
-            total, left = total + sizes[unit], left - takes
-    return np.flatnonzero(np.isin(units, held))
+        return None
+    positives = as_numbers(data.pairs.reshape(-1))
+    return positives if (np.bincount(positives) > 1).sum() < MANY_GROUPS else None

@@ -247,6 +247,11 @@ class TextTable(TableFile):
         """Return the first column if it has no name: pandas writes its index so."""
         return None if self.header[0] else np.array(self._cells([], [0])[1][0])
 
+    def texts(self, names: Sequence[str]) -> dict[str, list[str]]:
+        """Return columns as the text that is written there."""
+        cells = self._cells([], [self.header.index(name) for name in dict.fromkeys(names)])[1]
+        return {name: cells[self.header.index(name)] for name in names}
+
     def _cells(self, numbers: list[int], texts: list[int]) -> tuple[Matrix, dict[int, list[str]]]:
         """Read columns by their places, a bounded number of lines at a time: numbers, and cells as text."""
         import pandas as pd

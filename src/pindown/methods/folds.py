@@ -13,7 +13,7 @@ from pindown import theory
 from pindown.auditing.refitting import refitted
 from pindown.data.data import Data, as_array
 from pindown.data.labels import as_numbers, combined
-from pindown.data.splits import in_folds
+from pindown.data.splits import assign_folds
 from pindown.metrics import match_latents, procrustes
 from pindown.theory import Indeterminacy
 
@@ -110,8 +110,9 @@ def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int6
 
     Examples
     --------
-    >>> folds_of(Data(np.zeros((6, 1)), signal=["a", "a", "a", "b", "b", "b"]), 3).tolist()
-    [0, 2, 1, 0, 1, 2]
+    >>> fold = folds_of(Data(np.zeros((12, 1)), signal=["a", "b", "c"] * 4), 4)
+    >>> sorted(fold[::3].tolist())
+    [0, 1, 2, 3]
     >>> fold = folds_of(Data(np.zeros((6, 1)), groups=[1, 1, 2, 2, 3, 3]), 3)
     >>> bool((fold[::2] == fold[1::2]).all())
     True
@@ -122,8 +123,8 @@ def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int6
         partners = as_numbers(data.pairs)
         units = partners if np.median(np.bincount(partners)) <= FEW else None
     if units is None:
-        return _checked(in_folds(np.arange(len(data)), n_folds, rng, strata=_kinds(data)), n_folds)
-    return _checked(in_folds(as_numbers(units), n_folds, rng), n_folds)
+        return _checked(assign_folds(np.arange(len(data)), n_folds, rng, _kinds(data)), n_folds)
+    return _checked(assign_folds(as_numbers(units), n_folds, rng), n_folds)
 
 
 def _kinds(data: Data) -> NDArray[np.int64]:

@@ -6,10 +6,11 @@ from typing import Any
 import numpy as np
 from sklearn.base import clone
 
-from pindown.auditing.checks.arrays import read, read_labels
+from pindown.auditing.checks.arrays import read
 from pindown.auditing.evidence.plans import Count, Plan
 from pindown.data.data import Data, as_array
-from pindown.data.opening import require_in_memory
+from pindown.data.files import require_in_memory
+from pindown.data.labels import read_labels
 from pindown.methods.base import BaseEncoder
 from pindown.methods.registry import BUILT_IN, SIDES, suited
 from pindown.networks import preprocessing

@@ -20,7 +20,7 @@ class Shards:
     def study(self, columns: Columns) -> Data:
         """Open the rows, which stay where they are; or say what is wrong with them."""
         from pindown.data import IndexedSource
-        from pindown.data.shards import open_shards, read_record
+        from pindown.data.files import open_shards, read_record
 
         for part in fields(columns):
             if getattr(columns, part.name):
@@ -50,6 +50,6 @@ class Shards:
 
 def has_activations(path: Path) -> bool:
     """Say whether a folder is one of activations."""
-    from pindown.data.shards import RECORD
+    from pindown.data.files import RECORD
 
     return (path / RECORD).is_file()

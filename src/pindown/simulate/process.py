@@ -12,7 +12,7 @@ from torch import Tensor
 from pindown import theory
 from pindown._placing import placed
 from pindown._random import RandomState, generator
-from pindown.data.source import Batch, GeneratorSource
+from pindown.data.sources import Batch, GeneratorSource
 from pindown.errors import InputError
 from pindown.networks.spaces import Space
 from pindown.simulate.mixing import LeakyReLU, Mixing, SparseMixing

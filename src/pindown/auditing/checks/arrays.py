@@ -11,7 +11,6 @@ from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, estimate
 from pindown.data.data import as_array
-from pindown.data.labels import as_numbers, is_quantity, missing
 from pindown.metrics.smooth import radial, smooth_regression
 from pindown.metrics.spectrum import Spectrum, spectrum
 
@@ -60,20 +59,6 @@ def seen(X: Any) -> tuple[Matrix, Spectrum]:
     rows = read("X", X)
     found = spectrum(rows)
     return found.coordinates(rows), found
-
-
-def read_labels(name: str, values: Any, n: int) -> Codes:
-    """Give the values of a label numbers from 0, or say what is wrong with them."""
-    array = as_array(values)
-    if array.shape not in ((n,), (n, 1)):
-        raise ValueError(f"{name} must have one value for each of the {n} rows, got shape {array.shape}.")
-    array = array.reshape(-1)
-    if (unknown := missing(array)).any():
-        raise ValueError(f"{name} is missing in {unknown.sum()} row(s). Leave them out, or name them 'unknown'.")
-    if is_quantity(array):
-        some = array[array != array.round()][0]
-        raise ValueError(f"{name} has fractions such as {some:g}, so it is no label. Cut it into a few bins.")
-    return as_numbers(array)
 
 
 def halves(labels: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:

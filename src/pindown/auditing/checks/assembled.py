@@ -5,7 +5,7 @@ from typing import Any
 import numpy as np
 
 from pindown import theory
-from pindown.auditing.checks.arrays import read, read_labels, seen
+from pindown.auditing.checks.arrays import read, seen
 from pindown.auditing.checks.conditionals import related_partners
 from pindown.auditing.checks.encoders import enough_directions
 from pindown.auditing.checks.nuisances import overlapping_values, same_spread, surviving_dimensions, unconfounded
@@ -13,6 +13,7 @@ from pindown.auditing.checks.partners import partners_of
 from pindown.auditing.checks.values import common_values, diverse_values, divisible_rows, enough_rows, enough_values
 from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import Data, as_array
+from pindown.data.labels import read_labels
 
 
 def before(

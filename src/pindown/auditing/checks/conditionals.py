@@ -11,9 +11,10 @@ import numpy as np
 from scipy import optimize, special
 
 from pindown import theory
-from pindown.auditing.checks.arrays import N_RESAMPLES, Matrix, cross_predicted, means_of, on_sphere, read, read_labels
+from pindown.auditing.checks.arrays import N_RESAMPLES, Matrix, cross_predicted, means_of, on_sphere, read
 from pindown.auditing.checks.conditions import RELATED_PARTNERS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, below, estimate
+from pindown.data.labels import read_labels
 from pindown.metrics.dependence import centred_distances, squared_correlation
 from pindown.theory import Assumption
 

@@ -14,13 +14,13 @@ from pindown.auditing.checks.arrays import (
     Matrix,
     means_of,
     read,
-    read_labels,
     smooth_classifier,
     whitened,
     without_rare,
 )
 from pindown.auditing.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
+from pindown.data.labels import read_labels
 from pindown.metrics import Leakage, confounding, leakage
 from pindown.metrics.directions import LEVEL, Grouping, complement, mean_differences
 

@@ -8,9 +8,10 @@ import numpy as np
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, means_of, read, read_labels, without_rare
+from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, means_of, read, without_rare
 from pindown.auditing.checks.conditions import COMMON_VALUES, DIVISIBLE_ROWS, ENOUGH_ROWS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, estimate
+from pindown.data.labels import read_labels
 from pindown.metrics import by_value
 from pindown.theory import Assumption, Theorem
 

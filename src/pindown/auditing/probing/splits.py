@@ -7,6 +7,9 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.data.labels import as_numbers
+from pindown.data.splits import hold_out
+
 Numbers = NDArray[np.int64]
 
 TEST = 0.3
@@ -47,11 +50,8 @@ def splits(groups: Numbers, n_splits: int, rng: np.random.Generator, classes: Nu
 
 def _drawn(groups: Numbers, classes: Numbers | None, rng: np.random.Generator) -> Split:
     rows = np.arange(len(groups)) if classes is None else _balanced(classes, rng)
-    order = rng.permutation(np.unique(groups[rows]))
-    counts = np.bincount(groups[rows], minlength=int(groups.max()) + 1)[order]
-    n_test = max(1, int(np.searchsorted(counts.cumsum(), TEST * len(rows))) + 1)
-    held_out = np.isin(groups[rows], order[: min(n_test, len(order) - 1)])
-    return Split(rows[~held_out], rows[held_out])
+    is_test = hold_out(as_numbers(groups[rows]), TEST, rng)
+    return Split(rows[~is_test], rows[is_test])
 
 
 def _balanced(classes: Numbers, rng: np.random.Generator) -> Numbers:

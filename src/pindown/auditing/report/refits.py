@@ -20,9 +20,9 @@ from pindown.auditing.evidence.rows import Refits, Rows
 from pindown.auditing.refitting import refitted
 from pindown.auditing.spec import check_roles, encoder_of
 from pindown.data.data import Data, as_array
+from pindown.data.files import require_in_memory
 from pindown.data.labels import Codes, as_numbers
-from pindown.data.opening import require_in_memory
-from pindown.data.splits import in_folds, spared
+from pindown.data.splits import hold_out
 from pindown.errors import IdentifiabilityWarning
 
 MAX_HELD_OUT = 4_000
@@ -78,16 +78,15 @@ def divide(rows: Rows, rng: np.random.Generator) -> tuple[Codes, Codes]:
             f"audit: rows come in {n_groups} groups, too few to hold some out and to halve the rest: at least "
             f"{MIN_AUDITED_GROUPS} are needed. Without groups rows are taken to be independent."
         )
-    held = _every(N_PARTS, rows, rng)
+    held = _drawn(1 / N_PARTS, rows, rng)
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _every(n_parts: int, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw one part in so many, of the rows of each stratum, or of the units; no stratum is drawn whole."""
+def _drawn(fraction: float, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
+    """Choose a fraction of the samples of each stratum, or of the units; no stratum as a whole."""
     if rows.units is not None:
-        return in_folds(as_numbers(rows.units), n_parts, rng) == n_parts - 1
-    fold = in_folds(np.arange(len(rows)), n_parts, rng, strata=rows.strata)
-    return spared(fold, rows.strata) == n_parts - 1
+        return hold_out(as_numbers(rows.units), fraction, rng)
+    return hold_out(np.arange(len(rows)), fraction, rng, rows.strata)
 
 
 def refit(est: Any, rows: Rows, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]) -> Refits:
@@ -109,7 +108,7 @@ def refit(est: Any, rows: Rows, *, n_fits: int, rng: np.random.Generator, begin:
         for k in range(n_fits):
             begin("fit with another seed")
             others.append(fitted(est, train, elsewhere=k > 0))
-    half = _every(2, train, rng)
+    half = _drawn(0.5, train, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # fewer rows, or none that say anything
         warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself said so

@@ -24,7 +24,7 @@ from pindown.auditing.checks import (
     vmf_clusters,
     vmf_conditional,
 )
-from pindown.auditing.checks.arrays import Matrix, read_labels
+from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence.blocks import Features
 from pindown.auditing.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
@@ -39,7 +39,7 @@ from pindown.auditing.evidence.scores import (
 )
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
 from pindown.data.data import Data
-from pindown.data.labels import as_numbers
+from pindown.data.labels import as_numbers, read_labels
 from pindown.data.sampling import Augment
 from pindown.methods.classify.classes import fisher, spanned
 from pindown.networks.spaces import Reals, Sphere

@@ -24,7 +24,7 @@ from pindown.auditing.checks import (
     signal_told,
     unconfounded,
 )
-from pindown.auditing.checks.arrays import read_labels, seen
+from pindown.auditing.checks.arrays import seen
 from pindown.auditing.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence.noise import Ceiling, Moved, ceiling_within
@@ -42,7 +42,7 @@ from pindown.auditing.evidence.scores import (
 )
 from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts, encoder_of
 from pindown.data.data import Data
-from pindown.data.labels import Codes, is_quantity
+from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns

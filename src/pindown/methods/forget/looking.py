@@ -14,7 +14,7 @@ from torch import nn
 from pindown.data import GeneratorSource
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, combined
-from pindown.data.splits import in_folds
+from pindown.data.splits import assign_folds
 from pindown.methods.forget.charts import Charts, again, closed_form, turned
 from pindown.methods.forget.choosing import (
     CLOSED,
@@ -255,9 +255,9 @@ def _charted(some: Some, asked: Asked, seed: int) -> tuple[Charts, Choice]:
     charts = closed_form(some.x, value, some.nuisance.sizes[-1], strata, asked.n_components)
     rng = np.random.default_rng(seed % 2**63)
     if some.groups is None:
-        fold = in_folds(np.arange(len(some.x)), N_FOLDS, rng, strata=combined(strata, value))
+        fold = assign_folds(np.arange(len(some.x)), N_FOLDS, rng, combined(strata, value))
     else:
-        fold = in_folds(as_numbers(some.groups), N_FOLDS, rng)
+        fold = assign_folds(as_numbers(some.groups), N_FOLDS, rng)
 
     def candidate(name: str) -> Candidate:
         codes = cross_fitted(charts, some.x, some.nuisance, fold, even=name == EVEN)

@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.nn.functional import one_hot
 
 from pindown._placing import placed
-from pindown.data.labels import numbered
+from pindown.data.labels import numbered, read_labels
 from pindown.metrics.directions import Grouping
 
 MIN_ROWS = 3
@@ -84,14 +84,7 @@ def read_strata(given: Any, n_samples: int) -> np.ndarray:
     """Return the number of each row's given label, or 0 if there is none; (n,)."""
     if given is None:
         return np.zeros(n_samples, dtype=np.int64)
-    given = np.asarray(given)
-    if given.shape != (n_samples,):
-        raise ValueError(
-            f"Forget: given must have one label for each of the {n_samples} rows, got shape {given.shape}."
-        )
-    if given.dtype.kind == "f" and (given != given.round()).any() and not np.isnan(given).any():
-        raise ValueError("Forget: given must be labels, but has fractions. Cut it into a few bins.")
-    return numbered(given, "given", "label").labels.astype(np.int64)
+    return read_labels("given", given, n_samples)
 
 
 def _mixed(column: np.ndarray) -> bool:

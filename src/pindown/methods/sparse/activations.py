@@ -14,8 +14,8 @@ from torch import Tensor, nn
 
 from pindown._files import atomic_path
 from pindown._names import nearest
-from pindown.data.shards import RECORD, open_shards, read_record
-from pindown.data.source import Source
+from pindown.data.files import RECORD, open_shards, read_record
+from pindown.data.sources import Source
 
 SHARD_ROWS = 65_536
 """Rows of a shard, at least: as many whole batches as it takes."""
