@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-all test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
+.PHONY: setup demo test test-all fuzz test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
 
 setup: $(STAMP)
 
@@ -30,6 +30,10 @@ test: lint type
 # All tests, for a release.
 test-all: lint type
 	$(PYTEST) -m ""
+
+# Mutated and hostile files for `pindown.load`; tests/test_saving_safety.py tries 2,000 of them on every change.
+fuzz: $(STAMP)
+	$(BIN)/python tests/fuzzing.py 100000
 
 # With the kernels of other processors, and with two threads; what was run, and when, is kept in benchmarks/results.
 test-numerics: $(STAMP)

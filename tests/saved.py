@@ -3,16 +3,33 @@
 from functools import cache, partial
 
 import numpy as np
+import torch
 from own_method.regress import Regress
+from torch import nn
 
-from pindown import Classify, Contrast, Dictionary, Forget, LatentAction, networks, optimizers
+from pindown import (
+    Classify,
+    Contrast,
+    Dictionary,
+    Forget,
+    LatentAction,
+    Sparse,
+    SparseBasis,
+    SparsePair,
+    networks,
+    optimizers,
+)
+from pindown._files import pack_tensors, unpack_tensors
 from pindown.losses import DependencySparsity
 from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, PerValueStandardiser, Untouched
 from pindown.methods.latent_action import InverseDynamics
+from pindown.networks.gates import JumpReLU, Matryoshka, TopK
 from pindown.networks.spaces import Reals
-from pindown.saving.files import _packed, _read
 
 RNG = np.random.default_rng(0)
+MAP = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
+for number, weight in enumerate(MAP.parameters()):
+    nn.init.normal_(weight.data, generator=torch.Generator().manual_seed(number))
 X = RNG.normal(size=(240, 4)) @ RNG.normal(size=(4, 4)) + 1e3  # far from zero, where float32 would lose it
 NEXT = X + 0.1 * RNG.normal(size=X.shape)
 NUMBERS = np.arange(240) % 4
@@ -49,6 +66,11 @@ FITS = {
     "latent action": lambda: LatentAction(
         1, dynamics=InverseDynamics(2, chart=bent, forward=bent, **quick), forget=forget(), random_state=0
     ).fit(X, NEXT, NUMBERS % 2),
+    "sparse": lambda: Sparse(6, gate=TopK(2), **quick).fit(X),
+    "sparse in order": lambda: Sparse(6, gate=Matryoshka(2), **quick).fit(X),
+    "sparse, jumping": lambda: Sparse(6, gate=JumpReLU(2), **quick).fit(X),
+    "sparse basis": lambda: SparseBasis(3, **quick).fit(X),
+    "sparse pair": lambda: SparsePair(MAP, 6, gate=TopK(2), n_jacobians=4, **quick).fit(X),
     "regress": lambda: Regress(2, encoder=small, **quick).fit(X, NEXT),
     "mean projection": lambda: MeanProjection().fit(X, WORDS),
     "component removal": lambda: ComponentRemoval().fit(X, WORDS),
@@ -89,8 +111,8 @@ def answers(estimator, x=X[:40], x_next=NEXT[:40]):
     return said
 
 
-def edited(path, change):
+def edited(path, change, **entries):
     """Rewrite a file with its content and tensors changed, and a checksum that agrees: what an attacker would do."""
-    entry, tensors = _read(path)
+    tensors, entry = unpack_tensors(path.read_bytes())
     change(entry["content"], tensors)
-    path.write_bytes(_packed(entry["content"], tensors))
+    path.write_bytes(pack_tensors(tensors, entry | entries))

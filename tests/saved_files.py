@@ -1,8 +1,7 @@
-"""Make the files that must load for ever: ``python tests/saved_files.py``, once for each format of files.
+"""Make the files that must load forever: ``python tests/saved_files.py``, once for each format of files.
 
-Run it from the root of the repository when `pindown.saving.files.FORMAT` has become a new number; add the archive that
-it writes, and leave those of older formats as they are. It refuses to touch one that is there: delete it first only if
-no release has written files of its format.
+Run it from the root of the repository before the release that first writes a format; add the archive that it writes,
+and leave those of older formats as they are. It refuses to touch one that is there.
 """
 
 import sys
@@ -40,6 +39,6 @@ def make(path):
 if __name__ == "__main__":
     sys.path.insert(0, str(FOLDER.parent.parent / "docs"))  # own_method
     warnings.simplefilter("ignore")  # fits of a few steps recover nothing, and say so
-    from pindown.saving.files import FORMAT
+    from pindown.saving import FORMAT
 
     make(FOLDER / f"format{FORMAT}.zip")

@@ -2,7 +2,6 @@
 
 import math
 from functools import partial
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,14 +10,13 @@ from sklearn.base import BaseEstimator
 from torch import nn
 
 import pindown
-from pindown import networks, optimizers, theory
+from pindown import networks, optimizers
 from pindown.losses import penalties
 from pindown.methods.forget.game import History
 from pindown.metrics import leakage
 from pindown.networks.spaces import Box, Sphere
 from pindown.saving import Saves
-from pindown.saving.layers import LAYERS
-from pindown.simulate import Pairs
+from pindown.saving.table import LAYERS
 from pindown.theory.structure import identified_blocks
 
 
@@ -33,14 +31,14 @@ def through(value, tmp_path):
     holder = Holder()
     holder.value_ = value
     holder.save(tmp_path / "file")
-    return pindown.load(tmp_path / "file", using=[Holder]).value_
+    return pindown.load(tmp_path / "file", trust=[Holder]).value_
 
 
 VALUES = [
     *(None, True, 3, -(10**30), 0.1, -0.0, 1e-310, math.inf, -math.inf, "größe \ud800 \0 😀", ""),
     *((), (1, (2.5, [None])), [], [1, "a", (2,)], {}, {"a": 1, 2: (3,), (4, None): {"b": []}}),
     *({3, 1}, frozenset({(1, 2)}), {"module": 1}, [{"tensor": "x"}]),
-    *(Path("a/b.csv"), torch.float32, torch.bool, np.dtype("<f4"), np.dtype("datetime64[ns]"), torch.device("cpu")),
+    *(torch.float32, torch.bool),
     *(
         np.float32(0.1),
         np.int8(-3),
@@ -49,11 +47,10 @@ VALUES = [
         np.datetime64("2026-11-15T20:46"),
         np.float64("inf"),
     ),
-    *(np.float32, np.int64, int, float, nn.Linear, nn.SiLU),
-    *(networks.linear, optimizers.muon, partial(networks.mlp, hidden=(8, 8)), Pairs.on_sphere),
-    *(partial(optimizers.rivals, answer_rate=5e-3), partial(partial(networks.mlp, 3), hidden=[4])),
-    *(Sphere(), Box(), penalties.DependencyCount(0.3, epsilon=0.1), penalties.DependencySparsity(2.0), theory.FORGET),
-    *(identified_blocks(np.array([[1, 0], [1, 1], [0, 1]])), list(theory.Freedom)),
+    *(nn.Linear, nn.SiLU, networks.linear, optimizers.muon, partial(networks.mlp, hidden=(8, 8))),
+    *(partial(optimizers.rivals, answer_rate=5e-3), partial(networks.mlp, hidden=[4])),
+    *(Sphere(), Box(), penalties.DependencyCount(0.3, epsilon=0.1), penalties.DependencySparsity(2.0)),
+    *(identified_blocks(np.array([[1, 0], [1, 1], [0, 1]]))),
 ]
 
 
@@ -142,11 +139,11 @@ def test_what_was_measured_comes_back(tmp_path):
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        (object(), "value_ is a object, which no file can hold"),
-        (lambda: 0, r"value_ is .*<lambda>, which no file can hold"),
+        (object(), "value_ is a object, which a file cannot hold"),
+        (lambda: 0, r"value_ is .*<lambda>, which a file cannot hold"),
         ([1, {2: object()}], "value_.1.2 is a object"),
         (np.zeros(2, dtype=[("a", float)]), "value_ is an array of"),
-        (torch.ones(2, dtype=torch.complex64), "tensor of torch.complex64, which no file can hold"),
+        (torch.ones(2, dtype=torch.complex64), "tensor of torch.complex64, which a file cannot hold"),
         (torch.eye(2).to_sparse(), "sparse"),
         (b"bytes", "value_ is a bytes"),
     ],
@@ -160,7 +157,7 @@ def test_what_no_file_can_hold_is_said_with_its_place(tmp_path, value, said):
 def test_a_network_that_is_a_part_of_itself_is_refused(tmp_path):
     network = nn.Sequential(nn.Linear(2, 2))
     network.append(network)
-    with pytest.raises(ValueError, match=r"value_.1 is a part of itself"):
+    with pytest.raises(ValueError, match=r"value_ is a part of itself"):
         through(network, tmp_path)
 
 
@@ -245,7 +242,7 @@ def test_a_class_derived_from_a_layer_is_not_taken_for_it(tmp_path):
     class Scaled(nn.Linear):
         pass
 
-    with pytest.raises(ValueError, match=r"value_ is made of .*Scaled, which has no name"):
+    with pytest.raises(ValueError, match=r"value_ is made of .*Scaled, which a file cannot name"):
         through(Scaled(2, 2), tmp_path)
 
 

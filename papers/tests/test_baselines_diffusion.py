@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.baselines import EncDiff
-from pindown_papers.baselines.denoising import Denoiser
+from pindown_papers.baselines.denoising import Denoiser, denoising
 
 from pindown import load, networks
 from pindown.losses import DependencySparsity
@@ -59,7 +59,7 @@ def test_it_fits_encodes_draws_takes_a_penalty_and_is_saved(tmp_path):
     assert est.guarantee is None
     assert -x[0].numel() < est.score(x) < 0
     est.save(tmp_path / "fit.pindown")
-    again = load(tmp_path / "fit.pindown")
+    again = load(tmp_path / "fit.pindown", trust=[EncDiff, denoising])
     assert torch.equal(again.transform(x), codes)
     np.testing.assert_allclose(again.inverse_transform(codes), est.inverse_transform(codes), atol=1e-6)
     pressed = EncDiff(2, penalty=DependencySparsity(5.0, n_columns=1), **QUICK).fit(x)

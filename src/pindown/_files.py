@@ -39,14 +39,19 @@ def atomic_path(path: Path) -> Iterator[Path]:
     ['page.html']
     """
     temporary = path.with_name(f".{path.name[:100]}.{secrets.token_hex(8)}")
-    os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
     try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | getattr(os, "O_NOFOLLOW", 0), 0o666))
         yield temporary
         _sync(temporary)
         os.replace(temporary, path)
         _sync(path.parent)
+    except OSError as error:
+        if error.filename in (None, str(temporary)):  # a full disk names no file
+            error.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
 
 
 def _sync(path: Path) -> None:

@@ -20,7 +20,7 @@ from pindown.methods.contrast.estimator import Contrast
 from pindown.methods.dictionary import Dictionary
 from pindown.methods.forget import Forget
 from pindown.methods.sparse import Sparse, SparseBasis
-from pindown.saving.names import GROUP
+from pindown.saving.table import GROUP
 
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
 """In the order in which they are chosen, where data would suit several."""

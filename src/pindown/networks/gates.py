@@ -229,10 +229,6 @@ class BatchTopKModule(GateModule):
         self.n_candidates, self.n_expected, self.k, self.fractions = n_candidates, k, k, fractions
         self.register_buffer("threshold", torch.zeros(()))
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        old = {"fractions": state["shares"]} if "shares" in state else {}  # files of earlier versions
-        super().__setstate__({name: value for name, value in state.items() if name != "shares"} | old)
-
     def levels(self, n_features: int) -> tuple[int, ...]:
         """Return the sizes of the nested dictionaries, each of which reconstructs the sample."""
         return tuple(sorted({max(1, math.ceil(fraction * n_features)) for fraction in self.fractions}))

@@ -165,10 +165,6 @@ class Whiten(Preprocessing):
         self.register_buffer("scale", None if scale is None else scale.double().contiguous())
         self.register_buffer("matrix", matrix.contiguous())  # as files store it: see tests/test_networks_layout.py
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        super().__setstate__(state)
-        self._buffers.setdefault("scale", None)  # not in files of earlier versions
-
     @classmethod
     def of(cls, x: Tensor, n_components: int | None = None) -> Self:
         """Return the whitening of samples in memory, (n, …), along all directions or the leading ones."""

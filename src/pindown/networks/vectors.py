@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -108,11 +107,6 @@ class SkipMLP(nn.Module):
     def __init__(self, linear: nn.Module, nonlinear: nn.Module) -> None:
         super().__init__()
         self.linear, self.nonlinear = linear, nonlinear
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        names = {"straight": "linear", "bend": "nonlinear"}  # in files of earlier versions
-        parts = {names.get(name, name): part for name, part in state["_modules"].items()}
-        super().__setstate__(state | {"_modules": parts})
 
     def forward(self, x: Tensor) -> Tensor:
         """Encode (n, n_in) to (n, n_out)."""

@@ -110,7 +110,7 @@ class Run:
         """
         kind = find(self.recipe.estimator)
         try:
-            return load(self.path / ESTIMATOR, trust=[kind.__module__.partition(".")[0]], device=device)
+            return load(self.path / ESTIMATOR, trust=[kind], device=device)
         except FileNotFoundError as error:
             raise ValueError(f"{self.path} has no {ESTIMATOR}: fit again.") from error
 

@@ -1,64 +1,53 @@
 """From JSON and tensors back to values, networks and estimators: the inverse of `pindown.saving.writing`.
 
-Called are only classes and functions that `names.Allowed` let through, and of these only frozen values, estimators,
-and the functions that made a user's networks. Networks of pindown's own are put together without their constructors.
+Classes of the table are constructed with plain data, and networks without numbers are given the tensors of the file.
+Called are only functions that made a network: those that the user handed over, and those of `pindown.networks`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import is_dataclass
-from enum import Enum
+import copy
+import hashlib
+import json
+from collections.abc import Mapping
 from functools import partial
-from pathlib import Path
+from inspect import signature
+from types import FunctionType, MappingProxyType
 from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.networks.encoder import MADE_BY
-from pindown.saving.layers import made
-from pindown.saving.names import FIELDS
-from pindown.saving.writing import NATIVE, is_dense
+from pindown._names import printable
+from pindown.networks.encoder import MADE_BY, Encoder
+from pindown.saving.table import LAYERS, LEFT_OUT, OLD_TAGS, TAGS, fetch, is_value, look_up, settings_of
+from pindown.saving.writing import FITTED, NATIVE, Unsaved, arguments_of, check_numbers, is_dense, state_of
+
+_NONE: Mapping[str, Any] = MappingProxyType({})
 
 
 class Reader:
-    """Turns JSON into what it was.
+    """Turns the content of a file into its `estimator`, with what the user hands over, on a device."""
 
-    Parameters
-    ----------
-    tensors : dict
-        The tensors of the file.
-    things : list
-        What the names in the file stand for.
-    device : torch.device or None
-        Where tensors go; None puts them where they were, if there is such a device here.
-    """
-
-    def __init__(self, tensors: dict[str, Tensor], things: list[Any], device: torch.device | None) -> None:
-        self._tensors, self._things, self._device = tensors, things, device
+    def __init__(
+        self, content: dict[str, Any], tensors: dict[str, Tensor], handed: list[Any], device: torch.device | None
+    ) -> None:
+        self._tensors, self._names, self._things = tensors, content["names"], fetch(content["names"], handed)
+        self._handed, self._device = handed, device
         self._modules: list[nn.Module] = []
-        self._read: dict[tuple[str, str], Any] = {}  # so that what was shared is shared
-
-    def add_module(self, part: dict[str, Any]) -> None:
-        """Put the next network together; its parts came before it."""
-        if "made" in part:
-            module = self._from_factory(part)
-        elif "layer" in part:
-            module = made(part["layer"], self._named(part["arguments"]))
-            parameters, buffers, parts = self._insides(part)
-            _check_alike(module._parameters, parameters)
-            _check_alike(module._buffers, buffers)
-            module._parameters.update(parameters)
-            module._buffers.update(buffers)
-            module._modules.update(parts)
-            module.training = bool(part["training"])
-        else:
-            module = self._put_together(part)
-        self._modules.append(module)
+        self._stored: dict[str, tuple[Any, Any]] = {}  # so that what was shared is shared
+        self._used: set[tuple[str, int]] = set()
+        for part in content["modules"]:
+            self._modules.append(self._module(**part))
+        self.estimator = self.value(content["estimator"])
+        n_parts = len(self._names) + len(self._modules)
+        whole = tensors.keys() == self._stored.keys() and len(self._used) == n_parts and len(content) == 3
+        if not whole or not isinstance(self.estimator, BaseEstimator):
+            raise ValueError("it holds more or less than an estimator")
 
     def value(self, written: Any) -> Any:
         """Return what was written."""
@@ -67,214 +56,295 @@ class Reader:
         if not isinstance(written, dict):
             return written
         ((kind, content),) = written.items()
-        if kind not in _KINDS:
-            raise ValueError(f"it has a {kind}, which is not known here")
-        return _KINDS[kind](self, content)
-
-    def _class(self, number: int, base: type) -> Any:
-        kind = self._things[number]
-        if not (isinstance(kind, type) and issubclass(kind, base)):
-            raise ValueError(f"it takes {kind!r} for a {base.__name__}")
-        return kind
-
-    def _put_together(self, part: dict[str, Any]) -> nn.Module:
-        kind = self._class(part["class"], nn.Module)
-        parameters, buffers, parts = self._insides(part)
-        state = vars(nn.Module()) | {"_parameters": parameters, "_buffers": buffers, "_modules": parts}
-        state |= {"_non_persistent_buffers_set": set(part.get("passing", ())), "training": bool(part["training"])}
-        module = kind.__new__(kind)
-        # As a pickle does: a class whose attributes have changed brings those of old files up to date there.
-        module.__setstate__(state | self._named(part["attributes"]))
-        return module
-
-    def _insides(self, part: dict[str, Any]) -> tuple[dict[str, Any], ...]:
-        """Return the parameters, buffers and parts of a network."""
-        kinds = (("parameters", nn.Parameter), ("buffers", Tensor), ("parts", nn.Module))
-        return tuple({k: self._maybe(v, kind) for k, v in part.get(name, {}).items()} for name, kind in kinds)
-
-    def _maybe(self, written: Any, kind: type) -> Any:
-        value = self.value(written)
-        if value is not None and not isinstance(value, kind):
-            raise ValueError(f"it has a {type(value).__name__} where a {kind.__name__} must be")
-        return value
-
-    def _from_factory(self, part: dict[str, Any]) -> nn.Module:
-        make, *sizes = (self.value(each) for each in part["made"])
-        module = None
-        if _makes_networks(make):
-            with _random.forked(0):
-                module = make(*sizes)
-        if not isinstance(module, nn.Module):
-            raise ValueError(f"it was made by {make!r}, which makes no network here")
-        there = {name: self._maybe(value, Tensor) for name, value in part["tensors"].items()}
-        own = dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
-        _check_alike(own, there)
-        for name, tensor in there.items():
-            path, _, leaf = name.rpartition(".")
-            owner = module.get_submodule(path)
-            (owner._parameters if leaf in owner._parameters else owner._buffers)[leaf] = tensor
-        for name, inner in module.named_modules():
-            inner.training = name in part["training"]
-        setattr(module, MADE_BY, (make, *sizes))
-        return module
-
-    def _module(self, number: int) -> nn.Module:
-        return self._modules[number]
-
-    def _estimator(self, content: dict[str, Any]) -> BaseEstimator:
-        kind = self._class(content["class"], BaseEstimator)
-        estimator = kind(**self._named(content["parameters"]))
-        vars(estimator).update(self._named(content["learned"]))
-        return estimator
+        match kind:
+            case "array" | "tensor":
+                read: Any = self._array if kind == "array" else self._tensor
+                if (at := content["at"]) not in self._stored:
+                    self._stored[at] = written, read(**content)
+                if self._stored[at][0] != written:
+                    raise ValueError(f"it describes {printable(at)} in two ways")
+                return self._stored[at][1]
+            case "dict" if isinstance(content, list):
+                return {self.value(key): self.value(value) for key, value in content}
+            case "dtype":
+                return NATIVE[content]
+            case "estimator":
+                return self._estimator(content["class"], **{k: v for k, v in content.items() if k != "class"})
+            case "float" if content in ("nan", "inf", "-inf"):
+                return float(content)
+            case "generator" | "random_state":
+                generator: Any = torch.Generator() if kind == "generator" else np.random.RandomState()
+                generator.set_state(self.value(content))
+                return generator
+            case "module":
+                return self._modules[self._number(kind, content)]
+            case "name":
+                tag, function = self._named_as(content)
+                if not (isinstance(function, FunctionType) or tag.startswith("nn.") or ":" in tag):
+                    raise ValueError(f"it takes {printable(tag)} for a function")
+                return function
+            case "objects":
+                array = np.empty(len(content["values"]), dtype=object)
+                array[:] = self.value(content["values"]) or None
+                return _shaped(array, content["shape"])
+            case "partial":
+                function, args, keywords = map(self.value, content)
+                if args or not any(function is thing for thing in self._things):
+                    raise ValueError("it has arguments for what is not a function")
+                signature(function).bind_partial(**keywords)
+                return partial(function, **keywords)
+            case "scalar":
+                return self.value(content)[()]
+            case "set" | "frozenset" | "tuple" if isinstance(content, list):
+                return {"set": set, "frozenset": frozenset, "tuple": tuple}[kind](map(self.value, content))
+            case "texts":
+                return _texts(**content)
+            case "unsaved":
+                return Unsaved(*(printable(text, 200) for text in content))
+            case "value":
+                tag, kind = self._named_as(content[0])
+                if not is_value(kind) or any(name in content[1] for name in LEFT_OUT.get(tag, ())):
+                    raise ValueError(f"it takes {printable(tag)} for a value")
+                return kind(**self._named(content[1]))
+        raise ValueError(f"it has a {printable(kind)}, which this version does not know")
 
     def _named(self, content: dict[str, Any]) -> dict[str, Any]:
         return {name: self.value(value) for name, value in content.items()}
 
-    def _value(self, content: list[Any]) -> Any:
-        number, named = content
-        kind = self._class(number, object)
-        if not (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields"))):
-            raise ValueError(f"it takes {kind!r} for a frozen value")
-        today = FIELDS.get(f"{kind.__module__}:{kind.__qualname__}", {})
-        return kind(**{today.get(name, name): self.value(value) for name, value in named.items()})
+    def _number(self, kind: str, number: Any) -> int:
+        if type(number) is not int or number < 0:
+            raise ValueError(f"it has {printable(number)} in place of a number")
+        self._used.add((kind, number))
+        return number
 
-    def _member(self, content: list[Any]) -> Any:
-        return self._class(content[0], Enum)[content[1]]
+    def _named_as(self, number: Any) -> tuple[str, Any]:
+        return self._names[self._number("name", number)], self._things[number]
 
-    def _partial(self, content: list[Any]) -> Any:
-        func, args, keywords = (self.value(part) for part in content)
-        return partial(func, *args, **keywords)
+    def _class(self, number: Any, base: type) -> Any:
+        tag, kind = self._named_as(number)
+        if not (isinstance(kind, type) and issubclass(kind, base)):
+            raise ValueError(f"it takes {printable(tag)} for a {base.__name__}")
+        return kind
 
-    def _dict(self, content: list[Any]) -> dict[Any, Any]:
-        return {self.value(key): self.value(value) for key, value in content}
+    def _estimator(self, number: Any, parameters: Any, learned: Any, output: str | None = None) -> BaseEstimator:
+        kind = self._class(number, BaseEstimator)
+        estimator = kind(**self._named(parameters))
+        for name, value in self._named(learned).items():
+            if not FITTED.fullmatch(name) or callable(getattr(kind, name, None)):
+                raise ValueError(f"{kind.__name__} cannot have a fitted attribute {printable(name)}")
+            vars(estimator)[name] = value
+        if output not in (None, "default", "pandas", "polars"):
+            raise ValueError(f"there is no output {printable(output)}")
+        _check_encoder(vars(estimator))
+        return estimator if output is None else estimator.set_output(transform=output)
 
-    def _scalar(self, content: dict[str, Any]) -> Any:
-        array = self.value(content)
-        assert isinstance(array, np.ndarray)
-        return array[()]
+    def _module(self, training: Any, **part: Any) -> nn.Module:
+        if "tensors" in part:
+            return self._from_outside(training, **part)
+        if not isinstance(training, bool):
+            raise ValueError("it has a network of which it does not say whether it is in training")
+        module = self._layer(**part) if "layer" in part else self._of_class(part.pop("class"), **part)
+        module.training = training
+        return module
 
-    def _texts(self, content: dict[str, Any]) -> np.ndarray:
-        dtype = _numpy_dtype(content["dtype"], "US")
-        values = content["values"] if dtype.kind == "U" else [text.encode("latin-1") for text in content["values"]]
-        return np.array(values, dtype=dtype).reshape(content["shape"])
+    def _layer(
+        self, layer: str, arguments: Any, parameters: Any = _NONE, buffers: Any = _NONE, parts: Any = _NONE
+    ) -> nn.Module:
+        given = self._named(arguments)
+        with torch.device("meta"):  # no numbers yet, so that sizes take no memory
+            module = LAYERS[layer](**given)
+        own, holds_parts = arguments_of(module), isinstance(module, nn.Sequential | nn.ModuleList)
+        if any(repr(own.get(name)) != repr(value) for name, value in given.items()) or (parts and not holds_parts):
+            raise ValueError(f"its {layer} has what such a layer cannot have")
+        _replace(module, self._named(parameters) | self._named(buffers), {**module._parameters, **module._buffers})
+        for name, part in self._named(parts).items():
+            module.add_module(name, part)
+        return module
 
-    def _objects(self, content: dict[str, Any]) -> np.ndarray:
-        array = np.empty(len(content["values"]), dtype=object)
-        array[:] = [self.value(each) for each in content["values"]] or None
-        return array.reshape(content["shape"])
+    def _of_class(
+        self, number: Any, attributes: Any, parameters: Any = _NONE, buffers: Any = _NONE, parts: Any = _NONE
+    ) -> nn.Module:
+        kind = self._class(number, nn.Module)
+        odd = [name for name in attributes if name not in settings_of(kind)]
+        odd += [k for k in (*parameters, *buffers, *parts) if k.startswith("_") or callable(getattr(kind, k, None))]
+        if odd:
+            raise ValueError(f"{kind.__name__} cannot have {printable(odd[0])}")
+        module = kind.__new__(kind)
+        nn.Module.__init__(module)
+        for name, value in self._named(attributes).items():
+            if isinstance(value, Tensor | nn.Module):
+                raise ValueError(f"{kind.__name__} has {printable(name)} in the wrong place")
+            setattr(module, name, value)
+        for name, tensor in self._named(parameters).items():
+            module.register_parameter(name, tensor)
+        for name, tensor in self._named(buffers).items():
+            module.register_buffer(name, tensor)
+        for name, part in self._named(parts).items():
+            module.add_module(name, part)
+        check_numbers({**module._parameters, **module._buffers}, kind.__name__)
+        return module
 
-    def _array(self, content: dict[str, Any]) -> np.ndarray:
-        return self._once("array", content, self._new_array)
+    def _from_outside(self, training: Any, tensors: Any, made: Any = None, like: Any = None) -> nn.Module:
+        state = self._named(tensors)
+        module = self._like(like, state) if made is None else self._made(*self.value(made))
+        _replace(module, state, state_of(module))
+        for name, part in module.named_modules():
+            part.training = name in training
+        return module
 
-    def _tensor(self, content: dict[str, Any]) -> Tensor:
-        return self._once("tensor", content, self._new_tensor)
+    def _made(self, make: Any, *shapes: Any) -> nn.Module:
+        function = make
+        while isinstance(function, partial):
+            function = function.func
+        ours = (getattr(function, "__module__", None) or "").startswith("pindown.networks.")
+        if not (ours or any(function is thing for thing in self._handed)):
+            raise ValueError(f"it was made by {printable(function)}, which does not make networks")
+        with _random.forked(0):
+            module = make(*shapes)
+        setattr(module, MADE_BY, (make, *shapes))
+        return module
 
-    def _once(self, kind: str, content: dict[str, Any], new: Callable[[dict[str, Any]], Any]) -> Any:
-        key = (kind, content["at"])
-        if key not in self._read:
-            self._read[key] = new(content)
-        return self._read[key]
+    def _like(self, number: Any, state: Mapping[str, Tensor]) -> nn.Module:
+        kind, shapes = self._class(number, nn.Module), {name: tensor.shape for name, tensor in state.items()}
+        for network in self._handed:
+            if type(network) is kind and {name: tensor.shape for name, tensor in state_of(network).items()} == shapes:
+                return copy.deepcopy(network)
+        name = kind.__name__
+        raise ValueError(f"it needs a {name} with the same layers: hand one over, `trust=[{name}(…)]`")
 
-    def _new_array(self, content: dict[str, Any]) -> np.ndarray:
-        dtype = _numpy_dtype(content["dtype"], "biufcmM")
-        if dtype.isnative and dtype.name in NATIVE:
-            return self._laid_out(content | {"dtype": dtype.name}).numpy()
-        stored = self._stored(content["at"])
-        return np.frombuffer(stored.numpy().tobytes(), dtype=dtype).reshape(content["shape"]).copy()
+    def _array(self, at: str, dtype: str, **layout: Any) -> NDArray[Any]:
+        kind = np.dtype(dtype)
+        if kind.kind not in "biufcmM":
+            raise ValueError(f"it has an array of {printable(dtype)}, which this version does not know")
+        if kind.isnative and kind.name in NATIVE:
+            return self._laid_out(at, kind.name, **layout).numpy()
+        return _shaped(np.frombuffer(self._tensors[at].numpy().tobytes(), dtype=kind).copy(), layout["shape"])
 
-    def _new_tensor(self, content: dict[str, Any]) -> Tensor:
-        tensor = self._laid_out(content).to(self._place(content.get("device", "cpu")))
-        if content.get("parameter"):
-            return nn.Parameter(tensor, requires_grad=bool(content.get("grad")))
-        return tensor.requires_grad_(bool(content.get("grad")))
-
-    def _place(self, was: str) -> torch.device:
-        if self._device is not None:
-            return self._device
+    def _tensor(self, parameter: bool = False, grad: bool = False, device: str = "cpu", **layout: Any) -> Tensor:
         here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        return torch.device(was if here is not None and here.type == was else "cpu")
+        was = device if here is not None and here.type == device else "cpu"
+        tensor = self._laid_out(**layout).to(was if self._device is None else self._device)
+        if not isinstance(parameter, bool) or not isinstance(grad, bool):
+            raise ValueError("it has a tensor of an unknown kind")
+        return nn.Parameter(tensor, requires_grad=grad) if parameter else tensor.requires_grad_(grad)
 
-    def _laid_out(self, content: dict[str, Any]) -> Tensor:
+    def _laid_out(self, at: str, dtype: str, shape: list[int], strides: list[int] | None = None) -> Tensor:
         """Return a copy in memory of its own, in the order in which it was: sums depend on both in the last bit."""
-        stored, shape = self._stored(content["at"]), tuple(content["shape"])
-        if stored.dtype != NATIVE[content["dtype"]] or stored.shape != shape:
-            raise ValueError(
-                f"its tensor {content['at']} is {_described(stored)}, not {content['dtype']} of shape {shape}"
-            )
-        strides = content.get("strides")
+        stored = self._tensors[at]
+        if stored.dtype != NATIVE[dtype] or list(stored.shape) != shape:
+            raise ValueError(f"its tensor {printable(at)} is {_described(stored)}, not what it says")
         if strides is None:
             return stored.clone()
         if not is_dense(shape, strides):
-            raise ValueError(f"its tensor {content['at']} cannot lie in memory by strides {strides}")
+            raise ValueError(f"its tensor {printable(at)} cannot lie in memory by strides {strides}")
         return torch.empty_strided(shape, strides, dtype=stored.dtype).copy_(stored)
 
-    def _stored(self, at: str) -> Tensor:
-        if at not in self._tensors:
-            raise ValueError(f"its tensor {at} is missing")
-        return self._tensors[at]
+
+def _replace(module: nn.Module, tensors: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+    """Put tensors in place of those that a network has, which must have the same names and shapes."""
+    for name in sorted(own.keys() | tensors.keys()):
+        ours, theirs = own.get(name), tensors.get(name)
+        same = type(ours) is type(theirs) and getattr(ours, "shape", None) == getattr(theirs, "shape", None)
+        if not same or name not in own or name not in tensors:
+            raise ValueError(f"its tensor {printable(name)} is {_described(theirs)}, the network's {_described(ours)}")
+        path, _, leaf = name.rpartition(".")
+        owner = module.get_submodule(path)
+        (owner._parameters if leaf in owner._parameters else owner._buffers)[leaf] = theirs
+    check_numbers(tensors, type(module).__name__)
 
 
-_KINDS: dict[str, Callable[[Reader, Any], Any]] = {
-    "array": Reader._array,
-    "device": lambda reader, content: torch.device(content),
-    "dict": Reader._dict,
-    "dtype": lambda reader, content: NATIVE[content],
-    "estimator": Reader._estimator,
-    "float": lambda reader, content: float(content),
-    "frozenset": lambda reader, content: frozenset(reader.value(content)),
-    "generator": lambda reader, content: _generator(reader.value(content)),
-    "member": Reader._member,
-    "module": Reader._module,
-    "name": lambda reader, content: reader._things[content],
-    "numpy": lambda reader, content: _numpy_dtype(content, "biufcmMUSO"),
-    "objects": Reader._objects,
-    "partial": Reader._partial,
-    "path": lambda reader, content: Path(content),
-    "random_state": lambda reader, content: _random_state(reader.value(content)),
-    "scalar": Reader._scalar,
-    "set": lambda reader, content: set(reader.value(content)),
-    "tensor": Reader._tensor,
-    "texts": Reader._texts,
-    "tuple": lambda reader, content: tuple(reader.value(content)),
-    "value": Reader._value,
+def _check_encoder(fitted: Mapping[str, Any]) -> None:
+    """Raise if there is an encoder that does not map samples of the fitted shape to the fitted number of latents."""
+    encoder, shape, n = (fitted.get(name) for name in ("encoder_", "shape_in_", "n_components_"))
+    if isinstance(encoder, Encoder) and shape is not None:
+        with torch.no_grad():
+            z = copy.deepcopy(encoder).eval()(torch.zeros(2, *shape, device=encoder.device))
+        if tuple(z.shape) != (2, n):
+            raise ValueError("its encoder does not fit its number of latents")
+
+
+def _texts(dtype: str, shape: list[int], values: list[str]) -> NDArray[Any]:
+    kind = np.dtype(dtype)
+    if kind.kind not in "US" or kind.itemsize > 4 * max(map(len, values), default=0) + 4_096:
+        raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
+    return _shaped(np.array([t if kind.kind == "U" else t.encode("latin-1") for t in values], dtype=kind), shape)
+
+
+def _shaped(array: NDArray[Any], shape: list[int]) -> NDArray[Any]:
+    if any(type(size) is not int or size < 0 for size in shape):
+        raise ValueError(f"it has an array of shape {printable(shape)}")
+    return array.reshape(shape)
+
+
+def _described(tensor: Any) -> str:
+    return f"{tensor.dtype} of shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else "missing"
+
+
+# ---- files of format 1
+
+_RENAMED = {
+    "BatchTopKModule": {"shares": "fractions"},
+    "Folding": {"share": "fraction", "doubt": "uncertainty"},
+    "Matryoshka": {"shares": "fractions"},
+    "SkipMLP": {"straight": "linear", "bend": "nonlinear"},
 }
+"""Attributes and parts that have another name now, by the tag of their class."""
+
+_ADDED = {"Whiten": {"buffers": {"scale": None}}}
+"""What a class did not have then, and its files lack."""
 
 
-def _makes_networks(make: Any) -> bool:
-    """Whether a function may be called: one that the user trusts, or of those of pindown's that only make networks."""
-    while isinstance(make, partial):
-        make = make.func
-    name = getattr(make, "__module__", None) or ""
-    return not name.startswith("pindown.") or name.startswith("pindown.networks.")
+def from_format_1(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+    """Return the tensors and the entry of a file of format 1, as one of today has them; None if it is not one."""
+    if not data[8:].startswith(b'{"__metadata__":{"pindown":"{\\"format\\":1,'):
+        return None
+    from safetensors.torch import load
+
+    tensors, header = load(data), json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
+    entry = json.loads(header["__metadata__"]["pindown"])
+    digest = hashlib.sha256(json.dumps(entry["content"], allow_nan=False, separators=(",", ":")).encode())
+    for name, tensor in sorted(tensors.items()):
+        digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
+        digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+    if entry["sha256"] != digest.hexdigest():
+        raise ValueError("its content does not match its checksum: it is damaged")
+    names = [_tag(name) for name in entry["content"]["names"]]
+    return tensors, {**entry, "content": {**_upgraded(entry["content"], names), "names": names}}
 
 
-def _generator(state: Tensor) -> torch.Generator:
-    generator = torch.Generator()
-    generator.set_state(state)
-    return generator
+def _tag(old: str) -> str:
+    module, _, name = old.partition(":")
+    ours = module.partition(".")[0] == "pindown"
+    return (OLD_TAGS.get(old) or TAGS.get(old) or name) if ours else old.replace("torch.nn:", "nn.")
 
 
-def _random_state(state: Any) -> np.random.RandomState:
-    random_state = np.random.RandomState()
-    random_state.set_state(state)
-    return random_state
+def _upgraded(old: Any, names: list[str]) -> Any:
+    """Return JSON of format 1 without what classes no longer have, and with today's names of parts."""
+    if isinstance(old, list):
+        return [_upgraded(each, names) for each in old]
+    if not isinstance(old, dict):
+        return old
+    new = {key: _upgraded(value, names) for key, value in old.items()}
+    match new:
+        case {"value": [int(number), dict(fields)]}:
+            new["value"][1] = _known(_renamed(fields, names[number]), names[number])
+        case {"class": int(number), "parameters": dict(parameters), "learned": _}:
+            new["parameters"] = _known(parameters, names[number])
+        case {"class": int(number), "attributes": dict(attributes)}:
+            attributes.pop("_is_accelerate_prepared", None)
+            for kind in ("attributes", "parts"):
+                new[kind] = _renamed(new.get(kind, {}), names[number])
+            for kind, added in _ADDED.get(names[number], {}).items():
+                new[kind] = added | new.get(kind, {})
+    return new
 
 
-def _numpy_dtype(text: str, kinds: str) -> np.dtype:
-    dtype = np.dtype(text)
-    if dtype.kind not in kinds:
-        raise ValueError(f"it has an array of {text}, which is not known here")
-    return dtype
+def _renamed(fields: dict[str, Any], tag: str) -> dict[str, Any]:
+    names = _RENAMED.get(tag, {})
+    return {names.get(name, name): value for name, value in fields.items()}
 
 
-def _check_alike(own: Mapping[str, Tensor | None], there: Mapping[str, Tensor | None]) -> None:
-    for name in sorted(own.keys() | there.keys()):
-        ours, theirs = own.get(name), there.get(name)
-        if (None if ours is None else ours.shape) != (None if theirs is None else theirs.shape):
-            raise ValueError(f"its tensor {name} is {_described(theirs)}, where the network has {_described(ours)}")
-
-
-def _described(tensor: Tensor | None) -> str:
-    if tensor is None:
-        return "none"
-    return f"{str(tensor.dtype).removeprefix('torch.')} of shape {tuple(tensor.shape)}"
+def _known(fields: dict[str, Any], tag: str) -> dict[str, Any]:
+    """Return the arguments of a class that it still has."""
+    known = signature(look_up(tag)).parameters if tag in TAGS.values() else fields
+    return {name: value for name, value in fields.items() if name in known and name not in LEFT_OUT.get(tag, ())}

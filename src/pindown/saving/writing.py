@@ -1,20 +1,21 @@
-"""Values, networks and estimators as JSON beside tensors: what `pindown.saving.reading` puts together again.
+"""Estimators, networks and values as JSON and tensors: what `pindown.saving.reading` turns back.
 
-Text, whole numbers, finite floats, None and lists are what they are in JSON. Anything else is an object with one key,
-which says what it is. Functions and classes are numbers in the list ``names``, networks are numbers in ``modules``.
+Text, integers, finite floats, None and lists are themselves in JSON. Everything else is an object with one key, which
+says what it is. Functions and classes are numbers in the list ``names``, networks are numbers in ``modules``.
 """
 
 from __future__ import annotations
 
-import copy
 import math
+import re
 from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import fields, is_dataclass
-from enum import Enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, is_dataclass
 from functools import partial
-from pathlib import Path
+from inspect import signature
+from itertools import accumulate
+from operator import mul
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -23,8 +24,7 @@ from sklearn.base import BaseEstimator
 from torch import Tensor, nn
 
 from pindown.networks.encoder import MADE_BY
-from pindown.saving.layers import arguments, is_layer
-from pindown.saving.names import Unsaved, name_of
+from pindown.saving.table import LEFT_OUT, is_layer, is_value, settings_of, tag_of
 
 NATIVE = {
     str(dtype).removeprefix("torch."): dtype
@@ -33,128 +33,108 @@ NATIVE = {
         *(torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool),
     )
 }
-"""Numbers that a file holds as they are; arrays of others are written as their bytes."""
+"""Types of numbers that a file holds as they are; arrays of other types are written as bytes."""
+
+FITTED = re.compile(r"[A-Za-z]\w*_")
+"""Names of fitted attributes."""
+
+LARGEST_WEIGHT = 1e18
+"""Magnitude above which products of weights leave the range of float32."""
 
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
-_OF_EVERY_MODULE = set(vars(nn.Module()))
+
+
+@dataclass(frozen=True)
+class Unsaved:
+    """Stands for a parameter that a file cannot hold, such as a lambda. Calling it raises an error that says so."""
+
+    where: str
+    was: str
+
+    def __call__(self, *_: Any, **__: Any) -> Any:
+        """Raise an error that names the parameter."""
+        raise ValueError(
+            f"`{self.where}` was {self.was}, which a file cannot hold. Pass it to set_params to fit again."
+        )
 
 
 class Writer:
-    """Turns values into JSON; collects the tensors, names and modules that it refers to.
+    """Turns values into JSON, and collects the tensors, names and modules that they refer to.
 
     Examples
     --------
     >>> writer = Writer()
     >>> writer.value({"a": (1, math.inf)}, "where")
     {'dict': [['a', {'tuple': [1, {'float': 'inf'}]}]]}
-    >>> writer.value(np.zeros((2, 3)), "curve")
-    {'array': {'at': 'curve', 'dtype': '<f8', 'shape': [2, 3]}}
-    >>> writer.tensors["curve"].shape
-    torch.Size([2, 3])
+    >>> writer.value(np.zeros((2, 3)), "curve"), writer.tensors["curve"].shape
+    ({'array': {'at': 'curve', 'dtype': '<f8', 'shape': [2, 3]}}, torch.Size([2, 3]))
     """
 
     def __init__(self) -> None:
         self.names: list[str] = []
         self.modules: list[dict[str, Any]] = []
         self.tensors: dict[str, Tensor] = {}
-        self.unsaved: list[str] = []  # parameters that nobody can name
-        self._written: dict[int, dict[str, Any]] = {}  # by identity, so that what is shared stays shared
-        self._alive: list[Any] = []  # or an identity might come twice
-        self._under_way: set[int] = set()
-        self._lenient = False
+        self.unsaved: list[str] = []  # parameters that no file can hold
+        self._written: dict[int, tuple[Any, Any]] = {}  # by identity, so that what is shared stays shared
 
     def value(self, thing: Any, path: str) -> Any:
-        """Return anything as JSON; ``path`` says where it was found."""
-        if id(thing) in self._written:
-            return self._written[id(thing)]
-        match thing:
-            case np.generic():
-                return {"scalar": self._array(np.asarray(thing), path)}
-            case Enum():
-                return {"member": [self._name(type(thing), path), thing.name]}
-            case None | bool() | int() | str():
-                return thing
-            case float():
-                return thing if math.isfinite(thing) else {"float": str(thing)}
-            case Path():
-                return {"path": str(thing)}
-            case torch.dtype() | torch.device():
-                return {type(thing).__name__: str(thing).removeprefix("torch.")}
-            case np.dtype():
-                return {"numpy": thing.str}
-            case np.ndarray():
-                return self._once(thing, self._array(thing, path))
-            case Tensor():
-                return self._once(thing, {"tensor": self._tensor(thing, path)})
-            case nn.Module():
-                return (self._given_module if self._lenient else self._module)(thing, path)
-            case BaseEstimator() if not isinstance(thing, type):
-                return self._estimator(thing, path)
-        return self._compound(thing, path)
-
-    def _compound(self, thing: Any, path: str) -> Any:
-        if is_dataclass(thing) and not isinstance(thing, type) and name_of(thing) is None:
-            return self._value(thing, [field.name for field in fields(thing) if field.init], path)
-        if isinstance(thing, tuple) and hasattr(thing, "_fields"):
-            return self._value(thing, thing._fields, path)
+        """Return anything as JSON; `path` says where it was found."""
         kind = type(thing)
-        if kind is list:
-            return self._each(thing, path)
-        if kind in (tuple, torch.Size):
-            return {"tuple": self._each(thing, path)}
-        if kind in (set, frozenset):
-            return {kind.__name__: self._each(sorted(thing, key=repr), path)}
+        if id(thing) in self._written:
+            return self._written[id(thing)][1]
+        if isinstance(thing, np.generic):
+            return {"scalar": self._array(np.asarray(thing), path)}
+        if thing is None or isinstance(thing, bool | int | str) or (isinstance(thing, float) and math.isfinite(thing)):
+            return thing
+        if isinstance(thing, float | torch.dtype):
+            return {kind.__name__: str(thing).removeprefix("torch.")}
+        if isinstance(thing, np.ndarray):
+            return self._once(thing, self._array(thing, path))
+        if isinstance(thing, Tensor):
+            return self._once(thing, self._tensor(thing, path))
+        if isinstance(thing, nn.Module):
+            return self._once(thing, self._module(thing, path))
+        if isinstance(thing, BaseEstimator):
+            return {"estimator": self._estimator(thing, path)}
+        if isinstance(thing, Unsaved):
+            return {"unsaved": [thing.where, thing.was]}
+        if is_value(kind):
+            names = [field.name for field in fields(thing) if field.init] if is_dataclass(thing) else thing._fields
+            kept = [name for name in names if name not in LEFT_OUT.get(tag_of(kind) or "", ())]
+            return {"value": [self._name(kind, path), self._named({name: getattr(thing, name) for name in kept}, path)]}
+        if kind in (list, tuple, torch.Size, set, frozenset):
+            items = sorted(thing, key=repr) if kind in (set, frozenset) else thing
+            written = [self.value(item, _join(path, k)) for k, item in enumerate(items)]
+            return written if kind is list else {"tuple" if kind is torch.Size else kind.__name__: written}
         if kind in (dict, OrderedDict):
             return {"dict": [[self.value(k, path), self.value(v, _join(path, k))] for k, v in thing.items()]}
-        if kind is partial:
-            return {"partial": [self.value(part, path) for part in (thing.func, thing.args, thing.keywords)]}
-        if kind is np.random.RandomState:
+        if isinstance(thing, np.random.RandomState):
             return {"random_state": self.value(thing.get_state(), path)}
-        if kind is torch.Generator and thing.device.type == "cpu":
+        if isinstance(thing, torch.Generator) and thing.device.type == "cpu":
             return {"generator": self.value(thing.get_state(), path)}
-        return self._function(thing, path)
-
-    def _value(self, thing: Any, names: Sequence[str], path: str) -> Any:
-        if self._lenient and name_of(type(thing)) is None:
-            return self._left_out(thing, path)
-        named = {name: getattr(thing, name) for name in names}
-        return {"value": [self._name(type(thing), path), self._named(named, path)]}
-
-    def _function(self, thing: Any, path: str) -> Any:
-        if name_of(thing) is not None:
+        if isinstance(thing, partial) and not thing.args and tag_of(thing.func) is not None:
+            return {"partial": [self.value(part, path) for part in (thing.func, thing.args, thing.keywords)]}
+        if tag_of(thing) is not None:
             return {"name": self._name(thing, path)}
-        if self._lenient:
-            return self._left_out(thing, path)
         raise ValueError(
-            f"{path} is {_called(thing)}, which no file can hold: it is no number, array, layer or frozen value, and "
-            "has no name by which it could be imported. Define it, or its class, at the top of a module."
+            f"{path} is {_called(thing)}, which a file cannot hold: it is not a number, array, layer or frozen value, "
+            "and has no name by which it could be imported. Define it, or its class, at the top level of a module."
         )
 
-    def _left_out(self, thing: Any, path: str) -> Any:
-        self.unsaved.append(f"{path} ({_called(thing)})")
-        return self.value(Unsaved(path, _called(thing)), path)
-
-    def _each(self, things: Any, path: str) -> list[Any]:
-        return [self.value(thing, _join(path, k)) for k, thing in enumerate(things)]
-
-    def _named(self, things: dict[str, Any], path: str) -> dict[str, Any]:
-        return {name: self.value(thing, _join(path, name)) for name, thing in things.items()}
-
-    def _once(self, thing: Any, written: dict[str, Any]) -> dict[str, Any]:
-        self._written[id(thing)] = written
-        self._alive.append(thing)
+    def _once(self, thing: Any, written: Any) -> Any:
+        self._written[id(thing)] = thing, written  # held on to, or another thing might get its identity
         return written
 
+    def _named(self, things: Mapping[str, Any], path: str) -> dict[str, Any]:
+        return {name: self.value(thing, _join(path, name)) for name, thing in things.items()}
+
     def _name(self, thing: Any, path: str) -> int:
-        name = name_of(thing)
-        if name is None:
-            raise ValueError(
-                f"{path} is made of {thing.__qualname__}, which has no name by which it could be imported: define it "
-                "at the top of a module, not in a function."
-            )
-        if name not in self.names:
-            self.names.append(name)
-        return self.names.index(name)
+        tag = tag_of(thing)
+        if tag is None:
+            where = "pindown.saving.table" if thing.__module__.startswith("pindown.") else "the top level of a module"
+            raise ValueError(f"{path} is made of {thing.__qualname__}, which a file cannot name. Put it into {where}.")
+        self.names += [] if tag in self.names else [tag]
+        return self.names.index(tag)
 
     def _array(self, array: np.ndarray, path: str) -> dict[str, Any]:
         dtype, shape = array.dtype.str, list(array.shape)
@@ -162,9 +142,9 @@ class Writer:
             texts = [t.decode("latin-1") if isinstance(t, bytes) else str(t) for t in array.ravel().tolist()]
             return {"texts": {"dtype": dtype, "shape": shape, "values": texts}}
         if array.dtype.kind == "O":
-            return {"objects": {"shape": shape, "values": self._each(array.ravel().tolist(), path)}}
+            return {"objects": {"shape": shape, "values": self.value(array.ravel().tolist(), path)}}
         if array.dtype.kind not in "biufcmM":
-            raise ValueError(f"{path} is an array of {array.dtype}, which no file can hold. Take its columns apart.")
+            raise ValueError(f"{path} is an array of {array.dtype}, which a file cannot hold. Take its fields apart.")
         if array.dtype.isnative and array.dtype.name in NATIVE:
             array = np.ascontiguousarray(array) if min(array.strides, default=0) < 0 else array
             tensor = torch.from_numpy(np.array(array, order="K"))  # a copy: the array may be read-only
@@ -173,123 +153,117 @@ class Writer:
         return {"array": {"at": self._placed(content, path)["at"], "dtype": dtype, "shape": shape}}
 
     def _tensor(self, tensor: Tensor, path: str) -> dict[str, Any]:
-        if str(tensor.dtype).removeprefix("torch.") not in NATIVE or tensor.layout != torch.strided:
-            raise ValueError(f"{path} is a {tensor.layout} tensor of {tensor.dtype}, which no file can hold.")
-        more = {"parameter": isinstance(tensor, nn.Parameter), "grad": tensor.requires_grad}
-        kept = {name: True for name, holds in more.items() if holds}
+        if tensor.dtype not in NATIVE.values() or tensor.layout != torch.strided:
+            raise ValueError(f"{path} is a {tensor.layout} tensor of {tensor.dtype}, which a file cannot hold.")
         where = {} if tensor.device.type == "cpu" else {"device": tensor.device.type}
-        return self._placed(tensor, path) | kept | where
+        flags = {"parameter": isinstance(tensor, nn.Parameter), "grad": tensor.requires_grad}
+        kept = {name: True for name, holds in flags.items() if holds}
+        return {"tensor": self._placed(tensor, path) | kept | where}
 
     def _placed(self, tensor: Tensor, path: str) -> dict[str, Any]:
-        """Put a copy among the tensors; return where, of what kind, and how it lies in memory if not row by row."""
+        """Store a copy of a tensor; return where, what it is, and how it lies in memory if not row by row."""
         at, k = path, 1
         while at in self.tensors:
             at, k = f"{path}~{k}", k + 1
-        # In order, on the CPU: what a file holds does not depend on where it was made.
         self.tensors[at] = tensor.detach().to("cpu", copy=True).contiguous()
         placed = {"at": at, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
         strides = list(tensor.stride())
-        # Sums come out the same to the bit only if numbers lie in memory as they did.
+        # Sums are the same to the bit only if the numbers lie in memory as they did.
         row_by_row = list(torch.empty(tensor.shape, device="meta").stride())
         return placed if strides == row_by_row or not is_dense(tensor.shape, strides) else placed | {"strides": strides}
 
     def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Any]:
-        parameters = estimator.get_params(deep=False)
-        learned = {name: value for name, value in vars(estimator).items() if name not in parameters}
-        with self._leniently(True):
-            given = self._named(parameters, path)
-        with self._leniently(False):
-            own = self._named(learned, path)
-        return {"estimator": {"class": self._name(type(estimator), path), "parameters": given, "learned": own}}
-
-    @contextmanager
-    def _leniently(self, lenient: bool) -> Iterator[None]:
-        """Let what no file can hold be left out, or not: codes do not depend on parameters once they are learned."""
-        before, self._lenient = self._lenient, lenient
-        try:
-            yield
-        finally:
-            self._lenient = before
-
-    def _given_module(self, module: nn.Module, path: str) -> Any:
-        """Write a network that is a parameter, all of it or a word in its place."""
-        before = {name: copy.copy(value) for name, value in vars(self).items()}
-        try:
-            with self._leniently(False):
-                return self._module(module, path)
-        except ValueError:
-            vars(self).update(before)
-            return self._left_out(module, path)
+        kind, parameters, given = type(estimator), estimator.get_params(deep=False), {}
+        for name, value in parameters.items():
+            if value is signature(kind).parameters[name].default and _is_foreign(value):
+                continue  # a function of another package, which need not be handed over for this
+            where = _join(path, name)
+            try:  # latents do not depend on parameters once they are learned, so that these may be left out
+                Writer().value(value, where)
+                given[name] = self.value(value, where)
+            except ValueError:
+                self.unsaved.append(f"`{where}` ({_called(value)})")
+                given[name] = {"unsaved": [where, _called(value)]}
+        fitted = {name: value for name, value in vars(estimator).items() if name not in parameters}
+        output = fitted.pop("_sklearn_output_config", None)
+        if odd := [name for name in fitted if not FITTED.fullmatch(name)]:
+            raise ValueError(f"{_join(path, odd[0])} is not named like a fitted attribute: no underscore at its end.")
+        content = {"class": self._name(kind, path), "parameters": given, "learned": self._named(fitted, path)}
+        return content if output is None else content | {"output": output["transform"]}
 
     def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
-        if id(module) in self._under_way:
-            raise ValueError(f"{path} is a part of itself, which no file can hold.")
+        kind, made_by = type(module), getattr(module, MADE_BY, None)
         if any(getattr(module, hooks) for hooks in _HOOKS):
-            raise ValueError(f"{path} has hooks, which no file can hold. Remove them before saving.")
-        self._under_way.add(id(module))
-        made_by = getattr(module, MADE_BY, None)
-        if made_by is not None and not all(map(_is_known, module.modules())):
-            part = self._by_factory(module, made_by, path)
-        elif is_layer(module):
-            part = {"layer": type(module).__name__, "arguments": self._named(arguments(module), path)}
-            part |= self._insides(module, path)
+            raise ValueError(f"{path} has hooks, which a file cannot hold. Remove them before saving.")
+        if any(each is module for part in module.children() for each in part.modules()):
+            raise ValueError(f"{path} is a part of itself, which a file cannot hold.")
+        check_numbers({**module._parameters, **module._buffers}, path)
+        plain = {k: v for k, v in vars(module).items() if not k.startswith("_") and k not in ("training", MADE_BY)}
+        undeclared = plain.keys() - settings_of(kind)
+        part: dict[str, Any]
+        if is_layer(module):
+            part = {"layer": kind.__name__, "arguments": self._named(arguments_of(module), path)}
+        elif made_by is not None and not all(map(_is_known, module.modules())):
+            part = {"made": [self.value(each, path) for each in made_by]}
+        elif not undeclared:
+            part = {"class": self._name(kind, path), "attributes": self._named(plain, path)}
+        elif not _is_known(module):
+            part = {"like": self._name(kind, path)}
         else:
-            named = {k: v for k, v in vars(module).items() if k not in _OF_EVERY_MODULE | {MADE_BY}}
-            part = {"class": self._name(type(module), path), "attributes": self._named(named, path)}
-            part |= self._insides(module, path)
-        self._under_way.remove(id(module))
+            raise ValueError(f"{path} is a {kind.__name__}. Annotate in its class: {', '.join(sorted(undeclared))}.")
+        if "made" in part or "like" in part:
+            part["tensors"] = self._named(state_of(module), path)
+            part["training"] = [name for name, each in module.named_modules() if each.training]
+        else:
+            inside: dict[str, Mapping[str, Any]]
+            inside = {"parameters": module._parameters, "buffers": module._buffers, "parts": module._modules}
+            part |= {name: self._named(things, path) for name, things in inside.items() if things}
+            part["training"] = module.training
         self.modules.append(part)
-        return self._once(module, {"module": len(self.modules) - 1})
+        return {"module": len(self.modules) - 1}
 
-    def _insides(self, module: nn.Module, path: str) -> dict[str, Any]:
-        insides: dict[str, Any] = {
-            "parameters": module._parameters,
-            "buffers": module._buffers,
-            "parts": module._modules,
-        }
-        written = {kind: self._named(things, path) for kind, things in insides.items() if things}
-        passing = {"passing": sorted(module._non_persistent_buffers_set)} if module._non_persistent_buffers_set else {}
-        return written | passing | {"training": module.training}
 
-    def _by_factory(self, module: nn.Module, made_by: tuple[Any, ...], path: str) -> dict[str, Any]:
-        unknown = next(type(part) for part in module.modules() if not _is_known(part))
-        func = made_by[0]
-        while isinstance(func, partial):
-            func = func.func
-        if name_of(func) is None and not is_dataclass(func):
-            raise ValueError(
-                f"{path} holds a {unknown.__qualname__}, a layer that is not known here, and was made by "
-                f"{getattr(func, '__qualname__', func)}, which has no name by which it could be imported. Define the "
-                "function that makes it at the top of a module."
-            )
-        tensors = dict(module.named_parameters(remove_duplicate=False)) | dict(
-            module.named_buffers(remove_duplicate=False)
-        )
-        return {
-            "made": self._each(made_by, path),
-            "tensors": self._named(tensors, path),
-            "training": [name for name, part in module.named_modules() if part.training],
-        }
+def state_of(module: nn.Module) -> dict[str, Tensor]:
+    """Return parameters and buffers by name, shared ones under each of their names."""
+    return dict(module.named_parameters(remove_duplicate=False)) | dict(module.named_buffers(remove_duplicate=False))
+
+
+def check_numbers(tensors: Mapping[str, Tensor | None], path: str) -> None:
+    """Raise ValueError if weights or buffers are NaN, infinite, or too large to be the result of a fit."""
+    for name, tensor in tensors.items():
+        if tensor is not None and tensor.is_floating_point() and tensor.numel():
+            largest = LARGEST_WEIGHT if isinstance(tensor, nn.Parameter) else math.inf
+            if not tensor.detach().abs().max().item() < largest:
+                raise ValueError(f"{_join(path, name)} has NaN, infinite or absurdly large numbers")
 
 
 def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether numbers that lie so in memory fill it without a gap or an overlap.
+    """Return whether numbers with these strides fill their memory without gaps or overlaps.
 
     Examples
     --------
     >>> is_dense((2, 3), (3, 1)), is_dense((2, 3), (1, 2)), is_dense((2, 3), (4, 1))
     (True, True, False)
     """
-    expected, largest = 1, max(math.prod(shape), 1)
-    for stride, size in sorted(zip(strides, shape, strict=True)):
-        if size > 1 and stride != expected:
-            return False
-        expected *= size
-    return all(0 <= stride <= largest for stride in strides)
+    long = sorted((stride, size) for stride, size in zip(strides, shape, strict=True) if size > 1)
+    dense = [stride for stride, _ in long] == [*accumulate((size for _, size in long), mul, initial=1)][:-1]
+    return dense and all(0 <= stride <= max(math.prod(shape), 1) for stride in strides)
+
+
+def arguments_of(layer: nn.Module) -> dict[str, Any]:
+    """Return the arguments that make a layer of torch: its attributes of the same names."""
+    if isinstance(layer, nn.Sequential | nn.ModuleList):
+        return {}
+    named = {k: getattr(layer, k) for k in signature(type(layer)).parameters if k[0] != "_" and hasattr(layer, k)}
+    return {name: value is not None if name == "bias" else value for name, value in named.items()}
 
 
 def _is_known(module: nn.Module) -> bool:
     return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
+
+
+def _is_foreign(thing: Any) -> bool:
+    return isinstance(thing, FunctionType) and ":" in (tag_of(thing) or "")
 
 
 def _called(thing: Any) -> str:

@@ -374,6 +374,7 @@ class Classify(ClassifierMixin, Incremental):
 class _Objective(nn.Module):
     """The loss of a batch of rows and their classes, with a scale that is given or learned."""
 
+    given: float | None  # the scale
     offsets: Tensor | None
 
     def __init__(

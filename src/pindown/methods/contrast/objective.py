@@ -24,6 +24,8 @@ def _turn_back(number: Tensor, *, where: Tensor) -> None:
 class PairObjective(nn.Module):
     """The loss of a batch of pairs, with a temperature that is given or learned."""
 
+    given: float | None  # the temperature
+
     def __init__(
         self,
         encoder: Encoder,

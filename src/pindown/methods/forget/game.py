@@ -113,9 +113,12 @@ class Game(nn.Module):
     codes apart: the decoder then follows it unheard, and there is no energy, nor a reader of the label.
     """
 
+    energy_weight: float
+    first_averaged: int
     label_weights: Tensor
     now: Tensor
     trace: Tensor
+    went_back: bool
     worth: Tensor
 
     def __init__(

@@ -1,0 +1,254 @@
+"""What a file may name: a closed table. A file has a short tag; the table says where the tag is defined.
+
+Nothing else is looked up, apart from what the user hands over to `pindown.load`. A class or function that moves, or is
+renamed, keeps its tag: change its line here, ``tag=new_name``, and files load forever.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import is_dataclass
+from importlib import import_module
+from importlib.metadata import entry_points
+from inspect import signature
+from types import FunctionType
+from typing import Any
+
+from torch import nn
+
+from pindown._names import listed, printable
+from pindown.errors import InputError
+
+GROUP = "pindown.methods"
+"""Group of entry points by which packages register their estimators."""
+
+_BY_MODULE = {
+    # Estimators, and the modules and values that they learn
+    "pindown.methods.classify.estimator": "Classify ClassifyObjective=_Objective",
+    "pindown.methods.contrast.estimator": "Contrast",
+    "pindown.methods.contrast.objective": "PairObjective",
+    "pindown.methods.dictionary.autoencoder": "DictionaryObjective=Autoencoder",
+    "pindown.methods.dictionary.estimator": "Dictionary",
+    "pindown.methods.forget.baselines": "ComponentRemoval MeanProjection PerValueStandardiser Untouched",
+    "pindown.methods.forget.charts": "Charts",
+    "pindown.methods.forget.choosing": "Candidate Charted Choice",
+    "pindown.methods.forget.estimator": "Forget",
+    "pindown.methods.forget.game": "Game History Rebuild",
+    "pindown.methods.forget.images": "PatternSum",
+    "pindown.methods.forget.nuisance": "Column NuisanceReader",
+    "pindown.methods.forget.playing": "StraightObjective=Straight",
+    "pindown.methods.forget.transport": "Transport",
+    "pindown.methods.held_out": "HeldOut",
+    "pindown.methods.latent_action.body_charts": "BodyChart",
+    "pindown.methods.latent_action.dynamics": "Axes Dynamics",
+    "pindown.methods.latent_action.estimator": "LatentAction",
+    "pindown.methods.latent_action.flow": "Flow",
+    "pindown.methods.latent_action.inverse": "InverseDynamics",
+    "pindown.methods.latent_action.own_charts": "OwnCharts",
+    "pindown.methods.latent_action.second_stage": "SecondStage",
+    "pindown.methods.latent_action.sight": "Sight",
+    "pindown.methods.sparse.autoencoder": "SparseAutoencoder=Autoencoder Seeds sparse_optimizer=turning",
+    "pindown.methods.sparse.basis": "Basis SparseBasis Volume",
+    "pindown.methods.sparse.estimator": "Sparse",
+    "pindown.methods.sparse.maps": "GatedMap=Gated PlainMap=Plain",
+    "pindown.methods.sparse.pair": "PairOfDictionaries=Pair SparsePair",
+    "pindown.metrics.dependence": "Confounding",
+    "pindown.metrics.invariance": "Leakage ProbeScore",
+    "pindown.theory.structure": "Block",
+    # Networks and the functions that make them, preprocessing, spaces, gates
+    "pindown.networks.encoder": "Backbone Encoder Pretrained",
+    "pindown.networks.folding": "Folding",
+    "pindown.networks.gates": (
+        "BatchTopK BatchTopKModule JumpReLU JumpReLUModule L1 L1Module Matryoshka TopK TopKModule"
+    ),
+    "pindown.networks.images": (
+        "Block2d=Block Cosines Swap Synthesis convolutional deconvolutional default_encoder default_network resnet18 "
+        "temporal zero_network"
+    ),
+    "pindown.networks.preprocessing": (
+        "Rescale Whiten centre common_scale default_preprocessing nothing standardise tempered whiten whiten_signal"
+    ),
+    "pindown.networks.spaces": "Box Reals Sphere",
+    "pindown.networks.vectors": "Frame Residual SkipMLP linear mlp residual skip_mlp small_mlp smooth zero_mlp",
+    # Penalties and training
+    "pindown.losses.penalties": "DependencyCount DependencySparsity",
+    "pindown.training.optimizers": "adam muon rivals",
+    "pindown.training.schedules": "constant cosine",
+    "pindown.training.trainer": "Trainer",
+    "pindown.training.validation": "Leg Turn Way",
+    "torch.nn.functional": "elu leaky_relu relu silu",
+}
+
+LAYERS: dict[str, type[nn.Module]] = {
+    name: getattr(nn, name)
+    for name in (
+        *("Linear", "Bilinear", "Embedding", "Conv1d", "Conv2d", "Conv3d"),
+        *("ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d", "GroupNorm", "LayerNorm", "BatchNorm1d"),
+        *("BatchNorm2d", "InstanceNorm1d", "InstanceNorm2d", "ReLU", "ReLU6", "LeakyReLU", "PReLU", "ELU", "CELU"),
+        *("SELU", "GELU", "SiLU", "Mish", "Hardtanh", "Hardswish", "Softplus", "Softsign", "Softmax", "LogSoftmax"),
+        *("Sigmoid", "Tanh", "Dropout", "Flatten", "Unflatten", "AvgPool1d", "AvgPool2d", "MaxPool1d", "MaxPool2d"),
+        *("AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "Upsample"),
+        *("PixelShuffle", "PixelUnshuffle", "Identity", "Sequential", "ModuleList"),
+    )
+}
+"""Layers of ``torch.nn`` that a file may hold, by name; their tags start with ``nn.``."""
+
+
+def _entries(by_module: dict[str, str]) -> dict[str, str]:
+    words = [(module, word.partition("=")) for module, line in by_module.items() for word in line.split()]
+    return {tag: f"{module}:{name or tag}" for module, (tag, _, name) in words}
+
+
+TABLE = _entries(_BY_MODULE)
+"""Tag → ``module:name``."""
+
+TAGS = {address: tag for tag, address in TABLE.items()}
+
+LEFT_OUT = {"Trainer": ("callbacks", "checkpoint")}
+"""Fields that are not saved: a file names nothing that a later fit would write to."""
+
+OLD_TAGS = {
+    "pindown.estimators.classify:_Objective": "ClassifyObjective",
+    "pindown.estimators.contrast:_Objective": "PairObjective",
+    "pindown.estimators.dictionary.autoencoder:Autoencoder": "DictionaryObjective",
+    "pindown.gates.openings:Jump": "JumpReLUModule",
+    "pindown.gates.openings:Largest": "TopKModule",
+    "pindown.gates.openings:LargestOfBatch": "BatchTopKModule",
+    "pindown.gates.openings:Ramp": "L1Module",
+    "pindown.networks.images:suited": "default_encoder",
+    "pindown.networks.preprocessing:beyond_noise": "whiten_signal",
+    "pindown.networks.preprocessing:Decorrelate": "Whiten",
+    "pindown.networks.preprocessing:evenly": "common_scale",
+    "pindown.networks.preprocessing:suited": "default_preprocessing",
+    "pindown.networks.vectors:flat": "zero_mlp",
+    "pindown.networks.vectors:reader": "small_mlp",
+    "pindown.networks.vectors:Unfolded": "SkipMLP",
+    "pindown.networks.vectors:unfolded": "skip_mlp",
+}
+"""Names in files of format 1 for what has another tag now; the tag of all others is the last part of their name."""
+
+
+def is_layer(module: nn.Module) -> bool:
+    """Return whether a module is one of `LAYERS`, and not of a class derived from it.
+
+    Examples
+    --------
+    >>> is_layer(nn.Linear(1, 1)), is_layer(nn.LSTM(1, 1))
+    (True, False)
+    """
+    return LAYERS.get(type(module).__name__) is type(module)
+
+
+def is_value(kind: Any) -> bool:
+    """Return whether a class is one of values: a dataclass or a named tuple."""
+    return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
+
+
+def settings_of(kind: type[nn.Module]) -> set[str]:
+    """Return the plain attributes of a module that a file may hold: its annotations and its constructor's arguments.
+
+    Examples
+    --------
+    >>> class Scaled(nn.Module):
+    ...     shift: float
+    ...     def __init__(self, scale): ...
+    >>> sorted(settings_of(Scaled))
+    ['scale', 'shift']
+    """
+    classes = kind.__mro__[: kind.__mro__.index(nn.Module)]
+    annotated = {name for each in classes for name in vars(each).get("__annotations__", {})}
+    return (annotated | {*signature(kind).parameters}) - {"forward", "training"}
+
+
+def tag_of(thing: Any) -> str | None:
+    """Return what a file calls a function or class: its tag, or the address of one from elsewhere; None if it has none.
+
+    Examples
+    --------
+    >>> from pindown.networks import linear
+    >>> tag_of(linear), tag_of(nn.Linear), tag_of(lambda n_in, n_out: None)
+    ('linear', 'nn.Linear', None)
+    """
+    if not isinstance(thing, type | FunctionType):
+        return None
+    if thing in LAYERS.values():
+        return f"nn.{thing.__name__}"
+    address = f"{thing.__module__}:{thing.__qualname__}"
+    foreign = _package(address) != "pindown" and _loaded(address) is thing
+    return TAGS.get(address, address if foreign else None)
+
+
+def handed_over(trust: Iterable[Any]) -> list[Any]:
+    """Return classes, functions and networks that the user hands over; methods that are named are imported."""
+    if isinstance(trust, str):
+        raise TypeError(f"`trust` must be a list, such as trust=[{trust!r}].")
+    things = [_registered(thing) if isinstance(thing, str) else thing for thing in trust]
+    if odd := [thing for thing in things if not isinstance(thing, type | FunctionType | nn.Module)]:
+        raise TypeError(f"`trust` must hold classes, functions, networks, or names of methods, got {odd[0]!r}.")
+    return things
+
+
+def fetch(tags: Sequence[str], things: Iterable[Any]) -> list[Any]:
+    """Return what tags stand for. Raise `InputError` if some are neither in the table nor handed over.
+
+    A class that is handed over brings along the networks and values of its package that are imported already.
+    """
+    handed: dict[str, Any] = {}
+    for thing in (type(thing) if isinstance(thing, nn.Module) else thing for thing in things):
+        # By its name alone, too: the module of a script is called otherwise when it is imported.
+        handed |= dict.fromkeys((f"{thing.__module__}:{thing.__qualname__}", thing.__qualname__), thing)
+    packages = {_package(address) for address, thing in handed.items() if isinstance(thing, type)}
+    found: list[Any] = []
+    missing: list[str] = []
+    for tag in tags:
+        thing = handed.get(tag, handed.get(tag.partition(":")[2])) if ":" in tag else _of_table(tag)
+        if thing is None and _package(tag) in packages and _is_passive(_loaded(tag)):
+            thing = _loaded(tag)
+        found.append(thing)
+        missing += [tag] if thing is None else []
+    if missing:
+        names = {point.value: repr(point.name) for point in entry_points(group=GROUP)}
+        public = [tag for tag in missing if ":_" not in tag] or missing  # private classes come along
+        wanted = [names.get(tag) or printable(tag.partition(":")[2]) for tag in public]
+        raise InputError(
+            "trust",
+            f"it needs {listed(missing)}, which is not a part of this version of pindown. If you know where the file "
+            f"comes from, hand it over: `trust=[{', '.join(wanted)}]`.",
+        )
+    return found
+
+
+def look_up(tag: str) -> Any:
+    """Return what a tag of the table stands for."""
+    module, _, name = TABLE[tag].partition(":")
+    return getattr(import_module(module), name)
+
+
+def _of_table(tag: str) -> Any:
+    return LAYERS.get(tag[3:]) if tag.startswith("nn.") else look_up(tag) if tag in TABLE else None
+
+
+def _registered(name: str) -> Any:
+    points = {point.name: point for point in entry_points(group=GROUP)}
+    if name not in points:
+        known = listed(sorted(points)) or "none"
+        raise InputError("trust", f"`trust`: there is no registered method {name!r} ({known}). Hand over the class.")
+    return points[name].load()
+
+
+def _is_passive(thing: Any) -> bool:
+    return is_value(thing) or (isinstance(thing, type) and issubclass(thing, nn.Module))
+
+
+def _package(address: str) -> str:
+    return address.partition(":")[0].partition(".")[0]
+
+
+def _loaded(address: str) -> Any:
+    """Return what stands at an address, if it is imported already; unlike getattr, this calls nothing."""
+    module, _, qualname = address.partition(":")
+    found: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        found = vars(found).get(part) if hasattr(found, "__dict__") else None
+    return found if getattr(found, "__module__", None) == module else None
