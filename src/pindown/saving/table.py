@@ -116,7 +116,7 @@ OLD_TAGS = {
     "pindown.gates.openings:Largest": "TopKModule",
     "pindown.gates.openings:LargestOfBatch": "BatchTopKModule",
     "pindown.gates.openings:Ramp": "L1Module",
-    "pindown.networks.images:suited": "default_encoder",
+    "pindown.networks.images:suited": "default_network",
     "pindown.networks.preprocessing:beyond_noise": "whiten_signal",
     "pindown.networks.preprocessing:Decorrelate": "Whiten",
     "pindown.networks.preprocessing:evenly": "common_scale",
