@@ -29,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 from pindown import Classify, Forget
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
-from pindown.metrics import PROBES, leakage
+from pindown.metrics import PROBES, Effort, leakage
 
 REPORT = 2, 7
 KINDS = "windows", "repetitions"
@@ -126,7 +126,12 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
     rows = []
     for name, (fitted, scored) in codes(train, test, seed).items():
         told = leakage(
-            scored, test.session, groups=groups, probes=READERS, n_seeds=1, n_permutations=19, random_state=seed
+            scored,
+            test.session,
+            groups=groups,
+            probes=READERS,
+            effort=Effort(n_seeds=1, n_permutations=19),
+            random_state=seed,
         )
         linear = make_pipeline(StandardScaler(), LogisticRegression(max_iter=500))
         boosted = HistGradientBoostingClassifier(max_iter=60, max_leaf_nodes=8, early_stopping=False, random_state=0)

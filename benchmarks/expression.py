@@ -36,7 +36,7 @@ from pindown import Forget
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import out_of_fold
 from pindown.methods.forget.baselines import Leace, MeanProjection, PerValueStandardiser
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 
 REPORT = range(4, 8)
 TOSSED = range(100, 140)
@@ -113,8 +113,8 @@ def read(fitted: np.ndarray, label: np.ndarray, codes: np.ndarray, true: np.ndar
 
 
 def told(codes: np.ndarray, test: Cells, given: np.ndarray | None, seed: int) -> float:
-    options = {"probes": READERS, "n_seeds": 1, "n_permutations": 19, "random_state": seed}
-    return leakage(codes, test.lab, given=given, **options).worst
+    effort = Effort(n_seeds=1, n_permutations=19)
+    return leakage(codes, test.lab, given=given, probes=READERS, effort=effort, random_state=seed).worst
 
 
 def balanced(train: Cells, test: Cells, fitted: np.ndarray, codes: np.ndarray, seed: int) -> dict[str, float]:

@@ -46,7 +46,7 @@ from pindown import Forget, LatentAction
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import InverseDynamics
 from pindown.methods.alignment import OneLaw, PolynomialRidge
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 from pindown.networks import convolutional
 from pindown.simulate.images import contact_sheet, save_png
 
@@ -130,7 +130,7 @@ def leak(codes: Codes, films: Films, seed: int) -> float:
     robot = np.repeat(list(codes), [len(part) for part in codes.values()])
     episode = np.concatenate([1000 * i + films[r].episode(STEP) for i, r in enumerate(codes)])
     values = np.concatenate(list(codes.values()))
-    return leakage(values, robot, groups=episode, n_seeds=1, n_permutations=99, random_state=seed).worst
+    return leakage(values, robot, groups=episode, effort=Effort(n_seeds=1, n_permutations=99), random_state=seed).worst
 
 
 def supervised(film: Film, device: str, n_steps: int, seed: int) -> Any:

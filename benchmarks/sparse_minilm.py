@@ -47,7 +47,7 @@ def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) 
         "found by all": found.found,
         "rebuilt, held out": sparse.held_out_.score if sparse.held_out_ else float("nan"),
         "rebuilt, learned from": sparse.held_out_.trained if sparse.held_out_ else float("nan"),
-        "dead": dead_fraction(codes).share,
+        "dead": dead_fraction(codes).fraction,
         **{f"cosine, fires at {band.low:.2%} to {band.high:.2%}": band.mean for band in found.bands},
         "enough rows": enough.outcome,
         "seconds": took,

@@ -196,8 +196,8 @@ def scored(
     return {
         "cosine": float(found.cosine.mean()),
         "cosine, commonest quarter": by_frequency(found.cosine, world.law.frequency.numpy(), n_bands=4)[-1].mean,
-        "f1": firing_f1(codes, csr_array(test.z.numpy()), found.partner),
-        "dead": dead_fraction(codes).share,
+        "f1": firing_f1(codes, csr_array(test.z.numpy()), found.matching),
+        "dead": dead_fraction(codes).fraction,
         "rebuilt": 1 - fvu(x, rebuilt),
     }
 

@@ -13,7 +13,7 @@ import torch
 from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, audit, networks, plan
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
 
@@ -66,7 +66,7 @@ def condition_read(fitted, held_out):
 found = {}
 for name, (fitted, held_out) in codes.items():
     probes = ["linear", "quadratic", "kernel"]
-    told = leakage(held_out, batch_test, given=condition_test, probes=probes, n_seeds=1, random_state=0)
+    told = leakage(held_out, batch_test, given=condition_test, probes=probes, effort=Effort(n_seeds=1), random_state=0)
     found[name] = condition_read(fitted, held_out), told.worst, told.chance
     print(f"{' '.join(name.split()):38} condition {found[name][0]:.2f} (chance 0.50)   ", end="")
     print(f"batch within a condition {told.worst:.2f} (chance {told.chance:.2f})")

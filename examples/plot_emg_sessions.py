@@ -21,7 +21,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget
 from pindown.methods.forget.baselines import MeanProjection, PerValueStandardiser, Untouched
-from pindown.metrics import PROBES, leakage
+from pindown.metrics import PROBES, Effort, leakage
 
 WINDOW, STEPS = 125, 800
 
@@ -75,7 +75,9 @@ codes["session forgotten,\ngesture kept"] = forget.transform(X)
 found = {}
 probes = [probe for probe in PROBES if probe.name in ("linear", "boosting")]
 for name, code in codes.items():
-    told = leakage(code[test], session[test], probes=probes, n_seeds=1, n_permutations=99, random_state=0)
+    told = leakage(
+        code[test], session[test], probes=probes, effort=Effort(n_seeds=1, n_permutations=99), random_state=0
+    )
     linear, boosted = (told.by_probe[probe.name].score for probe in probes)
     reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=1_000)).fit(code[train], gesture[train])
     found[name] = linear, boosted, reader.score(code[test], gesture[test])

@@ -14,7 +14,7 @@ from matplotlib.colors import hsv_to_rgb
 
 from pindown import Forget, LatentAction, align
 from pindown.methods import InverseDynamics
-from pindown.metrics import leakage, recovery_across_levels, recovery_by_level
+from pindown.metrics import Effort, leakage, recovery_across_levels, recovery_by_level
 from pindown.simulate import Bodies
 
 N_ROWS, STEPS = 10_000, 1_500
@@ -44,7 +44,7 @@ codes = act.transform(test.x, test.x_pos)
 seen = np.hstack([test.x, test.x_pos])
 probed = {"what is seen": seen, "the code": codes, "the true motion": test.z}
 for name, array in probed.items():
-    told = leakage(array, test.u, probes=["linear", "quadratic", "kernel"], n_seeds=1, random_state=0)
+    told = leakage(array, test.u, probes=["linear", "quadratic", "kernel"], effort=Effort(n_seeds=1), random_state=0)
     print(f"body read off {name:16} {told.worst:.3f} (chance {told.chance:.2f})")
 
 # %%

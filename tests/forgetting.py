@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from pindown import Forget, networks
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
 
@@ -27,7 +27,7 @@ def moved(n=600, seed=0):
 
 
 def told(Z, e, **options):
-    return leakage(Z, e, probes=READERS, n_permutations=99, random_state=0, **options)
+    return leakage(Z, e, probes=READERS, effort=Effort(n_permutations=99), random_state=0, **options)
 
 
 def confounded(seed=0):

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from pindown.methods.alignment import LEAST_SCORED, Alignment, OneLaw, PolynomialRidge, Transfer, align
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 
 
 def codes(n=400, d=2, seed=0):
@@ -132,7 +132,13 @@ def of_two_laws(n=1_000, seed=0):
 
 def read(made, seed):
     whose = np.repeat(list(made), [len(part) for part in made.values()])
-    return leakage(np.concatenate(list(made.values())), whose, probes=["kernel"], n_permutations=19, random_state=seed)
+    return leakage(
+        np.concatenate(list(made.values())),
+        whose,
+        probes=["kernel"],
+        effort=Effort(n_permutations=19),
+        random_state=seed,
+    )
 
 
 def test_one_law_hides_the_value_in_other_rows_and_keeps_what_codes_tell():

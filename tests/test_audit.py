@@ -107,7 +107,7 @@ def test_pairs_give_a_claim_if_partners_are_related_and_none_otherwise(related, 
 def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to_forget(told, monkeypatch):
     n_starts = []
     monkeypatch.setattr(
-        forget_audit, "leakage", lambda *codes, **how: n_starts.append(how["n_seeds"]) or leakage(*codes, **how)
+        forget_audit, "leakage", lambda *codes, **how: n_starts.append(how["effort"].n_seeds) or leakage(*codes, **how)
     )
     sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0).sample(1_500, random_state=1)
     nuisance = sample.u.numpy() if told else np.random.default_rng(2).permutation(sample.u.numpy())

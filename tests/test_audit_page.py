@@ -26,7 +26,7 @@ from pindown.auditing.report.sliders import slid
 from pindown.data.data import Data
 from pindown.methods.dictionary.rotated_page import save_rotated
 from pindown.methods.held_out import HeldOut
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 
 
 def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_out: int = 4_000) -> Audit:
@@ -58,7 +58,9 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         held_out=HeldOut(text, 0.5, None, 0.1, 40, 1, 10),
         agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
         controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
-        leakage=leakage(codes[:100, :3], np.arange(100) % 2, n_seeds=1, n_permutations=19, random_state=0),
+        leakage=leakage(
+            codes[:100, :3], np.arange(100) % 2, effort=Effort(n_seeds=1, n_permutations=19), random_state=0
+        ),
         block=SharedBlock(2, d, 0.9, 0.2, 0.1),
         noise=0.31,
         band=Band("R²", 0.71, 0.82, ceiling=0.81, noise=0.31),

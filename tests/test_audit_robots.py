@@ -7,7 +7,7 @@ import pytest
 
 from pindown import Classify, Forget, LatentAction, audit, networks
 from pindown.methods import InverseDynamics
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 
 RNG = np.random.default_rng(0)
 BODIES, STEPS, EPISODES = {"cart": 3, "sledge": 4}, 20, 64
@@ -136,21 +136,29 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(tied):
 # A floor, for any nuisance.
 
 
-def test_a_floor_is_read_by_the_same_probes_and_what_is_not_above_it_is_no_leak():
+def test_what_is_not_above_a_floor_is_no_leak():
     e = RNG.integers(2, size=800)
     told = RNG.normal(size=(800, 1)) + 0.8 * e[:, None]  # goes with e
     code = np.hstack([told, RNG.normal(size=(800, 1))])
-    quick = {"n_seeds": 1, "n_permutations": 99, "probes": ["linear", "quadratic"], "random_state": 0}
-    alone, beside = leakage(code, e, **quick), leakage(code, e, floor=told, **quick)
+    quick = {"effort": Effort(n_seeds=1, n_permutations=99), "probes": ["linear", "quadratic"], "random_state": 0}
+    alone, floor = leakage(code, e, **quick), leakage(told, e, **quick)
+    beside = alone.with_floor(floor)
     assert alone.leaks
     assert alone.floor is None
     assert not beside.leaks
     assert beside.worst == alone.worst
     assert abs(beside.floor - beside.worst) < 0.12
     assert f"floor {beside.floor:.3f}" in str(beside.verdict)
-    assert leakage(code + 3 * e[:, None], e, floor=told, **quick).leaks
-    with pytest.raises(ValueError, match="floor has 5 rows, but Z has 800"):
-        leakage(code, e, floor=told[:5], **quick)
+    assert leakage(code + 3 * e[:, None], e, **quick).with_floor(floor).leaks
+
+
+def test_each_column_of_a_nuisance_has_a_floor_of_its_own():
+    e = np.c_[RNG.integers(2, size=(400, 2))]
+    quick = {"effort": Effort(n_seeds=1, n_permutations=19), "probes": "linear", "random_state": 0}
+    found = leakage(RNG.normal(size=(400, 2)), e, **quick).with_floor(leakage(e.astype(float), e, **quick))
+    assert [column.floor for column in found.columns] == [1.0, 1.0]
+    assert found.floor == 1.0
+    assert not found.leaks
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
-from pindown.metrics import PROBES, leakage
+from pindown.metrics import PROBES, Effort, leakage
 from pindown.simulate import Nuisance, ShapeNuisance
 from pindown.simulate.mixing import leaky_relu_mlp
 
@@ -29,7 +29,7 @@ def moved(seed=0, n=3_000):
 
 
 def worst(Z, e):
-    return leakage(Z, e, probes=PROBES[:2], n_permutations=19, random_state=0).worst
+    return leakage(Z, e, probes=PROBES[:2], effort=Effort(n_permutations=19), random_state=0).worst
 
 
 @pytest.mark.parametrize("eraser", [MeanProjection(), ComponentRemoval()])

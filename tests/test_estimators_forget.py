@@ -9,8 +9,9 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning, InputError
+from pindown.methods.forget.directions import covariance_differences
 from pindown.metrics import confounding
-from pindown.metrics.directions import Grouping, covariance_differences, mean_differences
+from pindown.metrics.dependence import Grouping, mean_differences
 from pindown.networks import preprocessing
 from pindown.simulate import Clusters, Nuisance
 from pindown.training import Trainer

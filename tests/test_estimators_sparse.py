@@ -207,7 +207,7 @@ def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
 def test_far_from_the_origin_no_code_dies():
     far = Superposed.overcomplete(64, 16, n_active=2, offset=10.0, random_state=3).sample(3_000, random_state=0).x
     sparse = Sparse(64, **QUICK | {"max_iter": 100, "gate": TopK(2)}).fit(far)
-    assert dead_fraction(sparse.transform(far)).share <= 0.02
+    assert dead_fraction(sparse.transform(far)).fraction <= 0.02
 
 
 # ---- what it says of itself -----------------------------------------------------------------------------------------

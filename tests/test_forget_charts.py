@@ -19,7 +19,7 @@ from pindown.methods.forget import playing
 from pindown.methods.forget.charts import closed_form, effects, turned
 from pindown.methods.forget.choosing import BENT, CLOSED, EVEN, FEWEST_JUDGES, FIXED, Candidate, best
 from pindown.methods.forget.game import History
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 from pindown.simulate import Nuisance
 
 quick = partial(Forget, encoder=small, decoder=small, verbose=False, device="cpu", random_state=0)
@@ -34,7 +34,9 @@ def cells(n=400, n_genes=60, seed=0, **world):
 
 def told(codes, e, **options):
     probes = ["linear", "quadratic"]
-    return leakage(codes, e, probes=probes, n_seeds=1, n_permutations=19, random_state=0, **options).worst
+    return leakage(
+        codes, e, probes=probes, effort=Effort(n_seeds=1, n_permutations=19), random_state=0, **options
+    ).worst
 
 
 def read(fitted, label, codes, true):
@@ -249,7 +251,11 @@ def test_of_few_rows_codes_are_worth_whatever_these_show():
     codes, e = normal(60, 2), np.arange(60) % 2
     codes[:, 0] += 0.4 * e
     few, many = (
-        Candidate(FIXED, leakage(codes[rows], e[rows], probes=["linear"], n_permutations=19, random_state=0), 0.8)
+        Candidate(
+            FIXED,
+            leakage(codes[rows], e[rows], probes=["linear"], effort=Effort(n_permutations=19), random_state=0),
+            0.8,
+        )
         for rows in (slice(None), np.tile(np.arange(60), 4))
     )
     assert few.leak.n_samples < FEWEST_JUDGES < many.leak.n_samples

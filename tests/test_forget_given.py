@@ -15,7 +15,7 @@ from pindown import Forget, networks
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.game import Game
 from pindown.methods.forget.nuisance import assemble, read_columns
-from pindown.metrics import PROBES, leakage
+from pindown.metrics import PROBES, Effort, leakage
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals
@@ -38,7 +38,9 @@ bending = partial(
 
 
 def told(Z, e, **options):
-    return leakage(Z, e, probes=PROBES[:2], n_seeds=1, n_permutations=19, random_state=0, **options).worst
+    return leakage(
+        Z, e, probes=PROBES[:2], effort=Effort(n_seeds=1, n_permutations=19), random_state=0, **options
+    ).worst
 
 
 def read(Z, label):

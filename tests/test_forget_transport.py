@@ -10,7 +10,7 @@ from pindown import Forget, load
 from pindown.auditing.report.pictures import _slid
 from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
 from pindown.methods.forget.transport import FEWEST_MOVED, Transport
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 
 PROBES = ["quadratic", "boosting"]
 
@@ -37,7 +37,7 @@ def fitted(z: np.ndarray, e: np.ndarray) -> Transport:
 
 
 def worst(codes: np.ndarray, e: np.ndarray) -> float:
-    return leakage(codes, e, probes=PROBES, n_seeds=1, n_permutations=19, random_state=0).worst
+    return leakage(codes, e, probes=PROBES, effort=Effort(n_seeds=1, n_permutations=19), random_state=0).worst
 
 
 def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_way_back_is_exact():
@@ -60,7 +60,9 @@ def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_t
 
     def read(shift: float) -> Candidate:  # one code whose values are so far apart: Φ(shift / 2) can be told
         z = rng.normal(size=(2_000, 1)) + shift * e[:, None]
-        return Candidate("", leakage(z, e, probes=["linear"], n_seeds=1, n_permutations=19, random_state=0), 1.0)
+        return Candidate(
+            "", leakage(z, e, probes=["linear"], effort=Effort(n_seeds=1, n_permutations=19), random_state=0), 1.0
+        )
 
     blind, as_blind, leaky = read(0.0), read(0.0), read(0.8)  # .50, .50, .66; two errors of 1,000 rows read are .03
     assert blind.hides_as_much_as(as_blind)

@@ -1,4 +1,4 @@
-"""Dictionaries and their codes: numbers derived by hand, what each score is blind to, and what chance scores."""
+"""Sparse dictionaries and feature activations: numbers derived by hand, what each score is blind to, and chance."""
 
 import math
 
@@ -8,6 +8,7 @@ import torch
 from scipy.sparse import csr_array
 
 from pindown import metrics
+from pindown.errors import InputError
 from pindown.metrics import (
     by_frequency,
     ce_recovered,
@@ -15,18 +16,20 @@ from pindown.metrics import (
     chance_mmcs,
     chance_pw_mcc,
     dead_fraction,
+    feature_mcc,
     firing,
     firing_f1,
     fvu,
     l0,
     match_atoms,
+    matching_pursuit,
     mmcs,
     pw_mcc,
 )
 
 RNG = np.random.default_rng(0)
 ATOMS = RNG.normal(size=(20, 8))
-CODES = RNG.normal(size=(400, 20)) * (RNG.random((400, 20)) < 0.2)
+ACTIVATIONS = RNG.normal(size=(400, 20)) * (RNG.random((400, 20)) < 0.2)
 
 
 @pytest.mark.parametrize("score", [pw_mcc, mmcs])
@@ -40,25 +43,25 @@ def test_order_and_length_of_atoms_do_not_matter_and_signs_do(score):
 
 @pytest.mark.parametrize("score", [pw_mcc, mmcs])
 def test_a_rotation_of_all_atoms_is_seen(score):
-    turned = ATOMS @ np.linalg.qr(RNG.normal(size=(8, 8)))[0]
-    assert score(turned, ATOMS) < 0.9
+    rotated = ATOMS @ np.linalg.qr(RNG.normal(size=(8, 8)))[0]
+    assert score(rotated, ATOMS) < 0.9
 
 
 def test_merged_atoms_are_found_once_by_a_matching_and_twice_by_the_largest_cosine():
     pair = np.array([[1.0, 0.0], [0.6, 0.8]])
     assert mmcs(pair[:1], pair) == pytest.approx(0.8)  # 1 and .6
     assert pw_mcc(pair[:1], pair) == pytest.approx(0.5)  # 1 and nothing
-    assert match_atoms(pair[:1], pair).partner.tolist() == [0, -1]
+    assert match_atoms(pair[:1], pair).matching.tolist() == [0, -1]
 
 
-def test_many_atoms_are_matched_nearly_as_well_and_those_that_are_the_same_exactly(monkeypatch):
+def test_many_atoms_are_matched_nearly_as_well_and_equal_ones_exactly(monkeypatch):
     noisy = ATOMS[RNG.permutation(20)] + 0.5 * RNG.normal(size=ATOMS.shape)
     exact = pw_mcc(noisy, ATOMS)
     monkeypatch.setattr(metrics.dictionaries, "EXACT", 7)
     assert exact - 0.05 < pw_mcc(noisy, ATOMS) <= exact + 1e-9
-    assert sorted(match_atoms(noisy, ATOMS).partner) == list(range(20))
+    assert sorted(match_atoms(noisy, ATOMS).matching) == list(range(20))
     order = RNG.permutation(20)
-    assert np.array_equal(order[match_atoms(ATOMS[order], ATOMS).partner], np.arange(20))
+    assert np.array_equal(order[match_atoms(ATOMS[order], ATOMS).matching], np.arange(20))
 
 
 def test_an_atom_without_a_direction_agrees_with_nothing():
@@ -78,7 +81,7 @@ def test_two_untrained_dictionaries_of_the_size_of_a_small_model_already_agree_b
     assert chance_pw_mcc(1_024, 384) == pytest.approx(0.155, abs=0.01)
 
 
-def test_bands_have_as_many_atoms_and_silent_ones_stand_alone():
+def test_bands_have_as_many_atoms_and_dead_ones_are_apart():
     often = np.array([0, 0, 0.1, 0.4, 0.2, 0.3])
     bands = by_frequency(np.arange(6.0), often, n_bands=2)
     assert [(band.low, band.high, band.n, band.mean) for band in bands] == [
@@ -88,13 +91,13 @@ def test_bands_have_as_many_atoms_and_silent_ones_stand_alone():
     ]
 
 
-@pytest.mark.parametrize("as_read", [np.asarray, csr_array, lambda codes: torch.tensor(codes, requires_grad=True)])
-def test_codes_may_be_dense_sparse_or_tensors(as_read):
-    share = (CODES != 0).mean(0)
-    assert firing(as_read(CODES)) == pytest.approx(share)
-    assert l0(as_read(CODES)) == pytest.approx(share.sum())
-    assert firing_f1(as_read(CODES), as_read(CODES), np.arange(20)) == 1
-    assert dead_fraction(as_read(CODES * (np.arange(20) > 4))).share == 0.25
+@pytest.mark.parametrize("as_read", [np.asarray, csr_array, lambda values: torch.tensor(values, requires_grad=True)])
+def test_activations_may_be_dense_sparse_or_tensors(as_read):
+    fraction = (ACTIVATIONS != 0).mean(0)
+    assert firing(as_read(ACTIVATIONS)) == pytest.approx(fraction)
+    assert l0(as_read(ACTIVATIONS)) == pytest.approx(fraction.sum())
+    assert firing_f1(as_read(ACTIVATIONS), as_read(ACTIVATIONS), np.arange(20)) == 1
+    assert dead_fraction(as_read(ACTIVATIONS * (np.arange(20) > 4))).fraction == 0.25
 
 
 def test_stored_zeros_do_not_fire():
@@ -103,8 +106,8 @@ def test_stored_zeros_do_not_fire():
     assert l0(stored.toarray()) == 1
 
 
-def test_f1_sees_rows_that_are_missed_and_rows_too_many_but_not_strength():
-    true, order = (CODES != 0).astype(float), np.arange(20)
+def test_f1_sees_samples_that_are_missed_and_samples_too_many_but_not_strength():
+    true, order = (ACTIVATIONS != 0).astype(float), np.arange(20)
     assert firing_f1(7 * true, true, order) == 1
     half = true * (np.arange(400) < 200)[:, None]
     hits, all_ = half.sum(0), true.sum(0)
@@ -112,26 +115,26 @@ def test_f1_sees_rows_that_are_missed_and_rows_too_many_but_not_strength():
     assert firing_f1(half, true, order) == pytest.approx(firing_f1(true, half, order), abs=1e-9)
 
 
-def test_a_code_that_nothing_stands_for_counts_as_zero_and_one_that_never_fires_not_at_all():
+def test_a_feature_without_a_match_counts_as_zero_and_one_that_never_fires_not_at_all():
     true = np.array([[1, 0, 1], [1, 0, 0]])
     assert firing_f1(true, true, [0, 1, -1]) == 0.5
 
 
-def test_chance_of_f1_is_that_of_codes_that_fire_elsewhere():
-    order, true = np.arange(20), CODES != 0
+def test_chance_of_f1_is_that_of_features_that_fire_elsewhere():
+    order, true = np.arange(20), ACTIVATIONS != 0
     elsewhere = [firing_f1(true[RNG.permutation(400)], true, order) for _ in range(200)]
     level = chance_firing_f1(firing(true), firing(true), order)
-    assert abs(np.mean(elsewhere) - level) < 5 * np.std(elsewhere) / math.sqrt(200) + 0.003  # of the ratio's bend
+    assert abs(np.mean(elsewhere) - level) < 5 * np.std(elsewhere) / math.sqrt(200) + 0.003
     assert level == pytest.approx(firing(true).mean())
 
 
-def test_dead_comes_with_its_window_and_with_what_chance_leaves_silent():
-    codes = np.zeros((100, 4))
-    codes[0, :3] = 1
-    found = dead_fraction(codes, frequency=[0.01] * 4)
-    assert found.share == 0.25
+def test_dead_features_come_with_their_window_and_with_what_chance_leaves_silent():
+    activations = np.zeros((100, 4))
+    activations[0, :3] = 1
+    found = dead_fraction(activations, frequency=[0.01] * 4)
+    assert found.fraction == 0.25
     assert found.by_chance == pytest.approx(0.99**100)
-    assert str(found) == "25.00% of 4 codes are silent in 100 tokens (by chance 36.60%)"
+    assert str(found) == "25.00% of 4 features are dead in 100 tokens (by chance 36.60%)"
 
 
 def test_fvu_is_one_for_the_mean_and_blind_to_a_shift():
@@ -146,27 +149,28 @@ def test_cross_entropy_recovered_is_one_at_no_loss_and_zero_at_no_layer():
 
 
 @pytest.mark.parametrize(
-    ("call", "message"),
+    ("argument", "call"),
     [
-        (
-            lambda: pw_mcc(np.eye(3), np.eye(4)),
-            "pw_mcc|match_atoms: atoms of dictionary have 3 entries, those of other 4",
-        ),
-        (lambda: mmcs([[np.nan, 1]], np.eye(2)), "mmcs: dictionary is not finite in 1 row"),
-        (lambda: chance_pw_mcc(0, 3), "chance_pw_mcc: k must be at least 1, got 0"),
-        (lambda: firing_f1(CODES[:5], CODES, np.arange(20)), "codes_hat has 5 rows and codes has 400"),
-        (lambda: firing_f1(CODES, CODES, np.arange(19)), "partner must have a column of codes_hat"),
-        (lambda: firing_f1(CODES, 0 * CODES, np.arange(20)), "no code fires in these rows"),
-        (lambda: fvu(np.ones((3, 2)), np.ones((3, 2))), "all rows of x are the same"),
-        (lambda: fvu(np.ones((3, 2)), np.ones((2, 2))), "x has shape"),
-        (lambda: by_frequency([1.0, 2.0], [0.5]), "one number for each atom"),
-        (lambda: ce_recovered(3.0, 4.0, 4.0), "the model does not need this layer"),
-        (lambda: firing(csr_array(np.array([[np.inf]]))), "firing: codes is not finite"),
+        ("dictionary", lambda: pw_mcc(np.eye(3), np.eye(4))),
+        ("dictionary", lambda: mmcs([[np.nan, 1]], np.eye(2))),
+        ("k", lambda: chance_pw_mcc(0, 3)),
+        ("activations_hat", lambda: firing_f1(ACTIVATIONS[:5], ACTIVATIONS, np.arange(20))),
+        ("matching", lambda: firing_f1(ACTIVATIONS, ACTIVATIONS, np.arange(19))),
+        ("activations", lambda: firing_f1(ACTIVATIONS, 0 * ACTIVATIONS, np.arange(20))),
+        ("activations", lambda: feature_mcc(ACTIVATIONS, 0 * ACTIVATIONS)),
+        ("x", lambda: fvu(np.ones((3, 2)), np.ones((3, 2)))),
+        ("x_hat", lambda: fvu(np.ones((3, 2)), np.ones((2, 2)))),
+        ("values", lambda: by_frequency([1.0, 2.0], [0.5])),
+        ("ablated", lambda: ce_recovered(3.0, 4.0, 4.0)),
+        ("activations", lambda: firing(csr_array(np.array([[np.inf]])))),
+        ("atoms", lambda: matching_pursuit(np.ones((2, 3)), np.eye(2), 1)),
+        ("k", lambda: matching_pursuit(np.ones((2, 3)), np.eye(3), 4)),
     ],
 )
-def test_bad_input_is_named_in_a_sentence(call, message):
-    with pytest.raises(ValueError, match=message):
+def test_bad_input_raises_and_names_the_argument(argument, call):
+    with pytest.raises(InputError) as raised:
         call()
+    assert raised.value.argument == argument
 
 
 def test_all_scores_of_dictionaries_are_public():

@@ -13,7 +13,7 @@ import pindown
 from pindown import networks, optimizers
 from pindown.losses import penalties
 from pindown.methods.forget.game import History
-from pindown.metrics import leakage
+from pindown.metrics import Effort, leakage
 from pindown.networks.spaces import Box, Sphere
 from pindown.saving import Saves
 from pindown.saving.table import LAYERS
@@ -129,7 +129,7 @@ def test_generators_go_on_where_they_were(tmp_path):
 
 def test_what_was_measured_comes_back(tmp_path):
     z, e = np.random.default_rng(0).normal(size=(90, 2)), np.arange(90) % 2
-    probe = leakage(z, e, probes=["linear"], n_permutations=19, random_state=0)
+    probe = leakage(z, e, probes=["linear"], effort=Effort(n_permutations=19), random_state=0)
     history = History(np.arange(3.0), np.arange(3.0), 0.7, np.ones(3), probe)
     found = through(history, tmp_path)
     assert repr(found) == repr(history)

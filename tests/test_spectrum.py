@@ -10,10 +10,10 @@ from sklearn.datasets import load_breast_cancer, load_diabetes, load_wine
 from pindown import Classify, Contrast, Dictionary, Forget, networks, plan
 from pindown.data import ArraySource, Source
 from pindown.errors import InputError
-from pindown.metrics import spectrum as module
-from pindown.metrics.spectrum import edge, spectrum, spectrum_of_correlation
 from pindown.networks import preprocessing
+from pindown.networks import spectrum as module
 from pindown.networks.spaces import Reals
+from pindown.networks.spectrum import edge, spectrum, spectrum_of_correlation
 from pindown.simulate import Bodies, Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.distributions import laplace
 
@@ -84,7 +84,7 @@ def test_of_pure_noise_nothing_stands_out_whatever_its_law(law):
                 x = rng.random((300, 400)) < 0.02
         found = spectrum(x[:, x.std(0) > 0])
         assert found.n_kept == 60  # a fifth of the rows
-        assert "300 rows support no more, and none stands out" in found.account
+        assert "300 samples support no more, and none stands out" in found.account
         assert not found.noise.any()
 
 
@@ -115,14 +115,14 @@ def test_what_few_rows_do_not_support_is_left_out():
     x = np.random.default_rng(0).normal(size=(40, 30)) * np.logspace(0, -4, 30) @ turn
     found = spectrum(x)
     assert found.n_kept == 8
-    assert found.account == "8 of 30 directions of the standardised columns are kept: 40 rows support no more."
+    assert found.account == "8 of 30 directions of the standardised features are kept: 40 samples support no more."
 
 
 def test_where_rows_are_plenty_all_are_kept_although_noise_is_seen():
     found = spectrum(table(4_000, 40))
     assert (found.n_signal, found.n_kept) == (4, 40)
     assert (
-        found.account == "all 40 directions of the standardised columns are kept: there are 100 rows for each column."
+        found.account == "all 40 directions of the standardised features are kept: there are 100 samples per feature."
     )
 
 

@@ -15,7 +15,7 @@ from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget import game as game_module
 from pindown.methods.forget.baselines import MeanProjection
-from pindown.metrics import PROBES, directions, effective_rank, leakage, recovery_by_level
+from pindown.metrics import PROBES, Effort, directions, effective_rank, leakage, recovery_by_level
 from pindown.simulate import Nuisance, ShapeNuisance
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
@@ -28,7 +28,7 @@ def angle(rows, basis):
 
 
 def worst(Z, e):
-    return leakage(Z, e, probes=READERS, n_seeds=1, n_permutations=19, random_state=0).worst
+    return leakage(Z, e, probes=READERS, effort=Effort(n_seeds=1, n_permutations=19), random_state=0).worst
 
 
 def split(world, seed):
@@ -151,7 +151,7 @@ def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(par
 
     def told():
         codes = fitted(train, seed, max_iter=2_000).transform(test.x)
-        return leakage(codes, test.u, n_seeds=1, n_permutations=19, random_state=0).worst
+        return leakage(codes, test.u, effort=Effort(n_seeds=1, n_permutations=19), random_state=0).worst
 
     both = told()
     if part == "the game":

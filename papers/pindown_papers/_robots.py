@@ -142,11 +142,13 @@ def _within(arms: Arms, known: Codes, new: Codes) -> dict[str, float]:
 
 def told(codes: Codes, held: Robots, seed: int) -> float:
     """Return how well the worst probe reads the robot off codes: balanced accuracy, whole episodes held out."""
-    from pindown.metrics import leakage
+    from pindown.metrics import Effort, leakage
 
     robot = np.repeat(list(codes), [len(part) for part in codes.values()])
     episode = np.concatenate([1000 * i + held[r].episode for i, r in enumerate(codes)])
-    return leakage(stacked(codes), robot, groups=episode, n_seeds=1, n_permutations=99, random_state=seed).worst
+    return leakage(
+        stacked(codes), robot, groups=episode, effort=Effort(n_seeds=1, n_permutations=99), random_state=seed
+    ).worst
 
 
 def _transfers(arms: Arms, known: Codes, new: Codes, rng: np.random.Generator) -> dict[str, float]:

@@ -232,9 +232,9 @@ def _floor(profile: Staged, seed: int) -> float:
 
 def _told(codes: np.ndarray, body: np.ndarray, seed: int) -> float:
     """Return how well the worst probe reads the body: balanced accuracy, held out."""
-    from pindown.metrics import leakage
+    from pindown.metrics import Effort, leakage
 
-    return leakage(codes, body, n_seeds=1, n_permutations=99, random_state=seed).worst
+    return leakage(codes, body, effort=Effort(n_seeds=1, n_permutations=99), random_state=seed).worst
 
 
 BODIES = Experiment(

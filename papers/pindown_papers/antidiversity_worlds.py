@@ -94,7 +94,7 @@ class WorldRow:
         """Train, and audit codes and what erasers leave, all of held-out rows; degrees and seconds in hundreds."""
         import numpy as np
 
-        from pindown.metrics import effective_rank, leakage, recovery_by_level
+        from pindown.metrics import Effort, effective_rank, leakage, recovery_by_level
 
         world = self.build(seed)
         train = world.sample(profile.n_samples, random_state=seed + 1)
@@ -105,7 +105,7 @@ class WorldRow:
         codes = forget.transform(test.x.numpy())
 
         def told(codes: np.ndarray) -> float:
-            return leakage(codes, e, n_seeds=1, n_permutations=19, random_state=seed).worst
+            return leakage(codes, e, effort=Effort(n_seeds=1, n_permutations=19), random_state=seed).worst
 
         def kept(codes: np.ndarray) -> float:
             return min(recovery_by_level(codes, test.z, e, random_state=seed).values())

@@ -80,9 +80,9 @@ class Row:
         sparse = self.train(learned_from, profile.k, profile.n_codes, how)
         codes = sparse.sparse_codes(rows.x)
         return {
-            "dead codes": round(dead_fraction(codes).share * profile.n_codes) / 100,
+            "dead codes": round(dead_fraction(codes).fraction * profile.n_codes) / 100,
             "window in tokens": len(rows.x) / 100,
-            "dead, held out": round(dead_fraction(codes[np.flatnonzero(held_out)]).share * profile.n_codes) / 100,
+            "dead, held out": round(dead_fraction(codes[np.flatnonzero(held_out)]).fraction * profile.n_codes) / 100,
             "its window": int(held_out.sum()) / 100,
             "variance rebuilt": sparse.score(rows.x[held_out]),
             "L0": l0(codes) / 100,

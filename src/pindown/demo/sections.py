@@ -38,6 +38,7 @@ from pindown.methods.dictionary.disentangle import disentangle
 from pindown.methods.dictionary.disentangled import Disentangled
 from pindown.methods.dictionary.rotated_page import before_and_after
 from pindown.metrics import (
+    Effort,
     Leakage,
     chance_linear_r2,
     chance_mcc,
@@ -565,7 +566,11 @@ def _accuracy(fit: Recovery) -> Fact:
 
 def _leakage(latents: Array, fit: Recovery) -> Leakage:
     return leakage(
-        latents, fit.u, probes=("linear", "quadratic", "kernel"), n_seeds=1, n_permutations=20, random_state=0
+        latents,
+        fit.u,
+        probes=("linear", "quadratic", "kernel"),
+        effort=Effort(n_seeds=1, n_permutations=20),
+        random_state=0,
     )
 
 

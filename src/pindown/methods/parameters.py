@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils import check_scalar
 
 from pindown import theory
-from pindown.metrics.spectrum import SAMPLES_PER_FEATURE
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocessing
+from pindown.networks.spectrum import SAMPLES_PER_FEATURE
 from pindown.training import Trainer
 
 if TYPE_CHECKING:

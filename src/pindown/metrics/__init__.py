@@ -1,21 +1,32 @@
-"""Metrics: arrays in, numbers out, each with what it is blind to and what chance would score."""
+"""Metrics: arrays in, numbers out. Each says what it is blind to and what chance scores."""
 
 from pindown.metrics import disentanglement
-from pindown.metrics.by_value import AcrossLevels, recovery_across_levels, recovery_by_level
 from pindown.metrics.dependence import Confounding, confounding, distance_correlation, effective_rank
 from pindown.metrics.dictionaries import (
     AtomMatch,
+    DeadFraction,
     FiringBand,
     by_frequency,
+    ce_recovered,
+    chance_firing_f1,
     chance_mmcs,
     chance_pw_mcc,
+    dead_fraction,
+    feature_mcc,
+    firing,
+    firing_f1,
+    fvu,
+    l0,
     match_atoms,
+    matching_pursuit,
     mmcs,
     pw_mcc,
+    sparsity,
 )
-from pindown.metrics.invariance import PROBES, Leakage, Probe, ProbeScore, inject_leak, leakage
-from pindown.metrics.pursuit import matching_pursuit
+from pindown.metrics.invariance import Effort, Leakage, ProbeScore, inject_leak, leakage
+from pindown.metrics.probes import PROBES, Probe
 from pindown.metrics.recovery import (
+    AcrossLevels,
     Orthogonality,
     ProcrustesFit,
     chance_linear_r2,
@@ -26,6 +37,8 @@ from pindown.metrics.recovery import (
     mcc,
     orthogonality_error,
     procrustes,
+    recovery_across_levels,
+    recovery_by_level,
 )
 from pindown.metrics.sets import (
     SetScores,
@@ -39,18 +52,6 @@ from pindown.metrics.sets import (
     shd,
     support_f1,
 )
-from pindown.metrics.sparse_codes import (
-    DeadFraction,
-    ce_recovered,
-    chance_firing_f1,
-    dead_fraction,
-    feature_mcc,
-    firing,
-    firing_f1,
-    fvu,
-    l0,
-    sparsity,
-)
 
 __all__ = [
     "PROBES",
@@ -58,6 +59,7 @@ __all__ = [
     "AtomMatch",
     "Confounding",
     "DeadFraction",
+    "Effort",
     "FiringBand",
     "Leakage",
     "Orthogonality",

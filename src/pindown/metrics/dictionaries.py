@@ -1,49 +1,64 @@
-r"""Dictionaries: whether two sets of directions are the same, their codes fire at the same rows, and how sparsely.
+r"""Sparse dictionaries: whether two have the same atoms, whether features fire at the same samples, and what is lost.
 
-A dictionary has an *atom* in each row, (k, m); codes have a column for each atom, (n, k), dense or as a scipy matrix.
+A dictionary has an *atom* in each row, (k, m); feature activations have a column for each atom, (n, k), dense or as a
+scipy matrix.
 
-============== ======================================================== =======================================
-metric         blind to                                                 chance is the score of
-============== ======================================================== =======================================
-`mmcs`         order and length of atoms; atoms that are there twice    directions drawn at random
-`pw_mcc`       order and length of atoms                                directions drawn at random
-`firing_f1`    how strongly a code fires                                codes that fire as often, at other rows
-`dead_fraction`   all but whether a code ever fires                        codes that fire by chance, as often
-`fvu`          shifts of each column                                    1, that of the mean
-============== ======================================================== =======================================
+=============== ===================================================== ==============================================
+metric          blind to                                              chance is the score of
+=============== ===================================================== ==============================================
+`mmcs`          order and length of atoms; atoms that occur twice     directions drawn at random
+`pw_mcc`        order and length of atoms                             directions drawn at random
+`firing_f1`     how strongly a feature fires                          features that fire as often, at other samples
+`dead_fraction` everything except whether a feature ever fires        features that fire by chance, as often
+`fvu`           shifts of each column                                 1, that of the mean
+=============== ===================================================== ==============================================
 
-The sign of an atom matters, since codes of a gate are not negative; with ``signed=False`` it does not. Chance is high,
-and grows with the number of atoms: two random dictionaries of 3,072 atoms in 384 dimensions have a `pw_mcc` of .17.
+The sign of an atom matters, since activations of a gate are not negative; with ``signed=False`` it does not. Chance is
+high, and grows with the number of atoms: two random dictionaries of 3,072 atoms in 384 dimensions have a `pw_mcc` of
+.17.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csc_array, csr_array, issparse
 
-from pindown.metrics.reading import Matrix, RandomState, read_matrix, require_positive
+from pindown.errors import InputError
+from pindown.metrics.arrays import (
+    Labels,
+    Matrix,
+    RandomState,
+    check_positive,
+    check_same_samples,
+    correlations,
+    matched_sum,
+    read_matrix,
+    read_pair,
+)
+
+Activations: TypeAlias = "ArrayLike | csr_array"
 
 ENTRIES = 1 << 22
 """Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
-
 
 EXACT = 4_096
 """Atoms up to which all are matched at once."""
 
 
 class AtomMatch(NamedTuple):
-    """The atom of a dictionary that stands for each of another's (−1: none), and the cosine between the two."""
+    """The atom of a dictionary that is matched to each of another's (−1: none), and the cosine between the two."""
 
-    partner: NDArray[np.int64]  # (k,)
+    matching: Labels  # (k,)
     cosine: NDArray[np.float64]  # (k,)
 
 
 def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> AtomMatch:
-    """Match atoms one to one, with the largest sum of cosines; an atom that is left over has partner −1 and cosine 0.
+    """Match atoms one to one, with the largest sum of cosines; an atom that is left over has match −1 and cosine 0.
 
     Takes a moment for a thousand atoms. Of more than 4,096, those that are each other's nearest are matched first,
     round by round, until so many are left: the sum is then hardly below the largest.
@@ -63,39 +78,38 @@ def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True)
     Examples
     --------
     >>> match_atoms([[0, 2], [3, 0], [1, 1]], [[1, 0], [0, 1]])
-    AtomMatch(partner=array([1, 0]), cosine=array([1., 1.]))
+    AtomMatch(matching=array([1, 0]), cosine=array([1., 1.]))
     """
-    first, second = _units("match_atoms", dictionary, other)
-    partner, found = np.full(len(second), -1), np.zeros(len(second))
+    first, second = _units(dictionary, other)
+    matching, found = np.full(len(second), -1), np.zeros(len(second))
     left, open_ = np.arange(len(first)), np.arange(len(second))
     while min(len(left), len(open_)) and max(len(left), len(open_)) > EXACT:
         atom, of, cosine = _mutual(first[left], second[open_], signed)
-        partner[open_[of]], found[open_[of]] = left[atom], cosine
+        matching[open_[of]], found[open_[of]] = left[atom], cosine
         left, open_ = np.delete(left, atom), np.delete(open_, of)
-    products = _signed(first[left] @ second[open_].T, signed)
-    atom, of = linear_sum_assignment(products, maximize=True)
-    partner[open_[of]], found[open_[of]] = left[atom], products[atom, of]
-    return AtomMatch(partner, found)
+    cosines = _cosines(first[left], second[open_], signed)
+    atom, of = linear_sum_assignment(cosines, maximize=True)
+    matching[open_[of]], found[open_[of]] = left[atom], cosines[atom, of]
+    return AtomMatch(matching, found)
 
 
-def _mutual(first: Matrix, second: Matrix, signed: bool) -> tuple[NDArray[np.int64], NDArray[np.int64], Matrix]:
+def _mutual(first: Matrix, second: Matrix, signed: bool) -> tuple[Labels, Labels, Matrix]:
     """Return atoms that are each other's nearest, and their cosines, some rows at a time."""
     nearest, cosine = np.zeros(len(first), dtype=np.int64), np.zeros(len(first))
     best, whose = np.full(len(second), -np.inf), np.zeros(len(second), dtype=np.int64)
     for start in range(0, len(first), EXACT):
-        products = _signed(first[start : start + EXACT] @ second.T, signed)
-        rows = slice(start, start + len(products))
-        nearest[rows] = products.argmax(1)
-        cosine[rows] = products.max(1)
-        better = products.max(0) > best
-        whose[better] = start + products.argmax(0)[better]
-        best = np.maximum(best, products.max(0))
+        cosines = _cosines(first[start : start + EXACT], second, signed)
+        rows = slice(start, start + len(cosines))
+        nearest[rows], cosine[rows] = cosines.argmax(1), cosines.max(1)
+        better = cosines.max(0) > best
+        whose[better] = start + cosines.argmax(0)[better]
+        best = np.maximum(best, cosines.max(0))
     both = np.flatnonzero(whose[nearest] == np.arange(len(first)))
     return both, nearest[both], cosine[both]
 
 
 def pw_mcc(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
-    r"""Mean cosine of atoms that are matched one to one: of two seeds (pairwise MCC), or of a dictionary and the truth.
+    r"""Return the mean cosine of atoms matched one to one: the pairwise MCC of two seeds, or of a fit and the truth.
 
     .. math:: \frac1k \sum_j \cos(\hat d_{\pi(j)}, d_j), \qquad \pi \text{ the matching with the largest sum}
 
@@ -116,70 +130,310 @@ def pw_mcc(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> f
 def chance_pw_mcc(
     k: int, m: int, k_hat: int | None = None, *, signed: bool = True, random_state: RandomState = 0
 ) -> float:
-    """Return the mean `pw_mcc` of dictionaries whose atoms are drawn at random, evenly in all directions.
+    """Return the mean `pw_mcc` of dictionaries whose atoms are drawn at random, uniformly over all directions.
 
     Examples
     --------
-    Of single atoms in the plane the cosine of an angle, which is 2/π = .64 without its sign; many find a partner that
-    is nearer:
+    For single atoms in the plane it is the mean cosine of an angle, 2/π = .64 without its sign; of many atoms the best
+    match is nearer:
 
     >>> round(chance_pw_mcc(1, 2, signed=False), 1), round(chance_pw_mcc(256, 64), 2)
     (0.6, 0.33)
     """
-    return _by_chance("chance_pw_mcc", pw_mcc, k, m, k_hat, signed, random_state)
+    return _by_chance(pw_mcc, k, m, k_hat, signed, random_state)
 
 
 def mmcs(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
-    r"""Mean over atoms of ``other`` of the largest cosine with any atom of ``dictionary`` (Sharkey et al., 2022).
+    r"""Return the mean over atoms of ``other`` of the largest cosine with any of ``dictionary`` (Sharkey et al., 2022).
 
     .. math:: \frac1k \sum_j \max_i \cos(\hat d_i, d_j)
 
-    One atom may stand for several, so that a dictionary that merges atoms scores more than by `pw_mcc`. Chance: see
+    One atom may match several, so that a dictionary that merges atoms scores more than by `pw_mcc`. Chance: see
     `chance_mmcs`.
 
     Examples
     --------
-    Halfway between two atoms, and for both of them:
+    An atom halfway between two others counts for both of them:
 
     >>> round(mmcs([[1, 1]], [[1, 0], [0, 1]]), 3), round(pw_mcc([[1, 1]], [[1, 0], [0, 1]]), 3)
     (0.707, 0.354)
     """
-    return float(_cosines("mmcs", dictionary, other, signed).max(axis=0).mean())
+    return float(_cosines(*_units(dictionary, other), signed).max(axis=0).mean())
 
 
 def chance_mmcs(
     k: int, m: int, k_hat: int | None = None, *, signed: bool = True, random_state: RandomState = 0
 ) -> float:
-    """Return the mean `mmcs` of dictionaries whose atoms are drawn at random, evenly in all directions.
+    """Return the mean `mmcs` of dictionaries whose atoms are drawn at random, uniformly over all directions.
 
     Examples
     --------
     >>> chance_mmcs(64, 8) > chance_pw_mcc(64, 8) > chance_pw_mcc(64, 64)
     True
     """
-    return _by_chance("chance_mmcs", mmcs, k, m, k_hat, signed, random_state)
+    return _by_chance(mmcs, k, m, k_hat, signed, random_state)
+
+
+def _by_chance(
+    metric: Callable[..., float], k: int, m: int, k_hat: int | None, signed: bool, random_state: RandomState
+) -> float:
+    k_hat = k if k_hat is None else k_hat
+    check_positive(k=k, m=m, k_hat=k_hat)
+    rng = np.random.default_rng(random_state)
+    n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
+    drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))
+    return float(np.mean([metric(a, b, signed=signed) for a, b in drawn]))
+
+
+def _cosines(first: Matrix, second: Matrix, signed: bool) -> Matrix:
+    """Return the cosines of atoms of unit length, or their absolute values; (k_hat, k)."""
+    return first @ second.T if signed else np.abs(first @ second.T)
+
+
+def _units(dictionary: ArrayLike, other: ArrayLike) -> tuple[Matrix, Matrix]:
+    """Return the atoms of both, of unit length."""
+    first, second = read_matrix("dictionary", dictionary), read_matrix("other", other)
+    if first.shape[1] != second.shape[1]:
+        sizes = f"atoms of `dictionary` have {first.shape[1]} entries, those of `other` {second.shape[1]}"
+        raise InputError("dictionary", f"{sizes}. Atoms are rows of the same space: was one transposed?")
+    return _unit(first), _unit(second)
+
+
+def _unit(atoms: Matrix) -> Matrix:
+    length = np.linalg.norm(atoms, axis=1, keepdims=True)
+    return atoms / np.where(length > 0, length, 1)
+
+
+def matching_pursuit(x: ArrayLike, atoms: ArrayLike, k: int) -> csr_array:
+    """Return feature activations by orthogonal matching pursuit: at most k atoms of each sample, chosen one by one.
+
+    At each step the atom nearest to the residual is added, and all activations are solved for again. It is what an
+    encoder of one pass can be compared with: on the same dictionary a search finds activations that are as sparse and
+    reconstruct more. Only atoms that point towards the residual are added, as by a gate; activations may turn negative.
+
+    Parameters
+    ----------
+    x : array of shape (n, m)
+        Samples, centred.
+    atoms : array of shape (d, m)
+        In rows, of unit length.
+    k : int
+        Number of features that may fire at a sample.
+
+    Examples
+    --------
+    >>> matching_pursuit([[3.0, 0.5]], [[1.0, 0.0], [0.0, 1.0], [0.6, 0.8]], 2).toarray()
+    array([[3. , 0.5, 0. ]])
+    """
+    samples, dictionary = read_matrix("x", x), read_matrix("atoms", atoms)
+    if samples.shape[1] != dictionary.shape[1]:
+        raise InputError("atoms", f"`atoms` have {dictionary.shape[1]} entries, `x` has {samples.shape[1]} features.")
+    if not 1 <= k <= len(dictionary):
+        raise InputError("k", f"`k` must be 1 to {len(dictionary)}, the number of atoms, got {k}.")
+    parts = [_pursued(samples[i : i + 256], dictionary, k) for i in range(0, len(samples), 256)]
+    strength, at = (np.concatenate([part[i] for part in parts]).reshape(-1) for i in (0, 1))
+    found = csr_array((strength, (np.repeat(np.arange(len(samples)), k), at)), shape=(len(samples), len(dictionary)))
+    found.eliminate_zeros()
+    return found
+
+
+def _pursued(x: Matrix, atoms: Matrix, k: int) -> tuple[Matrix, Labels]:
+    """Return the activations of some samples and the atoms that they belong to; (n, k) each."""
+    n = len(x)
+    products, taken = x @ atoms.T, np.zeros((n, len(atoms)), dtype=bool)
+    at, strength, residual = np.zeros((n, k), dtype=np.int64), np.zeros((n, k)), x.copy()
+    size = np.maximum((x**2).sum(1), 1e-300)
+    for step in range(k):
+        scores = np.where(taken, -np.inf, residual @ atoms.T)
+        at[:, step] = scores.argmax(1)
+        # A sample that is reconstructed keeps the activations it has: what it did not add counts as 0.
+        some = np.flatnonzero((scores.max(1) > 0) & ((residual**2).sum(1) > 1e-9 * size))
+        if not len(some):
+            break
+        taken[some, at[some, step]] = True
+        chosen = at[some, : step + 1]
+        basis = atoms[chosen]  # (samples, step + 1, m)
+        gram = basis @ basis.transpose(0, 2, 1) + 1e-9 * np.eye(step + 1)
+        solved = np.linalg.solve(gram, np.take_along_axis(products[some], chosen, axis=1)[:, :, None])[:, :, 0]
+        strength[some, : step + 1] = solved
+        residual[some] = x[some] - np.einsum("ns,nsm->nm", solved, basis)
+    return strength, at
+
+
+# ---- which features fire, and how often -----------------------------------------------------------------------------
+
+
+def firing(activations: Activations) -> NDArray[np.float64]:
+    """Return the fraction of samples at which each feature is not 0; (k,).
+
+    Examples
+    --------
+    >>> firing([[0, 1.5], [0, -1], [0, 0], [2, 1]]).tolist()
+    [0.25, 0.75]
+    """
+    fires = _fires("activations", activations)
+    return np.diff(fires.indptr) / fires.shape[0]
+
+
+def l0(activations: Activations) -> float:
+    """Return the mean number of features that are not 0 at a sample.
+
+    Examples
+    --------
+    >>> l0([[0, 1.5], [0, -1], [0, 0], [2, 1]])
+    1.0
+    """
+    return float(firing(activations).sum())
+
+
+def firing_f1(activations_hat: Activations, activations: Activations, matching: ArrayLike) -> float:
+    r"""Return the F1 of the samples at which features fire, mean over the true features that fire at all.
+
+    .. math:: F_1 = \frac{2\,|\hat S \cap S|}{|\hat S| + |S|}, \qquad S = \{i : z_{ij} \ne 0\}
+
+    Blind to how strongly a feature fires. Chance is about the frequency itself: see `chance_firing_f1`.
+
+    Parameters
+    ----------
+    activations_hat, activations : array or sparse matrix of shape (n, k_hat), (n, k)
+        Feature activations of the same samples.
+    matching : array of shape (k,)
+        The column of ``activations_hat`` for each of ``activations``, −1 where there is none, which counts as 0: that
+        of `match_atoms`. Matched by atoms, and not by the activations themselves, the score does not choose its own
+        best case.
+
+    Examples
+    --------
+    >>> firing_f1([[1, 0], [1, 0], [0, 5]], [[0, 1], [0, 2], [3, 4]], [1, 0])
+    0.9
+    """
+    hat, true = _fires("activations_hat", activations_hat), _fires("activations", activations)
+    check_same_samples("activations_hat", range(hat.shape[0]), "activations", range(true.shape[0]))
+    of = np.asarray(matching)
+    if of.shape != true.shape[1:] or of.max(initial=-1) >= hat.shape[1]:
+        expected = f"{true.shape[1]} columns of `activations_hat`, at most {hat.shape[1] - 1}"
+        raise InputError("matching", f"`matching` must have {expected}, got {of.shape} up to {of.max(initial=-1)}.")
+    counts = np.diff(true.indptr)
+    if not (seen := counts > 0).any():
+        raise InputError("activations", "no feature fires in these samples, so there is nothing to find. Give more.")
+    matched = seen & (of >= 0)
+    both = np.asarray(hat[:, of[matched]].multiply(true[:, matched]).sum(axis=0)).reshape(-1)
+    total = np.diff(hat.indptr)[of[matched]] + counts[matched]
+    return float((2 * both / total).sum() / seen.sum())
+
+
+def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, matching: ArrayLike) -> float:
+    """Return about the mean `firing_f1` of features that fire as often, at samples unrelated to the truth.
+
+    Examples
+    --------
+    Two coins: both show heads in a quarter of the throws, and each in a half.
+
+    >>> chance_firing_f1([0.5], [0.5], [0])
+    0.5
+    """
+    of, true = np.asarray(matching), np.asarray(frequency, dtype=np.float64)
+    hat = np.where(of >= 0, np.asarray(frequency_hat, dtype=np.float64)[of], 0.0)
+    seen = true > 0
+    return float((2 * hat * true / np.maximum(hat + true, 1e-300))[seen].mean())
+
+
+def feature_mcc(activations_hat: ArrayLike, activations: ArrayLike) -> float:
+    """Return the mean correlation of features matched one to one, over those of ``activations`` that vary.
+
+    As `pindown.metrics.mcc`, for features of which some are dead, in these samples or in a half of them: they correlate
+    with nothing. The matching is found in every other sample and scored in the others. The sign of a feature matters.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(200, 2)) * [1, 0]
+    >>> round(feature_mcc(3 * z[:, ::-1], z), 6)
+    1.0
+    """
+    a, b = read_pair(activations_hat, activations, names=("activations_hat", "activations"))
+    fires = b.std(axis=0) > 0
+    if len(a) < 6 or not fires.any():
+        raise InputError("activations", "six samples are needed, and a feature that varies. Give more samples.")
+    fit, score = (correlations(a[part::2], b[part::2, fires]) for part in (0, 1))
+    return matched_sum(score, fit) / float(fires.sum())
+
+
+def sparsity(activations: ArrayLike) -> float:
+    r"""Return how sparse signed features are: the mean of :math:`1 - \frac\pi2 (\mathrm E|z|)^2 / \mathrm E z^2`.
+
+    1 at most; 0, the level of chance, for normal ones; below 0 for features that are spread evenly. Blind to the scale
+    of each.
+
+    Examples
+    --------
+    A feature that is a standard normal number one time in ten, and 0 otherwise, has .9:
+
+    >>> rng = np.random.default_rng(0)
+    >>> round(sparsity(rng.normal(size=(9_000, 5)) * (rng.random((9_000, 5)) < 0.1)), 1)
+    0.9
+    """
+    a = read_matrix("activations", activations)
+    power = (a**2).mean(axis=0)
+    return float((1 - np.pi / 2 * np.abs(a).mean(axis=0) ** 2 / np.where(power > 0, power, np.inf)).mean())
+
+
+class DeadFraction(NamedTuple):
+    """The fraction of features that never fire, and in how many samples (tokens); prints as a sentence."""
+
+    fraction: float
+    n_features: int
+    n_samples: int
+    by_chance: float | None
+
+    def __str__(self) -> str:
+        chance = "" if self.by_chance is None else f" (by chance {self.by_chance:.2%})"
+        return f"{self.fraction:.2%} of {self.n_features:,} features are dead in {self.n_samples:,} tokens{chance}"
+
+
+def dead_fraction(activations: Activations, *, frequency: ArrayLike | None = None) -> DeadFraction:
+    """Return the fraction of features that never fire in these samples, with their number: without it, it says little.
+
+    A feature is dead after ten million silent tokens in one library and after eight thousand in another. One that fires
+    at a fraction p of all samples is silent in n of them with probability :math:`(1 - p)^n`.
+
+    Parameters
+    ----------
+    activations : array or sparse matrix of shape (n, k)
+        Feature activations of n tokens.
+    frequency : array of shape (k,), optional
+        How often each truly fires, where that is known: then the fraction that is silent by chance is reported, too.
+
+    Examples
+    --------
+    >>> print(dead_fraction([[0, 1.5], [0, -1]], frequency=[0.5, 0.5]))
+    50.00% of 2 features are dead in 2 tokens (by chance 25.00%)
+    """
+    fires = _fires("activations", activations)
+    n, k = fires.shape
+    expected = None if frequency is None else float(((1 - np.asarray(frequency, dtype=np.float64)) ** n).mean())
+    return DeadFraction(float((np.diff(fires.indptr) == 0).mean()), k, n, expected)
 
 
 class FiringBand(NamedTuple):
-    """The mean of a score over atoms whose codes fire about equally often."""
+    """The mean of a score over atoms whose features fire about equally often."""
 
-    low: float  # shares of rows
+    low: float  # fractions of samples
     high: float
     n: int
     mean: float
 
 
 def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -> tuple[FiringBand, ...]:
-    """Average a score of atoms within bands of how often they fire, as many atoms in each; silent ones by themselves.
+    """Average a score of atoms within bands of how often they fire, as many atoms in each; dead ones by themselves.
 
-    Rare atoms are the ones that seeds disagree about, and an average over all hides it.
+    Seeds disagree about rare atoms, which an average over all hides.
 
     Parameters
     ----------
     values : array of shape (k,)
         Such as ``match_atoms(…).cosine``.
     frequency : array of shape (k,)
-        Share of rows at which each fires: see `firing`.
+        Fraction of samples at which each fires: see `firing`.
     n_bands : int
         Number of bands of those that fire.
 
@@ -190,61 +444,61 @@ def by_frequency(values: ArrayLike, frequency: ArrayLike, *, n_bands: int = 5) -
     """
     score, often = (np.asarray(part, dtype=np.float64) for part in (values, frequency))
     if score.ndim != 1 or score.shape != often.shape:
-        raise ValueError(
-            f"by_frequency: values and frequency must have one number for each atom, got shapes {score.shape} and "
-            f"{often.shape}."
-        )
-    require_positive("by_frequency", n_bands=n_bands)
+        raise InputError("values", f"`values` and `frequency` have shapes {score.shape}, {often.shape}, not one (k,).")
+    check_positive(n_bands=n_bands)
     order = np.argsort(often, kind="stable")
-    silent, fires = order[often[order] <= 0], order[often[order] > 0]
-    parts = [part for part in (silent, *np.array_split(fires, n_bands)) if len(part)]
-    return tuple(
-        FiringBand(float(often[part[0]]), float(often[part[-1]]), len(part), float(score[part].mean()))
-        for part in parts
-    )
+    dead, fires = order[often[order] <= 0], order[often[order] > 0]
+    parts = [part for part in (dead, *np.array_split(fires, n_bands)) if len(part)]
+    return tuple(FiringBand(float(often[p[0]]), float(often[p[-1]]), len(p), float(score[p].mean())) for p in parts)
 
 
-# ---- parts ----------------------------------------------------------------------------------------------------------
+def _fires(name: str, activations: Activations) -> csc_array:
+    """Return where activations are not 0, as a sparse matrix of zeros and ones by columns."""
+    fires = csc_array(activations if issparse(activations) else read_matrix(name, activations))
+    fires.eliminate_zeros()
+    if not fires.shape[0] or not np.isfinite(fires.data).all():
+        raise InputError(name, f"`{name}` has no samples, or is not finite: training may have diverged.")
+    return csc_array((np.ones(fires.nnz, dtype=np.int32), fires.indices, fires.indptr), shape=fires.shape)
 
 
-def _cosines(caller: str, dictionary: Any, other: Any, signed: bool) -> Matrix:
-    """Return all cosines, or their absolute values; (k_hat, k)."""
-    first, second = _units(caller, dictionary, other)
-    return _signed(first @ second.T, signed)
+# ---- what is reconstructed ------------------------------------------------------------------------------------------
 
 
-def _signed(cosines: Matrix, signed: bool) -> Matrix:
-    return cosines if signed else np.abs(cosines)
+def fvu(x: ArrayLike, x_hat: ArrayLike) -> float:
+    r"""Return the fraction of variance that is unexplained.
+
+    .. math:: \sum_j \mathrm{var}(x_j - \hat x_j) \, / \, \sum_j \mathrm{var}\, x_j
+
+    Blind to a shift of each column. The mean of the samples scores 1, a random reconstruction about 1 or more. A low
+    value does not show that the dictionary is right: matching pursuit has the lowest of all in simulations in which it
+    recovers least.
+
+    Examples
+    --------
+    >>> fvu([[0.0, 0.0], [2.0, 2.0]], [[0.5, 0.0], [1.5, 2.0]])
+    0.125
+    """
+    a, b = read_matrix("x", x), read_matrix("x_hat", x_hat)
+    if a.shape != b.shape:
+        raise InputError("x_hat", f"`x` has shape {a.shape} and `x_hat` {b.shape}, but both must have the same.")
+    total = float(a.var(axis=0).sum())
+    if total == 0:
+        raise InputError("x", "all samples of `x` are the same, so there is no variance to explain.")
+    return float((a - b).var(axis=0).sum() / total)
 
 
-def _units(caller: str, dictionary: Any, other: Any) -> tuple[Matrix, Matrix]:
-    """Return the atoms of both, of unit length."""
-    first, second = read_matrix(caller, "dictionary", dictionary), read_matrix(caller, "other", other)
-    if first.shape[1] != second.shape[1]:
-        raise ValueError(
-            f"{caller}: atoms of dictionary have {first.shape[1]} entries, those of other {second.shape[1]}, but both "
-            "must live in the same space. Atoms are rows: was one of them transposed?"
-        )
-    return _unit(first), _unit(second)
+def ce_recovered(reconstructed: float, original: float, ablated: float) -> float:
+    """Return the fraction of a layer's use to a model that is left after replacing its activations by reconstructions.
 
+    From three cross-entropies, in any unit: with reconstructed activations, with the original ones, and with zeros in
+    their place. 1 if nothing is lost; 0, the level of chance, if reconstructions are worth as little as zeros.
 
-def _unit(atoms: Matrix) -> Matrix:
-    length = np.linalg.norm(atoms, axis=1, keepdims=True)
-    return atoms / np.where(length > 0, length, 1)
-
-
-def _by_chance(
-    caller: str,
-    metric: Callable[..., float],
-    k: int,
-    m: int,
-    k_hat: int | None,
-    signed: bool,
-    random_state: RandomState,
-) -> float:
-    k_hat = k if k_hat is None else k_hat
-    require_positive(caller, k=k, m=m, k_hat=k_hat)
-    rng = np.random.default_rng(random_state)
-    n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
-    drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))
-    return float(np.mean([metric(a, b, signed=signed) for a, b in drawn]))
+    Examples
+    --------
+    >>> ce_recovered(reconstructed=3.5, original=3.0, ablated=8.0)
+    0.9
+    """
+    if not ablated > original:
+        sizes = f"`ablated` must be larger than `original`, got {ablated} and {original}"
+        raise InputError("ablated", f"{sizes}: the model does not need this layer, so there is nothing to recover.")
+    return (ablated - reconstructed) / (ablated - original)

@@ -1,87 +1,96 @@
-r"""Recovery: how much of the true latents ``z`` (n, d) is in the code ``z_hat`` (n, d_hat), up to which map.
+r"""Recovery: how much of the true latents ``z`` (n, d) is in the embedding ``z_hat`` (n, d_hat), up to which map.
 
-===================== ========================================== ========================================
-metric                blind to                                   chance is the score of
-===================== ========================================== ========================================
-`linear_r2`           invertible affine maps of ``z_hat``        a code independent of ``z``
-`procrustes`          rotation, reflection, one scale, shift     a code independent of ``z``
-`orthogonality_error` rotation, reflection, shift                a code linear in ``z``, and no more
-`mcc`                 permutation, sign, scale, shift of columns a code equal to ``z`` but for a rotation
-===================== ========================================== ========================================
+======================= ========================================== ===================================================
+metric                  blind to                                   chance is the score of
+======================= ========================================== ===================================================
+`linear_r2`             invertible affine maps of ``z_hat``        an embedding independent of ``z``
+`procrustes`            rotation, reflection, one scale, shift     an embedding independent of ``z``
+`orthogonality_error`   rotation, reflection, shift                an embedding linear in ``z``, and no more
+`mcc`                   permutation, sign, scale, shift of columns an embedding equal to ``z`` except for a rotation
+`recovery_by_level`     smooth invertible maps, one per level      an embedding independent of ``z``: just below 0
+======================= ========================================== ===================================================
 
 A companion ``chance_<metric>`` takes only what its level depends on: shapes, and how the metric was called.
 
-What is fitted (a map, a matching) is fitted on one random half of the rows and scored on the other, unless
+What is fitted (a map, a matching) is fitted on one random half of the samples and scored on the other, unless
 ``held_out=False``. The halves depend on ``random_state`` alone (an int, a generator, or None for fresh
-entropy), never on global state. Rows are taken to be independent: a time series should be thinned first.
+entropy), never on global state. Samples are assumed to be independent: thin a time series first.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy.linalg import orthogonal_procrustes
-from scipy.optimize import linear_sum_assignment
-from scipy.stats import rankdata
 from sklearn.linear_model import LinearRegression
+from sklearn.metrics import r2_score
 
-from pindown.metrics.reading import (
+from pindown.data.labels import numbered
+from pindown.errors import InputError
+from pindown.metrics.arrays import (
     Matrix,
+    Method,
     RandomState,
+    check_positive,
+    check_same_samples,
+    check_varies,
+    correlations,
     in_halves,
+    matched_sum,
     part_sizes,
     read_pair,
-    refuse_constant,
-    require_positive,
 )
+from pindown.metrics.probes import smooth_regression
 
-Method = Literal["pearson", "spearman"]
+LANDMARKS = 300
+MIN_SAMPLES_PER_LEVEL = 20
 
 
 def linear_r2(z_hat: ArrayLike, z: ArrayLike, *, held_out: bool = True, random_state: RandomState = 0) -> float:
-    r"""R² of the best affine map from the code to the latents, averaged uniformly over the latents.
+    r"""Return the R² of the best affine map from the embedding to the latents, averaged over the latents.
 
     .. math:: \frac1d \sum_j 1 -
               \frac{\min_{w, b} \sum_i (z_{ij} - w^\top \hat z_i - b)^2}{\sum_i (z_{ij} - \bar z_j)^2}
 
-    All latents weigh the same, whatever their variance. Blind to invertible affine maps of ``z_hat`` and to
-    dead columns of it; sees what is lost or bent. Chance is just below 0 held-out, but ``d_hat / (n - 1)``
-    in-sample: see `chance_linear_r2`. The "unsupervised score" of Zimmermann et al. (2021), *Contrastive
-    Learning Inverts the Data Generating Process*.
+    All latents have the same weight, whatever their variance. Blind to invertible affine maps of ``z_hat`` and to
+    constant columns of it; sees what is lost or transformed nonlinearly. Chance is just below 0 held-out, but
+    ``d_hat / (n - 1)`` in-sample: see `chance_linear_r2`. The "unsupervised score" of Zimmermann et al. (2021),
+    *Contrastive Learning Inverts the Data Generating Process*.
 
     Examples
     --------
-    An affine code loses nothing:
+    An affine map loses nothing:
 
     >>> z = np.random.default_rng(0).normal(size=(100, 2))
     >>> round(linear_r2(z @ [[1, 2], [3, 4]] + 5, z), 6)
     1.0
     """
-    a_hat, a = read_pair("linear_r2", z_hat, z)
+    a_hat, a = read_pair(z_hat, z)
     needed = a_hat.shape[1] + 3  # the fewest at which the chance level is finite
-    (fit_hat, fit), (score_hat, score) = in_halves("linear_r2", a_hat, a, needed, held_out, random_state)
+    (fit_hat, fit), (score_hat, score) = in_halves(a_hat, a, needed, held_out, random_state)
     return float(LinearRegression().fit(fit_hat, fit).score(score_hat, score))
 
 
 def chance_linear_r2(n: int, d_hat: int, *, held_out: bool = True) -> float:
-    r"""Return the expected `linear_r2` of a Gaussian code that knows nothing of Gaussian latents; exact.
+    r"""Return the expected `linear_r2` of a Gaussian embedding that is independent of Gaussian latents; exact.
 
     .. math:: -\frac{(1 + k/m) + b\,(k + k/m)}{k - 3} \text{ held-out}, \quad
               \frac{\hat d}{n - 1} \text{ in-sample}
 
-    with m rows to fit, k to score, and :math:`b = \hat d / (m - \hat d - 2)` the expected squared length of
+    with m samples to fit, k to score, and :math:`b = \hat d / (m - \hat d - 2)` the expected squared length of
     the slopes that least squares finds in noise. The number of latents does not matter.
 
     Examples
     --------
-    Seven rows a half and one column give b = 1/4, so −(2 + 8/4) / 4; in-sample, 10 columns on 101 rows:
+    Seven samples a half and one column give b = 1/4, so −(2 + 8/4) / 4; in-sample, 10 columns on 101 samples:
 
     >>> chance_linear_r2(14, 1), chance_linear_r2(101, 10, held_out=False)
     (-1.0, 0.1)
     """
-    require_positive("chance_linear_r2", n=n, d_hat=d_hat)
-    m, k = part_sizes("chance_linear_r2", n, d_hat + 3, held_out)
+    check_positive(n=n, d_hat=d_hat)
+    m, k = part_sizes(n, d_hat + 3, held_out)
     return _noise_r2(m, k, 1, d_hat / (m - d_hat - 2)) if held_out else d_hat / (n - 1)
 
 
@@ -93,13 +102,13 @@ def mcc(
     held_out: bool = True,
     random_state: RandomState = 0,
 ) -> float:
-    r"""Mean correlation coefficient: mean absolute correlation under the best one-to-one matching of columns.
+    r"""Return the mean correlation coefficient: the mean absolute correlation of columns matched one to one.
 
     .. math:: \frac1d \sum_j \bigl|\operatorname{corr}(\hat z_{\pi(j)}, z_j)\bigr|, \qquad
               \pi \text{ the matching with the largest sum}
 
     Blind to permutation, sign, shift and scale of each coordinate (``"spearman"``: to any monotone map of
-    each); not to rotations. A code with more columns than ``z`` has the surplus left out; with fewer, each
+    each); not to rotations. Surplus columns of ``z_hat`` are ignored; where it has too few, each
     latent left unmatched counts as 0. Chance is high, .826 at d = 3, .594 at d = 10: see `chance_mcc`. As in
     Khemakhem et al. (2020), *Variational Autoencoders and Nonlinear ICA: A Unifying Framework*.
 
@@ -112,13 +121,13 @@ def mcc(
     1.0
     """
     if method not in get_args(Method):
-        raise ValueError(f"mcc: method must be 'pearson' or 'spearman', got {method!r}.")
-    a_hat, a = read_pair("mcc", z_hat, z)
-    parts = in_halves("mcc", a_hat, a, 3, held_out, random_state)  # any two points correlate perfectly
+        raise InputError("method", f"`method` must be 'pearson' or 'spearman', got {method!r}.")
+    a_hat, a = read_pair(z_hat, z)
+    parts = in_halves(a_hat, a, 3, held_out, random_state)  # any two points correlate perfectly
     for part_hat, _ in parts:
-        refuse_constant("mcc", "z_hat", part_hat, a_hat, "their correlation is undefined")
-    fit, score = (absolute_correlation(*part, method) for part in parts)  # (d_hat, d) each
-    return float(score[linear_sum_assignment(fit, maximize=True)].sum() / a.shape[1])
+        check_varies("z_hat", part_hat, a_hat, "their correlation is undefined")
+    fit, score = (np.abs(correlations(*part, method)) for part in parts)  # (d_hat, d) each
+    return matched_sum(score, fit) / a.shape[1]
 
 
 def chance_mcc(
@@ -129,39 +138,39 @@ def chance_mcc(
     n_draws: int = 2000,
     random_state: RandomState = 0,
 ) -> float:
-    r"""Return the mean `mcc` of a random rotation of white latents: right in all but the axes.
+    r"""Return the mean `mcc` of a random rotation of white latents: everything is right except the axes.
 
-    A column of the code is then a random direction of latent space, its entries the correlations with the
-    latents; so the matching is done on Q itself, uniform on the orthogonal group, without a sample. With
+    A column of the embedding is then a random direction of latent space, its entries the correlations with the
+    latents; so the matching is done on Q itself, uniform on the orthogonal group, without data. With
     ``d_hat != d``, Q has orthonormal columns (fewer) or is a frame of unit vectors (more). Spearman's is that
     of Gaussian latents, :math:`\frac6\pi \arcsin\frac q2`; Pearson's holds for all white ones.
 
     Examples
     --------
-    One latent has no axes to miss. Two have an angle: the larger of its cosine and sine averages √8/π = .9:
+    One latent has only one axis. Two have an angle: the larger of its cosine and sine averages √8/π = .9:
 
     >>> chance_mcc(1), round(chance_mcc(2), 1)
     (1.0, 0.9)
     """
     if method not in get_args(Method):
-        raise ValueError(f"chance_mcc: method must be 'pearson' or 'spearman', got {method!r}.")
+        raise InputError("method", f"`method` must be 'pearson' or 'spearman', got {method!r}.")
     d_hat = d if d_hat is None else d_hat
-    require_positive("chance_mcc", d=d, d_hat=d_hat, n_draws=n_draws)
+    check_positive(d=d, d_hat=d_hat, n_draws=n_draws)
     gaussian = np.random.default_rng(random_state).normal(size=(n_draws, max(d, d_hat), min(d, d_hat)))
     # QR leaves the signs of the columns to LAPACK, so Q is not quite uniform; |Q| is (Mezzadri 2007).
     frame = np.abs(np.linalg.qr(gaussian).Q)
     directions = frame if d_hat <= d else np.swapaxes(frame, 1, 2)  # (n_draws, d, d_hat)
-    correlations = directions / np.linalg.norm(directions, axis=1, keepdims=True)
+    found = directions / np.linalg.norm(directions, axis=1, keepdims=True)
     if method == "spearman":
-        correlations = 6 / np.pi * np.arcsin(correlations / 2)
-    return float(np.mean([c[linear_sum_assignment(c, maximize=True)].sum() / d for c in correlations]))
+        found = 6 / np.pi * np.arcsin(found / 2)
+    return float(np.mean([matched_sum(one) / d for one in found]))
 
 
 @dataclass(frozen=True, eq=False)
 class ProcrustesFit:
-    """A similarity map from code to latents, ``scale * z_hat @ rotation + shift``, and how far it misses.
+    """A similarity map from embedding to latents, ``scale * z_hat @ rotation + shift``, and its error.
 
-    ``relative_error`` is ‖z − map(ẑ)‖ / ‖z − mean z‖, in Frobenius norms over the scored rows.
+    ``relative_error`` is ‖z − map(ẑ)‖ / ‖z − mean z‖, in Frobenius norms over the scored samples.
     """
 
     rotation: Matrix
@@ -171,14 +180,14 @@ class ProcrustesFit:
 
     @property
     def r2(self) -> float:
-        """R² pooled over the columns, which, unlike an average over them, no rotation of ``z`` changes."""
+        """R² pooled over the columns: unlike an average over them, it does not change when ``z`` is rotated."""
         return 1 - self.relative_error**2
 
 
 def procrustes(
     z_hat: ArrayLike, z: ArrayLike, *, held_out: bool = True, random_state: RandomState = 0
 ) -> ProcrustesFit:
-    r"""Best orthogonal map, scale and shift from the code to the latents, and its error.
+    r"""Return the best orthogonal map, scale and shift from the embedding to the latents, and their error.
 
     .. math:: \min_{Q^\top Q = I,\; s,\; b} \sum_i \lVert z_i - (s\, Q^\top \hat z_i + b) \rVert^2
 
@@ -188,17 +197,17 @@ def procrustes(
 
     Examples
     --------
-    A quarter turn at twice the size is undone by half the size:
+    A rotation by 90° at twice the scale is undone by half the scale:
 
     >>> z = np.random.default_rng(0).normal(size=(100, 2))
     >>> fit = procrustes(2 * z @ [[0, 1], [-1, 0]], z)
     >>> round(fit.scale, 6), round(fit.r2, 6)
     (0.5, 1.0)
     """
-    a_hat, a = read_pair("procrustes", z_hat, z, square=True)
+    a_hat, a = read_pair(z_hat, z, square=True)
     needed = a.shape[1] + 3
-    (fit_hat, fit), (score_hat, score) = in_halves("procrustes", a_hat, a, needed, held_out, random_state)
-    refuse_constant("procrustes", "z_hat", fit_hat, a_hat, "no rotation can make latents of them")
+    (fit_hat, fit), (score_hat, score) = in_halves(a_hat, a, needed, held_out, random_state)
+    check_varies("z_hat", fit_hat, a_hat, "no rotation turns them into latents")
     mean_hat, mean = fit_hat.mean(axis=0), fit.mean(axis=0)
     rotation, trace = orthogonal_procrustes(fit_hat - mean_hat, fit - mean)
     scale = float(trace / np.sum((fit_hat - mean_hat) ** 2))
@@ -210,11 +219,11 @@ def procrustes(
 def chance_procrustes(
     n: int, d: int, *, held_out: bool = True, n_draws: int = 500, random_state: RandomState = 0
 ) -> float:
-    r"""Return the mean ``r2`` of `procrustes` for a white Gaussian code that knows nothing of white latents.
+    r"""Return the mean ``r2`` of `procrustes` for a white Gaussian embedding that is independent of white latents.
 
-    As `chance_linear_r2`, with the squared scale found in noise for b. That depends on the rows only through
+    As `chance_linear_r2`, with the squared scale found in noise for b. That depends on the samples only through
     d × d matrices, :math:`\hat Z^\top \hat Z = L L^\top` and :math:`\hat Z^\top Z = L G` (L by Bartlett's
-    decomposition, G Gaussian): these are what is drawn, so a million rows cost no more than ten.
+    decomposition, G Gaussian): these are what is drawn, so a million samples cost no more than ten.
 
     Examples
     --------
@@ -223,8 +232,8 @@ def chance_procrustes(
     >>> round(chance_procrustes(200, 1), 2), round(chance_linear_r2(200, 1), 2)
     (-0.03, -0.03)
     """
-    require_positive("chance_procrustes", n=n, d=d, n_draws=n_draws)
-    m, k = part_sizes("chance_procrustes", n, d + 3, held_out)
+    check_positive(n=n, d=d, n_draws=n_draws)
+    m, k = part_sizes(n, d + 3, held_out)
     rng = np.random.default_rng(random_state)
     bartlett = np.tril(rng.normal(size=(n_draws, d, d)), -1)
     bartlett[:, range(d), range(d)] = np.sqrt(rng.chisquare(m - 1 - np.arange(d), size=(n_draws, d)))
@@ -233,7 +242,7 @@ def chance_procrustes(
     size_hat = np.sum(bartlett**2, axis=(1, 2))
     if held_out:
         return _noise_r2(m, k, d, float(np.mean((trace / size_hat) ** 2)))
-    # G is the part of z that the d columns of the code span; the other n − 1 − d directions add the rest.
+    # G is the part of z that the d columns of the embedding span; the other n − 1 − d directions add the rest.
     size = np.sum(gaussian**2, axis=(1, 2)) + rng.chisquare(d * (n - 1 - d), size=n_draws)
     return float(np.mean(trace**2 / (size_hat * size)))
 
@@ -249,20 +258,20 @@ class Orthogonality:
 
 
 def orthogonality_error(z_hat: ArrayLike, z: ArrayLike, *, target: float | None = 1.0) -> Orthogonality:
-    r"""How far the best affine map from code to latents is from orthogonal × ``target``.
+    r"""Return how far the best affine map from embedding to latents is from orthogonal × ``target``.
 
     .. math:: \frac1d \sum_j |\sigma_j(W) - t|, \qquad
               W, b = \arg\min \sum_i \lVert z_i - W^\top \hat z_i - b \rVert^2
 
-    The target t is the scale the theory predicts, 1 where code and latents are both unit vectors; None takes
+    The target t is the scale the theory predicts, 1 where embedding and latents are both unit vectors; None takes
     the mean singular value, so that scale is free. Blind to rotations, reflections, shifts, and with None to
-    how well the map predicts: read it with `linear_r2`. All rows are used, for the map itself is the result:
+    how well the map predicts: report it with `linear_r2`. All samples are used, for the map itself is the result:
     noise spreads its singular values. Chance is about .5: see `chance_orthogonality_error`. After Reizinger
     et al. (2024), *Cross-Entropy Is All You Need To Invert the Data Generating Process*.
 
     Examples
     --------
-    A code of twice the size is mapped back by singular values of 1/2:
+    An embedding at twice the scale is mapped back by singular values of 1/2:
 
     >>> z = np.random.default_rng(0).normal(size=(100, 2))
     >>> fixed, free = (orthogonality_error(2 * z, z, target=target) for target in (1, None))
@@ -270,13 +279,13 @@ def orthogonality_error(z_hat: ArrayLike, z: ArrayLike, *, target: float | None 
     (0.5, 0.0)
     """
     if target is not None and not 0 < target < np.inf:
-        raise ValueError(f"orthogonality_error: target must be positive, got {target}; None frees the scale.")
-    a_hat, a = read_pair("orthogonality_error", z_hat, z, square=True)
-    (a_hat64, a64), _ = in_halves("orthogonality_error", a_hat, a, a.shape[1] + 3, held_out=False)
-    refuse_constant("orthogonality_error", "z_hat", a_hat, a_hat, "no rotation can make latents of them")
-    fit = LinearRegression().fit(a_hat64, a64)
-    if target is None and fit.score(a_hat64, a64) < 1e-12:  # the singular values are rounding errors
-        raise ValueError("orthogonality_error: z_hat predicts nothing of z, so there is no scale. Pass a target.")
+        raise InputError("target", f"`target` must be positive, got {target}; None leaves the scale free.")
+    a_hat, a = read_pair(z_hat, z, square=True)
+    in_halves(a_hat, a, a.shape[1] + 3, held_out=False)
+    check_varies("z_hat", a_hat, a_hat, "no rotation turns them into latents")
+    fit = LinearRegression().fit(a_hat, a)
+    if target is None and fit.score(a_hat, a) < 1e-12:  # the singular values are rounding errors
+        raise InputError("z_hat", "`z_hat` predicts nothing of `z`, so there is no scale. Pass a `target`.")
     values = np.linalg.svd(fit.coef_, compute_uv=False)
     goal = float(values.mean()) if target is None else float(target)
     absolute = float(np.abs(values - goal).mean())
@@ -288,8 +297,8 @@ def chance_orthogonality_error(
 ) -> float:
     r"""Return the mean *relative* `orthogonality_error` of a random linear map.
 
-    Its entries are independent Gaussians, its root mean square singular value the target: what a theorem that
-    grants linear recovery, and no more, would leave. Being relative, it is the same for every number as
+    Its entries are independent Gaussians, its root mean square singular value the target: what a theorem of
+    linear recovery leaves undetermined. Being relative, it is the same for every number as
     ``target``; it differs for None, where the mean singular value takes that place.
 
     Examples
@@ -299,7 +308,7 @@ def chance_orthogonality_error(
     >>> round(chance_orthogonality_error(40), 1)
     0.5
     """
-    require_positive("chance_orthogonality_error", d=d, n_draws=n_draws)
+    check_positive(d=d, n_draws=n_draws)
     maps = np.random.default_rng(random_state).normal(scale=d**-0.5, size=(n_draws, d, d))
     values = np.linalg.svd(maps, compute_uv=False)  # (n_draws, d)
     goal = values.mean(axis=1, keepdims=True) if target is None else 1.0
@@ -312,10 +321,106 @@ def _noise_r2(m: int, k: int, d: int, slope: float) -> float:
     return -d * ((1 + k / m) + slope * (k + k / m)) / (d * (k - 1) - 2)
 
 
-def absolute_correlation(a: Matrix, b: Matrix, method: Method) -> Matrix:
-    """Return the absolute correlation of each column of one matrix with each of another."""
-    if method == "spearman":
-        a, b = rankdata(a, axis=0), rankdata(b, axis=0)
-    a, b = a - a.mean(axis=0), b - b.mean(axis=0)
-    product = (a / np.linalg.norm(a, axis=0)).T @ (b / np.linalg.norm(b, axis=0))
-    return np.minimum(np.abs(product), 1)  # rounding can carry a perfect match past 1
+# ---- within the levels of a nuisance --------------------------------------------------------------------------------
+
+Part = tuple[Matrix, Matrix]
+"""Embedding and latents of some samples."""
+
+
+def recovery_by_level(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
+) -> dict[str | int | float, float]:
+    r"""Return the R² of a smooth nonlinear regression from embedding to latents, within each level of a nuisance.
+
+    .. math:: R^2_e = 1 - \frac{\sum_i \lVert z_i - \hat\Phi_e(\hat z_i) \rVert^2}{\sum_i \lVert z_i - \bar z \rVert^2},
+              \qquad i \text{ held out, } e_i = e
+
+    with :math:`\hat\Phi_e` a kernel ridge regression (Gaussian kernel, 300 landmarks), or a linear one if that predicts
+    left-out samples better, learned on half of the samples of level e and scored on the other half, all latents pooled.
+    An invariant embedding is identified only up to a bijection for each level, :math:`\hat z = \Phi_e(z)`. So the score
+    is blind to any smooth invertible map of the embedding, *another one for each level*: a high score does not say that
+    a point of the embedding means the same in two levels. Chance is just below 0. With few samples, or many features, a
+    perfect but nonlinear embedding scores below 1, since the map has to be learned: compare with the score of the
+    observations themselves.
+
+    Examples
+    --------
+    Each level has its own nonlinear map; a single linear one explains little:
+
+    >>> rng = np.random.default_rng(0)
+    >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
+    >>> z_hat = np.where(e == 0, 1, -1)[:, None] * np.sinh(z)
+    >>> {level: round(score, 1) for level, score in recovery_by_level(z_hat, z, e).items()}
+    {0: 1.0, 1: 1.0}
+    >>> round(recovery_by_level(z_hat, z, np.zeros(2000, dtype=int))[0], 1)
+    -0.0
+    """
+    halves = _halves_by_level(z_hat, z, e, max_samples, random_state)
+    return {level: _smooth_r2(fit, score) for level, (fit, score) in halves.items()}
+
+
+class AcrossLevels(NamedTuple):
+    """R² of regressions over several levels of a nuisance: see `recovery_across_levels`."""
+
+    pooled: float
+    elsewhere: float
+
+
+def recovery_across_levels(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, *, max_samples: int = 10_000, random_state: RandomState = 0
+) -> AcrossLevels:
+    """Return the R² of the regression of `recovery_by_level` over all levels at once, and in levels it has not seen.
+
+    ``pooled`` has one regression for all samples; ``elsewhere`` is the mean over levels of one fitted on all the
+    *others*. Recovery within levels may be high and this one below 0: then the latents are recovered level by level,
+    and the embedding is not aligned across levels.
+
+    Examples
+    --------
+    An embedding whose sign depends on e recovers z within levels, not in the pool, and is wrong elsewhere:
+
+    >>> rng = np.random.default_rng(0)
+    >>> z, e = rng.normal(size=(2000, 1)), rng.integers(2, size=2000)
+    >>> z_hat = z * np.where(e == 1, 1, -1)[:, None]
+    >>> min(recovery_by_level(z_hat, z, e).values()) > 0.99
+    True
+    >>> pooled, elsewhere = recovery_across_levels(z_hat, z, e)
+    >>> round(pooled, 1) + 0.0, round(elsewhere) + 0
+    (0.0, -3)
+    """
+    halves = _halves_by_level(z_hat, z, e, max_samples, random_state)
+    if len(halves) < 2:
+        raise InputError("e", "`e` has one level only, so there is no other. Give two or more.")
+    fits, scores = ({level: half[side] for level, half in halves.items()} for side in (0, 1))
+    pooled = _smooth_r2(_joined(fits.values()), _joined(scores.values()))
+    others = {level: _joined(fits[other] for other in fits if other != level) for level in fits}
+    return AcrossLevels(pooled, float(np.mean([_smooth_r2(others[level], scores[level]) for level in fits])))
+
+
+def _halves_by_level(
+    z_hat: ArrayLike, z: ArrayLike, e: ArrayLike, max_samples: int, random_state: RandomState
+) -> dict[str | int | float, tuple[Part, Part]]:
+    """Return, for each level, the samples to fit a regression on, and those to score it on."""
+    a_hat, a = read_pair(z_hat, z)
+    levels, number, counts = numbered(e, "e", "level")
+    check_same_samples("e", number, "z", a)
+    if counts.min() < MIN_SAMPLES_PER_LEVEL:
+        rare = f"level {levels[counts.argmin()]} of `e` has {counts.min()} samples"
+        raise InputError("e", f"{rare}, and {MIN_SAMPLES_PER_LEVEL} are needed. Give more of it, or leave it out.")
+    halves = {}
+    for k, level in enumerate(levels.tolist()):
+        some = np.flatnonzero(number == k)[:max_samples]
+        halves[level] = in_halves(a_hat[some], a[some], MIN_SAMPLES_PER_LEVEL // 2, True, random_state)
+    return halves
+
+
+def _joined(parts: Iterable[Part]) -> Part:
+    embeddings, latents = zip(*parts, strict=True)
+    return np.concatenate(embeddings), np.concatenate(latents)
+
+
+def _smooth_r2(fit: Part, score: Part) -> float:
+    """Fit a smooth regression and return its R², pooled over the latents."""
+    model = smooth_regression(*fit, gamma=0.3 / fit[0].shape[1], n_landmarks=min(LANDMARKS, len(fit[0])))
+    predicted = model.predict(score[0]).reshape(score[1].shape)
+    return float(r2_score(score[1], predicted, multioutput="variance_weighted"))

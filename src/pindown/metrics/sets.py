@@ -1,38 +1,48 @@
-r"""Sets: whether parts of the latents that must not mix stay apart, and whether the structure is found.
+r"""Sets: whether parts of the latents that must not mix are separate in an embedding, and whether the support is found.
 
 ======================== =================================================== ====================================
 metric                   blind to                                            chance is the score of
 ======================== =================================================== ====================================
-`set_scores`             what happens inside a part; a code without content  a code equal to ``z`` but for a
-                         (look at ``reference``)                             rotation
+`set_scores`             mixing inside a part; an embedding without          an embedding equal to ``z``
+                         information (compare with ``reference``)            except for a rotation
 `support_f1`, `shd`      order of the columns; the values of the latents     as many edges placed at random
 `mcc_above_chance`       as `mcc`                                            0, by construction
 ======================== =================================================== ====================================
 
-Columns of a code have no order, so each score rests on a *matching*: an array p in which column ``p[j]`` of the
-code stands for latent j, −1 where there is none. `match_latents` finds it from values, `match_supports` from
-supports alone; the second is the more lenient, as it need not agree with what the columns hold.
+Columns of an embedding have no order, so each score rests on a *matching*: an array p in which column ``p[j]`` of the
+embedding is matched to latent j, −1 where there is none. `match_latents` finds it from values, `match_supports` from
+supports alone; the second is more lenient, as it need not agree with the values.
 """
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from scipy.optimize import linear_sum_assignment
-from sklearn.base import clone
+from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
-from sklearn.pipeline import make_pipeline, make_union
+from sklearn.pipeline import Pipeline, make_pipeline, make_union
 from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, StandardScaler
 
-from pindown.metrics.reading import Matrix, RandomState, in_halves, read_pair, refuse_constant, require_positive
-from pindown.metrics.recovery import Method, absolute_correlation, chance_mcc, mcc
-from pindown.theory.structure import Parts, as_support, parts
-
-Matching = NDArray[np.integer[Any]]
+from pindown.errors import InputError
+from pindown.metrics.arrays import (
+    Labels,
+    Matrix,
+    Method,
+    RandomState,
+    check_positive,
+    check_varies,
+    correlations,
+    in_halves,
+    matched_sum,
+    read_pair,
+)
+from pindown.metrics.probes import STRENGTHS
+from pindown.metrics.recovery import chance_mcc, mcc
+from pindown.theory.structure import Parts, Support, as_support, parts
 
 
 @dataclass(frozen=True)
@@ -57,12 +67,12 @@ def set_scores(
     group_b: int | Iterable[int],
     *,
     matching: ArrayLike | None = None,
-    regressor: Any = None,
+    regressor: BaseEstimator | None = None,
     random_state: RandomState = 0,
 ) -> SetScores:
-    r"""How much of one part of the latents the code of another part explains, where theory says: nothing.
+    r"""Return how much of one part of the latents the estimate of another part explains, where theory says: nothing.
 
-    With A, B the index sets of two groups of observed variables, and R²(target ← code) held-out, averaged over the
+    With A, B the index sets of two groups of observed variables, and R²(target ← estimate) held-out, averaged over the
     target's latents:
 
     ========================= ================================================ ===========
@@ -75,10 +85,10 @@ def set_scores(
     ``reference``             :math:`z_{A \cup B}` ← :math:`\hat z_{A \cup B}`  Ref
     ========================= ================================================ ===========
 
-    "Not a function of" allows any function, so the regression is nonlinear. Blind to mixing inside a part, to
-    columns of the code that are matched to no latent, and to a code that holds nothing, which scores 0
+    "Not a function of" allows any function, so the regression is nonlinear. Blind to mixing inside a part, to columns
+    of the embedding that are matched to no latent, and to an embedding without information, which scores 0
     throughout: a result is four low numbers *and* a high reference. Latents that depend on each other explain each
-    other in a perfect code, too: ``set_scores(z, z, …)`` is the floor. Chance is high, see `chance_set_scores`.
+    other in a perfect embedding, too: ``set_scores(z, z, …)`` is the floor. Chance is high, see `chance_set_scores`.
     After Zheng et al., *Diverse Dictionary Learning*, Fig. 4; their regression and the exact Ref are not stated.
 
     Parameters
@@ -89,16 +99,16 @@ def set_scores(
     group_a, group_b : int or iterable of int
         The observed variables of each group.
     matching : array of shape (d,), optional
-        The column of the code for each latent; `match_latents` on the rows to fit if left out.
+        The column of the embedding for each latent; by default `match_latents` on the samples to fit.
     regressor : scikit-learn regressor, optional
-        If left out, ridge regression on smooth curves of each column, products of two, and 100 radial features.
+        By default ridge regression on splines of each column, products of two, and 100 radial features.
     random_state : int, Generator or None
         Decides the halves, and the centres of the radial features.
 
     Examples
     --------
-    x₀ = g₀(z₀, z₁), x₁ = g₁(z₁, z₂). A code that bends each latent does not mix them. One that adds z₀/2 to
-    the shared latent does: a fifth of z₀ can be read off that column, and nothing of z₂, so a tenth on average:
+    x₀ = g₀(z₀, z₁), x₁ = g₁(z₁, z₂). An embedding that transforms each latent alone does not mix them. One that adds
+    z₀/2 to the shared latent does: that column predicts a fifth of z₀ and nothing of z₂, so a tenth on average:
 
     >>> z = np.random.default_rng(0).normal(size=(2000, 3))
     >>> S = [[1, 1, 0], [0, 1, 1]]
@@ -108,30 +118,27 @@ def set_scores(
     >>> set_scores(mixed, z, S, 0, 1).symmetric_difference > 0.02
     True
     """
-    a_hat, a = read_pair("set_scores", z_hat, z)
-    matrix = _support_of("set_scores", support, a.shape[1])
+    a_hat, a = read_pair(z_hat, z)
+    matrix = as_support(support)
+    if matrix.shape[1] != a.shape[1]:
+        sizes = f"`support` has {matrix.shape[1]} columns and `z` has {a.shape[1]}"
+        raise InputError("support", f"{sizes}, but column j of both must be the same latent. Is it transposed?")
     rng = np.random.default_rng(random_state)
-    (fit_hat, fit), (score_hat, score) = in_halves("set_scores", a_hat, a, a_hat.shape[1] + 3, True, rng)
-    refuse_constant("set_scores", "z_hat", fit_hat, a_hat, "they stand for no latent")
+    (fit_hat, fit), (score_hat, score) = in_halves(a_hat, a, a_hat.shape[1] + 3, True, rng)
+    check_varies("z_hat", fit_hat, a_hat, "they can be matched to no latent")
     if matching is None:
-        columns = _assigned(absolute_correlation(fit_hat, fit, "pearson"))
+        columns = _matching(np.abs(correlations(fit_hat, fit)))
     else:
-        columns = _read_matching("set_scores", matching, a_hat.shape[1], a.shape[1])
+        columns = _read_matching(matching, a_hat.shape[1], a.shape[1])
     if (missing := np.flatnonzero(columns < 0)).size:
-        raise ValueError(
-            f"set_scores: latent(s) {missing.tolist()} have no column of z_hat, so nothing can be asked of them. "
-            "Fit at least as many components as there are latents."
-        )
-    reader = _smooth(len(fit), int(rng.integers(2**31))) if regressor is None else regressor
+        raise InputError("z_hat", f"latent(s) {missing.tolist()} have no column of `z_hat`. Fit more components.")
+    probe = _smooth(len(fit), int(rng.integers(2**31))) if regressor is None else regressor
 
-    def explained(target: frozenset[int], code: frozenset[int]) -> float:
-        if not target or not code:
-            return float("nan")
-        to, by = sorted(target), columns[sorted(code)]
-        said = clone(reader).fit(fit_hat[:, by], fit[:, to]).predict(score_hat[:, by]).reshape(len(score), -1)
-        return float(r2_score(score[:, to], said))
+    def r2(target: list[int], part: list[int]) -> float:
+        fitted = clone(probe).fit(fit_hat[:, columns[part]], fit[:, target])
+        return float(r2_score(score[:, target], fitted.predict(score_hat[:, columns[part]]).reshape(len(score), -1)))
 
-    return _scores(parts(matrix, group_a, group_b), explained)
+    return _scores(parts(matrix, group_a, group_b), r2)
 
 
 def chance_set_scores(
@@ -142,15 +149,15 @@ def chance_set_scores(
     n_draws: int = 500,
     random_state: RandomState = 0,
 ) -> SetScores:
-    r"""Return the mean `set_scores` of a random rotation of white Gaussian latents: right in all but the axes.
+    r"""Return the mean `set_scores` of a random rotation of white Gaussian latents: all is right except the axes.
 
-    A latent's variance is shared out among the rotated columns as the squared entries of Q, uniform on the
+    A latent's variance is distributed over the rotated columns as the squared entries of Q, uniform on the
     orthogonal group; for Gaussians no regression finds more than the linear one. So nothing is fitted: the columns are
     matched on Q, and the squares summed.
 
     Examples
     --------
-    Two latents that nothing shares: cos² of an angle goes to the matched column, and sin², on average
+    Two latents, each behind one variable: cos² of an angle goes to the matched column, and sin², on average
     1/2 − 1/π = .18 where the matching takes the larger, to the other:
 
     >>> round(chance_set_scores([[1, 0], [0, 1]], 0, 1, n_draws=4000).complement_a, 2)
@@ -158,26 +165,19 @@ def chance_set_scores(
     """
     matrix = as_support(support)
     d = matrix.shape[1]
-    require_positive("chance_set_scores", n_draws=n_draws)
-    rng = np.random.default_rng(random_state)
-    found = parts(matrix, group_a, group_b)
-    squares = np.linalg.qr(rng.normal(size=(n_draws, d, d))).Q ** 2  # (draws, columns of the code, latents)
-    for draw, q in enumerate(squares):
-        squares[draw] = q[_assigned(np.sqrt(q))]  # row j is now the column that stands for latent j
-    mean = squares.mean(axis=0)
-
-    def explained(target: frozenset[int], code: frozenset[int]) -> float:
-        if not target or not code:
-            return float("nan")
-        return float(mean[np.ix_(sorted(code), sorted(target))].sum(axis=0).mean())
-
-    return _scores(found, explained)
+    check_positive(n_draws=n_draws)
+    squares = np.linalg.qr(np.random.default_rng(random_state).normal(size=(n_draws, d, d))).Q ** 2
+    # (columns of the embedding, latents); row j becomes the column that is matched to latent j
+    mean = np.mean([q[_matching(np.sqrt(q))] for q in squares], axis=0)
+    return _scores(
+        parts(matrix, group_a, group_b), lambda target, part: float(mean[np.ix_(part, target)].sum(axis=0).mean())
+    )
 
 
-def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson") -> Matching:
-    """Return for each latent the column of the code that stands for it: largest sum of absolute correlations.
+def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson") -> Labels:
+    """Return for each latent the column of the embedding that is matched to it: largest sum of absolute correlations.
 
-    The matching of `mcc`, on all rows given. −1 for a latent that is left over where the code has fewer columns.
+    The matching of `mcc`, on all samples given; −1 for a latent that is left over where there are too few columns.
 
     Examples
     --------
@@ -185,28 +185,28 @@ def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson")
     >>> match_latents(-z[:, [2, 0, 1]], z)
     array([1, 2, 0])
     """
-    a_hat, a = read_pair("match_latents", z_hat, z)
+    a_hat, a = read_pair(z_hat, z)
     for name, values in (("z_hat", a_hat), ("z", a)):
-        refuse_constant("match_latents", name, values, values, "their correlation is undefined")
-    return _assigned(absolute_correlation(a_hat.astype(np.float64), a.astype(np.float64), method))
+        check_varies(name, values, values, "their correlation is undefined")
+    return _matching(np.abs(correlations(a_hat, a, method)))
 
 
-def match_supports(support_hat: ArrayLike, support: ArrayLike) -> Matching:
-    """Return for each column of the support the one of ``support_hat`` that stands for it: most edges in common.
+def match_supports(support_hat: ArrayLike, support: ArrayLike) -> Labels:
+    """Return for each column of the support the one of ``support_hat`` that is matched to it: most edges in common.
 
-    Latents of one atomic region have equal columns, which no support can tell apart: their order is arbitrary.
+    Latents of one atomic region have equal columns, which no support distinguishes: their order is arbitrary.
 
     Examples
     --------
     >>> match_supports([[0, 1], [1, 1]], [[1, 0], [1, 1]])
     array([1, 0])
     """
-    found, true = _read_supports("match_supports", support_hat, support)
-    return _assigned(found.T.astype(float) @ true)
+    found, true = _read_supports(support_hat, support)
+    return _matching(found.T.astype(float) @ true)
 
 
 def support_f1(support_hat: ArrayLike, support: ArrayLike, *, matching: ArrayLike | None = None) -> float:
-    r"""Harmonic mean of precision and recall of the edges, after the columns are matched.
+    r"""Return the harmonic mean of precision and recall of the edges, after the columns are matched.
 
     .. math:: F_1 = \frac{2\,|\hat S \cap S|}{|\hat S| + |S|}
 
@@ -221,12 +221,12 @@ def support_f1(support_hat: ArrayLike, support: ArrayLike, *, matching: ArrayLik
     >>> round(support_f1([[1, 1], [0, 1]], [[1, 0], [1, 1]], matching=[0, 1]), 3)
     0.667
     """
-    common, found, true = _edges("support_f1", support_hat, support, matching)
+    common, found, true = _edges(support_hat, support, matching)
     return 2 * common / (found + true)
 
 
 def shd(support_hat: ArrayLike, support: ArrayLike, *, matching: ArrayLike | None = None) -> int:
-    r"""Structural Hamming distance: edges to add or remove, after the columns are matched.
+    r"""Return the structural Hamming distance: edges to add or remove, after the columns are matched.
 
     .. math:: |\hat S \mathbin{△} S| = (|\hat S| + |S|)(1 - F_1)
 
@@ -237,7 +237,7 @@ def shd(support_hat: ArrayLike, support: ArrayLike, *, matching: ArrayLike | Non
     >>> shd([[1, 1], [0, 1]], [[1, 0], [1, 1]], matching=[0, 1]), shd([[0, 1], [1, 1]], [[1, 0], [1, 1]])
     (2, 0)
     """
-    common, found, true = _edges("shd", support_hat, support, matching)
+    common, found, true = _edges(support_hat, support, matching)
     return found + true - 2 * common
 
 
@@ -256,9 +256,9 @@ def chance_support_f1(
     support : array of zeros and ones of shape (m, d)
         The true support.
     n_edges : int, optional
-        How many edges are placed; as many as the truth has if left out.
+        How many edges are placed; by default as many as the true support has.
     rematched : bool
-        Whether the columns are matched by the supports, as if no matching was passed. If not, it is exact.
+        Whether the columns are matched by the supports, as when no matching is passed. If not, the result is exact.
     n_draws : int
     random_state : int, Generator or None
 
@@ -275,17 +275,16 @@ def chance_support_f1(
     m, d = true.shape
     total = int(true.sum())
     n_edges = total if n_edges is None else n_edges
-    require_positive("chance_support_f1", n_edges=n_edges, n_draws=n_draws)
+    check_positive(n_edges=n_edges, n_draws=n_draws)
     if n_edges > m * d:
-        raise ValueError(f"chance_support_f1: n_edges must be at most {m * d}, the places there are, got {n_edges}.")
+        raise InputError("n_edges", f"`n_edges` must be at most {m * d}, the size of the support, got {n_edges}.")
     if not rematched:
         return 2 * n_edges * total / (m * d) / (n_edges + total)
     rng = np.random.default_rng(random_state)
     placed = np.tile(np.arange(m * d) < n_edges, (n_draws, 1))
     drawn = rng.permuted(placed, axis=1).reshape(n_draws, m, d)
     overlaps = np.swapaxes(drawn, 1, 2).astype(float) @ true  # (draws, d, d)
-    common = np.mean([o[linear_sum_assignment(o, maximize=True)].sum() for o in overlaps])
-    return float(2 * common / (n_edges + total))
+    return float(2 * np.mean([matched_sum(overlap) for overlap in overlaps]) / (n_edges + total))
 
 
 def chance_shd(
@@ -311,10 +310,10 @@ def chance_shd(
 def mcc_above_chance(
     z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson", held_out: bool = True, random_state: RandomState = 0
 ) -> float:
-    """`mcc` less `chance_mcc`, that of a random rotation of white latents: 0 where a code is right but for its axes.
+    """Return `mcc` less `chance_mcc`, that of a random rotation of white latents: 0 where only the axes are wrong.
 
-    At most 1 − chance, which is .17 at d = 3 and .41 at d = 10; negative for a code that lacks content, too. Blind to
-    what `mcc` is blind to.
+    At most 1 − chance, which is .17 at d = 3 and .41 at d = 10; negative where the embedding lacks information, too.
+    Blind to what `mcc` is blind to.
 
     Examples
     --------
@@ -327,7 +326,12 @@ def mcc_above_chance(
     return score - chance_mcc(d, d_hat, method=method)
 
 
-def _scores(found: Parts, explained: Callable[[frozenset[int], frozenset[int]], float]) -> SetScores:
+def _scores(found: Parts, r2: Callable[[list[int], list[int]], float]) -> SetScores:
+    """Return R² of a part of the latents given the estimate of another, for the pairs that `set_scores` lists."""
+
+    def explained(target: frozenset[int], part: frozenset[int]) -> float:
+        return r2(sorted(target), sorted(part)) if target and part else float("nan")
+
     return SetScores(
         intersection=explained(found.shared, found.unshared),
         symmetric_difference=explained(found.unshared, found.shared),
@@ -337,16 +341,16 @@ def _scores(found: Parts, explained: Callable[[frozenset[int], frozenset[int]], 
     )
 
 
-def _smooth(rows: int, seed: int) -> Any:
-    """Return ridge regression on curves of each column, products of two, and radial functions of all of them."""
-    curves = SplineTransformer(8, extrapolation="linear", include_bias=False)
+def _smooth(n_samples: int, seed: int) -> Pipeline:
+    """Return ridge regression on splines of each column, products of two, and radial functions of all of them."""
+    splines = SplineTransformer(8, extrapolation="linear", include_bias=False)
     products = PolynomialFeatures(2, interaction_only=True, include_bias=False)
-    radial = Nystroem(n_components=min(100, rows), random_state=seed)
-    features = make_union(curves, products, radial)
-    return make_pipeline(StandardScaler(), features, StandardScaler(), RidgeCV(alphas=(1.0, 10.0, 100.0, 1e3, 1e4)))
+    radial = Nystroem(n_components=min(100, n_samples), random_state=seed)
+    features = make_union(splines, products, radial)
+    return make_pipeline(StandardScaler(), features, StandardScaler(), RidgeCV(alphas=STRENGTHS))
 
 
-def _assigned(similarity: Matrix) -> Matching:
+def _matching(similarity: Matrix) -> Labels:
     """Return for each column of ``similarity`` its row in the matching with the largest sum, or −1."""
     rows, columns = linear_sum_assignment(similarity, maximize=True)
     matching = np.full(similarity.shape[1], -1)
@@ -354,45 +358,30 @@ def _assigned(similarity: Matrix) -> Matching:
     return matching
 
 
-def _support_of(caller: str, support: ArrayLike, d: int) -> NDArray[np.bool_]:
-    matrix = as_support(support)
-    if matrix.shape[1] != d:
-        raise ValueError(
-            f"{caller}: support has {matrix.shape[1]} columns and z has {d}, but column j of both must be the same "
-            "latent. Rows of the support are observed variables: is it transposed?"
-        )
-    return matrix
-
-
-def _read_matching(caller: str, matching: ArrayLike, d_hat: int, d: int) -> Matching:
+def _read_matching(matching: ArrayLike, d_hat: int, d: int) -> Labels:
     columns = np.asarray(matching)
-    used = columns[columns >= 0] if columns.dtype.kind in "iu" else columns
-    ok = columns.dtype.kind in "iu" and columns.shape == (d,) and columns.min() >= -1 and columns.max() < d_hat
-    if not ok or len(np.unique(used)) < len(used):
-        raise ValueError(
-            f"{caller}: matching must give each of the {d} latents a column of its own, 0 to {d_hat - 1}, or −1 for "
-            f"none, got {matching!r}. match_latents and match_supports make one."
-        )
+    valid = columns.dtype.kind in "iu" and columns.shape == (d,) and columns.min() >= -1 and columns.max() < d_hat
+    if not valid or len(set(used := columns[columns >= 0].tolist())) < len(used):
+        expected = f"a column of its own, 0 to {d_hat - 1}, or −1 for none"
+        raise InputError("matching", f"`matching` must give each of {d} latents {expected}, got {matching!r}.")
     return columns
 
 
-def _read_supports(caller: str, support_hat: ArrayLike, support: ArrayLike) -> tuple[NDArray[Any], NDArray[Any]]:
+def _read_supports(support_hat: ArrayLike, support: ArrayLike) -> tuple[Support, Support]:
     found, true = as_support(support_hat, name="support_hat", allow_empty=True), as_support(support)
     if len(found) != len(true):
-        raise ValueError(
-            f"{caller}: support_hat has {len(found)} rows and support has {len(true)}, but row k of both must be the "
-            "same observed variable. Was one of them transposed?"
-        )
+        sizes = f"`support_hat` has {len(found)} rows and `support` has {len(true)}"
+        raise InputError("support_hat", f"{sizes}, but row k of both must be the same observed variable.")
     return found, true
 
 
-def _edges(caller: str, support_hat: ArrayLike, support: ArrayLike, matching: ArrayLike | None) -> tuple[int, int, int]:
+def _edges(support_hat: ArrayLike, support: ArrayLike, matching: ArrayLike | None) -> tuple[int, int, int]:
     """Return how many edges the supports have in common, how many were found, and how many there are."""
-    found, true = _read_supports(caller, support_hat, support)
+    found, true = _read_supports(support_hat, support)
     if matching is None:
         columns = match_supports(found, true)
     else:
-        columns = _read_matching(caller, matching, found.shape[1], true.shape[1])
-    has = columns >= 0
-    common = found[:, columns[has]] & true[:, has]
+        columns = _read_matching(matching, found.shape[1], true.shape[1])
+    matched = columns >= 0
+    common = found[:, columns[matched]] & true[:, matched]
     return int(common.sum()), int(found.sum()), int(true.sum())

@@ -20,7 +20,7 @@ from pindown._names import counted
 from pindown.data import IndexedSource, Source, as_tensor, moments
 from pindown.data.streaming import Moments, some_blocks
 from pindown.errors import InputError
-from pindown.metrics.spectrum import (
+from pindown.networks.spectrum import (
     EXACT,
     MOST,
     SAMPLES_PER_FEATURE,
@@ -239,7 +239,7 @@ def whiten_signal(
     """Return a preprocessing that standardises features and scales the directions above noise to unit variance.
 
     The spectrum of the standardised features gives their number, so that units do not matter: see
-    `pindown.metrics.spectrum`. Images and sequences are flattened. For few samples with many features, the directions
+    `pindown.networks.spectrum`. Images and sequences are flattened. For few samples with many features, the directions
     are computed from the Gram matrix of the samples; for many with many, by `leading_directions`.
 
     Parameters

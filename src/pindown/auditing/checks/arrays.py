@@ -11,8 +11,8 @@ from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, estimate
 from pindown.data.data import as_array
-from pindown.metrics.smooth import radial, smooth_regression
-from pindown.metrics.spectrum import Spectrum, spectrum
+from pindown.metrics.probes import smooth_features, smooth_regression
+from pindown.networks.spectrum import Spectrum, spectrum
 
 Matrix = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -120,7 +120,7 @@ def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -
     order = rng.permutation(len(inputs))
     halved = order[: len(order) // 2], order[len(order) // 2 :]
     for seen, held_out in (halved, halved[::-1]):
-        fit = radial(Ridge(1.0), GAMMA, _landmarks(len(seen))).fit(inputs[seen], targets[seen])
+        fit = smooth_features(Ridge(1.0), GAMMA, _landmarks(len(seen))).fit(inputs[seen], targets[seen])
         smooth[held_out] = fit.predict(inputs[held_out]).reshape(len(held_out), -1)
         flat[held_out] = targets[seen].mean(0)
     return smooth, flat
@@ -150,7 +150,7 @@ def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Es
 
 def smooth_classifier(n_samples: int) -> Pipeline:
     """Return an unfitted logistic regression on radial features of standardised columns."""
-    return radial(LogisticRegression(C=10.0, max_iter=300), GAMMA, _landmarks(n_samples))
+    return smooth_features(LogisticRegression(C=10.0, max_iter=300), GAMMA, _landmarks(n_samples))
 
 
 def _landmarks(n_samples: int) -> int:

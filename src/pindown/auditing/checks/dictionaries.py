@@ -13,8 +13,7 @@ from pindown import theory
 from pindown.auditing.checks.arrays import N_RESAMPLES, read
 from pindown.auditing.checks.conditions import CONDITIONED_ATOMS, DISTINCT_ATOMS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, below, estimate
-from pindown.metrics.pursuit import matching_pursuit
-from pindown.metrics.sparse_codes import firing, l0
+from pindown.metrics.dictionaries import firing, l0, matching_pursuit
 from pindown.theory import Theorem
 
 REST, NO_REST = 0.25, 0.1

@@ -14,9 +14,9 @@ from pindown.auditing.checks.arrays import GAMMA, N_LANDMARKS, N_RESAMPLES, Matr
 from pindown.auditing.checks.conditions import SIGNAL_TOLD, UNFOLDED_CODES
 from pindown.auditing.checks.noise import MIN_ROWS, Encode, Noise, noise_left
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
-from pindown.metrics.smooth import smooth_regression
-from pindown.metrics.spectrum import SAMPLES_PER_DIRECTION
+from pindown.metrics.probes import smooth_regression
 from pindown.networks.folding import THRESHOLD, Folding
+from pindown.networks.spectrum import SAMPLES_PER_DIRECTION
 from pindown.theory import Assumption
 
 FAINT, NOTHING = 1e-2, 1e-5
@@ -48,7 +48,7 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
 
     No continuous injective map takes a d-dimensional ball, or the sphere in d dimensions, into fewer than d. The
     statistic is the spread along principal direction d of standardised columns relative to the first; noise is no
-    direction: see `metrics.spectrum`.
+    direction: see `networks.spectrum`.
 
     Examples
     --------

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown.auditing.checks.arrays import smooth_fits
-from pindown.metrics.spectrum import Spectrum, edge, spectrum
+from pindown.networks.spectrum import Spectrum, edge, spectrum
 
 Matrix = NDArray[np.float64]
 Encode = Callable[[Matrix], Matrix]

@@ -21,8 +21,8 @@ from pindown.auditing.checks.arrays import (
 from pindown.auditing.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
-from pindown.metrics import Leakage, confounding, leakage
-from pindown.metrics.directions import LEVEL, Grouping, complement, mean_differences
+from pindown.metrics import Effort, Leakage, confounding, leakage
+from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
 
 SURE, UNSURE = 1e-6, 0.05
 """Levels of Bartlett's test between which the number of directions that a nuisance moves is undecided."""
@@ -212,7 +212,9 @@ def invariant_codes(codes: Any, nuisance: Any, given: Any = None, *, random_stat
     chosen = np.random.default_rng(random_state).permutation(len(rows))[:LEAK_ROWS]
     strata = None if given is None else read_labels("given", given, len(rows))[chosen]
     code, e = rows[chosen], labels[chosen]
-    return nothing_leaks(leakage(code, e, given=strata, n_seeds=1, n_permutations=499, random_state=random_state))
+    return nothing_leaks(
+        leakage(code, e, given=strata, effort=Effort(n_seeds=1, n_permutations=499), random_state=random_state)
+    )
 
 
 def nothing_leaks(found: Leakage) -> Verdict:
@@ -222,8 +224,8 @@ def nothing_leaks(found: Leakage) -> Verdict:
     --------
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(2, size=500)
-    >>> print(nothing_leaks(leakage(e[:, None] + rng.normal(size=(500, 1)), e, n_seeds=1, random_state=0)).outcome)
-    fails
+    >>> nothing_leaks(leakage(e[:, None] + rng.normal(size=(500, 1)), e, probes="linear", random_state=0)).outcome
+    'fails'
     """
     allowed = found.ground + LEAK * (1 - found.ground)
     if found.collapsed:

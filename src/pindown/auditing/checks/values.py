@@ -12,7 +12,7 @@ from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, mean
 from pindown.auditing.checks.conditions import COMMON_VALUES, DIVISIBLE_ROWS, ENOUGH_ROWS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, estimate
 from pindown.data.labels import read_labels
-from pindown.metrics import by_value
+from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Assumption, Theorem
 
 FLAT = 0.15
@@ -123,7 +123,7 @@ def divisible_rows(n_samples: int, *, groups: Any = None, nuisance: Any = None) 
     if nuisance is not None:
         common = int(np.bincount(read_labels("nuisance", nuisance, n_samples)).max())
         joined = "Give more rows, or join values."
-        demands.append((common, N_PARTS * by_value.MIN_ROWS, "rows of the commonest value of the nuisance", joined))
+        demands.append((common, N_PARTS * MIN_SAMPLES_PER_LEVEL, "rows of the commonest value of the nuisance", joined))
     if groups is not None:
         n_groups = int(read_labels("groups", groups, n_samples).max()) + 1
         alone = "Give more groups, or leave them out if rows are independent."

@@ -16,6 +16,7 @@ from scipy.stats import special_ortho_group
 from pindown import metrics, theory
 from pindown._numbers import printed
 from pindown.auditing.evidence.rows import Refits
+from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Freedom, Indeterminacy
 from pindown.theory.structure import Block
 
@@ -159,7 +160,7 @@ def _chance_mcc(code: Matrix, method: Literal["pearson", "spearman"]) -> float:
 def _by_value(first: Matrix, second: Matrix, values: NDArray[Any]) -> float:
     """Return the mean of R² over values with rows enough, each weighed by its rows."""
     found, number, counts = np.unique(values, return_inverse=True, return_counts=True)
-    usable = counts >= metrics.by_value.MIN_ROWS
+    usable = counts >= MIN_SAMPLES_PER_LEVEL
     rows = usable[number.reshape(-1)]
     scores = metrics.recovery_by_level(first[rows], second[rows], values[rows])
     return float(np.average([scores[value] for value in found[usable].tolist()], weights=counts[usable]))

@@ -11,7 +11,7 @@ from pindown import metrics
 from pindown._numbers import printed
 from pindown.auditing.checks.noise import Encode, Matrix, Noise
 from pindown.data.labels import Codes
-from pindown.metrics import by_value
+from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 
 BENT, MISFIT, SURE = 0.5, 0.8, 0.02
 """How far below its ceiling a score may lie: by this share of what noise takes, by this multiple of what independent
@@ -149,7 +149,7 @@ def ceiling_within(found: Moved, values: Codes) -> Ceiling:
         centred[values == value] -= found.codes[values == value].mean(0)
     left = linear_ceiling(Moved(centred, tuple(codes - found.codes + centred for codes in found.with_noise))).value
     again = 1 / (2 - left)
-    common = (np.bincount(values) >= by_value.MIN_ROWS)[values]
+    common = (np.bincount(values) >= MIN_SAMPLES_PER_LEVEL)[values]
     told = min(metrics.recovery_by_level(found.with_noise[0][common], found.codes[common], values[common]).values())
     lost = max(0.0, again - told) / max(1 - again, 1e-9)
     return Ceiling(WITHIN, float(np.clip(left - lost * (1 - left), 0, 1)))

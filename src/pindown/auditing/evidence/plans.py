@@ -9,7 +9,7 @@ from pindown.auditing.checks import Outcome, Verdict, conditions, unchecked
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.encoders import FAINT
 from pindown.auditing.checks.needs import needed
-from pindown.metrics.spectrum import spectrum
+from pindown.networks.spectrum import spectrum
 from pindown.theory import Theorem
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from pindown.auditing.checks.noise import Noise
 from pindown.data.data import NEXT, Data
 from pindown.data.labels import Codes, as_numbers
-from pindown.metrics import by_value
+from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 
 N_BLOCKS = 40
 """Stretches into which a time series is cut, so that rows held out are no neighbours of rows learned from."""
@@ -19,7 +19,7 @@ N_BLOCKS = 40
 FEW = 10
 """Typical number of rows that share a value, up to which they stay together when rows are divided."""
 
-MIN_ROWS_OF_VALUE = by_value.MIN_ROWS
+MIN_ROWS_OF_VALUE = MIN_SAMPLES_PER_LEVEL
 """Held-out rows of a value of a nuisance within which fits can be compared."""
 
 

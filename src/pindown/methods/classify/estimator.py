@@ -26,11 +26,11 @@ from pindown.methods.classify.classes import ClassLook, read_classes, spanned, s
 from pindown.methods.incremental import Incremental
 from pindown.methods.parameters import check_positive
 from pindown.methods.reading import Reading
-from pindown.metrics.spectrum import SAMPLES_PER_FEATURE
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
+from pindown.networks.spectrum import SAMPLES_PER_FEATURE
 from pindown.simulate import Process
 from pindown.training import Trainer, optimizers
 from pindown.training.optimizers import MakeOptimizer

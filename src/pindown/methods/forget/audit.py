@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -46,7 +47,7 @@ from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
-from pindown.metrics import PROBES, Leakage, inject_leak, leakage
+from pindown.metrics import PROBES, Effort, inject_leak, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
@@ -121,16 +122,15 @@ class ForgetSpec(MethodSpec["Forget"]):
         seed = int(rng.integers(2**31))
         codes = _in_own_units(fit, fit.transform(rows.X, rows.side))
 
-        def read(code: NDArray[Any], label: NDArray[Any], of: Rows = rows, **effort: Any) -> Leakage:
-            groups, given = of.units, of.data.given
-            return leakage(code, label, groups=groups, given=given, continuous=False, random_state=seed, **effort)
-
-        quick: dict[str, Any] = {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
-        starts = STARTS if len(rows) <= FEW else 1
-        of_x = read(_as_columns(fit, rows.X), rows.strata, **quick)
-        of_codes = read(codes, rows.strata, n_seeds=starts, floor=rows.data.floor)
-        silent = read(codes, rows.strata[exchange(rows.strata, rows.units, rng)], **quick)
-        loud = read(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata, **quick)
+        measure = partial(leakage, groups=rows.units, given=rows.data.given, continuous=False, random_state=seed)
+        quick = partial(measure, probes=QUICK, effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS))
+        effort = Effort(n_seeds=STARTS if len(rows) <= FEW else 1)
+        of_x = quick(_as_columns(fit, rows.X), rows.strata)
+        of_codes = measure(codes, rows.strata, effort=effort)
+        if rows.data.floor is not None:
+            of_codes = of_codes.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
+        silent = quick(codes, rows.strata[exchange(rows.strata, rows.units, rng)])
+        loud = quick(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata)
         scores: tuple[Score, ...] = (
             Score(
                 "nuisance told by the codes",
@@ -160,7 +160,13 @@ class ForgetSpec(MethodSpec["Forget"]):
         why = []
         others = refits.learned_from
         # Chance seldom strikes twice.
-        again = read(_as_columns(fit, others.X), others.strata, others, max_samples=MOST_ROWS, **quick)
+        again = quick(
+            _as_columns(fit, others.X),
+            others.strata,
+            groups=others.units,
+            given=others.data.given,
+            effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MOST_ROWS),
+        )
         if max(of_x.p_value, again.p_value) > LEVEL:
             why.append("X does not tell the nuisance, so that there was nothing to forget")
         elif of_codes.excess >= of_x.excess:
@@ -168,7 +174,7 @@ class ForgetSpec(MethodSpec["Forget"]):
         if of_codes.collapsed:
             why.append("the codes have collapsed, and a constant is blind to everything")
         if rows.data.given is not None:
-            kept = leakage(codes, rows.data.given, groups=rows.units, continuous=False, random_state=seed, **quick)
+            kept = quick(codes, rows.data.given, given=None)
             scores += (Score("given label told by the codes", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
                 why.append(f"the codes tell nothing of the given label ({scores[-1]})")

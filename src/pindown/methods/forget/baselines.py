@@ -16,7 +16,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pindown.data.data import from_torch
 from pindown.methods.forget.nuisance import Nuisance, as_table, assemble, read_columns
-from pindown.metrics.directions import Grouping, complement, mean_differences
+from pindown.metrics.dependence import Grouping, complement, mean_differences
 from pindown.saving import Saves
 
 

@@ -13,7 +13,7 @@ import torch
 from scipy import special
 from torch import Tensor, nn
 
-from pindown.metrics.spectrum import spectrum
+from pindown.networks.spectrum import spectrum
 
 LEAST_KURTOSIS, MOST_KURTOSIS = 1.5, 30.0
 """Fourth moments that are believed: they say how well a spread is known from so many rows."""

@@ -16,7 +16,7 @@ from torch.nn.functional import one_hot
 from pindown.methods.forget.charts import Charts, again
 from pindown.methods.forget.game import MAX_LEAK, Game, coloured
 from pindown.methods.forget.nuisance import Nuisance
-from pindown.metrics import PROBES, Leakage, leakage
+from pindown.metrics import PROBES, Effort, Leakage, leakage
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
 from pindown.networks.preprocessing import Rescale
 
@@ -229,9 +229,8 @@ def _read(
             given=given,
             continuous=False,
             probes=[probe for probe in PROBES if probe.name in names],
-            n_seeds=2,  # a network that starts badly may see nothing
-            n_permutations=199,
-            max_samples=MOST_READ,
+            # Two seeds, as a network with a bad initialisation may see nothing.
+            effort=Effort(n_seeds=2, n_permutations=199, max_samples=MOST_READ),
             random_state=seed,
         )
     except ValueError:  # a value too rare among these rows

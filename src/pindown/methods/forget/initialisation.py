@@ -11,9 +11,9 @@ from torch import nn
 
 from pindown import networks
 from pindown.methods.forget.charts import Charts
+from pindown.methods.forget.directions import Directions
 from pindown.methods.forget.game import Game
 from pindown.methods.forget.nuisance import Nuisance
-from pindown.metrics.directions import Directions
 from pindown.networks import Frame, SkipMLP, built
 from pindown.networks.encoder import Encoder
 from pindown.networks.image_defaults import is_image

@@ -30,12 +30,13 @@ from pindown.methods.forget.choosing import (
     seen_in,
     told_of,
 )
+from pindown.methods.forget.directions import Directions, directions, moment_matched_projection
 from pindown.methods.forget.images import worth_rebuilding
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
 from pindown.methods.forget.transport import FEWEST_MOVED
 from pindown.methods.reading import Look, Reading
-from pindown.metrics.directions import Directions, Grouping, directions, moment_matched_projection
+from pindown.metrics.dependence import Grouping
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals

@@ -15,7 +15,7 @@ from torch.nn.functional import one_hot
 
 from pindown._placing import placed
 from pindown.data.labels import numbered, read_labels
-from pindown.metrics.directions import Grouping
+from pindown.metrics.dependence import Grouping
 
 MIN_ROWS = 3
 """Rows of a value below which nothing of it can be learned, let alone forgotten."""

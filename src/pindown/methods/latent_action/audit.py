@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import permutations
 from typing import TYPE_CHECKING, Any
 
@@ -25,7 +26,7 @@ from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.alignment import PolynomialRidge
 from pindown.methods.latent_action.recordings import Recording, read_pairs, read_recordings
 from pindown.methods.latent_action.rollouts import rollout_section
-from pindown.metrics import PROBES, Leakage, inject_leak, leakage
+from pindown.metrics import PROBES, Effort, Leakage, inject_leak, leakage
 
 if TYPE_CHECKING:
     from pindown.methods.latent_action.estimator import LatentAction
@@ -251,12 +252,13 @@ def _rebuilt(fit: LatentAction, number: int, body: Any, data: Divided, known: Co
 
 def _read(codes: Codes, data: Divided, seed: int, rng: np.random.Generator) -> tuple[Leakage, tuple[Control, ...]]:
     rows, body, episode = _labelled(codes, data)
-    effort: dict[str, Any] = {"groups": episode, "continuous": False, "random_state": seed}
-    quick = effort | {"probes": QUICK, "n_seeds": 1, "n_permutations": N_PERMUTATIONS}
-    floor = None if data.floor is None else np.concatenate(list(data.floor.values()))
-    found = leakage(rows, body, floor=floor, n_seeds=1, n_permutations=N_PERMUTATIONS, **effort)
-    silent = leakage(rows, body[exchange(body, episode, rng)], **quick)
-    loud = leakage(inject_leak(rows, body, LEAK_SHARE, random_state=seed), body, **quick)
+    effort = Effort(n_seeds=1, n_permutations=N_PERMUTATIONS)
+    measure = partial(leakage, groups=episode, continuous=False, effort=effort, random_state=seed)
+    found = measure(rows, body)
+    if data.floor is not None:
+        found = found.with_floor(measure(np.concatenate(list(data.floor.values())), body))
+    silent = measure(rows, body[exchange(body, episode, rng)], probes=QUICK)
+    loud = measure(inject_leak(rows, body, LEAK_SHARE, random_state=seed), body, probes=QUICK)
     return found, (
         Control(
             "shuffled bodies", "probes read nothing.", f"p = {silent.p_value:.2g}.", silent.p_value > CONTROL_LEVEL
@@ -281,7 +283,9 @@ def _leakage_section(found: Leakage, fit: LatentAction, data: Divided, seed: int
     own = fit.own_
     seen = data.held if own is None else {body: own.seen(body, each) for body, each in data.held.items()}
     changes, body, episode = _labelled({b: each.change for b, each in seen.items()}, data)
-    of_x = leakage(changes, body, groups=episode, probes=QUICK, n_seeds=1, n_permutations=99, random_state=seed)
+    of_x = leakage(
+        changes, body, groups=episode, probes=QUICK, effort=Effort(n_seeds=1, n_permutations=99), random_state=seed
+    )
     return Section(
         "What codes tell of the body",
         "Probes trained from scratch on some held-out episodes and scored on others; the worst counts. "

@@ -13,7 +13,7 @@ from sklearn.model_selection import cross_val_predict
 from pindown.errors import IdentifiabilityWarning, warn
 from pindown.methods.alignment import PolynomialRidge
 from pindown.methods.forget import Forget
-from pindown.metrics import Leakage, leakage
+from pindown.metrics import Effort, Leakage, leakage
 
 BLIND = 0.05
 """How far above chance the worst probe may read codes that are called blind: true actions are read nearly so well."""
@@ -99,7 +99,9 @@ class Codes:
 
     def read(self, seed: int) -> Leakage:
         """Return what probes read of the body."""
-        return leakage(self.codes, self.body, groups=self.episode, n_seeds=1, n_permutations=199, random_state=seed)
+        return leakage(
+            self.codes, self.body, groups=self.episode, effort=Effort(n_seeds=1, n_permutations=199), random_state=seed
+        )
 
 
 Paired = list[tuple[Any, np.ndarray, Any, np.ndarray]]

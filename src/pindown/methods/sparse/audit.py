@@ -23,8 +23,7 @@ from pindown.auditing.evidence.rows import Rows
 from pindown.auditing.evidence.scores import Score
 from pindown.auditing.spec import Choice, FitScore, MakePlan, MethodSpec, Verdicts
 from pindown.data.data import Data
-from pindown.metrics.dictionaries import chance_pw_mcc, pw_mcc
-from pindown.metrics.sparse_codes import feature_mcc, l0
+from pindown.metrics.dictionaries import chance_pw_mcc, feature_mcc, l0, pw_mcc
 
 if TYPE_CHECKING:
     from pindown.methods.sparse.estimator import Sparse

@@ -15,7 +15,7 @@ from pindown.methods.reading import Look, Reading
 from pindown.methods.sparse.autoencoder import turning
 from pindown.methods.sparse.basis_audit import SparseBasisSpec
 from pindown.methods.sparse.codes import OfAtoms
-from pindown.metrics.sparse_codes import sparsity
+from pindown.metrics.dictionaries import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing, Whiten

@@ -24,7 +24,7 @@ from pindown.methods.sparse.agreement import SeedAgreement, agreement_of
 from pindown.methods.sparse.audit import SparseSpec
 from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, reviving, turning
 from pindown.methods.sparse.codes import OfAtoms, rebuilt, sparse_codes
-from pindown.metrics.sparse_codes import firing, fvu
+from pindown.metrics.dictionaries import firing, fvu
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK

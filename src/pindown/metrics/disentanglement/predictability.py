@@ -1,0 +1,259 @@
+"""Scores from predictions of factors: `sap` by one latent, `explicitness` by all in a linear map, `dci` by trees."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy.stats import entropy, kendalltau, rankdata
+from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.metrics import r2_score
+
+from pindown.metrics.arrays import Labels, Matrix, RandomState, correlations
+from pindown.metrics.disentanglement.boosting import boost
+from pindown.metrics.disentanglement.scoring import (
+    DCI,
+    Continuous,
+    Factor,
+    Measured,
+    Samples,
+    Score,
+    Three,
+    mean_of,
+    read,
+    score,
+    three_scores,
+)
+
+SVM_C = 0.01  # of the reference
+
+
+def dci(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, random_state: RandomState = 0) -> DCI:
+    r"""Return disentanglement, completeness and informativeness, from the importances R of boosted trees.
+
+    .. math:: D = \sum_i \rho_i \Bigl(1 - \frac{H(R_{i\cdot} / \textstyle\sum_j R_{ij})}{\log d}\Bigr), \qquad
+              C = \frac1d \sum_j 1 - \frac{H(R_{\cdot j})}{\log \hat d}
+
+    with ρ the fraction of all importance that a latent has; informativeness is the held-out accuracy, for quantities
+    R². D asks whether a latent serves one factor, C whether a factor needs one latent. Blind to permutation and (up to
+    the place of a threshold) strictly monotone maps of latents; sees rotations, C also duplicates. The booster decides
+    the number, so it is part of the definition: see `pindown.metrics.disentanglement.boosting`. ``parts`` are those of
+    latents (D) and factors. After Eastwood & Williams (2018), *A framework for the quantitative evaluation of
+    disentangled representations*.
+
+    Examples
+    --------
+    >>> factors = np.random.default_rng(0).integers(0, 4, size=(1_000, 3))
+    >>> found = dci(factors, factors)
+    >>> [round(part.value, 2) for part in found], found.disentanglement.rotation < 0.5
+    ([1.0, 1.0, 1.0], True)
+    """
+
+    def measure(samples: Samples, rng: np.random.Generator) -> tuple[Three, Matrix]:
+        boosted = boost(*samples.halves(rng))
+        importance = np.stack([one.importance for one in boosted], axis=1)  # (d_hat, d)
+        weight, of_latents = importance.sum(axis=1), _concentration(importance)
+        value = float(np.sum(weight * np.nan_to_num(of_latents)) / weight.sum()) if weight.any() else 0.0
+        complete = mean_of(np.nan_to_num(_concentration(importance.T)))
+        return (Measured(value, of_latents), complete, mean_of([one.score for one in boosted])), importance
+
+    levels = read(z_hat, factors, continuous).levels(measure, random_state)
+    names = ("dci disentanglement", "dci completeness", "dci informativeness")
+    return DCI(*three_scores(names, [measured for measured, _ in levels]), levels[0][1])
+
+
+def _concentration(importance: Matrix) -> Matrix:
+    """Return 1 less the entropy of each row, in units of the largest possible; NaN where a row is 0."""
+    n = importance.shape[1]
+    with np.errstate(invalid="ignore"):
+        spread = entropy(importance, axis=1)
+    return np.maximum(1 - spread / np.log(n), 0) if n > 1 else 1 - spread  # rounding can carry an equal split below 0
+
+
+def sap(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, random_state: RandomState = 0) -> Score:
+    r"""Return the separated attribute predictability: how much better the best latent predicts than the second best.
+
+    .. math:: \frac1d \sum_j A_{(1)j} - A_{(2)j}
+
+    with A the held-out accuracy of a linear support vector machine of one latent (C = .01), for quantities the squared
+    correlation. Blind to permutation, sign, scale and shift; sees rotations, and duplicates, which score 0. ``parts``
+    are the gaps of the factors. One latent and a linear map predict a factor with many levels badly, so that even a
+    perfect embedding may score low: compare with what rotated factors score. After Kumar et al. (2018), *Variational
+    inference of disentangled latent concepts from unlabeled observations*.
+
+    Examples
+    --------
+    >>> factors = np.random.default_rng(0).normal(size=(1_000, 3))
+    >>> found = sap(-2 * factors, factors)
+    >>> round(found.value, 1), found.noise < 0.02
+    (1.0, True)
+    """
+
+    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+        fit, test = samples.halves(rng)
+        squares = correlations(fit.z_hat, np.stack([factor.values for factor in fit.factors], axis=1)) ** 2
+        continuous = [factor.continuous for factor in fit.factors]
+        return mean_of(gap(np.where(continuous, squares, svm_accuracies(fit, test))))
+
+    return score("sap", read(z_hat, factors, continuous).levels(measure, random_state))
+
+
+def gap(of_pairs: Matrix) -> Matrix:
+    """Return how far the largest number of each column is above the second largest; a single one is above 0."""
+    best = -np.sort(-np.concatenate([of_pairs, np.zeros((1, of_pairs.shape[1]))]), axis=0)
+    return best[0] - best[1]
+
+
+def explicitness(
+    z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, random_state: RandomState = 0
+) -> Score:
+    r"""Return the explicitness: how well a linear probe of all latents separates each level of a factor from the rest.
+
+    The mean, over the levels of a factor and over the factors, of the area under the ROC curve of a logistic
+    regression on held-out samples; for a quantity the same probability, to order two samples rightly, by a linear one.
+    Blind to invertible linear maps, rotations among them: it asks for information, not for axes. Noise scores .5.
+    ``parts`` are the factors. After Ridgeway & Mozer (2018), *Learning deep disentangled embeddings with the
+    F-statistic loss*.
+
+    Examples
+    --------
+    >>> factors = np.random.default_rng(0).integers(0, 2, size=(1_000, 3))
+    >>> found = explicitness(factors, factors)
+    >>> round(found.value, 2), round(found.rotation, 2), abs(found.noise - 0.5) < 0.1
+    (1.0, 1.0, True)
+    """
+
+    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+        fit, test = samples.halves(rng)
+        predicted = predict_linearly(fit, test.z_hat)
+        return mean_of([_concordance(*pair) for pair in zip(predicted, test.factors, strict=True)])
+
+    return score("explicitness", read(z_hat, factors, continuous).levels(measure, random_state))
+
+
+def _concordance(predicted: Matrix, factor: Factor) -> float:
+    """Return how often two held-out samples are ordered rightly, mean over the levels of a factor."""
+    if factor.continuous:  # an area under a ROC curve is the probability to order two samples rightly, and so is this
+        return (1 + float(np.nan_to_num(kendalltau(predicted[:, 0], factor.values).statistic))) / 2
+    hot = factor.labels[:, None] == np.arange(predicted.shape[1])
+    inside, outside = hot.sum(axis=0), (~hot).sum(axis=0)
+    ordered = (rankdata(predicted, axis=0) * hot).sum(axis=0) - inside * (inside + 1) / 2
+    seen = (inside > 0) & (outside > 0)
+    return float(np.mean(ordered[seen] / (inside * outside)[seen])) if seen.any() else 0.5
+
+
+def predicted_fractions(samples: Samples, rng: np.random.Generator) -> Matrix:
+    """Return how much of each factor linear probes predict on held-out samples: of its entropy, or R²; at least 0."""
+    fit, test = samples.halves(rng)
+    predicted = predict_linearly(fit, test.z_hat)
+    return np.array([_fraction(*one) for one in zip(predicted, fit.factors, test.factors, strict=True)])
+
+
+def _fraction(predicted: Matrix, known: Factor, asked: Factor) -> float:
+    if asked.continuous:
+        return max(0.0, float(r2_score(asked.values, predicted[:, 0])))
+    prior = (np.bincount(known.labels, minlength=known.n_levels) + 1) / (len(known.labels) + known.n_levels)
+    likelihood = predicted[np.arange(len(asked.labels)), asked.labels].mean()
+    return max(0.0, float(1 - likelihood / np.log(prior[asked.labels]).mean()))
+
+
+def predict_linearly(fit: Samples, z_hat: Matrix) -> list[Matrix]:
+    """Fit a linear probe of each factor, and apply it: log-probabilities (n, levels), or numbers (n, 1).
+
+    Labels by logistic regression with the reference's penalty (C = 1), quantities by least squares.
+    """
+    return [_predict_factor(fit.z_hat, factor, z_hat) for factor in fit.factors]
+
+
+def _predict_factor(fit: Matrix, factor: Factor, z_hat: Matrix) -> Matrix:
+    if factor.continuous:
+        return LinearRegression().fit(fit, factor.values[:, None]).predict(z_hat)
+    predicted = np.full((len(z_hat), factor.n_levels), np.log(1 / (len(fit) + 1)))  # for levels that the fit lacks
+    if len(seen := np.unique(factor.labels)) == 1:
+        predicted[:, seen] = 0.0
+    else:
+        predicted[:, seen] = LogisticRegression(max_iter=1_000).fit(fit, factor.labels).predict_log_proba(z_hat)
+    return predicted
+
+
+# ---- support vector machines of one latent --------------------------------------------------------------------------
+
+
+def svm_accuracies(fit: Samples, test: Samples) -> Matrix:
+    """Return how often a linear SVM of one latent predicts a factor, one level against the rest; (d_hat, d)."""
+    splits = np.cumsum([factor.n_levels for factor in fit.factors])[:-1]
+    found = np.zeros((fit.z_hat.shape[1], len(fit.factors)))
+    for i, (latent, new) in enumerate(zip(fit.z_hat.T, test.z_hat.T, strict=True)):
+        lines = [np.split(part, splits) for part in _one_latent_svms(latent, fit.factors)]
+        for j, (slope, offset, asked) in enumerate(zip(*lines, test.factors, strict=True)):
+            found[i, j] = np.mean(_highest_line(slope, offset, new) == asked.labels)
+    return found
+
+
+def _one_latent_svms(latent: Matrix, factors: tuple[Factor, ...]) -> tuple[Matrix, Matrix]:
+    r"""Minimise ½(w² + b²) + C Σ cᵢ max(0, 1 − yᵢ(w xᵢ + b))² for each level of each factor against its others.
+
+    There are two unknowns, and the samples within the margin are those before, or after, a threshold. So running sums
+    of 1, x and x² give the objective's curvature at any (w, b), and Newton's method needs no pass over the samples.
+    """
+    sums = _RunningSums(latent, factors)
+    n_levels = np.concatenate([np.full(f.n_levels, f.n_levels) for f in factors])
+    # Weights as liblinear has them: "balanced" for the level, 1 for the rest, unless the rest is one level, too.
+    balanced = [
+        len(latent) / (f.n_levels * np.maximum(np.bincount(f.labels, minlength=f.n_levels), 1)) for f in factors
+    ]
+    of_rest = np.concatenate([part[::-1] for part in balanced])
+    weight_in, weight_out = SVM_C * np.concatenate(balanced), SVM_C * np.where(n_levels == 2, of_rest, 1.0)
+    w, b = np.zeros(len(n_levels)), np.zeros(len(n_levels))
+    for _ in range(30):
+        inside, _ = sums.where_below(w, b) * weight_in  # Σ of 1, x, x² over samples that pull; (3, levels)
+        _, outside = sums.where_below(-w, -b) * weight_out
+        n, s, q = inside + outside
+        # At the optimum of this piece: (I + 2 Σ c (x, 1)(x, 1)ᵀ) (w, b) = 2 Σ c y (x, 1).
+        pull, lift = 2 * (inside[1] - outside[1]), 2 * (inside[0] - outside[0])
+        a, c, d = 1 + 2 * q, 2 * s, 1 + 2 * n
+        determinant = a * d - c * c
+        before = w, b
+        w, b = (pull * d - lift * c) / determinant, (lift * a - pull * c) / determinant
+        if np.abs(np.subtract((w, b), before)).max() < 1e-7:
+            break
+    return w, b
+
+
+class _RunningSums:
+    """Sums of 1, x and x² over the samples of a level, and over the others, below a threshold of each level."""
+
+    def __init__(self, latent: Matrix, factors: tuple[Factor, ...]) -> None:
+        order = np.argsort(latent, kind="stable")
+        self.x, n = latent[order], len(latent)
+        labels = [factor.labels[order] for factor in factors]
+        self.all = _running(self.x)
+        # The samples of each level, one level and one factor after another, and their sums.
+        by_level = [np.argsort(one.astype(np.int32), kind="stable") for one in labels]
+        self.by_level = np.concatenate([_running(self.x[some]) for some in by_level], axis=1)
+        sizes = [np.bincount(one, minlength=f.n_levels) for one, f in zip(labels, factors, strict=True)]
+        self.starts = np.concatenate([j * (n + 1) + np.cumsum(size) - size for j, size in enumerate(sizes)])
+        self.first = np.cumsum(flat := np.concatenate(sizes)) - flat
+        self.span = (n + 1) * np.arange(len(flat))  # so that the places of one level's samples precede the next one's
+        self.places = np.concatenate(by_level) + np.repeat(self.span, flat)
+
+    def where_below(self, w: Matrix, b: Matrix) -> Matrix:
+        """Sum over samples with w x + b < 1, those of the level and the others; (2, 3, levels)."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            threshold = np.where(w != 0, (1 - b) / w, np.inf)
+        before, total = self._before(np.searchsorted(self.x, threshold)), self._before(np.full(len(w), len(self.x)))
+        return np.where(w > 0, before, np.where(w < 0, total - before, np.where(b < 1, total, 0.0)))
+
+    def _before(self, place: Labels) -> Matrix:
+        count = np.searchsorted(self.places, self.span + place) - self.first
+        own = self.by_level[:, self.starts + count] - self.by_level[:, self.starts]
+        return np.stack([own, self.all[:, place] - own])
+
+
+def _running(x: Matrix) -> Matrix:
+    powers = np.stack([np.ones_like(x), x, x**2])
+    return np.concatenate([np.zeros((3, 1)), np.cumsum(powers, axis=1)], axis=1)  # (3, n + 1)
+
+
+def _highest_line(slope: Matrix, offset: Matrix, x: Matrix) -> Labels:
+    """Return which of the lines is the highest at each x."""
+    return (x[:, None] * slope + offset).argmax(axis=1)
