@@ -79,7 +79,7 @@ def test_maps_of_numpy_files_share_the_files_memory_and_cannot_be_written_to(tmp
         (lambda t: as_source(t.with_name("two.npz")), "two.npz has the arrays a, b, but no x"),
         (lambda t: as_source(t.with_name("folder")), "no .parquet or .npy files"),
         (lambda t: ParquetSource(t.with_name("folder")), "has no .parquet files"),
-        (lambda t: as_source(t.with_name("shards")), r"part 1 have shape \(3,\), those of the first \(2,\)"),
+        (lambda t: as_source(t.with_name("shards")), r"part 1 have shape \(3,\), of the first \(2,\)"),
         (lambda t: ParquetSource(t.with_name("no_rows.parquet")), "no_rows.parquet has no rows"),
         (
             lambda t: [*ParquetSource(t.with_name("lists.parquet"), features="x").blocks(2)],

@@ -8,6 +8,7 @@ import pytest
 
 from pindown.data import table_files
 from pindown.data.tables import Columns, open_table, read_data, write_latents
+from pindown.errors import InputError
 
 RNG = np.random.default_rng(0)
 X = RNG.normal(size=(12, 3))
@@ -310,7 +311,7 @@ def test_pictures_in_an_array_are_named_with_their_shape_and_what_to_do(tmp_path
     images = np.zeros((30, 3, 8, 8))
     np.savez(tmp_path / "images.npz", X=images, b=np.arange(30) % 3)
     np.save(tmp_path / "images.npy", images)
-    with pytest.raises(ValueError, match=r"X has shape \(30, 3, 8, 8\).*folder of images.*Python.*X\.reshape\(len"):
+    with pytest.raises(InputError, match=r"X .* has shape \(30, 3, 8, 8\).*X\.reshape\(len"):
         read_data(open_table(tmp_path / name), columns)
 
 

@@ -118,32 +118,54 @@ class Samples:
         return take(self.x, which), *(field[which] for field in self.fields), *noise
 
 
-class ShuffledBatches(CapturableBatches):
-    """Batches without replacement, in a new order every epoch, which follows from the seed and the step alone."""
+class EpochBatches(ABC):
+    """Batches without replacement, cut anew every epoch, as follows from the seed and the step alone; abstract."""
 
     def __init__(self, samples: SampleSet, batch_size: int) -> None:
         self.samples, self.batch_size = samples, batch_size
-        self.rows = torch.empty(batch_size, dtype=torch.int64, device=samples.device)
-        self._epoch, self._order = -1, self.rows
+        self._epoch, self._batches = -1, self._cut(torch.Generator())
+        self.rows = torch.empty_like(self._batches[0])
+
+    @abstractmethod
+    def _cut(self, generator: torch.Generator) -> Sequence[Tensor]:
+        """Return the numbers of the samples of each batch of an epoch."""
 
     def __len__(self) -> int:
-        return len(self.samples) // self.batch_size
+        return len(self._batches)
+
+    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
+        """Return the batch of this step."""
+        self.prepare(step, generator)
+        return self.batch(generator)
 
     def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Write the numbers of this step's samples to `rows`."""
+        """Put the numbers of this step's samples into `rows`."""
         epoch, k = divmod(step, len(self))
         if epoch != self._epoch:
-            order = torch.randperm(len(self.samples), generator=_seeded(generator, epoch))
-            self._epoch, self._order = epoch, order.to(self.rows.device)
-        self.rows.copy_(self._order[k * self.batch_size : (k + 1) * self.batch_size])
+            self._epoch, self._batches = epoch, self._cut(_seeded(generator, epoch))
+        self.rows = self._batches[k]
 
     def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
         """Return the samples of `rows`."""
         return self.samples.take(self.rows, generator)
 
 
-class BatchesWithinLevels:
-    """Batches without replacement, each from one level of a label; every epoch cuts the levels into new batches.
+class ShuffledBatches(EpochBatches, CapturableBatches):
+    """Batches of one size, in a new order every epoch; the last samples of an epoch are left out."""
+
+    def _cut(self, generator: torch.Generator) -> Sequence[Tensor]:
+        n = len(self.samples) // self.batch_size * self.batch_size
+        return torch.randperm(len(self.samples), generator=generator)[:n].to(self.samples.device).split(self.batch_size)
+
+    def prepare(self, step: int, generator: torch.Generator) -> None:
+        """Write the numbers of this step's samples to `rows`, which stays the same tensor."""
+        rows = self.rows
+        super().prepare(step, generator)
+        self.rows = rows.copy_(self.rows)
+
+
+class BatchesWithinLevels(EpochBatches):
+    """Batches that are each from one level of a label.
 
     Examples
     --------
@@ -154,37 +176,16 @@ class BatchesWithinLevels:
     """
 
     def __init__(self, samples: SampleSet, batch_size: int, labels: NDArray[Any]) -> None:
-        self.samples, self.batch_size = samples, batch_size
         levels = [torch.as_tensor(np.flatnonzero(labels == level)) for level in np.unique(labels)]
         self._levels = [rows for rows in levels if len(rows) > 1]  # one sample alone has no negatives
-        self._epoch, self._batches = -1, self._cut(torch.Generator())
-        self.rows = self._batches[0]
+        super().__init__(samples, batch_size)
 
-    def __len__(self) -> int:
-        return len(self._batches)
-
-    def _cut(self, generator: torch.Generator) -> list[Tensor]:
+    def _cut(self, generator: torch.Generator) -> Sequence[Tensor]:
         batches: list[Tensor] = []
         for rows in self._levels:
-            shuffled = rows[torch.randperm(len(rows), generator=generator)]
+            shuffled = rows[torch.randperm(len(rows), generator=generator)].to(self.samples.device)
             batches += shuffled.tensor_split(-(-len(rows) // self.batch_size))
         return [batches[k] for k in torch.randperm(len(batches), generator=generator)]
-
-    def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
-        """Return the batch of this step."""
-        self.prepare(step, generator)
-        return self.batch(generator)
-
-    def prepare(self, step: int, generator: torch.Generator) -> None:
-        """Write the numbers of this step's samples to `rows`."""
-        epoch, k = divmod(step, len(self))
-        if epoch != self._epoch:
-            self._epoch, self._batches = epoch, self._cut(_seeded(generator, epoch))
-        self.rows = self._batches[k].to(self.samples.device)
-
-    def batch(self, generator: torch.Generator) -> tuple[Tensor, ...]:
-        """Return the samples of `rows`."""
-        return self.samples.take(self.rows, generator)
 
 
 def _seeded(generator: torch.Generator, number: int) -> torch.Generator:
@@ -196,7 +197,7 @@ def _seeded(generator: torch.Generator, number: int) -> torch.Generator:
 class HostBatches:
     """Batches that are gathered in main memory and copied to a device, where not all samples fit."""
 
-    batches: ShuffledBatches | BatchesWithinLevels
+    batches: EpochBatches
     device: torch.device
 
     def __call__(self, step: int, generator: torch.Generator, /) -> tuple[Tensor, ...]:
@@ -206,7 +207,7 @@ class HostBatches:
         return tuple(part.to(self.device) for part in self.batches.batch(_seeded(generator, step)))
 
 
-def to_device(batches: ShuffledBatches | BatchesWithinLevels, device: torch.device) -> Batches:
+def to_device(batches: EpochBatches, device: torch.device) -> Batches:
     """Return batches on the device, wherever their samples are."""
     return batches if batches.samples.device.type == device.type else HostBatches(batches, device)
 

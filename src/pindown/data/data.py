@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypedDict
 
 import numpy as np
 from numpy.typing import NDArray
@@ -19,6 +19,26 @@ LARGEST = 1e150
 
 ROLES = ("signal", "nuisance", "pairs", "given", "groups", "truth", "floor")
 """Roles of side variables."""
+
+
+class Sides(TypedDict, total=False):
+    """Side variables of a source, or where they are read from, by role; ``y`` has the role that is learned from."""
+
+    signal: Any
+    nuisance: Any
+    pairs: Any
+    given: Any
+    groups: Any
+    truth: Any
+    floor: Any
+    y: Any
+
+
+def roles_of(sides: Sides) -> dict[str, Any]:
+    """Return the side variables that are not None, or raise if one is named by no role."""
+    if unknown := sides.keys() - Sides.__annotations__.keys():
+        raise TypeError(f"{unknown.pop()!r} is no role. There are {', '.join(Sides.__annotations__)}.")
+    return {role: side for role, side in sides.items() if side is not None}
 
 
 @dataclass(frozen=True, eq=False)
@@ -59,7 +79,7 @@ class Data:
     (4, ['groups', 'nuisance'], 2)
     >>> Data(np.zeros((4, 2)), signal=[1, 2])
     Traceback (most recent call last):
-    pindown.errors.InputError: signal has 2 samples, but X has 4. Pass one value per sample, in its order.
+    pindown.errors.InputError: signal has 2 samples, but X has 4. Pass one for each.
     """
 
     X: Any
@@ -85,10 +105,7 @@ class Data:
             object.__setattr__(self, role, array)
             n = len(array) if array.ndim else 0
             if self.n_samples is not None and n != self.n_samples:
-                raise InputError(
-                    role,
-                    f"{role} has {n} samples, but X has {self.n_samples}. Pass one value per sample, in its order.",
-                )
+                raise InputError(role, f"{role} has {n} samples, but X has {self.n_samples}. Pass one for each.")
         if isinstance(self.pairs, str) and self.pairs != NEXT:
             raise InputError("pairs", f"pairs must be an array or {NEXT!r}, got {self.pairs!r}.")
 

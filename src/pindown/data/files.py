@@ -5,22 +5,26 @@ from __future__ import annotations
 import json
 import math
 import zipfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pindown._names import listed, nearest, quoted
-from pindown.data.data import ROLES, require_numbers
+from pindown.data.data import ROLES, Sides, require_numbers, roles_of
 from pindown.data.images import IMAGES, ImageFolder
 from pindown.data.loaders import DatasetSource, LoaderSource
 from pindown.data.sources import ArraySource, Batch, ConcatSource, IndexedSource, Source
 from pindown.data.streaming import rebatched
+from pindown.data.table_files import numbers_of
 from pindown.errors import InputError
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 READ_BYTES = 1 << 24
 """Bytes of samples that are read from a parquet file at once, counted in float64."""
@@ -114,11 +118,7 @@ def open_path(path: str | Path) -> Source:
             return ArraySource(_map_npy(path))
         case ".npz":
             return _by_role(_map_npz(path), path)
-    raise InputError(
-        "X",
-        f"{path.name}: samples are read from .parquet, .npy and .npz. Open other files yourself, and pass the array, "
-        "such as h5py.File(path)['x'].",
-    )
+    raise InputError("X", f"{path.name}: samples are read from .parquet, .npy and .npz. Pass the array of other files.")
 
 
 def _open_folder(path: Path) -> Source:
@@ -151,11 +151,8 @@ def _map_npy(path: Path) -> NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
     except (ValueError, EOFError, OSError) as error:  # numpy takes what it does not know for a pickle
-        raise InputError(
-            "X",
-            f"{path.name} cannot be read as an array: it has text or Python objects, or is damaged. Save the array "
-            "again by numpy.save.",
-        ) from error
+        why = "it has text or Python objects, or is damaged. Save it again by numpy.save"
+        raise InputError("X", f"{path.name} cannot be read as an array: {why}.") from error
 
 
 def _map_npz(path: Path) -> dict[str, NDArray[Any]]:
@@ -170,9 +167,7 @@ def _map_npz(path: Path) -> dict[str, NDArray[Any]]:
                 for name in arrays.files
             }
     except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise InputError(
-            "X", f"{path.name} cannot be read as arrays ({error}). Save them again by numpy.savez."
-        ) from error
+        raise InputError("X", f"{path.name} cannot be read as arrays ({error}). Save them again.") from error
 
 
 def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
@@ -207,10 +202,8 @@ def open_shards(folder: Path) -> Source:
         shards = [map_safetensors(path) for path in paths]
         return ConcatSource([ArraySource(shard["x"], groups=shard["input"]) for shard in shards])
     except (OSError, ValueError, KeyError) as error:
-        raise InputError(
-            "X",
-            f"{folder}: a shard is missing or damaged ({error}). Copy the folder again, or extract it into another.",
-        ) from error
+        remedy = "Copy the folder again, or extract it into another"
+        raise InputError("X", f"{folder}: a shard is missing or damaged ({error}). {remedy}.") from error
 
 
 def read_record(folder: Path) -> dict[str, Any]:
@@ -220,9 +213,7 @@ def read_record(folder: Path) -> dict[str, Any]:
         if not isinstance(record, dict) or not isinstance(record.get("shards"), list) or "complete" not in record:
             raise ValueError("it lists no shards")
     except ValueError as error:
-        raise InputError(
-            "X", f"{folder / RECORD} is damaged ({error}). Extract the activations again, into another folder."
-        ) from error
+        raise InputError("X", f"{folder / RECORD} is damaged ({error}). Extract into another folder.") from error
     return record
 
 
@@ -270,7 +261,7 @@ class ParquetSource(Source):
         The file or the folder.
     features : str or sequence of str, optional
         The columns of x, or one column of lists of equal length. By default all columns of numbers without a role.
-    signal, nuisance, pairs, given, groups, y : str or sequence of str, optional
+    signal, nuisance, pairs, given, groups, truth, y : str or sequence of str, optional
         Columns of side variables, by role: one gives an array (n,), several (n, k).
 
     Attributes
@@ -290,82 +281,44 @@ class ParquetSource(Source):
     (('height', 'age'), 3, [[1.5, 30.0], [1.7, 41.0]], ['n', 's'])
     """
 
-    def __init__(
-        self,
-        path: str | Path,
-        *,
-        features: Columns | None = None,
-        signal: Columns | None = None,
-        nuisance: Columns | None = None,
-        pairs: Columns | None = None,
-        given: Columns | None = None,
-        groups: Columns | None = None,
-        y: Columns | None = None,
-    ) -> None:
-        self.path = Path(path)
-        sides = {"signal": signal, "nuisance": nuisance, "pairs": pairs, "given": given, "groups": groups, "y": y}
-        self.side_variables = {role: columns for role, columns in sides.items() if columns is not None}
+    def __init__(self, path: str | Path, *, features: Columns | None = None, **sides: Unpack[Sides]) -> None:
+        self.path, self.side_variables = Path(path), roles_of(sides)
         self._dataset = _open_parquet(self.path)
-        for role, columns in self.side_variables.items():
-            self._require(columns, role)
-        self.names = self._features(features)
+        schema, numeric = self._dataset.schema, numbers_of(self._dataset.schema)
+        roles = self.side_variables | ({} if features is None else {"features": features})
+        for role, columns in roles.items():
+            for name in _several(columns):
+                if name not in schema.names:
+                    hint = nearest(name, schema.names)
+                    raise InputError(role, f"{self.path.name} has no column {quoted(name)}: {hint}")
+        used = {name for columns in self.side_variables.values() for name in _several(columns)}
+        self.names = tuple(name for name in numeric if name not in used) if features is None else _several(features)
+        if not self.names:
+            raise InputError(
+                "features", f"{self.path.name} has no column of numbers left: it has {listed(schema.names)}."
+            )
+        has_lists = len(self.names) == 1 and "list<" in str(schema.field(self.names[0]).type)
+        if not has_lists and (text := [name for name in self.names if name not in numeric]):
+            raise InputError("features", f"{self.path.name}: {quoted(text[0])} has no numbers. Leave it out.")
+        self._roles = {"x": self.names[0] if has_lists else self.names, **self.side_variables}
         self.n_samples = self._dataset.count_rows()
         if self.n_samples == 0:
             raise InputError("X", f"{self.path.name} has no rows: there is nothing to learn from.")
-        self._at_once = 1
         self.shape = next(self._batches(1))["x"].shape[1:]
-        self._at_once = max(1, READ_BYTES // (8 * math.prod(self.shape)))
 
     def blocks(self, n_samples: int) -> Iterator[Batch]:
         """Go through the rows once, in order."""
-        return rebatched(self._batches(n_samples), n_samples)
+        at_once = READ_BYTES // (8 * math.prod(self.shape))
+        return rebatched(self._batches(max(n_samples, at_once)), n_samples)
 
     def _batches(self, n_samples: int) -> Iterator[Batch]:
-        """Yield the rows of one file after another, many at a time."""
-        parquet, dataset = import_module("pyarrow.parquet"), import_module("pyarrow.dataset")
-        sides = [name for side in self.side_variables.values() for name in _several(side)]
-        columns = dict.fromkeys((*self.names, *sides))
-        # Not by the dataset's own scanner, which reads ahead and holds three times what it was asked for.
-        for fragment in self._dataset.get_fragments():
-            folders = dataset.get_partition_keys(fragment.partition_expression)
-            wanted = [name for name in columns if name not in folders]
-            with parquet.ParquetFile(fragment.path) as file:
-                for rows in file.iter_batches(max(n_samples, self._at_once), columns=wanted, use_threads=False):
-                    parts = {name: rows[name] for name in wanted}
-                    parts |= {name: np.full(len(rows), value) for name, value in folders.items()}
-                    roles = {"x": self._x, **self.side_variables}
-                    yield {role: _matrix(self.path, parts, columns) for role, columns in roles.items()}
-
-    @property
-    def _x(self) -> Columns:
-        """The columns of x; a single name if that column holds lists."""
-        has_lists = len(self.names) == 1 and _has_lists(self._dataset.schema.field(self.names[0]).type)
-        return self.names[0] if has_lists else self.names
-
-    def _features(self, features: Columns | None) -> tuple[str, ...]:
-        types, schema = import_module("pyarrow.types"), self._dataset.schema
-        numbers = (types.is_integer, types.is_floating, types.is_boolean)
-        numeric = [column.name for column in schema if any(is_kind(column.type) for is_kind in numbers)]
-        if features is not None:
-            self._require(features, "features")
-            for name in _several(features):
-                if name not in numeric and not _has_lists(schema.field(name).type):
-                    raise InputError(
-                        "features", f"{self.path.name}: {quoted(name)} has no numbers. Leave it out of the features."
-                    )
-            return _several(features)
-        used = {name for side in self.side_variables.values() for name in _several(side)}
-        found = tuple(name for name in numeric if name not in used and not name.startswith("__index_level_"))
-        if not found:
-            names = listed(schema.names)
-            raise InputError("features", f"{self.path.name} has no column of numbers left: it has {names}.")
-        return found
-
-    def _require(self, columns: Columns, argument: str) -> None:
-        names = self._dataset.schema.names
-        for name in _several(columns):
-            if name not in names:
-                raise InputError(argument, f"{self.path.name} has no column {quoted(name)}: {nearest(name, names)}")
+        """Yield at most so many rows at a time; the library would read ahead, and hold three times as many."""
+        columns = list(dict.fromkeys(name for columns in self._roles.values() for name in _several(columns)))
+        at_once = {"batch_size": n_samples, "batch_readahead": 0, "fragment_readahead": 0, "use_threads": False}
+        for rows in self._dataset.to_batches(columns, **at_once):
+            if rows.num_rows:
+                frame = rows.to_pandas()
+                yield {role: _matrix(self.path, frame, columns) for role, columns in self._roles.items()}
 
 
 def _open_parquet(path: Path) -> Any:
@@ -389,27 +342,13 @@ def _several(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def _matrix(path: Path, parts: Mapping[str, Any], columns: Columns) -> NDArray[Any]:
+def _matrix(path: Path, frame: pd.DataFrame, columns: Columns) -> NDArray[Any]:
     """Return one column as (n,), or (n, k) if it holds lists; several as (n, k)."""
     if not isinstance(columns, str):
-        return np.stack([_column(parts[name]) for name in columns], 1)
-    values = parts[columns]
-    if isinstance(values, np.ndarray) or not _has_lists(values.type):
-        return _column(values)
-    if len({len(row) for row in values}) > 1:
-        raise InputError(
-            columns, f"{path.name}: the lists in {quoted(columns)} differ in length, but samples have one shape."
-        )
-    return _column(values.flatten()).reshape(len(values), -1)
-
-
-def _column(values: Any) -> NDArray[Any]:
-    if isinstance(values, np.ndarray):  # from the name of a folder
+        return np.stack([np.asarray(frame[name]) for name in columns], axis=1)
+    values = np.asarray(frame[columns])
+    if not isinstance(values[0], np.ndarray):
         return values
-    decoded = values.dictionary_decode() if hasattr(values, "dictionary_decode") else values
-    return decoded.to_numpy(zero_copy_only=False)
-
-
-def _has_lists(kind: Any) -> bool:
-    types = import_module("pyarrow.types")
-    return types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+    if len({len(value) for value in values}) > 1:
+        raise InputError(columns, f"{path.name}: the lists in {quoted(columns)} differ in length.")
+    return np.stack(list(values))

@@ -8,12 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from itertools import chain
 from pathlib import Path, PurePosixPath
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted, listed, printable
+from pindown.data.data import Sides, roles_of
 from pindown.data.labels import as_label
 from pindown.data.sources import Batch, IndexedSource
 from pindown.data.table_files import MISSING, open_text
@@ -42,8 +43,6 @@ ROUNDING = 1e-3
 
 CACHE_BYTES = 1 << 31
 """Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
-
-Columns = str | Sequence[str]
 
 
 class UnreadableError(ValueError):
@@ -101,17 +100,12 @@ class ImageFolder(IndexedSource):
         folder: str | Path,
         *,
         labels: str | Path | None = None,
-        signal: Columns | None = None,
-        nuisance: Columns | None = None,
-        given: Columns | None = None,
-        groups: Columns | None = None,
-        pairs: str | None = None,
-        truth: Columns | None = None,
         size: tuple[int, int] | None = None,
         channels: int | None = None,
         background: float | None = None,
         skip_corrupt: bool = False,
         skip_unlabelled: bool = False,
+        **sides: Unpack[Sides],
     ) -> None:
         if channels not in (None, 1, 3):
             raise InputError("channels", f"`channels` must be 1 (grey) or 3 (colour), got {channels}.")
@@ -120,8 +114,7 @@ class ImageFolder(IndexedSource):
         self.folder, self.size, self.channels, self.background = Path(folder), _check_size(size), channels, background
         self._cache: dict[str, NDArray[Any]] = {}
         self._cached_bytes = 0
-        roles = {"signal": signal, "nuisance": nuisance, "given": given, "groups": groups, "pairs": pairs}
-        named = {role: columns for role, columns in {**roles, "truth": truth}.items() if columns is not None}
+        named = roles_of(sides)
         files, notes, columns = pictures_in(self.folder), list[str](), list[str]()
         if labels is None and named:
             role = next(iter(named))
@@ -135,9 +128,9 @@ class ImageFolder(IndexedSource):
             files = self._readable(files, notes)
         self.files, self.notes, self.n_samples = tuple(files), tuple(notes), len(files)
         self.shape = self._common_shape()
-        sides = {name: as_label([lines[file][j] for file in self.files]) for j, name in enumerate(columns)}
+        cells = {name: as_label([lines[file][j] for file in self.files]) for j, name in enumerate(columns)}
         self._side_variables = {
-            role: sides[part] if isinstance(part, str) else np.stack([sides[name] for name in part], axis=1)
+            role: cells[part] if isinstance(part, str) else np.stack([cells[name] for name in part], axis=1)
             for role, part in named.items()
         }
 
@@ -157,13 +150,10 @@ class ImageFolder(IndexedSource):
         return dict(self._side_variables)
 
     def _decode_all(self, names: Iterable[str]) -> dict[str, NDArray[np.float32]]:
-        """Decode some files, in threads if the cache is full, and cache what fits."""
+        """Decode some files, in threads, and cache what fits."""
         names = list(names)
-        if self._cached_bytes < CACHE_BYTES or len(names) < 2:
-            decoded = dict(zip(names, map(self._decode, names), strict=True))
-        else:
-            with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
-                decoded = dict(zip(names, pool.map(self._decode, names), strict=True))
+        with ThreadPoolExecutor(min(8, os.cpu_count() or 1)) as pool:
+            decoded = dict(zip(names, pool.map(self._decode, names), strict=True))
         for name, image in decoded.items():
             compact = _as_bytes(image)
             if self._cached_bytes + compact.nbytes <= CACHE_BYTES:
@@ -183,17 +173,12 @@ class ImageFolder(IndexedSource):
         if len(image) in (2, 4):
             colours, alpha = image[:-1], image[-1:]
             if self.background is None and alpha.min() < 1:
-                raise InputError(
-                    "background",
-                    f"{printable(name)} has transparent pixels. Pass `background=1.0` to show them on white.",
-                )
+                message = f"{printable(name)} has transparent pixels. Pass `background=1.0` to show them on white."
+                raise InputError("background", message)
             image = (colours * alpha + (1 - alpha) * np.float32(self.background or 0.0)).astype(np.float32)
         image = self._convert(image)
         if hasattr(self, "shape") and image.shape != self.shape:
-            raise ValueError(
-                f"{printable(name)} changed after the folder was opened: its shape is {image.shape}, and was "
-                f"{self.shape}. Open the folder again."
-            )
+            raise InputError("folder", f"{printable(name)} changed after the folder was opened. Open it again.")
         return image
 
     def _convert(self, image: NDArray[np.float32]) -> NDArray[np.float32]:

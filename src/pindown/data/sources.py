@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from pindown.data.data import as_array, require_numbers
+from pindown.data.data import Sides, as_array, require_numbers, roles_of
 from pindown.errors import InputError
 
 Batch = dict[str, Any]
@@ -123,14 +123,10 @@ class ConcatSource(IndexedSource):
     """
 
     def __init__(self, sources: Sequence[IndexedSource]) -> None:
-        if not sources:
-            raise InputError("sources", "ConcatSource: there are no sources. Give at least one.")
         self.sources, self.shape = tuple(sources), sources[0].shape
         for k, source in enumerate(sources):
             if source.shape != self.shape:
-                raise InputError(
-                    "sources", f"Samples of part {k} have shape {source.shape}, those of the first {self.shape}."
-                )
+                raise InputError("X", f"Samples of part {k} have shape {source.shape}, of the first {self.shape}.")
         self._ends = np.cumsum([source.n_samples for source in sources])
         self.n_samples = int(self._ends[-1])
 
@@ -162,7 +158,7 @@ class ArraySource(IndexedSource):
     signal, nuisance, pairs, given, groups, truth, floor : array of n samples, optional
         Side variables, by role: see `pindown.Data`.
     y : array of n samples, optional
-        A side variable whose role follows from the estimator.
+        A side variable in the role that the estimator learns from.
 
     Examples
     --------
@@ -174,24 +170,10 @@ class ArraySource(IndexedSource):
     ([9.0, 0.0], ['c', 'a'])
     """
 
-    def __init__(
-        self,
-        x: Any,
-        *,
-        signal: Any = None,
-        nuisance: Any = None,
-        pairs: Any = None,
-        given: Any = None,
-        groups: Any = None,
-        truth: Any = None,
-        floor: Any = None,
-        y: Any = None,
-    ) -> None:
-        sides = {"signal": signal, "nuisance": nuisance, "pairs": pairs, "given": given, "groups": groups}
-        sides |= {"truth": truth, "floor": floor, "y": y}
+    def __init__(self, x: Any, **sides: Unpack[Sides]) -> None:
         require_numbers("x", x)
-        self.parts = {"x": _indexable(x, "x")}
-        self.parts |= {role: _indexable(side, role) for role, side in sides.items() if side is not None}
+        parts = {"x": x, **roles_of(sides)}
+        self.parts: dict[str, Any] = {name: _indexable(part, name) for name, part in parts.items()}
         x = self.parts["x"]
         if x.is_complex() if isinstance(x, Tensor) else np.dtype(x.dtype).kind not in NUMBERS:
             raise InputError("x", f"x must hold numbers, got {x.dtype}. Leave out text, or turn it into numbers.")
@@ -199,10 +181,7 @@ class ArraySource(IndexedSource):
         self.shape = tuple(shape)
         for name, part in self.parts.items():
             if (n := part.shape[0]) != self.n_samples:
-                raise InputError(
-                    name,
-                    f"{name} has {n} samples, but x has {self.n_samples}. Pass one value per sample, in its order.",
-                )
+                raise InputError(name, f"{name} has {n} samples, but x has {self.n_samples}. Pass one for each.")
         if self.n_samples == 0:
             raise InputError("x", f"x has no samples (shape {tuple(x.shape)}). Check that the array is right.")
 
@@ -217,12 +196,8 @@ class ArraySource(IndexedSource):
     def blocks(self, n_samples: int) -> Iterator[Batch]:
         """Go through the samples once, in order, a slice at a time: maps and files are then read without jumps."""
         for first in range(0, self.n_samples, n_samples):
-            yield {
-                name: part[first : first + n_samples].clone()
-                if isinstance(part, Tensor)
-                else np.array(part[first : first + n_samples])
-                for name, part in self.parts.items()
-            }
+            parts = {name: part[first : first + n_samples] for name, part in self.parts.items()}
+            yield {name: part.clone() if isinstance(part, Tensor) else np.array(part) for name, part in parts.items()}
 
 
 def _indexable(values: Any, name: str) -> Any:

@@ -7,37 +7,33 @@ import io
 import re
 import tempfile
 import warnings
-import zipfile
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cached_property
 from importlib import import_module
 from itertools import compress, islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TextIO
+from types import ModuleType
+from typing import Any, TextIO
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pindown._files import atomic_path
 from pindown._names import listed, nearest, quoted
-from pindown.data.labels import as_label
+from pindown.data.labels import as_label, missing
 from pindown.errors import InputError
 
-if TYPE_CHECKING:
-    pass
-
 Matrix = NDArray[np.float64]
+Label = NDArray[Any]
 
 MISSING = frozenset(
     {"", "na", "n/a", "nan", "null", "none", "#n/a", "#value!", "#div/0!", "#num!", "#ref!", "#name?", "#null!"}
 )
 """Cells that hold nothing, or what a spreadsheet could not compute, in lower case."""
-
-_SPELLINGS = sorted({spelled for word in MISSING for spelled in (word, word.upper(), word.capitalize(), "NaN")})
 
 HEAD = 5_000
 """Rows of a text file from which the types of its columns are decided."""
@@ -47,9 +43,6 @@ AT_ONCE = 1 << 22
 
 WRITABLE = (".csv", ".tsv", ".npy", ".npz")
 """Suffixes of files that `write_latents` writes."""
-
-INDEX = "__index_level_"
-"""How pandas names the columns of a parquet file that hold its index."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -77,28 +70,27 @@ class TableFile(ABC):
     deep: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     @abstractmethod
-    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
+    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
         """Return some columns as a matrix (n, k), NaN where a number is missing, and others as labels, (n,) each.
 
         Labels have None or NaN where one is missing.
         """
 
-    def sample_names(self) -> NDArray[Any] | None:
+    @abstractmethod
+    def sample_names(self) -> Label | None:
         """Return the names that the file itself has for its samples, beside all columns; None without any."""
-        return None
 
     def default_block(self) -> tuple[str, ...] | None:
         """Return the columns of ``X``, or of the only block; None without blocks."""
-        for name in ("X", "x"):
+        for name in ("X", "x", *(self.blocks if len(self.blocks) == 1 else () if self.blocks else self.deep)):
+            if name in self.deep:
+                raise self.lacks(name, "features", ())
             if name in self.blocks:
                 return self.blocks[name]
-        if self.deep and (not self.blocks or {"X", "x"} & {*self.deep}):
-            name = next((name for name in ("X", "x") if name in self.deep), next(iter(self.deep)))
-            raise InputError("features", f"{self.path.name}: {_not_columns(name, self.deep[name])}")
-        if len(self.blocks) > 1:
-            arrays = listed([*self.blocks])
-            raise InputError("features", f"{self.path.name} has several arrays: {arrays}. Name one by `features`.")
-        return next(iter(self.blocks.values()), None)
+        if self.blocks:
+            several = listed([*self.blocks])
+            raise InputError("features", f"{self.path.name} has several arrays: {several}. Name one by `features`.")
+        return None
 
     def require(self, name: str, argument: str) -> None:
         """Raise if there is no such column."""
@@ -108,16 +100,56 @@ class TableFile(ABC):
     def lacks(self, name: str, argument: str, names: Sequence[str]) -> InputError:
         """Return the error for a column or block that is not there, with the name that was probably meant."""
         if name in self.deep:
-            return InputError(argument, f"`{argument}`: {_not_columns(name, self.deep[name])}")
+            return InputError(
+                argument,
+                f"`{argument}`: {name} in {self.path.name} has shape {self.deep[name]}, but a table has one line per "
+                f"sample. Give a folder of images, fit the array in Python, or flatten it: {name}.reshape(len({name}), "
+                "-1).",
+            )
         hint = nearest(name, names)
         return InputError(argument, f"`{argument}`: {self.path.name} has no column {quoted(name)}: {hint}")
 
-    def _require_numeric(self, names: Sequence[str]) -> None:
-        for name in names:
-            if name not in self.numeric:
-                raise InputError(
-                    "features", f"{self.path.name}: {quoted(name)} has no numbers. Leave it out: `drop={quoted(name)}`."
+
+@dataclass(frozen=True, eq=False)
+class ColumnTable(TableFile):
+    """A file of which single columns are loaded: `load` maps names to columns, and `index` returns names of samples."""
+
+    load: Callable[[Sequence[str]], Mapping[str, Any]] = lambda names: {}
+    index: Callable[[], ArrayLike | None] = lambda: None
+
+    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
+        """Return some columns as a matrix and others as labels."""
+        if text := [name for name in numbers if name not in self.numeric]:
+            raise InputError("features", f"{self.path.name}: column {quoted(text[0])} has no numbers. Leave it out.")
+        columns = self.load(tuple(dict.fromkeys((*numbers, *labels))))
+        lengths = {name: len(np.asarray(column)) for name, column in columns.items()}
+        first = next(iter(lengths))
+        for name, length in lengths.items():
+            if length != lengths[first]:
+                raise ValueError(
+                    f"{self.path.name}: {name} has {length} rows, but {first} has {lengths[first]}. Save one row per "
+                    "sample in both."
                 )
+        matrix = np.empty((lengths[first], len(numbers)))
+        for k, name in enumerate(numbers):
+            matrix[:, k] = columns[name]
+        return matrix, {name: _label(columns[name]) for name in labels}
+
+    def sample_names(self) -> Label | None:
+        """Return the names that the file itself has for its samples."""
+        names = self.index()
+        return None if names is None else _label(names)
+
+
+def _label(column: ArrayLike) -> Label:
+    """Return numbers and text as they are, other values as text, and missing ones as None."""
+    values = np.asarray(column)
+    if values.dtype.kind != "O":
+        return values
+    empty = missing(values)
+    plain = np.array(values[~empty].tolist()).dtype.kind in "buifU"
+    kept = [None if gone else v if plain else str(v) for v, gone in zip(values, empty, strict=True)]
+    return np.array(kept, dtype=object if empty.any() else None)
 
 
 def open_table(path: Path) -> TableFile:
@@ -152,7 +184,10 @@ def open_table(path: Path) -> TableFile:
     if suffix not in READERS:
         raise ValueError(f"{path.name}: cannot read files in {suffix or 'nothing'!r}: {nearest(suffix, [*READERS])}")
     if not path.exists():
-        raise FileNotFoundError(f"there is no file {path}{_in_folder(path)}")
+        if not path.parent.is_dir():
+            raise FileNotFoundError(f"there is no file {path}: there is no folder {path.parent} either.")
+        others = sorted(other.name for other in path.parent.iterdir() if other.suffix.lower() in READERS)
+        raise FileNotFoundError(f"there is no file {path}: {nearest(path.name, others)}")
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder: give a data file in it.")
     if path.stat().st_size == 0:
@@ -163,58 +198,32 @@ def open_table(path: Path) -> TableFile:
         raise PermissionError(f"{path} cannot be read ({error.strerror}): ask for permission, or copy it.") from error
 
 
-def _in_folder(path: Path) -> str:
-    """Return a hint at a file in the same folder."""
-    if not path.parent.is_dir():
-        return f": there is no folder {path.parent} either. Give the path of a data file."
-    others = sorted(other.name for other in path.parent.iterdir() if other.suffix.lower() in READERS)
-    return f": {nearest(path.name, others)}" if others else ": give the path of a data file."
-
-
-def _not_columns(name: str, shape: tuple[int, ...]) -> str:
-    """Say why an array is not read, and what to do.
-
-    Examples
-    --------
-    >>> _not_columns("X", (300, 3, 8, 8))
-    'X has shape (300, 3, 8, 8), but a table has one line per sample. Give a folder of images, fit the array in \
-Python, or flatten the samples: X.reshape(len(X), -1).'
-    """
-    return (
-        f"{name} has shape {shape}, but a table has one line per sample. Give a folder of images, fit the array in "
-        f"Python, or flatten the samples: {name}.reshape(len({name}), -1)."
-    )
-
-
-def _require_unique(path: Path, names: Sequence[str], remedy: str = "Give each its own.") -> None:
-    twice = [name for name, count in Counter(names).items() if count > 1]
-    if twice:
-        raise ValueError(f"{path.name}: several columns are called {listed(twice, 4)}. {remedy}")
-
-
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what a library raises for a bad file into a sentence."""
+    """Turn what a library raises for a bad file into a sentence, and silence its warnings."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of the library's own dependencies
+        with warnings.catch_warnings(action="ignore"):
             yield
-    except (PermissionError, MemoryError, InputError):
+    except (PermissionError, MemoryError):
         raise
     except Exception as error:  # each library has errors of its own
         cause = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
         raise ValueError(f"{path.name} cannot be read as {path.suffix} ({cause}). Save it again.") from error
 
 
-def _optional(module: str, path: Path, extra: str) -> Any:
+def _optional(module: str, path: Path, extra: str) -> ModuleType:
     try:
-        return import_module(module)
+        with warnings.catch_warnings(action="ignore"):  # of its own dependencies
+            return import_module(module)
     except ImportError as error:
         package = module.partition(".")[0]
-        raise ValueError(
-            f"{path.name}: reading {path.suffix} needs {package}: pip install 'pindown[{extra}]', or save the data as "
-            ".csv."
-        ) from error
+        raise ValueError(f"{path.name} needs {package}: pip install 'pindown[{extra}]', or save a .csv.") from error
+
+
+def _require_unique(path: Path, names: Sequence[str]) -> None:
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        raise ValueError(f"{path.name}: several columns are called {listed(twice, 4)}. Give each its own name.")
 
 
 # ---- text and spreadsheets ------------------------------------------------------------------------------------------
@@ -232,63 +241,60 @@ class TextTable(TableFile):
     decimal: str = "."
     sheet: str | None = None
 
-    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
+    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
         """Return some columns as a matrix and others as labels."""
-        place = {name: j for j, name in enumerate(self.header)}
-        texts = {name: place[name] for name in labels}
-        both = {name: k for k, name in enumerate(numbers) if name in texts}
-        matrix, cells = self._cells([place[name] for name in numbers if name not in both], [*texts.values()])
-        for name, k in both.items():
-            values = [self._as_number(cell) for cell in cells[place[name]]]
-            matrix = np.insert(matrix, k, values, axis=1)
+        texts = {name: self.header.index(name) for name in labels}
+        matrix, cells = self._cells([self.header.index(name) for name in numbers if name not in texts], texts.values())
+        for k, name in enumerate(numbers):
+            if name in texts:  # a column that is a label, too
+                values = [float(_with_point(c, self.decimal)) for c in cells[texts[name]]]
+                matrix = np.insert(matrix, k, values, axis=1)
         return matrix, {name: self._label(cells[j], name in self.numeric) for name, j in texts.items()}
-
-    def sample_names(self) -> NDArray[Any] | None:
-        """Return the first column if it has no name: pandas writes its index so."""
-        return None if self.header[0] else np.array(self._cells([], [0])[1][0])
 
     def texts(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Return columns as the text that is written there."""
         cells = self._cells([], [self.header.index(name) for name in dict.fromkeys(names)])[1]
         return {name: cells[self.header.index(name)] for name in names}
 
-    def _cells(self, numbers: list[int], texts: list[int]) -> tuple[Matrix, dict[int, list[str]]]:
+    def sample_names(self) -> Label | None:
+        """Return the first column if it has no name: pandas writes its index so."""
+        return None if self.header[0] else np.array(self._cells([], [0])[1][0])
+
+    def _cells(self, numbers: Sequence[int], texts: Iterable[int]) -> tuple[Matrix, dict[int, list[str]]]:
         """Read columns by their places, a bounded number of lines at a time: numbers, and cells as text."""
         import pandas as pd
 
-        has_content = self._has_content
-        matrix = np.empty((len(has_content), len(numbers)))
+        matrix = np.empty((len(self._has_content), len(numbers)))
         cells: dict[int, list[str]] = {j: [] for j in texts}
         known: dict[str, str] = {}  # equal texts share memory
-        dtypes = {**dict.fromkeys(numbers, "float64"), **dict.fromkeys(texts, object)}
-        options: dict[str, Any] = {"keep_default_na": False, "na_values": dict.fromkeys(numbers, _SPELLINGS)}
-        if tuple(map(int, pd.__version__.split(".")[:2])) < (3, 1):
-            options["float_precision"] = "round_trip"  # what later versions do
+        spellings = {spelled for word in MISSING for spelled in (word, word.upper(), word.capitalize(), "NaN")}
+        exact = tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)  # without being asked to
         with _lines(self.path, self.separator, self.sheet) as (file, _, lines):
             next(lines)  # the header
             try:
-                parts = pd.read_csv(
+                for part in pd.read_csv(
                     file,
                     sep=self.separator,
                     decimal=self.decimal,
                     header=None,
                     names=list(range(len(self.header))),
                     index_col=False,
-                    usecols=list(dtypes),
-                    dtype=dtypes,
+                    usecols=[*numbers, *cells],
+                    dtype={**dict.fromkeys(numbers, "float64"), **dict.fromkeys(cells, object)},
+                    keep_default_na=False,
+                    na_values=dict.fromkeys(numbers, sorted(spellings)),
                     skipinitialspace=True,
                     chunksize=max(1, AT_ONCE // len(self.header)),
-                    **options,
-                )
-                for part in parts:
+                    **({} if exact else {"float_precision": "round_trip"}),
+                ):
                     matrix[part.index] = part[numbers]
-                    for j in texts:
-                        cells[j] += [known.setdefault(text, text.strip()) for text in part[j]]
+                    for j, column in cells.items():
+                        column += [known.setdefault(text, text.strip()) for text in part[j]]
             except ValueError as error:
                 raise self._wrong_cell(numbers) from error
-        if has_content.all():
+        if self._has_content.all():
             return matrix, cells
-        return matrix[has_content], {j: list(compress(column, has_content)) for j, column in cells.items()}
+        return matrix[self._has_content], {j: list(compress(c, self._has_content)) for j, c in cells.items()}
 
     @cached_property
     def _has_content(self) -> NDArray[np.bool_]:
@@ -303,20 +309,17 @@ class TextTable(TableFile):
             for cells in islice(lines, 1, None):
                 for j in numbers:
                     if cells[j].strip().lower() not in MISSING and not _is_number(cells[j], self.decimal):
-                        mark = "comma" if self.decimal == "," else "point"
+                        name, mark = quoted(self.header[j]), "comma" if self.decimal == "," else "point"
                         hint = f" Decimals need a {mark} in this file, and thousands no mark."
                         return InputError(
                             "features",
-                            f"{self.path.name}, line {reader.line_num}: column {quoted(self.header[j])} has numbers, "
-                            f"but here the text {quoted(cells[j])}.{hint if set(cells[j]) & set(',.') else ''} Correct "
-                            f"the cell, or leave the column out: `drop={quoted(self.header[j])}`.",
+                            f"{self.path.name}, line {reader.line_num}: column {name} has numbers, but here the text "
+                            f"{quoted(cells[j])}.{hint if set(cells[j]) & set(',.') else ''} Correct the cell, or "
+                            f"leave the column out: `drop={name}`.",
                         )
         return ValueError(f"{self.path.name} cannot be read as {self.path.suffix}. Save it again.")
 
-    def _as_number(self, cell: str) -> float:
-        return float(_with_point(cell, self.decimal)) if _is_number(cell, self.decimal) else np.nan
-
-    def _label(self, cells: list[str], is_numeric: bool) -> NDArray[Any]:
+    def _label(self, cells: list[str], is_numeric: bool) -> Label:
         """Return text as labels: whole numbers, numbers or text; None where a cell is empty."""
         if empty := {cell for cell in set(cells) if cell.lower() in MISSING}:
             return np.array([None if cell in empty else cell for cell in cells], dtype=object)
@@ -325,17 +328,21 @@ class TextTable(TableFile):
 
 def open_text(path: Path, sheet: str | None = None) -> TextTable:
     """Read the header and the first lines: the names, and which columns hold numbers."""
-    separator = "," if sheet is not None else "\t" if path.suffix.lower() == ".tsv" else find_separator(path)
+    separator = "," if sheet is not None else "\t" if path.suffix.lower() == ".tsv" else _separator(path)
     with _lines(path, separator, sheet) as (_, _, lines):
         header = tuple(cell.strip() for cell in next(lines, []))
-        _check_header(path, header)
         head = [cells for cells in islice(lines, HEAD) if any(cells)]
+    names = tuple(name for name in header if name)
+    if not names:
+        raise ValueError(f"{path.name} has no names in its first line: give each column one.")
+    if all(_is_number(name, ".") for name in names):
+        raise ValueError(f"{path.name}: the header is missing. Put a line with the names of the columns before it.")
+    _require_unique(path, names)
     if not head:
         raise ValueError(f"{path.name} has names but no rows: give a line for each sample below them.")
     decimal = "," if separator != "," and _decimals_have_commas(head) else "."
-    names = tuple(name for name in header if name)
-    columns = dict(zip(header, zip(*head, strict=True), strict=True))
-    numeric = tuple(name for name in names if _mostly_numbers(columns[name], decimal))
+    columns = zip(header, zip(*head, strict=True), strict=True)
+    numeric = tuple(name for name, column in columns if name and _mostly_numbers(column, decimal))
     return TextTable(path, names, numeric, header=header, separator=separator, decimal=decimal, sheet=sheet)
 
 
@@ -374,42 +381,25 @@ def _lines(path: Path, separator: str, sheet: str | None) -> Iterator[tuple[Text
         try:
             yield file, reader, lines()
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path.name} is not UTF-8 text: save it as UTF-8, in a spreadsheet as CSV UTF-8."
-            ) from error
+            raise ValueError(f"{path.name} is not UTF-8 text. In a spreadsheet, save it as CSV UTF-8.") from error
         except csv.Error as error:
             raise ValueError(f"{path.name} cannot be read as csv ({error}). Save it again.") from error
 
 
-def find_separator(path: Path) -> str:
+def _separator(path: Path) -> str:
     """Return what separates the cells of the first line: some spreadsheets write semicolons, or tabs, into a .csv."""
     with path.open(encoding="utf-8-sig", errors="replace", newline="") as file:
         line = file.readline()
     return line[4] if re.fullmatch("sep=[,;\t]\\s*", line) else max(",;\t", key=line.count)
 
 
-def _check_header(path: Path, header: Sequence[str]) -> None:
-    names = [name for name in header if name]
-    if not names:
-        raise ValueError(f"{path.name} has no names in its first line: give each column one.")
-    if all(_is_number(name, ".") for name in names):
-        raise ValueError(
-            f"{path.name}: the header is missing, its first line holds numbers ({listed(names, 3)}). Put a line with "
-            "the names of the columns before it."
-        )
-    _require_unique(path, names)
-
-
 def _decimals_have_commas(head: Sequence[Sequence[str]]) -> bool:
     """Whether more cells are like 0,5 than like 0.5, and not all of them could be thousands, such as 1,500."""
-    cells = [cell for cells in head for cell in cells]
-    with_comma = [cell for cell in cells if _COMMA.fullmatch(cell)]
-    n_points = sum(_COMMA.fullmatch(_with_point(cell, ",")) is not None for cell in cells)
-    return len(with_comma) > n_points and not all(map(_THOUSANDS.fullmatch, with_comma))
-
-
-_COMMA = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
-_THOUSANDS = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
+    decimal = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
+    with_comma = [cell for cells in head for cell in cells if decimal.fullmatch(cell)]
+    n_points = sum(decimal.fullmatch(_with_point(cell, ",")) is not None for cells in head for cell in cells)
+    thousands = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
+    return len(with_comma) > n_points and not all(map(thousands.fullmatch, with_comma))
 
 
 def _with_point(cell: str, decimal: str) -> str:
@@ -431,48 +421,22 @@ def _is_number(cell: str, decimal: str) -> bool:
     return "_" not in cell
 
 
-# ---- arrays of numpy ------------------------------------------------------------------------------------------------
+# ---- arrays, parquet and h5ad ---------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, eq=False)
-class ArrayTable(TableFile):
-    """Columns of a ``.npy`` or ``.npz`` file; they may differ in length until they are used together."""
-
-    columns: Mapping[str, NDArray[Any]] = field(default_factory=dict)
-
-    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
-        """Return some columns as a matrix and others as labels."""
-        self._require_numeric(numbers)
-        first, *others = dict.fromkeys((*numbers, *labels))
-        n_samples = len(self.columns[first])
-        for name in others:
-            if (n := len(self.columns[name])) != n_samples:
-                raise ValueError(
-                    f"{self.path.name}: {name} has {n} rows, but {first} has {n_samples}. Give one row per sample in "
-                    "both."
-                )
-        matrix = np.empty((n_samples, len(numbers)))
-        for k, name in enumerate(numbers):
-            matrix[:, k] = self.columns[name]
-        return matrix, {name: self.columns[name] for name in labels}
-
-
-def open_npy(path: Path) -> ArrayTable:
+def open_npy(path: Path) -> ColumnTable:
     """Open one matrix, whose columns are called 0, 1, 2 and so on."""
     with _readable(path):
         array = np.load(path, mmap_mode="r", allow_pickle=False)
     if array.ndim > 2:
-        raise InputError("features", f"{path.name}: {_not_columns('X', array.shape)}")
+        raise ColumnTable(path, (), (), deep={"X": array.shape}).lacks("X", "features", ())
     if array.ndim != 2 or array.dtype.kind not in "buif":
-        raise ValueError(
-            f"{path.name} must hold a matrix of numbers, one row per sample, but has {array.dtype} of {array.shape}. "
-            "For labels beside it, or several arrays, save an .npz."
-        )
+        raise ValueError(f"{path.name} must hold a matrix of numbers, but has {array.dtype} of {array.shape}.")
     columns = {str(j): array[:, j] for j in range(array.shape[1])}
-    return ArrayTable(path, tuple(columns), tuple(columns), columns=columns)
+    return ColumnTable(path, tuple(columns), tuple(columns), load=_from(columns))
 
 
-def open_npz(path: Path) -> ArrayTable:
+def open_npz(path: Path) -> ColumnTable:
     """Open arrays: a matrix X is a block, whose columns are called X_0, X_1 …; one-dimensional arrays are columns."""
     columns: dict[str, NDArray[Any]] = {}
     blocks: dict[str, tuple[str, ...]] = {}
@@ -481,132 +445,89 @@ def open_npz(path: Path) -> ArrayTable:
         arrays = np.load(path, allow_pickle=False)
     with arrays:
         for name in arrays.files:
-            array = _member(path, arrays, name)
+            try:
+                array = arrays[name]
+            except (ValueError, OSError) as error:
+                why = f"If it holds Python objects, turn them into text: {name}.astype(str)"
+                raise ValueError(f"{path.name}: {name} cannot be read. {why}.") from error
             if array.ndim == 1 or array.shape[1:] == (1,):
                 columns[name] = array.reshape(-1)
             elif array.ndim == 2:
                 blocks[name] = tuple(f"{name}_{j}" for j in range(array.shape[1]))
-                columns |= {part: array[:, j] for j, part in enumerate(blocks[name])}
+                columns |= zip(blocks[name], array.T, strict=True)
             elif array.ndim > 2:
                 deep[name] = array.shape
     if not columns and not deep:
         raise ValueError(f"{path.name} has no array of one or two dimensions: save one called X, one row per sample.")
     numeric = tuple(name for name, column in columns.items() if column.dtype.kind in "buif")
-    return ArrayTable(path, tuple(columns), numeric, blocks, deep, columns)
+    return ColumnTable(path, tuple(columns), numeric, blocks, deep, load=_from(columns))
 
 
-def _member(path: Path, arrays: Any, name: str) -> NDArray[Any]:
-    try:
-        return arrays[name]
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
-        raise ValueError(
-            f"{path.name}: {name} cannot be read. If it holds Python objects, turn them into text: {name}.astype(str)."
-        ) from error
+def _from(columns: Mapping[str, NDArray[Any]]) -> Callable[[Sequence[str]], Mapping[str, NDArray[Any]]]:
+    return lambda names: {name: columns[name] for name in names}
 
 
-# ---- parquet and h5ad -----------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, eq=False)
-class ParquetTable(TableFile):
-    """Columns of a ``.parquet`` file; ``index`` is the column in which pandas keeps its index, if there is one."""
-
-    index: str | None = None
-
-    def sample_names(self) -> NDArray[Any] | None:
-        """Return the index of pandas."""
-        return None if self.index is None else self.read((), (self.index,))[1][self.index]
-
-    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
-        """Return some columns as a matrix and others as labels."""
-        parquet = import_module("pyarrow.parquet")
-        self._require_numeric(numbers)
-        with _readable(self.path):
-            table = parquet.read_table(self.path, columns=list(dict.fromkeys((*numbers, *labels))))
-            matrix = np.empty((len(table), len(numbers)))
-            for k, name in enumerate(numbers):
-                matrix[:, k] = table[name].cast("float64", safe=False).to_numpy()
-        return matrix, {name: _label(table[name].to_pylist()) for name in labels}
-
-
-def open_parquet(path: Path) -> ParquetTable:
+def open_parquet(path: Path) -> ColumnTable:
     """Read the schema: the names, and which columns hold numbers."""
     parquet = _optional("pyarrow.parquet", path, "tables")
-    types = import_module("pyarrow.types")
+
+    def load(names: Sequence[str]) -> Any:
+        with _readable(path):
+            return parquet.read_table(path, columns=list(names)).to_pandas(ignore_metadata=True)
+
     with _readable(path):
         schema = parquet.read_schema(path)
     _require_unique(path, schema.names)
+    numeric, index = numbers_of(schema), [name for name in schema.names if name.startswith(PANDAS_INDEX)]
+    names = tuple(name for name in schema.names if name not in index)
+    return ColumnTable(path, names, numeric, load=load, index=lambda: load(index)[index[0]] if index else None)
+
+
+PANDAS_INDEX = "__index_level_"
+"""How pandas names the columns of a parquet file that hold its index."""
+
+
+def numbers_of(schema: Any) -> tuple[str, ...]:
+    """Return the columns of numbers in the schema of a parquet file."""
+    types = import_module("pyarrow.types")
     kinds = (types.is_integer, types.is_floating, types.is_boolean)
-    columns = [column for column in schema if not column.name.startswith(INDEX)]
-    numeric = tuple(column.name for column in columns if any(is_kind(column.type) for is_kind in kinds))
-    index = next((name for name in schema.names if name.startswith(INDEX)), None)
-    return ParquetTable(path, tuple(column.name for column in columns), numeric, index=index)
+    columns = [column for column in schema if not column.name.startswith(PANDAS_INDEX)]
+    return tuple(column.name for column in columns if any(is_kind(column.type) for is_kind in kinds))
 
 
-@dataclass(frozen=True, eq=False)
-class CellTable(TableFile):
-    """Cells of an ``.h5ad`` file; ``X`` stays on disk until it is read."""
-
-    cells: Any = None
-
-    def sample_names(self) -> NDArray[Any] | None:
-        """Return the names of the cells."""
-        return np.array([str(name) for name in self.cells.obs_names])
-
-    def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, NDArray[Any]]]:
-        """Return some columns as a matrix and others as labels."""
-        matrix = np.empty((self.cells.n_obs, len(numbers)))
-        place = {name: k for k, name in enumerate(numbers)}
-        for block, names in self.blocks.items():
-            wanted = [j for j, name in enumerate(names) if name in place]
-            if wanted:
-                matrix[:, [place[names[j]] for j in wanted]] = self._block(block, wanted)
-        for name in set(numbers) & set(self.cells.obs.columns):
-            matrix[:, place[name]] = self.cells.obs[name].to_numpy()
-        return matrix, {name: self._label(name) for name in labels}
-
-    def _block(self, block: str, columns: list[int]) -> Any:
-        if block != "X":
-            return np.asarray(self.cells.obsm[block])[:, columns]
-        with _readable(self.path):
-            on_disk = self.cells.X
-            values = (on_disk.to_memory() if hasattr(on_disk, "to_memory") else on_disk[:])[:, columns]
-        return values.toarray() if hasattr(values, "toarray") else values
-
-    def _label(self, name: str) -> NDArray[Any]:
-        if name not in self.cells.obs:
-            return self.read([name], [])[0][:, 0]
-        column = self.cells.obs[name]
-        return _label(column.astype(object).where(column.notna(), None).tolist())
-
-
-def open_h5ad(path: Path) -> CellTable:
-    """Open cells: the columns of ``obs``, and as blocks ``X`` and the matrices of ``obsm``."""
-    with warnings.catch_warnings(action="ignore"):  # of anndata's own dependencies
-        anndata = _optional("anndata", path, "cells")
+def open_h5ad(path: Path) -> ColumnTable:
+    """Open cells: the columns of ``obs``, and as blocks ``X``, which stays on disk, and the matrices of ``obsm``."""
+    anndata = _optional("anndata", path, "cells")
     with _readable(path):
         cells = anndata.read_h5ad(path, backed="r")
     blocks = {"X": tuple(map(str, cells.var_names))}
-    _require_unique(path, blocks["X"], "Make them unique: adata.var_names_make_unique().")
     for name, array in cells.obsm.items():
         if getattr(array, "ndim", 0) == 2:
             blocks[name] = tuple(f"{name}_{j}" for j in range(array.shape[1]))
     obs = tuple(map(str, cells.obs.columns))
     in_blocks = tuple(name for block in blocks.values() for name in block)
     _require_unique(path, (*obs, *in_blocks))
+
+    def load(names: Sequence[str]) -> Mapping[str, ArrayLike]:
+        found: dict[str, ArrayLike] = {name: cells.obs[name] for name in names if name in obs}
+        for block, columns in blocks.items():
+            wanted = [j for j, name in enumerate(columns) if name in set(names)]
+            if wanted:
+                with _readable(path):
+                    values = cells.X if block == "X" else cells.obsm[block]
+                    values = (values.to_memory() if hasattr(values, "to_memory") else values[:])[:, wanted]
+                    values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+                found |= zip((columns[j] for j in wanted), values.T, strict=True)
+        return found
+
     numbers = tuple(name for name in obs if cells.obs[name].dtype.kind in "buif")
-    return CellTable(path, (*obs, *in_blocks), (*numbers, *in_blocks), blocks, cells=cells)
+    names = (*obs, *in_blocks)
+    return ColumnTable(
+        path, names, (*numbers, *in_blocks), blocks, load=load, index=lambda: cells.obs_names.astype(str)
+    )
 
 
-def _label(values: list[Any]) -> NDArray[Any]:
-    """Return numbers and text as they are, other values as text, and missing ones as None."""
-    empty = [value is None or value != value for value in values]
-    is_plain = np.array([value for value, gone in zip(values, empty, strict=True) if not gone]).dtype.kind in "buifU"
-    kept = [None if gone else value if is_plain else str(value) for value, gone in zip(values, empty, strict=True)]
-    return np.array(kept, dtype=object if any(empty) else None)
-
-
-READERS = {
+READERS: dict[str, Callable[[Path], TableFile]] = {
     ".csv": open_text,
     ".tsv": open_text,
     ".xlsx": open_excel,
@@ -640,9 +561,8 @@ def check_writable(path: Path) -> None:
         with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not show a read-only disk
             pass
     except OSError as error:
-        raise type(error)(
-            f"{path} cannot be written: {error.strerror or error}. Give a path in a folder that you may write to."
-        ) from error
+        why = f"{error.strerror or error}. Give a path in a folder that you may write to"
+        raise type(error)(f"{path} cannot be written: {why}.") from error
 
 
 def write_latents(
@@ -661,19 +581,16 @@ def write_latents(
     ...     print(file.read_text().split())
     ['z0,z1', '0.5,-1.0', '0.1,2.0']
     """
-    more = {} if beside is None else dict(beside)
+    more = {} if beside is None else beside
     with atomic_path(path) as temporary:
         match path.suffix.lower():
             case ".npy":
                 with temporary.open("wb") as file:
                     np.save(file, latents)
             case ".npz":
+                renamed = {f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()}
                 with temporary.open("wb") as file:
-                    renamed = {
-                        f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()
-                    }
-                    arrays = _csr(latents) if hasattr(latents, "tocsr") else {"latents": latents}
-                    np.savez(file, allow_pickle=False, names=np.array(names), **arrays, **renamed)
+                    np.savez(file, allow_pickle=False, names=np.array(names), **_arrays(latents), **renamed)
             case suffix:
                 import pandas as pd
 
@@ -683,8 +600,10 @@ def write_latents(
                 table.to_csv(temporary, sep="\t" if suffix == ".tsv" else ",", index=False, lineterminator="\n")
 
 
-def _csr(latents: Any) -> dict[str, NDArray[Any]]:
-    """Return a sparse matrix as scipy keeps it in a file."""
+def _arrays(latents: Any) -> dict[str, NDArray[Any]]:
+    """Return latents as the arrays of an ``.npz``: a sparse matrix as scipy saves it."""
+    if not hasattr(latents, "tocsr"):
+        return {"latents": latents}
     rows = latents.tocsr()
     parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
     return {**parts, "shape": np.array(rows.shape), "format": np.array(b"csr"), "_is_array": np.array(True)}

@@ -38,8 +38,6 @@ MOST_COMPARED, COPIES = 100_000, 0.01
 COUNTS = 1e4
 """Counts to which every sample is scaled."""
 
-_NAMES_SAMPLES = re.compile(r"(?:^|[_ .-])(?:id|ids|index|idx|barcode|uuid|key)$|^id[_ .-]", re.IGNORECASE)
-
 
 @dataclass(frozen=True)
 class Columns:
@@ -91,27 +89,21 @@ class Columns:
 
     def check(self, table: TableFile) -> None:
         """Raise if a column does not exist."""
-        for role in ("signal", "given", "group", "nuisance", "pairs", "id"):
+        for role in (*_SIDES, "id"):
             for name in self.named(role):
-                if role == "pairs" and (name in table.blocks or (name == NEXT and NEXT not in table.names)):
-                    continue
-                table.require(name, role)
+                if role != "pairs" or (name not in table.blocks and name != NEXT):
+                    table.require(name, role)
 
     def refuse_two_parts(self) -> None:
         """Raise if options exclude each other, such as a column that is kept and removed."""
-        for first, second in (("signal", "nuisance"), ("given", "nuisance"), ("pairs", "nuisance")):
-            for name in set(self.named(first)) & set(self.named(second)):
-                raise InputError(
-                    first,
-                    f"`{first}` and `{second}` are both {quoted(name)}, but a variable is kept or removed. Leave one "
-                    "of them out.",
-                )
+        for role in ("signal", "given", "pairs"):
+            if both := set(self.named(role)) & set(self.nuisance):
+                name = quoted(both.pop())
+                raise InputError(role, f"`{role}` and `nuisance` are both {name}. Leave one of them out.")
         if self.impute not in (None, "median", "drop-rows"):
             raise InputError("impute", f"`impute` must be median or drop-rows, got {self.impute!r}.")
         if self.counts and self.impute == "median":
-            raise InputError(
-                "impute", "`counts` and `impute='median'`: a median is no count. Take `impute='drop-rows'`."
-            )
+            raise InputError("impute", "With `counts`, take `impute='drop-rows'`: a median is no count.")
         for role in ("signal", "nuisance"):
             if len(set(named := self.named(role))) < len(named):
                 raise InputError(role, f"`{role}` names a column twice. Give each once.")
@@ -172,8 +164,9 @@ def read_data(
             f"`signal`: a label is one column, but {listed(columns.signal)} were named. If they are measurements, name "
             "a method that learns from such: `estimator`.",
         )
-    truth = _expand(table, columns.truth, "truth")
-    features = _features(table, columns, truth)
+    truth, dropped = _expand(table, columns.truth, "truth"), _expand(table, columns.drop, "drop")
+    used = {*columns.labels(), *truth}
+    features = _features(table, columns, used | {*columns.named("id")}, dropped)
     positives = table.blocks.get(columns.pairs or "", ())
     if positives and len(positives) != len(features):
         raise InputError(
@@ -183,12 +176,12 @@ def read_data(
         )
     is_next = columns.pairs == NEXT and NEXT not in table.names
     labels = [name for name in columns.labels() if not (name == columns.pairs and (positives or is_next))]
-    spare = _spare_text(table, columns, truth)
+    spare = [name for name in table.names if name not in {*table.numeric, *used, *dropped}]
     texts = spare if columns.id is None else [columns.id]
     numbers, values = table.read((*features, *truth, *positives), list(dict.fromkeys((*labels, *texts))))
-    for name in labels:
+    for name in labels if columns.id is None else [*labels, columns.id]:
         _require_complete(table, name, values[name])
-    id_name, ids = _ids(table, columns.id, texts, values)
+    id_name, ids = (columns.id, values[columns.id]) if columns.id else _ids(table, spare, values)
     X, known, pairs = np.split(numbers, [len(features), len(features) + len(truth)], axis=1)
     keep, notes = ([*range(len(features))], ()) if columns.features else _informative(X, features)
     if len(keep) < len(features):
@@ -201,15 +194,17 @@ def read_data(
         values = {name: part[complete] for name, part in values.items()}
         ids = None if ids is None else ids[complete]
     _require_finite(table, X, features, can_drop=not columns.features)
-    _refuse_huge(table, X, features)
     _require_finite(table, known, truth)
     if columns.counts:
         X, pairs = log_counts(X, features), log_counts(pairs, features) if positives else pairs
     if not encoded:
         for role in _SIDES:
-            for name in columns.named(role):
-                if name in labels:
-                    check_label(role, name, values[name], measured=measured)
+            for name in set(columns.named(role)) & set(labels):
+                check_label(role, name, values[name], measured=measured)
+    if not columns.features and not table.blocks:
+        others = [name for name in spare if name != id_name]
+        notes = ((f"left out, since it holds text: {listed(others)}.",) if others else ()) + notes
+        notes = ((f"samples are named by {id_name}.",) if id_name in spare else ()) + notes
     return Data(
         X,
         signal=_together([values[name] for name in columns.signal]),
@@ -219,7 +214,7 @@ def read_data(
         given=values.get(columns.given or ""),
         truth=known if truth else None,
         names=features,
-        notes=(*_left_out(table, columns, spare, id_name), *notes, *filling, *_copies(X)),
+        notes=(*notes, *filling, *_copies(X)),
         ids=ids,
         id_name=id_name or "id",
     )
@@ -228,65 +223,47 @@ def read_data(
 # ---- which columns --------------------------------------------------------------------------------------------------
 
 
-def _features(table: TableFile, columns: Columns, truth: Sequence[str]) -> tuple[str, ...]:
-    """Return the observed variables."""
-    used = {*columns.labels(), *truth, *columns.named("id")}
-    chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
+def _expand(table: TableFile, patterns: Sequence[str], argument: str) -> tuple[str, ...]:
+    """Return the columns that names, patterns and blocks stand for, each once."""
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        matched = (pattern,) if pattern in table.names else table.blocks.get(pattern)
+        if matched := matched or tuple(name for name in table.names if fnmatchcase(name, pattern)):
+            found |= dict.fromkeys(matched)
+        else:
+            raise table.lacks(pattern, argument, (*table.names, *table.blocks))
+    return tuple(found)
+
+
+def _features(table: TableFile, columns: Columns, used: set[str], dropped: Sequence[str]) -> tuple[str, ...]:
+    """Return the observed variables: those that were named, or all numbers that have no other role."""
     if twice := set(columns.features) & used:
         raise InputError(
             "features",
             f"`features`: {listed(sorted(twice))} plays another part, too. Leave it out of one of them: an encoder can "
             "keep whatever it is shown.",
         )
-    dropped = set(_expand(table, columns.drop, "drop"))
-    kept = tuple(name for name in chosen if name not in used | dropped)
+    chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
+    kept = [name for name in chosen if name not in used and name not in dropped]
     numeric = tuple(name for name in kept if name in table.numeric)
     if not numeric:
-        why = [f"{listed(sorted(used | dropped))} play another part or were dropped"] if used | dropped else []
-        why += [f"{listed(kept)} hold text"] if kept else []
+        gone = listed(sorted({*used, *dropped}))
+        why = f"{listed(kept)} hold text" if kept else f"{gone} play another part or were dropped"
         raise InputError(
             "features",
-            f"{table.path.name}: no observed variables are left, since {', and '.join(why)}. Name columns of numbers "
-            "by `features`.",
+            f"{table.path.name}: no observed variables are left, since {why}. Name columns of numbers by `features`.",
         )
-    for name in columns.features:
-        if name in kept and name not in table.numeric:
-            raise InputError(
-                "features",
-                f"`features`: column {quoted(name)} of {table.path.name} holds text, not numbers. Leave it out.",
-            )
+    if text := [name for name in columns.features if name in kept and name not in numeric]:
+        raise InputError(
+            "features", f"`features`: column {quoted(text[0])} of {table.path.name} holds text, not numbers."
+        )
     return numeric
 
 
-def _expand(table: TableFile, patterns: Sequence[str], argument: str) -> tuple[str, ...]:
-    """Return the columns that names, patterns and blocks stand for, each once."""
-    found: dict[str, None] = {}
-    for pattern in patterns:
-        if pattern in table.names:
-            matched: tuple[str, ...] = (pattern,)
-        elif pattern in table.blocks:
-            matched = table.blocks[pattern]
-        else:
-            matched = tuple(name for name in table.names if fnmatchcase(name, pattern))
-        if not matched:
-            raise table.lacks(pattern, argument, (*table.names, *table.blocks))
-        found |= dict.fromkeys(matched)
-    return tuple(found)
-
-
-def _spare_text(table: TableFile, columns: Columns, truth: Sequence[str]) -> list[str]:
-    """Return the columns of text that have no role."""
-    used = {*columns.labels(), *truth, *_expand(table, columns.drop, "drop"), *table.numeric}
-    return [name for name in table.names if name not in used]
-
-
 def _ids(
-    table: TableFile, asked: str | None, texts: Sequence[str], values: Mapping[str, NDArray[Any]]
+    table: TableFile, texts: Sequence[str], values: Mapping[str, NDArray[Any]]
 ) -> tuple[str | None, NDArray[Any] | None]:
-    """Return the names of samples, and what they are called: as requested, as the file has it, or the first text."""
-    if asked is not None:
-        _require_complete(table, asked, values[asked])
-        return asked, values[asked]
+    """Return what names the samples: as the file has it, or the first text of distinct values."""
     if (own := table.sample_names()) is not None:
         return "id", own
     for name in texts:
@@ -298,23 +275,32 @@ def _ids(
 
 def _informative(X: Matrix, names: tuple[str, ...]) -> tuple[list[int], tuple[str, ...]]:
     """Return the columns that are neither constant, nor an index, nor names of samples; and notes on the others."""
-    n = len(X)
-    constant = [j for j, column in enumerate(X.T) if n > 1 and (column == column[0]).all()]
-    counting = [j for j, column in enumerate(X.T) if n > 2 and j not in constant and _is_index(column)]
-    naming = [j for j, column in enumerate(X.T) if n > 2 and j not in counting and names_samples(names[j], column)]
-    keep = [j for j in range(len(names)) if j not in {*constant, *counting, *naming}]
+    n, few = len(X), min(FEW_VALUES, len(X) // 3)
+    found: dict[str, list[str]] = {"never changes": [], "counts rows or time": [], "names samples": []}
+    keep = []
+    for j, column in enumerate(X.T):
+        if n > 1 and (column == column[0]).all():
+            found["never changes"].append(names[j])
+        elif n > 2 and _is_index(column):
+            found["counts rows or time"].append(names[j])
+        elif n > 2 and names_samples(names[j], column):
+            found["names samples"].append(names[j])
+        else:
+            keep.append(j)
     if not keep:
-        raise InputError("features", f"{listed(names)} only count rows, or never change: name others by `features`.")
+        raise InputError("features", f"{listed(names)} only count rows, or never change. Name others by `features`.")
+    notes = [
+        f"left out, since it {why} (name it in `features` to keep it): {listed(which)}."
+        for why, which in found.items()
+        if which
+    ]
     whole = [j for j in keep if (X[:, j] == np.rint(X[:, j])).all()]
-    few = min(FEW_VALUES, n // 3)
-    labels = [j for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
-    found = {
-        "left out, since it never changes (name it in `features` to keep it)": constant,
-        "left out, since it counts rows or time (name it in `features` to keep it)": counting,
-        "left out, since it names samples (name it in `features` to keep it)": naming,
-        "observed, although it looks like a label (leave it out by `drop` if it is one)": labels,
-    }
-    return keep, tuple(f"{note}: {listed([names[j] for j in which])}." for note, which in found.items() if which)
+    labels = [names[j] for j in whole if len(whole) < len(keep) and len(np.unique(X[:, j])) <= few]
+    if labels:
+        notes.append(
+            f"observed, although it looks like a label (leave it out by `drop` if it is one): {listed(labels)}."
+        )
+    return keep, tuple(notes)
 
 
 def _is_index(column: NDArray[np.float64]) -> bool:
@@ -325,7 +311,7 @@ def _is_index(column: NDArray[np.float64]) -> bool:
     return bool(step != 0 and np.isclose(steps, step, rtol=1e-3, atol=0.0).mean() > 0.9)
 
 
-def names_samples(name: str, column: NDArray[Any]) -> bool:
+def names_samples(name: str, column: NDArray[np.float64]) -> bool:
     """Whether a column of numbers names samples: distinct whole numbers under a name such as ``patient_id``.
 
     Examples
@@ -334,25 +320,15 @@ def names_samples(name: str, column: NDArray[Any]) -> bool:
     >>> names_samples("patient_id", numbers), names_samples("n_counts", numbers), names_samples("id", numbers / 3)
     (True, False, False)
     """
-    if not _NAMES_SAMPLES.search(name) or not np.isfinite(column).all():
-        return False
-    return bool((column == np.rint(column)).all()) and len(np.unique(column)) == len(column)
-
-
-def _left_out(table: TableFile, columns: Columns, spare: Sequence[str], id_name: str | None) -> tuple[str, ...]:
-    texts = [] if columns.features or table.blocks else spare
-    others = [name for name in texts if name != id_name]
-    notes = [f"samples are named by {id_name}."] if id_name in texts else []
-    return (*notes, *([f"left out, since it holds text: {listed(others)}."] if others else []))
+    is_name = re.search(r"(?:^|[_ .-])(?:id|ids|index|idx|barcode|uuid|key)$|^id[_ .-]", name, re.IGNORECASE)
+    return is_name is not None and bool((column == np.rint(column)).all()) and len(np.unique(column)) == len(column)
 
 
 def _copies(X: Matrix) -> tuple[str, ...]:
     """Return a note on samples that are copies of others, unless all numbers are whole, so that it may be chance."""
-    some = X[:MOST_COMPARED]
-    if (some == np.rint(some)).all():
-        return ()
-    n_copies = len(some) - len({hash(sample.tobytes()) for sample in np.ascontiguousarray(some)})
-    if n_copies < COPIES * len(some):
+    some = np.ascontiguousarray(X[:MOST_COMPARED])
+    n_copies = len(some) - len({hash(sample.tobytes()) for sample in some})
+    if n_copies < COPIES * len(some) or (some == np.rint(some)).all():
         return ()
     copies = f"of {counted(len(some), 'sample')} {n_copies} are exact copies of others"
     return (f"{copies}: leave these out, or an audit will hold out samples that the fit has seen.",)
@@ -366,53 +342,42 @@ def _filled(
 ) -> tuple[Matrix, NDArray[np.bool_], tuple[str, ...]]:
     """Return X with missing numbers filled, which samples are complete, and a note."""
     empty = np.isnan(X)
-    everything = np.ones(len(X), dtype=bool)
-    if how is None or not empty.any():
-        return X, everything, ()
+    complete = np.asarray(~empty.any(1))
+    if how is None or complete.all():
+        return X, np.ones_like(complete), ()
     if how == "drop-rows":
-        complete = np.asarray(~empty.any(1))
         if not complete.any():
-            raise InputError(
-                "impute",
-                "`impute='drop-rows'` leaves no sample: something is missing in each. Take `impute='median'`.",
-            )
+            raise InputError("impute", "`impute='drop-rows'` leaves no sample. Take `impute='median'`.")
         return X, complete, (f"{counted(int((~complete).sum()), 'sample')} left out, with missing numbers.",)
     if medians is None and (without := empty.all(0)).any():
         name = quoted(names[int(without.argmax())])
-        raise InputError(
-            "impute", f"`impute='median'`: column {name} has no number at all. Leave it out: `drop={name}`."
-        )
+        raise InputError("impute", f"Column {name} has no number at all, so no median. Leave it out: `drop={name}`.")
     middle = np.nanmedian(X, axis=0) if medians is None else np.array([medians[name] for name in names])
     cells, filled = counted(int(empty.sum()), "cell"), counted(int(empty.any(0).sum()), "column")
-    return np.where(empty, middle, X), everything, (f"{cells} of {filled} filled by the median of the column.",)
+    note = f"{cells} of {filled} filled by the median of the column."
+    return np.where(empty, middle, X), np.ones_like(complete), (note,)
 
 
 def _require_finite(table: TableFile, X: Matrix, names: Sequence[str], *, can_drop: bool = False) -> None:
-    """Raise if a number is missing or infinite."""
-    if np.isfinite(X.sum()) or (finite := np.isfinite(X)).all():
+    """Raise if a number is missing, infinite, or too large to compute with."""
+    if X.size == 0 or max(X.max(), -X.min()) <= LARGEST:  # false for NaN
         return
-    bad = ~finite.all(0)
-    name, rows = quoted(names[int(bad.argmax())]), np.flatnonzero(~finite[:, bad.argmax()])
-    n_others = int(bad.sum()) - 1
-    also = f" (and {n_others} more column{'s' if n_others > 1 else ''})" if n_others else ""
+    bad = ~(np.abs(X) <= LARGEST)
+    j = int(bad.any(0).argmax())
+    name, rows = quoted(names[j]), np.flatnonzero(bad[:, j])
+    drop = f", or leave the column out: `drop={name}`" if can_drop else ""
+    if np.isfinite(X[rows[0], j]):
+        what, remedy = f"{X[rows[0], j]:g} in row {rows[0] + 1}, which is too large to compute with", "Empty such cells"
+    else:
+        others = int(bad.any(0).sum()) - 1
+        name += f" (and {others} more column{'s' if others > 1 else ''})" if others else ""
+        what = f"NaN, an empty cell or infinity in {len(rows)} of {len(X)} rows, first in row {rows[0] + 1}"
+        remedy = "Fill these cells"
     raise InputError(
         "features",
-        f"{table.path.name}: column {name}{also} has NaN, an empty cell or infinity in {len(rows)} of {len(X)} rows, "
-        f"first in row {rows[0] + 1}. Fill these cells, or take `impute='median'` or `impute='drop-rows'`"
-        + (f", or leave the column out: `drop={name}`." if can_drop else "."),
+        f"{table.path.name}: column {name} has {what}. {remedy}, or take `impute='median'` or `impute='drop-rows'`"
+        f"{drop}.",
     )
-
-
-def _refuse_huge(table: TableFile, X: Matrix, names: Sequence[str]) -> None:
-    """Raise if a number is too large to compute with."""
-    if max(X.max(initial=0), -X.min(initial=0)) > LARGEST:
-        i, j = (int(k) for k in np.argwhere(np.abs(X) > LARGEST)[0])
-        raise InputError(
-            "features",
-            f"{table.path.name}: column {quoted(names[j])} has {X[i, j]:g} in row {i + 1}, which is too large to "
-            "compute with. If it stands for a missing value, empty the cell and take `impute='median'`; or leave the "
-            f"column out: `drop={quoted(names[j])}`.",
-        )
 
 
 def _require_complete(table: TableFile, name: str, values: NDArray[Any]) -> None:
@@ -429,44 +394,30 @@ def _require_complete(table: TableFile, name: str, values: NDArray[Any]) -> None
 def check_label(role: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
     """Raise if a column is not fit for its role: one value only, another in every row, fractions in a label."""
     distinct, counts = np.unique(values, return_counts=True)
-    column = f"`{role}`: column {quoted(name)}"
+    problem = None
     if len(distinct) == 1 and role != "group":
-        raise InputError(
-            role,
-            f"{column} has one value only, {distinct[0]}, so there is nothing to compare. Were the rows filtered by "
-            "it? Give rows of at least two values, or another column.",
-        )
-    if len(distinct) == len(values) > 1 and values.dtype.kind in "UO" and role in ("signal", "nuisance", "given"):
-        raise InputError(
-            role,
-            f"{column} has another value in every row, so it names samples, and is no label. Give a column whose "
-            "values occur repeatedly.",
-        )
-    if is_quantity(values) and (role == "given" or (role == "signal" and not measured)):
+        problem = f"has one value only, {distinct[0]}. Were the rows filtered by it? Give rows of at least two values"
+    elif len(distinct) == len(values) > 1 and values.dtype.kind in "UO" and role in ("signal", "nuisance", "given"):
+        problem = "has another value in every row, so it names samples, and is no label. Give one whose values recur"
+    elif is_quantity(values) and (role == "given" or (role == "signal" and not measured)):
         fraction = values[values != values.round()][0]
-        raise InputError(
-            role,
-            f"{column} has fractions such as {fraction:g}, so it is no label. Cut it into a few bins, in a column of "
-            "its own.",
-        )
-    if role == "pairs" and (counts > 1).sum() < 2:
+        problem = f"has fractions such as {fraction:g}, so it is no label. Cut it into a few bins, in a new column"
+    elif role == "pairs" and (counts > 1).sum() < 2:
         which = "no value" if counts.max() == 1 else "one value only"
-        raise InputError(
-            role,
-            f"{column} has {which} twice, so there are no negatives to compare pairs with. Give related rows the same "
-            "value, or take `pairs='next'`.",
-        )
+        problem = f"has {which} twice. Give related rows the same value, or take `pairs='next'`"
+    if problem is not None:
+        raise InputError(role, f"`{role}`: column {quoted(name)} {problem}.")
 
 
 def _together(columns: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
     """Return one column as it is, several as (n, k)."""
     if len(columns) < 2:
         return columns[0] if columns else None
-    kinds = {column.dtype.kind for column in columns}
-    return np.stack([column if len(kinds) == 1 else column.astype(object) for column in columns], axis=1)
+    mixed = len({column.dtype.kind for column in columns}) > 1
+    return np.stack([column.astype(object) if mixed else column for column in columns], axis=1)
 
 
-def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> NDArray[np.float64]:
+def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> Matrix:
     """Scale each sample to ten thousand counts, and take log(1 + x), as is usual for counts of molecules.
 
     Every sample is treated by itself, so nothing is learned from others.
@@ -489,8 +440,7 @@ def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> NDArray[np.f
     counts = np.asarray(X)
     if counts.ndim != 2 or counts.dtype.kind not in "buif":
         raise InputError("X", f"X must be a table of counts, (n, d), got shape {counts.shape}, {counts.dtype}.")
-    wrong = ~((counts >= 0) & (np.rint(counts) == counts))
-    if wrong.any():
+    if (wrong := ~((counts >= 0) & (np.rint(counts) == counts))).any():
         i, j = (int(k) for k in np.argwhere(wrong)[0])
         name = quoted(str(j) if names is None else names[j])
         raise InputError(
@@ -502,4 +452,5 @@ def log_counts(X: ArrayLike, names: Sequence[str] | None = None) -> NDArray[np.f
     if not total.all():
         row = int((total[:, 0] == 0).argmax()) + 1
         raise InputError("counts", f"`counts`: row {row} has no counts at all. Leave such rows out.")
-    return np.log1p(COUNTS * counts / total)
+    logs: Matrix = np.log1p(COUNTS * counts / total)
+    return logs
