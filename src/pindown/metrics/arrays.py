@@ -147,6 +147,5 @@ def sum_by_label(rows: Matrix, labels: Labels) -> Matrix:
 
 def contingency(first: Labels, second: Labels) -> Matrix:
     """Count how often each pair of labels occurs; (levels of the first, levels of the second)."""
-    counts = np.zeros((first.max() + 1, second.max() + 1))
-    np.add.at(counts, (first, second), 1)
-    return counts
+    shape = (first.max() + 1, second.max() + 1)
+    return np.bincount(first * shape[1] + second, minlength=shape[0] * shape[1]).reshape(shape).astype(np.float64)

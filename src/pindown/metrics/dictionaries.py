@@ -323,7 +323,7 @@ def firing_f1(activations_hat: Activations, activations: Activations, matching: 
 
 
 def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, matching: ArrayLike) -> float:
-    """Return about the mean `firing_f1` of features that fire as often, at samples unrelated to the truth.
+    """Return the approximate mean `firing_f1` of features that fire as often, at samples unrelated to the truth.
 
     Examples
     --------
@@ -391,7 +391,7 @@ class DeadFraction(NamedTuple):
 
 
 def dead_fraction(activations: Activations, *, frequency: ArrayLike | None = None) -> DeadFraction:
-    """Return the fraction of features that never fire in these samples, with their number: without it, it says little.
+    """Return the fraction of features that never fire in these samples, with the number of samples it refers to.
 
     A feature is dead after ten million silent tokens in one library and after eight thousand in another. One that fires
     at a fraction p of all samples is silent in n of them with probability :math:`(1 - p)^n`.

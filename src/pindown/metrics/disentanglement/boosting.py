@@ -38,27 +38,27 @@ def boost(fit: Samples, test: Samples) -> list[Boosted]:
     return [_boosted(grower, *pair) for pair in zip(fit.factors, test.factors, strict=True)]
 
 
-def _boosted(grower: _Grower, known: Factor, asked: Factor) -> Boosted:
-    levels, labels = np.unique(known.labels, return_inverse=True)
-    if known.continuous:
-        target = known.values[:, None]
-        start = np.full(1, known.values.mean())
+def _boosted(grower: _Grower, fit: Factor, test: Factor) -> Boosted:
+    levels, labels = np.unique(fit.labels, return_inverse=True)
+    if fit.continuous:
+        target = fit.values[:, None]
+        start = np.full(1, fit.values.mean())
     else:
         target = (labels[:, None] == np.arange(len(levels))).astype(np.float64)  # (n, K)
         start = np.log(target.mean(axis=0))
-    fitted, predicted = np.tile(start, (len(target), 1)), np.tile(start, (len(asked.values), 1))
+    fitted, predicted = np.tile(start, (len(target), 1)), np.tile(start, (len(test.values), 1))
     importance = np.zeros(grower.n_latents)
     newton = max((len(levels) - 1) / len(levels), 0.5)  # of the multinomial's step
     for _ in range(STAGES):
-        if known.continuous:
+        if fit.continuous:
             importance += grower.grow(target - fitted, np.ones_like(target), fitted, predicted)
         else:
             p = softmax(fitted, axis=1)
             importance += grower.grow(target - p, p * (1 - p) / newton, fitted, predicted)
-    if known.continuous:
-        found = max(0.0, float(r2_score(asked.values, predicted[:, 0])))
+    if fit.continuous:
+        found = max(0.0, float(r2_score(test.values, predicted[:, 0])))
     else:
-        found = float(np.mean(levels[predicted.argmax(axis=1)] == asked.labels))
+        found = float(np.mean(levels[predicted.argmax(axis=1)] == test.labels))
     return Boosted(importance / (importance.sum() or 1.0), found)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -34,16 +34,6 @@ from pindown.metrics.disentanglement.scoring import (
 NEVER_ALONE = "noise scores high here, so report it next to mig or dci, never alone."
 
 
-class Information(Protocol):
-    """How the information of latents about factors is estimated."""
-
-    def nats(self, samples: Samples, rng: np.random.Generator) -> Matrix:
-        """Return I(latent; factor) of all pairs, at least 0; (d_hat, d)."""
-
-    def fractions(self, samples: Samples, rng: np.random.Generator) -> Matrix:
-        """Return it as a fraction, from 0 to 1, of the information in each factor; (d_hat, d)."""
-
-
 @dataclass(frozen=True)
 class Nearest:
     r"""Information by the k nearest neighbours, on ranks.
@@ -56,7 +46,7 @@ class Nearest:
     k: int = 10
 
     def nats(self, samples: Samples, rng: np.random.Generator) -> Matrix:
-        """Return I(latent; factor) of all pairs; (d_hat, d)."""
+        """Return I(latent; factor) of all pairs, at least 0; (d_hat, d)."""
         latents = [Ranked.of(latent, rng) for latent in samples.z_hat.T]
         found = np.zeros((len(latents), len(samples.factors)))
         for j, factor in enumerate(samples.factors):
@@ -68,7 +58,7 @@ class Nearest:
         return np.maximum(found, 0)
 
     def fractions(self, samples: Samples, rng: np.random.Generator) -> Matrix:
-        """Return it as a fraction of the information in each factor; (d_hat, d)."""
+        """Return it as a fraction, from 0 to 1, of the information in each factor; (d_hat, d)."""
         nats = self.nats(samples, rng)
         columns = [
             -np.expm1(-2 * column) if factor.continuous else column / factor.entropy()
@@ -171,6 +161,10 @@ class EqualWidth:
     def _cut(self, values: Matrix) -> Labels:
         low, high = values.min(), values.max()
         return np.minimum(((values - low) / (high - low) * self.n_bins).astype(np.int64), self.n_bins - 1)
+
+
+Information = Nearest | EqualWidth
+"""How the information of latents about factors is estimated."""
 
 
 # ---- scores ---------------------------------------------------------------------------------------------------------

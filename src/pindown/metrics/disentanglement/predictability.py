@@ -109,7 +109,7 @@ def explicitness(
     r"""Return the explicitness: how well a linear probe of all latents separates each level of a factor from the rest.
 
     The mean, over the levels of a factor and over the factors, of the area under the ROC curve of a logistic
-    regression on held-out samples; for a quantity the same probability, to order two samples rightly, by a linear one.
+    regression on held-out samples; for a quantity the probability that a linear regression orders two samples correctly.
     Blind to invertible linear maps, rotations among them: it asks for information, not for axes. Noise scores .5.
     ``parts`` are the factors. After Ridgeway & Mozer (2018), *Learning deep disentangled embeddings with the
     F-statistic loss*.
@@ -131,8 +131,8 @@ def explicitness(
 
 
 def _concordance(predicted: Matrix, factor: Factor) -> float:
-    """Return how often two held-out samples are ordered rightly, mean over the levels of a factor."""
-    if factor.continuous:  # an area under a ROC curve is the probability to order two samples rightly, and so is this
+    """Return how often two held-out samples are ordered correctly, mean over the levels of a factor."""
+    if factor.continuous:  # an area under a ROC curve is the probability to order two samples correctly, and so is this
         return (1 + float(np.nan_to_num(kendalltau(predicted[:, 0], factor.values).statistic))) / 2
     hot = factor.labels[:, None] == np.arange(predicted.shape[1])
     inside, outside = hot.sum(axis=0), (~hot).sum(axis=0)
@@ -148,12 +148,12 @@ def predicted_fractions(samples: Samples, rng: np.random.Generator) -> Matrix:
     return np.array([_fraction(*one) for one in zip(predicted, fit.factors, test.factors, strict=True)])
 
 
-def _fraction(predicted: Matrix, known: Factor, asked: Factor) -> float:
-    if asked.continuous:
-        return max(0.0, float(r2_score(asked.values, predicted[:, 0])))
-    prior = (np.bincount(known.labels, minlength=known.n_levels) + 1) / (len(known.labels) + known.n_levels)
-    likelihood = predicted[np.arange(len(asked.labels)), asked.labels].mean()
-    return max(0.0, float(1 - likelihood / np.log(prior[asked.labels]).mean()))
+def _fraction(predicted: Matrix, fit: Factor, test: Factor) -> float:
+    if test.continuous:
+        return max(0.0, float(r2_score(test.values, predicted[:, 0])))
+    prior = (np.bincount(fit.labels, minlength=fit.n_levels) + 1) / (len(fit.labels) + fit.n_levels)
+    likelihood = predicted[np.arange(len(test.labels)), test.labels].mean()
+    return max(0.0, float(1 - likelihood / np.log(prior[test.labels]).mean()))
 
 
 def predict_linearly(fit: Samples, z_hat: Matrix) -> list[Matrix]:
@@ -161,18 +161,17 @@ def predict_linearly(fit: Samples, z_hat: Matrix) -> list[Matrix]:
 
     Labels by logistic regression with the reference's penalty (C = 1), quantities by least squares.
     """
-    return [_predict_factor(fit.z_hat, factor, z_hat) for factor in fit.factors]
-
-
-def _predict_factor(fit: Matrix, factor: Factor, z_hat: Matrix) -> Matrix:
-    if factor.continuous:
-        return LinearRegression().fit(fit, factor.values[:, None]).predict(z_hat)
-    predicted = np.full((len(z_hat), factor.n_levels), np.log(1 / (len(fit) + 1)))  # for levels that the fit lacks
-    if len(seen := np.unique(factor.labels)) == 1:
-        predicted[:, seen] = 0.0
-    else:
-        predicted[:, seen] = LogisticRegression(max_iter=1_000).fit(fit, factor.labels).predict_log_proba(z_hat)
-    return predicted
+    found = []
+    for factor in fit.factors:
+        if factor.continuous:
+            found.append(LinearRegression().fit(fit.z_hat, factor.values[:, None]).predict(z_hat))
+            continue
+        predicted = np.full((len(z_hat), factor.n_levels), np.log(1 / (len(fit) + 1)))  # for levels that the fit lacks
+        seen, probe = np.unique(factor.labels), LogisticRegression(max_iter=1_000)
+        several = len(seen) > 1
+        predicted[:, seen] = probe.fit(fit.z_hat, factor.labels).predict_log_proba(z_hat) if several else 0.0
+        found.append(predicted)
+    return found
 
 
 # ---- support vector machines of one latent --------------------------------------------------------------------------
@@ -184,8 +183,8 @@ def svm_accuracies(fit: Samples, test: Samples) -> Matrix:
     found = np.zeros((fit.z_hat.shape[1], len(fit.factors)))
     for i, (latent, new) in enumerate(zip(fit.z_hat.T, test.z_hat.T, strict=True)):
         lines = [np.split(part, splits) for part in _one_latent_svms(latent, fit.factors)]
-        for j, (slope, offset, asked) in enumerate(zip(*lines, test.factors, strict=True)):
-            found[i, j] = np.mean(_highest_line(slope, offset, new) == asked.labels)
+        for j, (slope, offset, factor) in enumerate(zip(*lines, test.factors, strict=True)):
+            found[i, j] = np.mean(_highest_line(slope, offset, new) == factor.labels)
     return found
 
 

@@ -261,7 +261,7 @@ def own_generator(random_state: RandomState) -> np.random.Generator:
 
 
 def typical_rotation(d: int, rng: np.random.Generator) -> Matrix:
-    """Return the one of 101 random rotations whose axes are matched with the old ones neither well nor badly.
+    """Return the one of 101 random rotations whose axes match the original ones neither well nor badly.
 
     With few factors one rotation may change next to nothing, and the next one everything: the median represents all.
     """
