@@ -10,6 +10,7 @@ from pindown import networks, theory
 from pindown.auditing import checks
 from pindown.auditing.checks import arrays, conditions
 from pindown.auditing.checks.verdict import Estimate, above, below, estimate
+from pindown.errors import InputError
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Reals
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
@@ -60,11 +61,11 @@ def test_assumptions_without_a_verdict_are_named():
 # Reading arrays.
 
 
-def test_inputs_that_cannot_be_read_say_so():
-    with pytest.raises(ValueError, match="X must be a matrix"):
-        arrays.read("X", [1.0, 2.0])
-    with pytest.raises(ValueError, match=r"NaN or infinity in 1 row\(s\), first row 1"):
-        arrays.read("X", [[1.0], [math.nan]])
+@pytest.mark.parametrize("bad", [[1.0, 2.0], [[1.0], [math.nan]], np.ones((3, 0)), [["a"]]])
+def test_inputs_that_cannot_be_read_raise_and_name_the_argument(bad):
+    with pytest.raises(InputError) as raised:
+        arrays.read("X", bad)
+    assert raised.value.argument == "X"
 
 
 def test_checks_repeat_themselves_and_leave_the_generators_alone():

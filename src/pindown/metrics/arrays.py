@@ -6,6 +6,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
+from scipy.sparse import csr_array
 from scipy.stats import rankdata
 
 from pindown.data.data import as_array
@@ -140,9 +141,19 @@ def largest_positive(rows: Matrix) -> Matrix:
 
 def sum_by_label(rows: Matrix, labels: Labels) -> Matrix:
     """Sum the rows of each label; (n, d) → (labels, d)."""
-    total = np.zeros((labels.max() + 1, rows.shape[1]))
-    np.add.at(total, labels, rows)
-    return total
+    return np.asarray(csr_array((np.ones(len(rows)), (labels, np.arange(len(rows))))) @ rows)
+
+
+def mean_by_label(rows: Matrix, labels: Labels, weights: Matrix | Labels | None = None) -> Matrix:
+    """Return the mean row of each label, perhaps weighted; (n, d) → (labels, d).
+
+    Examples
+    --------
+    >>> mean_by_label(np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1]), np.array([3.0, 1.0, 1.0])).tolist()
+    [[1.5], [8.0]]
+    """
+    weighted = rows if weights is None else rows * weights[:, None]
+    return sum_by_label(weighted, labels) / np.bincount(labels, weights)[:, None]
 
 
 def contingency(first: Labels, second: Labels) -> Matrix:

@@ -25,8 +25,8 @@ from pindown.metrics.arrays import (
     RandomState,
     check_same_samples,
     largest_positive,
+    mean_by_label,
     read_matrix,
-    sum_by_label,
 )
 
 N_BINS = 8  # into which a quantity is cut when its information is counted
@@ -223,9 +223,8 @@ def mean_differences(x: Matrix, grouping: Grouping, *, level: float = LEVEL) -> 
     if d == 0 or among == 0:
         return np.zeros((0, d))
     counts = np.bincount(cell)
-    means = sum_by_label(x, cell) / counts[:, None]  # (cells, d)
-    of_stratum = sum_by_label(means * counts[:, None], stratum) / np.bincount(stratum, counts)[:, None]
-    away = (means - of_stratum[stratum]) * np.sqrt(counts)[:, None]  # (cells, d)
+    means = mean_by_label(x, cell)  # (cells, d)
+    away = (means - mean_by_label(means, stratum, counts)[stratum]) * np.sqrt(counts)[:, None]  # (cells, d)
     centred = x - means[cell]
     within = centred.T @ centred
     within += 1e-9 * (np.trace(within) / d + 1e-300) * np.eye(d)

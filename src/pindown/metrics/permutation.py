@@ -33,10 +33,10 @@ def thin(groups: Labels, cells: Labels, max_samples: int, rng: np.random.Generat
     n = len(groups)
     if n <= max_samples:
         return np.arange(n)
-    rank, size = _shuffled_ranks(combined(groups, cells), rng)
+    rank, size = shuffled_ranks(combined(groups, cells), rng)
     kept = rank < np.maximum(1, np.rint(size * max_samples / n))
     if (left := int(kept.sum())) > max_samples:
-        rank, size = _shuffled_ranks(_kinds(groups, cells), rng)
+        rank, size = shuffled_ranks(_kinds(groups, cells), rng)
         kept &= (rank < np.maximum(MIN_KEPT, np.rint(size * max_samples / left)))[groups]
     return np.flatnonzero(kept)
 
@@ -50,7 +50,7 @@ def halve(groups: Labels, cells: Labels, rng: np.random.Generator) -> Mask | Non
     kinds = _kinds(groups, cells)
     n_cells = len(np.unique(cells))
     for _ in range(MAX_DRAWS):
-        rank, size = _shuffled_ranks(kinds, rng)
+        rank, size = shuffled_ranks(kinds, rng)
         coin = rng.integers(2, size=kinds.max() + 1)[kinds]
         fit = (rank < (size + coin) // 2)[groups]
         if all(len(np.unique(cells[side])) == n_cells for side in (fit, ~fit)):
@@ -135,7 +135,7 @@ def _kinds(groups: Labels, cells: Labels) -> Labels:
     return np.unique(contingency(groups, cells) > 0, axis=0, return_inverse=True)[1].ravel()
 
 
-def _shuffled_ranks(keys: Labels, rng: np.random.Generator) -> tuple[Labels, Labels]:
+def shuffled_ranks(keys: Labels, rng: np.random.Generator) -> tuple[Labels, Labels]:
     """Give each item a random rank among the items of its key, and the number of these."""
     sizes = np.bincount(keys)
     starts = np.concatenate([[0], np.cumsum(sizes)[:-1]])

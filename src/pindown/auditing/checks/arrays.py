@@ -5,12 +5,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, estimate
 from pindown.data.data import as_array
+from pindown.metrics.arrays import read_matrix
+from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.probes import smooth_features, smooth_regression
 from pindown.networks.spectrum import Spectrum, spectrum
 
@@ -28,21 +29,9 @@ GAMMA, N_LANDMARKS = 0.1, 200
 
 
 def read(name: str, values: Any) -> Matrix:
-    """Return rows of numbers as a float64 matrix, images and sequences as vectors, or say what is wrong with them."""
-    array = as_array(values)
-    array = array.reshape(len(array), -1) if array.ndim > 2 and array.size else array
-    if array.ndim == 2 and array.shape[1] == 0:
-        raise ValueError(
-            f"{name} has no columns, or none that varies: there is nothing to see. Was the right file read?"
-        )
-    if array.ndim != 2 or array.dtype.kind not in "buif" or 0 in array.shape:
-        raise ValueError(
-            f"{name} must be a matrix of numbers, a row per sample, got {array.dtype} of {array.shape}. "
-            "Leave columns of text out."
-        )
-    if len(rows := np.flatnonzero(~np.isfinite(array).all(1))):
-        raise ValueError(f"{name} has NaN or infinity in {len(rows)} row(s), first row {rows[0]}. Leave them out.")
-    return array.astype(np.float64)
+    """Return samples as a matrix of finite numbers, images and sequences as vectors."""
+    array = as_array(values, name)
+    return read_matrix(name, array.reshape(len(array), -1) if array.ndim > 2 and array.size else array)
 
 
 def seen(X: Any) -> tuple[Matrix, Spectrum]:
@@ -62,7 +51,7 @@ def seen(X: Any) -> tuple[Matrix, Spectrum]:
 
 
 def halves(labels: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Draw half of the rows of every label; (n,).
+    """Draw half of the samples of every label; (n,).
 
     Examples
     --------
@@ -70,25 +59,7 @@ def halves(labels: Codes, rng: np.random.Generator) -> NDArray[np.bool_]:
     >>> np.bincount([0, 1, 0, 1, 1, 1], some).tolist()
     [1.0, 2.0]
     """
-    order = np.lexsort([rng.random(len(labels)), labels])
-    counts = np.bincount(labels)
-    place = np.arange(len(labels)) - np.repeat(np.cumsum(counts) - counts, counts)
-    chosen = np.empty(len(labels), dtype=bool)
-    chosen[order] = place % 2 == 0
-    return chosen
-
-
-def means_of(rows: Matrix, labels: Codes, weights: Matrix | None = None) -> Matrix:
-    """Return the mean row of each label, perhaps weighted; (n, d) → (labels, d).
-
-    Examples
-    --------
-    >>> means_of(np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1]), np.array([3.0, 1.0, 1.0])).tolist()
-    [[1.5], [8.0]]
-    """
-    weights = np.ones(len(rows)) if weights is None else weights
-    by_label = csr_array((weights, (labels, np.arange(len(rows)))))
-    return (by_label @ rows) / np.bincount(labels, weights)[:, None]
+    return shuffled_ranks(labels, rng)[0] % 2 == 0
 
 
 def without_rare(labels: Codes, least: int) -> NDArray[np.bool_]:

@@ -11,10 +11,11 @@ import numpy as np
 from scipy import optimize, special
 
 from pindown import theory
-from pindown.auditing.checks.arrays import N_RESAMPLES, Matrix, cross_predicted, means_of, on_sphere, read
+from pindown.auditing.checks.arrays import N_RESAMPLES, Matrix, cross_predicted, on_sphere, read
 from pindown.auditing.checks.conditions import RELATED_PARTNERS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
+from pindown.metrics.arrays import mean_by_label
 from pindown.metrics.dependence import centred_distances, squared_correlation
 from pindown.theory import Assumption
 
@@ -167,7 +168,7 @@ def vmf_clusters(codes: Any, labels: Any, vectors: Any = None) -> Verdict:
     if vectors is not None:
         return vmf_conditional(rows, read("vectors", vectors)[numbers], theory.VMF_CLUSTERS)
     counts = np.bincount(numbers)[numbers]
-    others = (means_of(rows, numbers)[numbers] * counts[:, None] - rows)[counts >= MIN_MEMBERS]
+    others = (mean_by_label(rows, numbers)[numbers] * counts[:, None] - rows)[counts >= MIN_MEMBERS]
     if not len(others):
         why = f"no class has {MIN_MEMBERS} rows. Give more rows of each."
         return Verdict(theory.VMF_CLUSTERS, math.nan, TAILS, "undecided", why)

@@ -12,7 +12,6 @@ from pindown._numbers import printed
 from pindown.auditing.checks.arrays import (
     Codes,
     Matrix,
-    means_of,
     read,
     smooth_classifier,
     whitened,
@@ -22,6 +21,7 @@ from pindown.auditing.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALU
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics import Effort, Leakage, confounding, leakage
+from pindown.metrics.arrays import mean_by_label
 from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
 
 SURE, UNSURE = 1e-6, 0.05
@@ -110,7 +110,7 @@ def same_spread(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
     white = whitened(rows)
     moved = mean_differences(white, Grouping(labels, np.zeros_like(labels)))
     left = white @ complement(moved).T
-    left = left - means_of(left, labels)[labels]
+    left = left - mean_by_label(left, labels)[labels]
     if left.shape[1] == 0:
         why = "means differ in all directions, so nothing is left to compare."
         return Verdict(theory.NUISANCE_VMF, math.nan, SPREADS, "undecided", why)

@@ -8,10 +8,11 @@ import numpy as np
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, means_of, read, without_rare
+from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, read, without_rare
 from pindown.auditing.checks.conditions import COMMON_VALUES, DIVISIBLE_ROWS, ENOUGH_ROWS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, estimate
 from pindown.data.labels import read_labels
+from pindown.metrics.arrays import mean_by_label
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Assumption, Theorem
 
@@ -169,7 +170,7 @@ class _Parameters:
 
 def _precisions(codes: Matrix, labels: Codes, weights: Matrix) -> Matrix:
     """Return −1/(2σ²) of each value and latent, in units of its mean over values."""
-    spread = means_of(codes**2, labels, weights) - means_of(codes, labels, weights) ** 2
+    spread = mean_by_label(codes**2, labels, weights) - mean_by_label(codes, labels, weights) ** 2
     precision = -0.5 / np.maximum(spread, 1e-12)
     return precision / np.abs(precision).mean(0)
 
@@ -179,19 +180,19 @@ def _natural(codes: Matrix, labels: Codes, weights: Matrix) -> Matrix:
 
     Unless that is small: what hardly varies must not be blown up.
     """
-    means, precision = means_of(codes, labels, weights), _precisions(codes, labels, weights)
+    means, precision = mean_by_label(codes, labels, weights), _precisions(codes, labels, weights)
     within = np.sqrt(np.average((codes - means[labels]) ** 2, axis=0, weights=weights))
     blocks = [-2 * precision * means / np.maximum(within, 1e-12), precision]
     least = LEAST_CHANGE * np.sqrt(len(means))
     return np.hstack([block / max(np.linalg.norm(block - block.mean(0), 2), least) for block in blocks])
 
 
-_MEANS = _Parameters(theory.AFFINE_GENERATORS, 1, means_of, "class means")
+_MEANS = _Parameters(theory.AFFINE_GENERATORS, 1, mean_by_label, "class means")
 _PARAMETERS = {
     theory.CLASSIFY_NORMALISED: _MEANS,
     theory.CLASSIFY_UNIT_FEATURES: _MEANS,
     theory.CLASSIFY_FREE: _MEANS,
-    theory.ROEDER: _Parameters(theory.INDEPENDENT_DIFFERENCES, 1, means_of, "class means"),
+    theory.ROEDER: _Parameters(theory.INDEPENDENT_DIFFERENCES, 1, mean_by_label, "class means"),
     theory.TCL: _Parameters(theory.MODULATED_SEGMENTS, 1, _precisions, "precisions"),
     theory.IVAE: _Parameters(theory.NATURAL_PARAMETERS, 2, _natural, "natural parameters"),
     theory.AUXILIARY_ICA: _Parameters(theory.VARIABILITY, 2, _natural, "natural parameters"),
@@ -298,5 +299,5 @@ def spanned_dimensions(codes: Any, labels: Any, *, encoded: bool = True, random_
     numbers = np.unique(numbers[common], return_inverse=True)[1]
     if not len(numbers) or numbers.max() == 0:
         return 0
-    ratios = split_ratios(rows[common], numbers, means_of, np.random.default_rng(random_state))
+    ratios = split_ratios(rows[common], numbers, mean_by_label, np.random.default_rng(random_state))
     return int((np.median(ratios, axis=0) > (FLAT if encoded else FLAT_BENT)).sum())

@@ -18,6 +18,7 @@ from pindown.auditing.probing.result import LEVEL, Compared, Probed, Probing
 from pindown.auditing.probing.splits import Numbers, Split, splits
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, is_quantity, missing
+from pindown.metrics.arrays import read_matrix
 
 MODEL = "features"
 """What features are called that nobody gave a name."""
@@ -138,18 +139,8 @@ def _read_models(features: Any) -> dict[str, Matrix]:
     named = features if isinstance(features, Mapping) else {MODEL: features}
     models = {}
     for name, values in named.items():
-        array = as_array(values)
-        if array.ndim < 2 or array.dtype.kind not in "buif" or not array.size:
-            raise ValueError(
-                f"probe: {name} must be rows of numbers, (n, …), got {array.dtype} of shape {array.shape}. Features "
-                "are what a layer gives for each input, one row per input."
-            )
-        array = array.reshape(len(array), -1).astype(np.float64)
-        if len(bad := np.flatnonzero(~np.isfinite(array).all(1))):
-            raise ValueError(
-                f"probe: {name} has NaN or infinity in {len(bad)} row(s), first row {bad[0]}. Leave them out."
-            )
-        models[str(name)] = array
+        array = as_array(values, str(name))
+        models[str(name)] = read_matrix(str(name), array.reshape(len(array), -1) if array.ndim > 2 else array)
     lengths = {name: len(array) for name, array in models.items()}
     if not models or len(set(lengths.values())) > 1:
         raise ValueError(f"probe: all features must be of the same inputs, row by row, got {lengths} rows.")

@@ -109,7 +109,7 @@ def not_shown(
     --------
     >>> from pindown.theory import ROEDER
     >>> not_shown(ROEDER, ())[-1]
-    'not promised: that the features are the true latents: fits are compared with fits, not with the world'
+    'not promised: that the features are the true latents: fits are compared with fits, not with ground truth'
     """
     if theorem is None:
         return ("that the codes are the latents, up to anything: no theorem covers these parameters",)

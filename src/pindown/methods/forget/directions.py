@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import optimize
 
-from pindown.metrics.arrays import Labels, Matrix, largest_positive, sum_by_label
+from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
 from pindown.metrics.dependence import Grouping, complement, mean_differences
 
 N_SHUFFLES, DEVIATIONS = 20, 6.0
@@ -109,8 +109,7 @@ def covariance_differences(x: Matrix, grouping: Grouping, rng: np.random.Generat
     used, cell, stratum = grouping.cells()
     if not len(stratum) or not x.shape[1]:
         return np.zeros((0, x.shape[1]))
-    means = sum_by_label(x[used], cell) / np.bincount(cell)[:, None]
-    x = x[used] - means[cell]
+    x = x[used] - mean_by_label(x[used], cell)[cell]
     shuffled = [_shuffled(cell, stratum, rng) for _ in range(N_SHUFFLES)]
     rest, rank = np.eye(x.shape[1]), 0
     while len(rest) > 1:

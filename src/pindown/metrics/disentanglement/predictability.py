@@ -109,7 +109,7 @@ def explicitness(
     r"""Return the explicitness: how well a linear probe of all latents separates each level of a factor from the rest.
 
     The mean, over the levels of a factor and over the factors, of the area under the ROC curve of a logistic
-    regression on held-out samples; for a quantity the probability that a linear regression orders two samples correctly.
+    regression on held-out samples; for a quantity the probability that a linear one orders two samples correctly.
     Blind to invertible linear maps, rotations among them: it asks for information, not for axes. Noise scores .5.
     ``parts`` are the factors. After Ridgeway & Mozer (2018), *Learning deep disentangled embeddings with the
     F-statistic loss*.
