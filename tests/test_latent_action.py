@@ -16,7 +16,7 @@ from pindown.methods.forget.game import ENERGY_ROWS
 from pindown.methods.latent_action.dynamics import Axes, Dynamics
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
 from pindown.simulate import Bodies
-from pindown.simulate.bodies import Arm
+from pindown.simulate.nuisance import Arm
 
 WORLD = Bodies.different(2, random_state=0)
 QUICK = {"max_iter": 300, "verbose": False, "random_state": 0}

@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 from pindown import theory
 from pindown.metrics import PROBES, leakage
 from pindown.simulate import Bodies
-from pindown.simulate.bodies import CENTRE, FARTHEST, HALF_WIDTH, STEP, Arm
+from pindown.simulate.nuisance import CENTRE, FARTHEST, HALF_WIDTH, STEP, Arm
 
 WORLD = Bodies.different(3, random_state=0)
 

@@ -21,7 +21,6 @@ from pindown.simulate import (
     Superposed,
     in_hyperplane,
 )
-from pindown.simulate.bodies import FARTHEST, Arm
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
@@ -34,6 +33,7 @@ from pindown.simulate.distributions import (
 )
 from pindown.simulate.images import contact_sheet, nearest_traversals, png, save_png, traversals
 from pindown.simulate.mixing import LeakyReLU, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth, sparse
+from pindown.simulate.nuisance import FARTHEST, Arm
 from pindown.simulate.renderers import Room, Sprites
 from pindown.simulate.superposed import atoms
 

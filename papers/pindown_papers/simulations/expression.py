@@ -1,7 +1,6 @@
 """Expression of genes as laboratories see it: cell types and programmes, behind a shift and a stretch of every gene."""
 
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import Process, Sample
-from pindown.simulate.process import frequencies, thresholds
+from pindown.simulate.process import frequencies
 from pindown.theory import Assumption
 
 
@@ -142,7 +141,7 @@ class Expression(Process):
         def uniform(*columns: int) -> Tensor:
             return torch.rand(n, *columns, generator=rng, device=device, dtype=torch.float64)
 
-        pair = torch.searchsorted(placed(self._thresholds, device), uniform(), right=True)
+        pair = self._draw_categories(n, rng, device)
         label, u = pair // self.joint.shape[1], pair % self.joint.shape[1]
         z = normal(self.d) + placed(self.type_vectors, device).to(dtype)[label]
         seen = z @ placed(self.loadings, device).to(dtype)
@@ -151,6 +150,6 @@ class Expression(Process):
         kept = uniform(x.shape[1]) >= self.dropout
         return Sample(x=x * kept, z=z, u=u, label=label)
 
-    @cached_property
-    def _thresholds(self) -> Tensor:
-        return thresholds(frequencies(self.joint.flatten()))
+    @property
+    def _categories(self) -> NDArray[np.float64]:
+        return frequencies(self.joint.flatten())

@@ -9,7 +9,6 @@ from torch import Tensor
 
 from pindown.errors import InputError
 from pindown.simulate import Clusters, Process, Sample
-from pindown.simulate.clusters import log_densities
 from pindown.simulate.process import frequencies
 from pindown.theory import Assumption
 
@@ -80,7 +79,7 @@ class Instances(Process):
     def log_posterior(self, z: Tensor) -> Tensor:
         """Return log P(u = i | z) for every instance; (n, d) → (n, n_instances)."""
         label = self.classes(torch.arange(self.n_instances, device=z.device))
-        return log_densities(self.clusters.conditional, z, self.clusters.vectors)[:, label].log_softmax(1)
+        return self.clusters.log_densities(z)[:, label].log_softmax(1)
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         u = torch.randint(self.n_instances, (n,), generator=rng, device=device)

@@ -5,11 +5,9 @@ A process draws a `Sample`: latents, observations, and a side variable if there 
 papers' tables are in `pindown_papers.simulations`.
 """
 
-from pindown.simulate.bodies import Bodies
 from pindown.simulate.clusters import Clusters, in_hyperplane
-from pindown.simulate.nuisance import Confounded, Nuisance, ShapeNuisance
-from pindown.simulate.pairs import Pairs
-from pindown.simulate.process import Process, Sample
+from pindown.simulate.nuisance import Bodies, Confounded, Nuisance, ShapeNuisance
+from pindown.simulate.process import Pairs, Process, Sample
 from pindown.simulate.structured import Structured
 from pindown.simulate.superposed import BernoulliGaussian, KSparse, SparseLaw, Superposed
 

@@ -1,9 +1,7 @@
 """`Clusters`: latents around class vectors, with the class as the label."""
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 
 import numpy as np
 import torch
@@ -15,22 +13,13 @@ from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Sphere
-from pindown.simulate.distributions import Conditional, GeneralizedNormal, Projected, Truncated, VonMisesFisher
+from pindown.simulate.distributions import ConditionalDensity, VonMisesFisher
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
-from pindown.simulate.process import (
-    Process,
-    Sample,
-    check_mixing,
-    draw_categories,
-    frequencies,
-    mixing_assumptions,
-    thresholds,
-)
+from pindown.simulate.process import Process, Sample, check_mixing, frequencies, mixing_assumptions
 from pindown.simulate.renderers import Renderer
 from pindown.theory import Assumption
 
-_N_RADII = 128  # quadrature error of a posterior is then about 1e-6 nats for scales from .1 on
-_N_BLOCK = 2**22  # numbers in memory at once
+_N_BLOCK = 2**16  # numbers at once; a `Projected` density holds 128 times as many
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,7 +32,7 @@ class Clusters(Process):
     ----------
     vectors : Tensor of shape (n_classes, d)
         The class vectors v_c, for example draws of a `pindown.simulate.distributions.Marginal`.
-    conditional : Conditional
+    conditional : ConditionalDensity
         Distribution of z around its class vector.
     mixing : Mixing or Renderer
         The map g.
@@ -62,7 +51,7 @@ class Clusters(Process):
     role_of_u = "signal"
 
     vectors: Tensor
-    conditional: Conditional
+    conditional: ConditionalDensity
     mixing: Mixing | Renderer
     weights: tuple[float, ...] | None = None
 
@@ -140,8 +129,13 @@ class Clusters(Process):
         >>> process.log_posterior(Sphere()(torch.ones(1, 2))).exp().round(decimals=3)
         tensor([[0.5000, 0.5000]])
         """
-        joint = log_densities(self.conditional, z, self.vectors) + torch.as_tensor(self.prior).log().to(z)
-        return joint.log_softmax(1)
+        return (self.log_densities(z) + torch.as_tensor(self.prior).log().to(z)).log_softmax(1)
+
+    def log_densities(self, z: Tensor) -> Tensor:
+        """Return log p(z | v_c) for every class, a block of samples at a time; (n, d) → (n, n_classes)."""
+        vectors = self.vectors.to(z)
+        parts = z.split(max(1, _N_BLOCK // vectors.numel()))
+        return torch.cat([self.conditional.log_prob(part[:, None], vectors) for part in parts])
 
     def sample_classes(self, u: Tensor, rng: torch.Generator, dtype: torch.dtype) -> Sample:
         """Draw one sample of each class in ``u``, with a generator on its device."""
@@ -150,11 +144,7 @@ class Clusters(Process):
         return Sample(x=placed(self.mixing, u.device)(z), z=z, u=u)
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
-        return self.sample_classes(draw_categories(self._thresholds, n, rng, device), rng, dtype)
-
-    @cached_property
-    def _thresholds(self) -> Tensor:
-        return thresholds(self.prior)
+        return self.sample_classes(self._draw_categories(n, rng, device), rng, dtype)
 
 
 def in_hyperplane(vectors: Tensor, *, offset: float = 0.5) -> Tensor:
@@ -184,37 +174,3 @@ def span_of_differences(vectors: Tensor) -> Tensor:
     _, s, vt = torch.linalg.svd(vectors - vectors.mean(0), full_matrices=False)
     tolerance = 1e-6 * torch.linalg.matrix_norm(vectors)  # the vectors may have been rounded to float32
     return vt[s > tolerance].mT
-
-
-def log_densities(conditional: Conditional, z: Tensor, locations: Tensor) -> Tensor:
-    """Return log p(z_i | location_c) for all pairs; (n, d), (k, d) → (n, k)."""
-    locations = locations.to(z)
-    match conditional:
-        case VonMisesFisher() | GeneralizedNormal() | Truncated():
-            return _in_blocks(lambda part: conditional.log_prob(part[:, None], locations), z, locations.numel())
-        case Projected(base=base, space=Sphere()):
-            return _in_blocks(
-                lambda part: _log_projected(base, part[:, None], locations), z, locations.numel() * _N_RADII
-            )
-    raise TypeError(f"log_posterior: the density of {conditional} is not implemented.")
-
-
-def _log_projected(base: GeneralizedNormal, z: Tensor, loc: Tensor) -> Tensor:
-    r"""Return the density on the sphere of a projected distribution in R^d: log ∫₀^∞ r^{d−1} p(r z | loc) dr.
-
-    Midpoint rule in t with r = r_max t², which is finer near 0. The exponent is at least (‖r z − loc‖/s)^β, for β > 2
-    up to a factor between norms, so the mass beyond r_max is negligible.
-    """
-    d = z.shape[-1]
-    norms = d ** max(0.0, 0.5 - 1 / base.shape)
-    furthest = 1 + norms * base.scale * (40 + 4 * d) ** (1 / base.shape)
-    t = (torch.arange(_N_RADII, device=z.device, dtype=z.dtype) + 0.5) / _N_RADII
-    radii = furthest * t.square()
-    log_steps = (2 * furthest * t / _N_RADII).log()
-    exponents = base.log_prob(radii[:, None] * z.unsqueeze(-2), loc.unsqueeze(-2))  # (..., radii)
-    return (exponents + (d - 1) * radii.log() + log_steps).logsumexp(-1)
-
-
-def _in_blocks(densities: Callable[[Tensor], Tensor], z: Tensor, numbers_per_sample: int) -> Tensor:
-    """Apply to some samples at a time, so that memory stays bounded."""
-    return torch.cat([densities(part) for part in z.split(max(1, _N_BLOCK // numbers_per_sample))])

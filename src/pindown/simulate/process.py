@@ -1,6 +1,9 @@
-"""`Process`, a simulation with known latents, and `Sample`, what it returns."""
+"""`Process`, a simulation with known latents; `Sample`, what it returns; and `Pairs`, the simplest one."""
+
+from __future__ import annotations
 
 from abc import abstractmethod
+from dataclasses import dataclass
 from functools import cached_property
 from typing import ClassVar, NamedTuple
 
@@ -14,8 +17,9 @@ from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.data.sources import Batch, GeneratorSource
 from pindown.errors import InputError
-from pindown.networks.spaces import Space
-from pindown.simulate.mixing import LeakyReLU, Mixing, SparseMixing
+from pindown.networks.spaces import Box, Reals, Space, Sphere
+from pindown.simulate.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
+from pindown.simulate.mixing import LeakyReLU, Mixing, SparseMixing, leaky_relu_mlp
 from pindown.simulate.renderers import Renderer
 from pindown.theory import Assumption
 
@@ -88,6 +92,27 @@ class Process(GeneratorSource):
         sides = {"pairs": sample.x_pos, self.role_of_u or "y": sample.u, "given": sample.label}
         return {"x": sample.x, **{role: side for role, side in sides.items() if side is not None}}
 
+    @property
+    def _categories(self) -> NDArray[np.float64] | None:
+        """Probabilities of the categories that `_draw_categories` draws."""
+        return self.prior
+
+    @cached_property
+    def _thresholds(self) -> Tensor:
+        """Inner edges of the distribution function; the last category absorbs rounding errors."""
+        return torch.as_tensor(self._categories).cumsum(0)[:-1]
+
+    def _draw_categories(self, n: int, rng: torch.Generator, device: torch.device) -> Tensor:
+        """Draw the index of a category for each sample; (n,) int64."""
+        uniform = torch.rand(n, generator=rng, device=device, dtype=torch.float64)
+        return torch.searchsorted(placed(self._thresholds, device), uniform, right=True)
+
+
+def frequencies(weights: ArrayLike) -> NDArray[np.float64]:
+    """Return weights scaled to sum to one."""
+    weights = np.asarray(weights, dtype=np.float64)
+    return weights / weights.sum()
+
 
 def mixing_assumptions(mixing: Mixing | Renderer) -> frozenset[Assumption]:
     """Return the assumptions about the mixing that hold."""
@@ -107,18 +132,89 @@ def check_mixing(d: int, space: Space, mixing: Mixing | Renderer | SparseMixing)
         )
 
 
-def frequencies(weights: ArrayLike) -> NDArray[np.float64]:
-    """Return weights scaled to sum to one."""
-    weights = np.asarray(weights, dtype=np.float64)
-    return weights / weights.sum()
+@dataclass(frozen=True, eq=False)
+class Pairs(Process):
+    """Pairs of observations with similar latents: z ~ p(z), z̃ ~ p(·|z), x = g(z), x̃ = g(z̃).
 
+    Zimmermann et al., Contrastive learning inverts the data generating process, ICML 2021.
 
-def thresholds(probabilities: NDArray[np.float64]) -> Tensor:
-    """Return the inner edges of the distribution function; the last category absorbs rounding errors."""
-    return torch.as_tensor(probabilities).cumsum(0)[:-1]
+    Parameters
+    ----------
+    marginal : Marginal
+        Distribution of z.
+    conditional : Conditional
+        Distribution of the positive z̃ given z.
+    mixing : Mixing or Renderer
+        The map g.
 
+    Examples
+    --------
+    >>> from pindown.simulate.mixing import orthogonal
+    >>> process = Pairs(Uniform(3), VonMisesFisher(10.0), orthogonal(3, random_state=0))
+    >>> sample = process.sample(5, random_state=0)
+    >>> tuple(sample.x.shape), tuple(sample.z_pos.shape)
+    ((5, 3), (5, 3))
+    >>> theory.VMF_CONDITIONAL in process.assumptions
+    True
+    """
 
-def draw_categories(thresholds: Tensor, n: int, rng: torch.Generator, device: torch.device) -> Tensor:
-    """Draw n category indices given the `thresholds` of their distribution; (n,) int64."""
-    uniform = torch.rand(n, generator=rng, device=device, dtype=torch.float64)
-    return torch.searchsorted(placed(thresholds, device), uniform, right=True)
+    marginal: Marginal
+    conditional: Conditional
+    mixing: Mixing | Renderer
+
+    def __post_init__(self) -> None:
+        check_mixing(self.marginal.d, self.marginal.space, self.mixing)
+        if self.conditional.space not in (self.marginal.space, Reals()):
+            raise InputError(
+                "conditional",
+                f"`marginal` lies in {self.marginal.space}, but `conditional` in {self.conditional.space}. "
+                "Use the same space for both.",
+            )
+        # Distributions on a grid have `sizes`, the number of levels of each factor.
+        grid, around = getattr(self.marginal, "sizes", None), getattr(self.conditional, "sizes", None)
+        if around is not None and (len(around) != self.d or grid not in (None, around)):
+            where = f"has {self.d} latents" if grid is None else f"lies on a grid of sizes {grid}"
+            raise InputError(
+                "conditional", f"`marginal` {where}, but `conditional` on a grid of sizes {around}. Use the same sizes."
+            )
+
+    @classmethod
+    def on_sphere(cls, d: int, concentration: float, *, n_layers: int = 2, random_state: RandomState = None) -> Pairs:
+        """Return the paper's simulation on the sphere: uniform latents, vMF positives, leaky ReLU mixing."""
+        mixing = leaky_relu_mlp(d, n_layers=n_layers, random_state=random_state)
+        return cls(Uniform(d), VonMisesFisher(concentration), mixing)
+
+    @classmethod
+    def on_box(cls, d: int, base: GeneralizedNormal, *, n_layers: int = 2, random_state: RandomState = None) -> Pairs:
+        """Return the paper's simulation on [0, 1]^d: uniform latents, truncated positives, leaky ReLU mixing."""
+        mixing = leaky_relu_mlp(d, n_layers=n_layers, random_state=random_state)
+        return cls(Uniform(d, Box()), Truncated(base, Box()), mixing)
+
+    @property
+    def d(self) -> int:
+        """Number of latents."""
+        return self.marginal.d
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions that hold in this simulation."""
+        held = mixing_assumptions(self.mixing)
+        match self.marginal:
+            case Uniform(space=Sphere()):
+                held |= {theory.UNIFORM_SPHERE}
+            case Uniform(space=Box()):
+                held |= {theory.UNIFORM_CONVEX_BODY}
+        match self.conditional:
+            case VonMisesFisher(concentration=kappa) if kappa > 0:
+                held |= {theory.VMF_CONDITIONAL}
+            # Below 1 the exponent is no norm, which the proofs need.
+            case GeneralizedNormal(shape=p) | Truncated(base=GeneralizedNormal(shape=p)) if p >= 1:
+                held |= {theory.METRIC_CONDITIONAL}
+                held |= {theory.LP_CONDITIONAL} if p != 2 else set()
+        return held
+
+    def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
+        mixing = placed(self.mixing, device)
+        z = self.marginal.sample(n, random_state=rng, device=device, dtype=dtype)
+        z_pos = self.conditional.sample(z, random_state=rng)
+        return Sample(x=mixing(z), z=z, x_pos=mixing(z_pos), z_pos=z_pos)
