@@ -18,11 +18,12 @@ STEPS, REPETITIONS = 100, 3
 
 def seconds(kept: bool) -> float:
     """Return the seconds of a step."""
+    from pindown_papers.simulations import Sprites
+
     from pindown import Contrast
     from pindown.networks.spaces import Box, Reals
     from pindown.simulate import Pairs
     from pindown.simulate.distributions import Truncated, Uniform, laplace
-    from pindown.simulate.renderers import Sprites
     from pindown.training import devices
 
     if not kept:

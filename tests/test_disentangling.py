@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Sprites
 from sklearn.datasets import load_digits
 from torch import nn
 
@@ -10,7 +11,6 @@ from pindown.methods.dictionary.disentangling import freedom
 from pindown.methods.dictionary.rotation import reached_by, searched
 from pindown.networks.spaces import Reals
 from pindown.simulate import Structured
-from pindown.simulate.renderers import Sprites
 
 DIVERSE = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 TWINS = np.array([[1, 1, 0], [1, 1, 0], [1, 1, 1], [0, 0, 1], [1, 1, 0], [1, 1, 1]])  # latents 0 and 1 reach the same

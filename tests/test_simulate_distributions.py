@@ -216,10 +216,9 @@ def test_truncated_stays_in_the_box_in_float32_even_at_its_edges():
 # ---- projected, and marginals -------------------------------------------------------------------------
 
 
-def test_projected_is_the_projection_of_its_base_draw_and_has_no_density():
+def test_projected_is_the_projection_of_its_base_draw():
     law, loc = Projected(normal(0.3)), axis(20, 4)
     assert torch.equal(law.sample(loc, random_state=0), Sphere()(normal(0.3).sample(loc, random_state=0)))
-    assert not hasattr(law, "log_prob")
 
 
 @pytest.mark.parametrize(

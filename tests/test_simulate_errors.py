@@ -5,6 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Sprites
 
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Sphere
@@ -34,7 +35,7 @@ from pindown.simulate.distributions import (
 from pindown.simulate.images import contact_sheet, nearest_traversals, png, save_png, traversals
 from pindown.simulate.mixing import LeakyReLU, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth, sparse
 from pindown.simulate.nuisance import FARTHEST, Arm
-from pindown.simulate.renderers import Room, Sprites
+from pindown.simulate.renderers import Room
 from pindown.simulate.superposed import atoms
 
 G = identity(4)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, RobotArm, Sensors, SomeChange
+from pindown_papers.simulations import Instances, RobotArm, Sensors, SomeChange, Sprites
 
 from pindown import theory
 from pindown.data import as_source
@@ -18,8 +18,21 @@ from pindown.simulate.images import (
     swaps,
     traversals,
 )
-from pindown.simulate.rays import FAR, Hit, Rays, Surface, capsule, cube, cylinder, dot, painted, reciprocals, sphere
-from pindown.simulate.renderers import RAYS_AT_ONCE, Room, Sprites
+from pindown.simulate.renderers import (
+    FAR,
+    RAYS_AT_ONCE,
+    Hit,
+    Rays,
+    Room,
+    Surface,
+    capsule,
+    cube,
+    cylinder,
+    dot,
+    painted,
+    reciprocals,
+    sphere,
+)
 
 RENDERERS = {
     "room": Room(16),

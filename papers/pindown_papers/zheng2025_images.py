@@ -57,8 +57,8 @@ class PictureRow:
 
     def renderer(self, pixels: int) -> Renderer:
         """Return who draws."""
-        from pindown.simulate.renderers import Room, Sprites
-        from pindown_papers.simulations import RobotArm
+        from pindown.simulate.renderers import Room
+        from pindown_papers.simulations import RobotArm, Sprites
 
         if self.world == "sprites":
             return Sprites(pixels, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0})

@@ -78,8 +78,7 @@ class SpritesRow:
     def world(self, pixels: int) -> Pairs:
         """Return sprites on the grid."""
         from pindown.simulate import Pairs
-        from pindown.simulate.renderers import Sprites
-        from pindown_papers.simulations import Grid, LaplaceSteps, SomeChange
+        from pindown_papers.simulations import Grid, LaplaceSteps, SomeChange, Sprites
 
         law = SomeChange(sizes=SIZES) if self.partners == "UNI" else LaplaceSteps(SIZES, categories=(0,))
         return Pairs(Grid(SIZES), law, Sprites(pixels))

@@ -8,10 +8,10 @@ import pytest
 import torch
 from pindown_papers.baselines import EncDiff
 from pindown_papers.baselines.denoising import Denoiser, denoising
+from pindown_papers.simulations import Sprites
 
 from pindown import load, networks
 from pindown.losses import DependencySparsity
-from pindown.simulate.renderers import Sprites
 
 QUICK = {"max_iter": 2, "batch_size": 16, "random_state": 0, "device": "cpu", "verbose": False}
 

@@ -3,14 +3,13 @@
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Grid, LaplaceSteps, Redrawn, Sensors, SomeChange
+from pindown_papers.simulations import Grid, LaplaceSteps, Redrawn, Sensors, SomeChange, Sprites
 
 from pindown import theory
 from pindown.errors import InputError
 from pindown.networks.spaces import Box
 from pindown.simulate import Pairs
 from pindown.simulate.distributions import Truncated, Uniform, laplace, normal
-from pindown.simulate.renderers import Sprites
 
 SPRITES = Sprites(8, factors=("x", "y"))
 

@@ -68,7 +68,7 @@ class EncDiff(Generating):
 
     Examples
     --------
-    >>> from pindown.simulate.renderers import Sprites
+    >>> from pindown_papers.simulations import Sprites
     >>> x = Sprites(8, factors=("x", "hue"))(torch.rand(60, 2, generator=torch.Generator().manual_seed(0)))
     >>> diffusion = EncDiff(2, batch_size=16, max_iter=1, holdout=0, random_state=0).fit(x)
     >>> diffusion.transform(x).shape, diffusion.sample(2, random_state=0).shape, diffusion.guarantee

@@ -8,6 +8,7 @@ from pindown_papers.simulations.hierarchy import Hierarchy, like_language
 from pindown_papers.simulations.instances import Instances
 from pindown_papers.simulations.robot_arm import RobotArm
 from pindown_papers.simulations.sensors import Sensors
+from pindown_papers.simulations.sprites import Sprites
 
 __all__ = [
     "Composed",
@@ -22,6 +23,7 @@ __all__ = [
     "RobotArm",
     "Sensors",
     "SomeChange",
+    "Sprites",
     "cutouts",
     "like_language",
     "save_animation",

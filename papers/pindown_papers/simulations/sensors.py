@@ -34,7 +34,7 @@ class Sensors(Process):
     Examples
     --------
     >>> from pindown.simulate.distributions import Truncated, Uniform, normal
-    >>> from pindown.simulate.renderers import Sprites
+    >>> from pindown_papers.simulations import Sprites
     >>> from pindown.simulate import Pairs
     >>> from pindown.networks.spaces import Box
     >>> scenes = Pairs(Uniform(2, Box()), Truncated(normal(0.1)), Sprites(16, factors=("x", "y")))

@@ -79,9 +79,9 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
 
     Examples
     --------
-    >>> from pindown.simulate.renderers import Sprites
-    >>> traversals(Sprites(16), steps=4).shape  # five latents
-    (88, 70, 3)
+    >>> from pindown.simulate.renderers import Room
+    >>> traversals(Room(16), steps=4).shape  # six latents
+    (106, 70, 3)
     """
     if not isinstance(renderer, Renderer):
         raise TypeError(

@@ -1,13 +1,13 @@
-"""Renderers: mixings whose observations are images. `Room` and `Sprites` draw known latents, deterministically."""
+"""Renderers: mixings whose observations are images, drawn deterministically by analytic ray casting."""
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
-from typing import ClassVar
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -15,7 +15,6 @@ from torch import Tensor, nn
 from pindown._names import listed, nearest
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Reals, Space, Sphere
-from pindown.simulate import rays
 from pindown.simulate.distributions import cached_tensor
 
 RAYS_AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 23}
@@ -115,8 +114,8 @@ class Renderer(nn.Module, ABC):
         Antialiasing: a pixel is the mean of samples × samples points.
     """
 
-    known: ClassVar[tuple[Factor, ...]]
-    usual: ClassVar[tuple[str, ...]]
+    known: tuple[Factor, ...]
+    usual: tuple[str, ...]
 
     def __init__(
         self,
@@ -135,7 +134,7 @@ class Renderer(nn.Module, ABC):
             raise TypeError(f"`domain` must be a Box, Sphere() or Reals(), got {domain!r}.")
         self.size, self.samples, self.domain = size, samples, domain
         self.fixed = {name: self._known(name, "fixed").checked(value) for name, value in (fixed or {}).items()}
-        self.factors = tuple(self._known(name, "factors") for name in (self._usual() if factors is None else factors))
+        self.factors = tuple(self._known(name, "factors") for name in (self.usual if factors is None else factors))
         names = [factor.name for factor in self.factors]
         if not names or len(set(names)) < len(names) or set(names) & set(self.fixed):
             raise InputError("factors", f"`factors` must be different names that are not in `fixed`, got {names}.")
@@ -171,7 +170,7 @@ class Renderer(nn.Module, ABC):
             case _:
                 fraction = 0.5 * (1 + torch.erf(z / math.sqrt(2)))
         found = {factor.name: factor.at(fraction[:, j]) for j, factor in enumerate(self.factors)}
-        for factor in self._all():
+        for factor in self.known:
             if factor.name not in found:
                 found[factor.name] = z.new_full((len(z),), self.fixed.get(factor.name, factor.middle))
         return found
@@ -208,14 +207,8 @@ class Renderer(nn.Module, ABC):
             names = listed([factor.name for factor in self.factors])
             raise InputError("z", f"`z` must have shape (n, {self.d}), one feature per {names}, got {tuple(z.shape)}.")
 
-    def _all(self) -> tuple[Factor, ...]:
-        return self.known
-
-    def _usual(self) -> tuple[str, ...]:
-        return self.usual
-
     def _known(self, name: str, argument: str) -> Factor:
-        known = {factor.name: factor for factor in self._all()}
+        known = {factor.name: factor for factor in self.known}
         if name not in known:
             raise InputError(argument, f"`{argument}`: there is no factor {name!r}: {nearest(name, [*known])}")
         return known[name]
@@ -229,6 +222,249 @@ def colour_of(hue: Tensor, saturation: float = 0.7, value: float = 0.95) -> Tens
     offsets = cached_tensor((0.0, 4.0, 2.0), hue.device, hue.dtype)[:, None]
     pure = ((6 * hue[:, None] + offsets).remainder(6) - 3).abs().sub(1).clamp(0, 1)
     return value * (1 - saturation + saturation * pure)
+
+
+FAR = 1e4
+"""Distance of a ray that hits nothing."""
+
+STEEPEST = 1e6
+"""Limit of the reciprocals of coordinates: a ray may be parallel to a wall."""
+
+Vector = tuple[Tensor, Tensor, Tensor]
+
+
+class Rays(NamedTuple):
+    """Rays of images: their start and directions, of length 1 straight ahead, and more to the sides.
+
+    Distances along a ray are in units of its direction. ``along`` maps a vector per image to its inner product with all
+    directions.
+    """
+
+    start: Vector
+    d: Vector
+    slope: Vector  # reciprocals of the directions
+    squared: Tensor  # their squared lengths
+    along: Callable[[Vector], Tensor]
+
+
+class Hit(NamedTuple):
+    """Where rays hit a solid: the distance, and a map from vectors to their component along the surface normal.
+
+    A map, not the normal itself: for planes it is a coordinate, and choosing between numbers is faster than between
+    vectors.
+    """
+
+    distance: Tensor
+    facing: Callable[[Vector], Tensor]
+
+
+class Surface(NamedTuple):
+    """A surface that rays hit: where, its colour (n, 3, 1), its gloss, and whether shadows fall on it."""
+
+    hit: Hit
+    colour: Tensor
+    gloss: Tensor | None = None
+    shaded: bool = True
+
+
+class Light(NamedTuple):
+    """Light at the points that rays hit: the lamp, its distance, and the component of a vector per image towards it."""
+
+    lamp: Vector
+    distance: Tensor
+    along: Callable[[Vector], Tensor]
+
+
+def camera(x: Tensor, y: Tensor, eye: Vector, target: Vector, spread: Tensor) -> Rays:
+    """Return the rays from an eye through points of an image, x (w,) to the right and y (h, 1) up.
+
+    ``spread`` is half the width of the image at distance 1.
+    """
+    forward = fx, fy, fz = unit(minus(target, eye))
+    flat = (fx**2 + fz**2).rsqrt()
+    right = (-fz * flat, torch.zeros_like(fx), fx * flat)
+    over = (-right[2] * fy, right[2] * fx - right[0] * fz, right[0] * fy)
+    x, y = spread[:, None] * x, spread[:, None] * y  # (n, 1, w), (n, h, 1)
+
+    def spanned(ahead: Tensor, across: Tensor, up: Tensor) -> Tensor:
+        line = torch.addcmul(ahead[:, None], up[:, None], y)  # common to all rays of a line
+        return torch.addcmul(line, across[:, None], x).flatten(1)
+
+    def along(v: Vector) -> Tensor:
+        return spanned(dot(v, forward), dot(v, right), dot(v, over))
+
+    dx, dy, dz = (spanned(*parts) for parts in zip(forward, right, over, strict=True))
+    d = (dx, dy, dz)
+    return Rays(eye, d, reciprocals(d), (1 + y**2 + x**2).flatten(1), along)
+
+
+def reciprocals(d: Vector) -> Vector:
+    """Return one over each coordinate."""
+    x, y, z = (part.reciprocal().clamp(-STEEPEST, STEEPEST) for part in d)
+    return x, y, z
+
+
+def place(like: Tensor, x: float, y: float, z: float) -> Vector:
+    """Return a constant vector on the device and in the precision of another tensor."""
+    return torch.full_like(like, x), torch.full_like(like, y), torch.full_like(like, z)
+
+
+def dot(a: Vector, b: Vector) -> Tensor:
+    """Return inner products; small coordinates are summed before they are broadcast."""
+    products = sorted(zip(a, b, strict=True), key=lambda pair: max(part.numel() for part in pair))
+    return reduce(lambda found, pair: torch.addcmul(found, *pair), products[1:], products[0][0] * products[0][1])
+
+
+def minus(a: Vector, b: Vector) -> Vector:
+    """Return a − b."""
+    return a[0] - b[0], a[1] - b[1], a[2] - b[2]
+
+
+def ahead(start: Vector, distance: Tensor, d: Vector, sign: int = 1) -> Vector:
+    """Return start ± distance · d."""
+    x, y, z = (torch.addcmul(at, distance, part, value=sign) for at, part in zip(start, d, strict=True))
+    return x, y, z
+
+
+def unit(v: Vector) -> Vector:
+    """Scale to length 1."""
+    size = dot(v, v).clamp_min(1e-12).rsqrt()
+    return v[0] * size, v[1] * size, v[2] * size
+
+
+def sphere(rays: Rays, centre: Vector, radius: Tensor) -> Hit:
+    """Return where rays hit a sphere."""
+    away = minus(rays.start, centre)
+    distance = _ball(rays, rays.along(away), dot(away, away) - radius**2)
+    out = ahead(away, distance, rays.d)
+    return Hit(distance, lambda v: dot(out, v) / radius)
+
+
+def _ball(rays: Rays, b: Tensor, c: Tensor) -> Tensor:
+    """Return the distance to a ball, for the start relative to the centre: b along the ray, c its excess square."""
+    inside = torch.addcmul(b**2, rays.squared, c, value=-1)
+    distance = (-b - inside.clamp_min(0).sqrt()) / rays.squared
+    return distance.masked_fill((inside < 0) | (distance < 0), FAR)
+
+
+def capsule(rays: Rays, a: Vector, b: Vector, radius: Tensor) -> Hit:
+    """Return where rays hit a rod with round ends from a to b."""
+    axis, away, from_b = minus(b, a), minus(rays.start, a), minus(rays.start, b)
+    length, start, along, near = dot(axis, axis), dot(axis, away), rays.along(axis), rays.along(away)
+    p = torch.addcmul(length * rays.squared, along, along, value=-1)
+    q = torch.addcmul(length * near, start, along, value=-1)
+    r = length * dot(away, away) - start**2 - radius**2 * length
+    inside = torch.addcmul(q**2, p, r, value=-1)
+    distance = (-q - inside.clamp_min(0).sqrt()) / p.clamp_min(1e-9)
+    height = torch.addcmul(start, distance, along)
+    body = (inside >= 0) & (height > 0) & (height < length) & (distance > 0)
+    below = height <= 0  # a ray that misses the body can still hit the nearer end
+    out_a, out_b = (dot(v, v) - radius**2 for v in (away, from_b))
+    end = _ball(rays, torch.where(below, near, rays.along(from_b)), torch.where(below, out_a, out_b))
+    distance = torch.where(body, distance, end)
+    fraction = (torch.addcmul(start, distance, along) / length.clamp_min(1e-9)).clamp(0, 1)
+    out = ahead(ahead(away, distance, rays.d), fraction, axis, -1)
+    return Hit(distance, lambda v: dot(out, v) / radius)
+
+
+def cylinder(rays: Rays, radius: Tensor, height: Tensor) -> Hit:
+    """Return where rays hit an upright cylinder that stands on the origin, from above or from the side."""
+    (ox, oy, oz), (dx, dy, dz) = rays.start, rays.d
+    a = (dx**2 + dz**2).clamp_min(1e-9)
+    b, c = ox * dx + oz * dz, ox**2 + oz**2 - radius**2
+    inside = torch.addcmul(b**2, a, c, value=-1)
+    side = (-b - inside.clamp_min(0).sqrt()) / a
+    at = torch.addcmul(oy, side, dy)
+    side = side.masked_fill((inside < 0) | (side < 0) | (at < 0) | (at > height), FAR)
+    top = (height - oy) * rays.slope[1]
+    across = (ox + top * dx) ** 2 + (oz + top * dz) ** 2
+    top = torch.where((across > radius**2) | (top < 0), FAR, top)
+    distance = torch.minimum(side, top)
+    on_top, x, z = top < side, torch.addcmul(ox, distance, dx), torch.addcmul(oz, distance, dz)
+    return Hit(distance, lambda v: torch.where(on_top, v[1], torch.addcmul(x * v[0], z, v[2]) / radius))
+
+
+def cube(rays: Rays, centre: Vector, half: Tensor) -> Hit:
+    """Return where rays hit a cube along the axes, for half an edge."""
+    middle = [out * slope for out, slope in zip(minus(centre, rays.start), rays.slope, strict=True)]
+    near, far = (
+        [torch.addcmul(at, half, slope.abs(), value=sign) for at, slope in zip(middle, rays.slope, strict=True)]
+        for sign in (-1, 1)
+    )
+    enter, leave = torch.maximum(torch.maximum(*near[:2]), near[2]), torch.minimum(torch.minimum(*far[:2]), far[2])
+    on_x, on_z = near[0] >= enter, near[2] >= enter
+    distance = enter.masked_fill((enter > leave) | (enter < 0), FAR)
+
+    def chosen(v: Vector) -> Tensor:
+        return torch.where(on_x, v[0], torch.where(on_z, v[2], v[1]))
+
+    outward = -chosen(rays.d).sign()
+    return Hit(distance, lambda v: outward * chosen(v))
+
+
+def room(rays: Rays, half: float) -> tuple[Hit, Hit]:
+    """Return where rays from within hit the floor y = 0, and four walls at x, z = ± half."""
+    (ox, oy, oz), (dx, dy, dz), (x, y, z) = rays.start, rays.d, rays.slope
+    floor = torch.where(dy > -1e-6, FAR, -oy * y)
+    out_x, out_z = (torch.add(-start * slope, slope.abs(), alpha=half) for start, slope in ((ox, x), (oz, z)))
+    sideways, walls = out_x <= out_z, torch.minimum(out_x, out_z)
+    inward = -torch.where(sideways, dx, dz).sign()
+    return Hit(floor, lambda v: v[1]), Hit(walls, lambda v: inward * torch.where(sideways, v[0], v[2]))
+
+
+def shadow(light: Light, centre: Vector, radius: Tensor) -> Tensor:
+    """Return the fraction of light that passes a ball, with a soft edge."""
+    away = minus(centre, light.lamp)
+    back = light.along(away)
+    before = back + light.distance  # distance of the lit point beyond the ball
+    miss = torch.addcmul(dot(away, away), back, back, value=-1).clamp_min(1e-9).sqrt()
+    soft = torch.add(0.25 * radius, before.clamp_min(0), alpha=0.12)
+    fraction = ((miss - radius) / (2 * soft) + 0.5).clamp(0, 1)
+    passes = fraction**2 * (3 - 2 * fraction)
+    return passes.masked_fill(before <= 0, 1.0)
+
+
+def painted(rays: Rays, surfaces: Sequence[Surface], lamp: Vector, passes: Callable[[Light], Tensor]) -> Tensor:
+    """Return the colours of the nearest surfaces in the light of a lamp; (n, 3, p).
+
+    The nearest surface is found first, so that each ray is lit once. ``passes`` returns the fraction of the light that
+    is not in a shadow.
+    """
+    first, *others = surfaces
+    distance, nearest = first.hit.distance, []
+    for surface in others:
+        nearest.append(surface.hit.distance < distance)
+        distance = torch.minimum(surface.hit.distance, distance)
+    from_start = minus(lamp, rays.start)
+    toward = ahead(from_start, distance, rays.d, -1)  # to the lamp, of the length of its distance
+    nearness = dot(toward, toward).clamp_min(1e-12).rsqrt()
+
+    def along(v: Vector) -> Tensor:
+        return torch.addcmul(dot(v, from_start), distance, rays.along(v), value=-1) * nearness
+
+    facing, colour = first.hit.facing(toward), first.colour
+    lit = torch.full_like(nearness, not first.shaded, dtype=torch.bool)
+    gloss = torch.zeros_like(nearness) if first.gloss is None else first.gloss
+    against = gloss if first.gloss is None else first.hit.facing(rays.d)
+    for closer, surface in zip(nearest, others, strict=True):
+        facing = torch.where(closer, surface.hit.facing(toward), facing)
+        colour = torch.where(closer[:, None], surface.colour, colour)
+        lit = lit & ~closer if surface.shaded else lit | closer
+        if surface.gloss is None:
+            gloss = gloss.masked_fill(closer, 0.0)
+        else:
+            gloss = torch.where(closer, surface.gloss, gloss)
+            against = torch.where(closer, surface.hit.facing(rays.d), against)
+    angle = facing * nearness
+    passing = passes(Light(lamp, nearness.reciprocal(), along)).masked_fill(lit, 1.0)
+    light = torch.addcmul(torch.full_like(angle[:1, :1], 0.42), angle.clamp_min(0), passing, value=0.62)
+    if all(surface.gloss is None for surface in surfaces):
+        return colour * light[:, None]
+    # The mirrored ray is 2 (normal · toward) normal − toward; the eye sees its component against the view.
+    mirrored = torch.addcmul(rays.along(from_start), distance, rays.squared, value=-1) * nearness
+    mirrored = torch.addcmul(mirrored, angle, against, value=-2) * rays.squared.rsqrt()
+    shine = gloss * (mirrored.clamp_min(0) ** 24 * passing).masked_fill(angle <= 0, 0.0)
+    return torch.addcmul(shine[:, None], colour, light[:, None])
 
 
 HALF = 3.4  # half the width of the room
@@ -276,30 +512,30 @@ class Room(Renderer):
         azimuth, elevation, lamp = (torch.deg2rad(values[name]) for name in ("azimuth", "elevation", "light"))
         radius, bright = values["size"], values["brightness"][:, None]
         middle = (torch.zeros_like(radius), radius, torch.zeros_like(radius))
-        target = rays.place(azimuth, 0.0, 0.55, 0.0)
+        target = place(azimuth, 0.0, 0.55, 0.0)
         around = (azimuth.sin() * elevation.cos(), elevation.sin(), azimuth.cos() * elevation.cos())
-        eye = rays.ahead(target, torch.full_like(azimuth, DISTANCE), around)
-        seen = rays.camera(x, y, eye, target, 0.62 / values["zoom"])
+        eye = ahead(target, torch.full_like(azimuth, DISTANCE), around)
+        seen = camera(x, y, eye, target, 0.62 / values["zoom"])
         across, high = LAMP * math.cos(ABOVE), torch.full_like(lamp, LAMP * math.sin(ABOVE))
         floor, wall, own = (bright * colour_of(values[f"{name}_hue"]) for name in ("floor", "wall", "object"))
-        on_floor, on_wall = rays.room(seen, HALF)
+        on_floor, on_wall = room(seen, HALF)
         # The ball inside the solid casts the shadow, so the solid does not shade itself.
         surfaces = [
-            rays.Surface(on_floor, floor),
-            rays.Surface(on_wall, wall),
-            rays.Surface(self._object(seen, middle, values["shape"]), own, 0.35 * values["brightness"], shaded=False),
+            Surface(on_floor, floor),
+            Surface(on_wall, wall),
+            Surface(self._object(seen, middle, values["shape"]), own, 0.35 * values["brightness"], shaded=False),
         ]
-        passes = partial(rays.shadow, centre=middle, radius=0.95 * radius)
-        return rays.painted(seen, surfaces, (across * lamp.sin(), high, across * lamp.cos()), passes)
+        passes = partial(shadow, centre=middle, radius=0.95 * radius)
+        return painted(seen, surfaces, (across * lamp.sin(), high, across * lamp.cos()), passes)
 
-    def _object(self, seen: rays.Rays, middle: rays.Vector, shape: Tensor) -> rays.Hit:
+    def _object(self, seen: Rays, middle: Vector, shape: Tensor) -> Hit:
         """Intersect the solid; compute only the shapes that can occur."""
         x, radius, z = middle
         solids = (
-            lambda: rays.cube(seen, (x, 0.8 * radius, z), 0.8 * radius),
-            lambda: rays.cylinder(seen, 0.78 * radius, 1.7 * radius),
-            lambda: rays.sphere(seen, middle, radius),
-            lambda: rays.capsule(seen, (x, 0.6 * radius, z), (x, 1.75 * radius, z), 0.6 * radius),
+            lambda: cube(seen, (x, 0.8 * radius, z), 0.8 * radius),
+            lambda: cylinder(seen, 0.78 * radius, 1.7 * radius),
+            lambda: sphere(seen, middle, radius),
+            lambda: capsule(seen, (x, 0.6 * radius, z), (x, 1.75 * radius, z), 0.6 * radius),
         )
         if self._is_fixed("shape"):
             return solids[int(self.fixed.get("shape", 2))]()
@@ -310,118 +546,4 @@ class Room(Renderer):
                 lambda found, one: torch.where(shape == one[0], one[1], found), enumerate(of_each), of_each[0]
             )
 
-        return rays.Hit(chosen([hit.distance for hit in hits]), lambda v: chosen([hit.facing(v) for hit in hits]))
-
-
-SPRITE = ("shape", "size", "rotation", "x", "y")  # the usual factors of a sprite
-
-
-class Sprites(Renderer):
-    """Flat shapes on a plain background: shape, size, rotation, x and y of each, drawn one over another.
-
-    Edges are one pixel soft, so one sample per pixel is enough. Rotations go up to 60°, because a square repeats at
-    90°. Hue, and ``ground``, the brightness of the background, are factors as well. The factors of further sprites are
-    numbered: ``x_2``.
-
-    Parameters
-    ----------
-    n_sprites : int
-        Number of shapes.
-    size, factors, domain, fixed, samples
-        See `Renderer`.
-
-    Examples
-    --------
-    >>> sprites = Sprites(16, n_sprites=2)
-    >>> [factor.name for factor in sprites.factors][4:7], tuple(sprites(torch.rand(3, 10)).shape)
-    (['y', 'shape_2', 'size_2'], (3, 3, 16, 16))
-    """
-
-    def __init__(
-        self,
-        size: int = 64,
-        *,
-        n_sprites: int = 1,
-        factors: Sequence[str] | None = None,
-        domain: Space = Box(),  # noqa: B008, a frozen value
-        fixed: Mapping[str, float] | None = None,
-        samples: int = 1,
-    ) -> None:
-        if n_sprites < 1:
-            raise InputError("n_sprites", f"`n_sprites` must be at least 1, got {n_sprites}.")
-        self.n_sprites = n_sprites
-        super().__init__(size, factors=factors, domain=domain, fixed=fixed, samples=samples)
-
-    def _all(self) -> tuple[Factor, ...]:
-        several = (factor for number in range(self.n_sprites) for factor in _sprite_factors(number, self.n_sprites))
-        return (*several, Factor("ground", 0.0, 0.6))
-
-    def _usual(self) -> tuple[str, ...]:
-        return tuple(f"{name}{_suffix(number)}" for number in range(self.n_sprites) for name in SPRITE)
-
-    def _draw(self, values: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        varied = {factor.name for factor in self.factors} | set(self.fixed)
-        ground = values["ground"] if "ground" in varied else torch.full_like(values["x"], 0.04)
-        image = ground[:, None].expand(-1, 3, len(y) * len(x))
-        edge = 2.0 / (self.size * self.samples)  # a pixel
-        for number in range(self.n_sprites):
-            own = {name: values[f"{name}{_suffix(number)}"] for name in (*SPRITE, "hue")}
-            name = f"shape{_suffix(number)}"
-            shape = int(self.fixed.get(name, self._known(name, "factors").middle)) if self._is_fixed(name) else None
-            plain = self.n_sprites == 1 and "hue" not in varied
-            colour = torch.full_like(own["hue"][:, None], 0.95) if plain else colour_of(own["hue"])
-            image = image + _coverage(own, x, y, edge, shape)[:, None] * (colour - image)
-        return image
-
-
-def _sprite_factors(number: int, n_sprites: int) -> tuple[Factor, ...]:
-    end, reach = _suffix(number), 0.4 / n_sprites
-    hue = 0.8 * (number + 0.5) / n_sprites  # different sprites have different colours if hue is not a latent
-    return (
-        Factor(f"shape{end}", 0, 3, values=("square", "ellipse", "heart")),
-        Factor(f"size{end}", 0.18, 0.36),
-        Factor(f"rotation{end}", 0.0, 60.0, period=360.0),
-        Factor(f"x{end}", -0.6, 0.6),
-        Factor(f"y{end}", -0.6, 0.6),
-        Factor(f"hue{end}", hue - reach, hue + reach, period=1.0),
-    )
-
-
-def _suffix(number: int) -> str:
-    return f"_{number + 1}" if number else ""
-
-
-def _coverage(own: dict[str, Tensor], x: Tensor, y: Tensor, edge: float, shape: int | None) -> Tensor:
-    """Return the fraction of each point that a sprite covers; (n, p). With None, each sample has its own shape."""
-    angle, size = torch.deg2rad(own["rotation"])[:, None], own["size"][:, None]
-    right, up = x - own["x"][:, None], y - own["y"][:, None]  # (n, 1, w), (n, h, 1)
-    cos, sin = angle.cos() / size, angle.sin() / size
-    u, v = (cos * right + sin * up).flatten(1), (cos * up - sin * right).flatten(1)
-    if shape is not None:
-        outside = (_square, _ellipse, _heart)[shape](u, v)  # in units of the size
-    else:
-        each = torch.stack([_square(u, v), _ellipse(u, v), _heart(u, v)])  # (3, n, p)
-        outside = each.gather(0, own["shape"].long()[None].expand(1, *u.shape))[0]
-    return (0.5 - outside * own["size"] / edge).clamp(0, 1)
-
-
-def _square(u: Tensor, v: Tensor) -> Tensor:
-    du, dv = u.abs() - 0.85, v.abs() - 0.85
-    return torch.hypot(du.clamp_min(0), dv.clamp_min(0)) + torch.maximum(du, dv).clamp_max(0)
-
-
-def _ellipse(u: Tensor, v: Tensor) -> Tensor:
-    """Return the first-order distance from an ellipse: level over length of the gradient."""
-    level = torch.hypot(u, v / 0.55)
-    slope = torch.hypot(u, v / 0.55**2) / level.clamp_min(1e-6)
-    return (level - 1) / slope.clamp_min(1e-6)
-
-
-def _heart(u: Tensor, v: Tensor) -> Tensor:
-    """Return the distance from a heart: a square on its corner, of height 1, with a half disc on each upper side."""
-    scale = 0.6
-    a, b = scale * u.abs(), scale * v + 0.55
-    disc = torch.hypot(a - 0.25, b - 0.75) - 0.125**0.5
-    along = ((a + b) / 2).clamp_min(0)  # the nearest point of the lower side is (along, along)
-    below = torch.minimum(torch.hypot(a, b - 1), torch.hypot(a - along, b - along)) * torch.sign(a - b)
-    return torch.where(a + b > 1, disc, below) / scale
+        return Hit(chosen([hit.distance for hit in hits]), lambda v: chosen([hit.facing(v) for hit in hits]))

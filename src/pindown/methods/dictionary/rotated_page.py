@@ -45,11 +45,11 @@ def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Dr
     Examples
     --------
     >>> import torch, pindown
-    >>> from pindown.simulate.renderers import Sprites
+    >>> from pindown.simulate.renderers import Room
     >>> from pindown.networks.spaces import Reals
-    >>> sprites = Sprites(8, factors=("x", "hue"), domain=Reals())
+    >>> room = Room(8, factors=("object_hue", "azimuth"), domain=Reals())
     >>> codes = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(pindown.disentangle(sprites, codes))]
+    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(pindown.disentangle(room, codes))]
     [2, 2]
     """
     found.require_pictures("save_rotated")
@@ -84,11 +84,11 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     Examples
     --------
     >>> import tempfile, torch, pindown
-    >>> from pindown.simulate.renderers import Sprites
+    >>> from pindown.simulate.renderers import Room
     >>> from pindown.networks.spaces import Reals
-    >>> sprites = Sprites(8, factors=("x", "hue"), domain=Reals())
+    >>> room = Room(8, factors=("object_hue", "azimuth"), domain=Reals())
     >>> codes = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> found = pindown.disentangle(sprites, codes, n_codes=50)
+    >>> found = pindown.disentangle(room, codes, n_codes=50)
     >>> with tempfile.TemporaryDirectory() as folder:  # two sliders before, two after
     ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
     4
