@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from _measure import save
 from _parts import asked, put_into, runs, spans
-from pindown_papers.simulations import Instances
+from pindown_papers.simulations import Instances, Projected, ShapeNuisance
 from torch import Tensor
 
 from pindown import networks, theory
@@ -26,8 +26,8 @@ from pindown._random import generator
 from pindown.auditing.checks import Outcome, Verdict, after, before, conditions
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Box, Reals
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, ShapeNuisance, Structured, in_hyperplane
-from pindown.simulate.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, Structured, in_hyperplane
+from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, laplace, normal
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal, sparse
 from pindown.theory import random_supports
 

@@ -3,11 +3,12 @@
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Projected
 
 from pindown.auditing import checks
 from pindown.networks.spaces import Box
 from pindown.simulate import Pairs
-from pindown.simulate.distributions import Around, Projected, Uniform, VonMisesFisher, laplace, normal
+from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, laplace, normal
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

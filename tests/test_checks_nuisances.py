@@ -5,9 +5,10 @@ import math
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import ShapeNuisance
 
 from pindown.auditing import checks
-from pindown.simulate import Confounded, Nuisance, Pairs, ShapeNuisance
+from pindown.simulate import Confounded, Nuisance, Pairs
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 

@@ -5,13 +5,14 @@ import sys
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import ShapeNuisance
 from scipy.linalg import subspace_angles
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, Effort, leakage
-from pindown.simulate import Nuisance, ShapeNuisance
+from pindown.simulate import Nuisance
 from pindown.simulate.mixing import leaky_relu_mlp
 
 

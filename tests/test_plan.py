@@ -6,12 +6,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import ShapeNuisance
 
 import pindown
 from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
 from pindown.auditing.checks import conditions, divisible_rows
 from pindown.data.data import Data
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, in_hyperplane
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, in_hyperplane
 from pindown.simulate.distributions import VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal
 

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, like_language
+from pindown_papers.simulations import Instances, Projected, ShapeNuisance, like_language
 from scipy import special, stats
 from torch._subclasses.fake_tensor import (
     DataDependentOutputException,
@@ -14,11 +14,10 @@ from torch._subclasses.fake_tensor import (
 from pindown import theory
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Sphere
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance, Structured, Superposed, in_hyperplane
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Structured, Superposed, in_hyperplane
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
-    Projected,
     Truncated,
     Uniform,
     VonMisesFisher,

@@ -4,13 +4,13 @@ from itertools import pairwise
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import Projected
 from scipy import integrate, special, stats
 
 from pindown.networks.spaces import Box, Reals, Sphere
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
-    Projected,
     Truncated,
     Uniform,
     VonMisesFisher,

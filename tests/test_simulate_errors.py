@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Sprites
+from pindown_papers.simulations import Projected, ShapeNuisance, Sprites
 
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Sphere
@@ -17,7 +17,6 @@ from pindown.simulate import (
     KSparse,
     Nuisance,
     Pairs,
-    ShapeNuisance,
     Structured,
     Superposed,
     in_hyperplane,
@@ -25,7 +24,6 @@ from pindown.simulate import (
 from pindown.simulate.distributions import (
     Around,
     GeneralizedNormal,
-    Projected,
     Truncated,
     Uniform,
     VonMisesFisher,

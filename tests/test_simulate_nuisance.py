@@ -1,10 +1,11 @@
 import pytest
 import torch
+from pindown_papers.simulations import Projected, ShapeNuisance
 from scipy import stats
 
 from pindown import theory
-from pindown.simulate import Clusters, Confounded, Nuisance, ShapeNuisance
-from pindown.simulate.distributions import Projected, VonMisesFisher, laplace
+from pindown.simulate import Clusters, Confounded, Nuisance
+from pindown.simulate.distributions import VonMisesFisher, laplace
 from pindown.simulate.mixing import identity, leaky_relu_mlp
 
 G = leaky_relu_mlp(4, n_candidates=200, random_state=0)

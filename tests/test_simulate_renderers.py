@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Instances, RobotArm, Sensors, SomeChange, Sprites
+from pindown_papers.simulations import Instances, RobotArm, Sensors, ShapeNuisance, SomeChange, Sprites
 
 from pindown import theory
 from pindown.data import as_source
 from pindown.networks.spaces import Box, Reals, Sphere
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, ShapeNuisance
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
 from pindown.simulate.images import (
     along_latents,

@@ -9,6 +9,7 @@ from functools import cache, partial
 import numpy as np
 import pytest
 import torch
+from pindown_papers.simulations import ShapeNuisance
 from scipy.linalg import subspace_angles
 
 from pindown import Forget, networks, theory
@@ -16,7 +17,7 @@ from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget import game as game_module
 from pindown.methods.forget.baselines import MeanProjection
 from pindown.metrics import PROBES, Effort, directions, effective_rank, leakage, recovery_by_level
-from pindown.simulate import Nuisance, ShapeNuisance
+from pindown.simulate import Nuisance
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 READERS = [probe for probe in PROBES if probe.name in ("linear", "quadratic", "network")]

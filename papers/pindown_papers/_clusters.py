@@ -262,7 +262,7 @@ def _inverse_concentration(world: Clusters | Instances) -> float | None:
 
 def _spread(world: Clusters | Instances) -> dict[str, float]:
     """Mean absolute value of the noise in one dimension, s Γ(2/β)/Γ(1/β), where it is projected onto the sphere."""
-    from pindown.simulate.distributions import Projected
+    from pindown_papers.simulations import Projected
 
     law = _law(world)
     if not isinstance(law, Projected):

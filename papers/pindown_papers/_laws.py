@@ -17,7 +17,8 @@ def vmf(concentration: float) -> Conditional:
 
 def projected(scale: float, shape: float) -> Conditional:
     """Return generalised normal noise e^{−|x/scale|^shape} in R^d, projected back onto the sphere."""
-    from pindown.simulate.distributions import GeneralizedNormal, Projected
+    from pindown.simulate.distributions import GeneralizedNormal
+    from pindown_papers.simulations import Projected
 
     return Projected(GeneralizedNormal(scale, shape))
 

@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     import numpy as np
 
     from pindown.methods import Forget
-    from pindown.simulate import Nuisance, Sample, ShapeNuisance
+    from pindown.simulate import Nuisance, Sample
+    from pindown_papers.simulations import ShapeNuisance
 
 KAPPA = 10.0
 
@@ -81,7 +82,8 @@ class WorldRow:
 
     def build(self, seed: int) -> Nuisance | ShapeNuisance:
         """Build the world."""
-        from pindown.simulate import Nuisance, ShapeNuisance
+        from pindown.simulate import Nuisance
+        from pindown_papers.simulations import ShapeNuisance
 
         if self.n_spread:
             return ShapeNuisance.spread(self.d, self.n_spread, self.n_values, n_layers=self.n_layers, random_state=seed)
@@ -162,8 +164,8 @@ class WorldRow:
 
 def _touched(world: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
     """Return w, the coordinates of ã that the nuisance touches."""
-    from pindown.simulate import ShapeNuisance
     from pindown.simulate.mixing import Mixing
+    from pindown_papers.simulations import ShapeNuisance
 
     mixing = world.mixing if isinstance(world, ShapeNuisance) else world.clusters.mixing
     assert isinstance(mixing, Mixing), "the table's worlds are no pictures"

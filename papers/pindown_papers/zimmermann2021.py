@@ -46,7 +46,8 @@ def uniform_in_box(d: int) -> Marginal:
 
 def normal_on_sphere(d: int) -> Marginal:
     """Return the paper's normal law on the sphere: N(e₁, I), projected."""
-    from pindown.simulate.distributions import Around, Projected, normal
+    from pindown.simulate.distributions import Around, normal
+    from pindown_papers.simulations import Projected
 
     return Around((1.0,) + (0.0,) * (d - 1), Projected(normal(1.0)))
 

@@ -46,7 +46,8 @@ def cubic_noise(scale: float) -> Conditional:
 
 def projected_cubic(scale: float) -> Conditional:
     """Return cubic noise in R^d, projected back onto the sphere."""
-    from pindown.simulate.distributions import GeneralizedNormal, Projected
+    from pindown.simulate.distributions import GeneralizedNormal
+    from pindown_papers.simulations import Projected
 
     return Projected(GeneralizedNormal(scale, 3.0))
 

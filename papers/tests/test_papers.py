@@ -8,12 +8,13 @@ import numpy as np
 import pindown_papers
 import pytest
 from pindown_papers import Published, Record, Results, zimmermann2021
+from pindown_papers.simulations import Projected
 from pindown_papers.zimmermann2021 import TABLE_1, TABLE_1_ROWS
 from pindown_papers.zimmermann2021_identification import IDENTIFICATION, ROWS
 
 from pindown import theory
 from pindown.networks.spaces import Box, Sphere
-from pindown.simulate.distributions import Around, GeneralizedNormal, Projected, Truncated, Uniform, VonMisesFisher
+from pindown.simulate.distributions import Around, GeneralizedNormal, Truncated, Uniform, VonMisesFisher
 
 TINY = replace(TABLE_1.quick, name="tiny", d=3, batch_size=32, max_iter=2, supervised_iter=2, hidden=(4,), n_eval=100)
 

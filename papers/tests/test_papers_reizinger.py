@@ -14,12 +14,12 @@ from pindown_papers._clusters import FREE, UNIT
 from pindown_papers._figure import nice_ticks
 from pindown_papers.reizinger2024 import TABLE_2, TABLE_2_ROWS, TABLE_3_ROWS, TABLE_5_ROWS
 from pindown_papers.reizinger2024_figures import FIGURE_4, FIGURE_5A, FIGURE_5B, FIGURE_5C
-from pindown_papers.simulations import Instances
+from pindown_papers.simulations import Instances, Projected
 
 from pindown import theory
 from pindown.networks.spaces import Box, Reals, Sphere
 from pindown.simulate import Clusters
-from pindown.simulate.distributions import GeneralizedNormal, Projected, Truncated, VonMisesFisher
+from pindown.simulate.distributions import GeneralizedNormal, Truncated, VonMisesFisher
 from pindown.simulate.mixing import identity
 
 EXPERIMENTS = [*reizinger2024.EXPERIMENTS, *reizinger2024_figures.EXPERIMENTS]

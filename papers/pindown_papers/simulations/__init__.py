@@ -6,8 +6,10 @@ from pindown_papers.simulations.filmed import Film, Filmed, save_animation
 from pindown_papers.simulations.grids import Grid, LaplaceSteps, Redrawn, SomeChange
 from pindown_papers.simulations.hierarchy import Hierarchy, like_language
 from pindown_papers.simulations.instances import Instances
+from pindown_papers.simulations.projected import Projected
 from pindown_papers.simulations.robot_arm import RobotArm
 from pindown_papers.simulations.sensors import Sensors
+from pindown_papers.simulations.shape_nuisance import ShapeNuisance
 from pindown_papers.simulations.sprites import Sprites
 
 __all__ = [
@@ -19,9 +21,11 @@ __all__ = [
     "Hierarchy",
     "Instances",
     "LaplaceSteps",
+    "Projected",
     "Redrawn",
     "RobotArm",
     "Sensors",
+    "ShapeNuisance",
     "SomeChange",
     "Sprites",
     "cutouts",

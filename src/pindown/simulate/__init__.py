@@ -6,7 +6,7 @@ papers' tables are in `pindown_papers.simulations`.
 """
 
 from pindown.simulate.clusters import Clusters, in_hyperplane
-from pindown.simulate.nuisance import Bodies, Confounded, Nuisance, ShapeNuisance
+from pindown.simulate.nuisance import Bodies, Confounded, Nuisance
 from pindown.simulate.process import Pairs, Process, Sample
 from pindown.simulate.structured import Structured
 from pindown.simulate.superposed import BernoulliGaussian, KSparse, SparseLaw, Superposed
@@ -21,7 +21,6 @@ __all__ = [
     "Pairs",
     "Process",
     "Sample",
-    "ShapeNuisance",
     "SparseLaw",
     "Structured",
     "Superposed",

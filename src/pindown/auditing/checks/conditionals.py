@@ -131,10 +131,11 @@ def vmf_conditional(codes: Any, partners: Any, assumption: Assumption = theory.V
     Examples
     --------
     >>> import torch
-    >>> from pindown.simulate.distributions import Projected, Uniform, VonMisesFisher, laplace
+    >>> from pindown.networks.spaces import Sphere
+    >>> from pindown.simulate.distributions import Uniform, VonMisesFisher, laplace
     >>> z = Uniform(3).sample(2_000, random_state=0)
-    >>> laws = VonMisesFisher(10.0), Projected(laplace(0.2))
-    >>> [vmf_conditional(z, law.sample(z, random_state=1)).outcome for law in laws]
+    >>> pairs = VonMisesFisher(10.0).sample(z, random_state=1), Sphere()(laplace(0.2).sample(z, random_state=1))
+    >>> [vmf_conditional(z, z_pos).outcome for z_pos in pairs]
     ['holds', 'fails']
     """
     a, b = (on_sphere(read(name, values)) for name, values in (("codes", codes), ("partners", partners)))

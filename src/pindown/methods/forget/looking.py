@@ -120,8 +120,8 @@ def look_at(reading: Reading, first: Preprocessing, seed: int, asked: Asked) -> 
     data = reading.data
     if reading.source is not None and data.nuisance is None:
         raise ValueError(
-            f"Forget forgets a nuisance, but {reading.source_name} has none. Give a world of Nuisance, "
-            "ShapeNuisance or Confounded, or a source of (x, nuisance)."
+            f"Forget forgets a nuisance, but {reading.source_name} has none. Pass a simulation such as Nuisance or "
+            "Confounded, or a source of (x, nuisance)."
         )
     columns, kinds = read_columns(data.nuisance, len(data), asked.n_bins)
     nuisance = assemble(columns, kinds, read_strata(data.given, len(data)))
