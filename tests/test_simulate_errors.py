@@ -34,7 +34,7 @@ from pindown.simulate.images import contact_sheet, nearest_traversals, png, save
 from pindown.simulate.mixing import LeakyReLU, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth, sparse
 from pindown.simulate.nuisance import FARTHEST, Arm
 from pindown.simulate.renderers import Room
-from pindown.simulate.superposed import atoms
+from pindown.simulate.structured import atoms
 
 G = identity(4)
 VMF = VonMisesFisher(1.0)

@@ -8,7 +8,7 @@ from pindown_papers.simulations import Hierarchy, like_language
 
 from pindown import theory
 from pindown.simulate import BernoulliGaussian, KSparse, Superposed
-from pindown.simulate.superposed import atoms, largest_cosine
+from pindown.simulate.structured import atoms
 
 CPU = torch.device("cpu")
 
@@ -60,7 +60,9 @@ def test_observations_are_atoms_times_codes_an_offset_and_noise():
 
 def test_atoms_have_unit_length_and_the_coherence_that_was_asked_for():
     assert torch.allclose(atoms(50, 20, random_state=0).norm(dim=1), torch.ones(50))
-    assert largest_cosine(atoms(40, 400, coherence=0.8, random_state=0)) == pytest.approx(0.8, abs=0.1)
+    assert Superposed(atoms(40, 400, coherence=0.8, random_state=0), KSparse(40, 1)).coherence == pytest.approx(
+        0.8, abs=0.1
+    )
 
 
 def test_what_worlds_promise():

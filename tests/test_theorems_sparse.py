@@ -14,7 +14,7 @@ from pindown.auditing import checks
 from pindown.metrics import chance_pw_mcc, firing_f1, match_atoms, pw_mcc
 from pindown.networks.gates import TopK
 from pindown.simulate import KSparse, Superposed
-from pindown.simulate.superposed import atoms
+from pindown.simulate.structured import atoms
 
 D, M, K = 96, 48, 3
 ENOUGH = theory.SPARSE_OVERCOMPLETE.diversity.needed(D, M)

@@ -14,7 +14,7 @@ from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import SparseLaw, Superposed
-from pindown.simulate.superposed import active_values, atoms
+from pindown.simulate.structured import active_values, atoms
 from pindown.theory import Assumption
 
 

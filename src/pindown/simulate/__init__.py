@@ -8,8 +8,7 @@ papers' tables are in `pindown_papers.simulations`.
 from pindown.simulate.clusters import Clusters, in_hyperplane
 from pindown.simulate.nuisance import Bodies, Confounded, Nuisance
 from pindown.simulate.process import Pairs, Process, Sample
-from pindown.simulate.structured import Structured
-from pindown.simulate.superposed import BernoulliGaussian, KSparse, SparseLaw, Superposed
+from pindown.simulate.structured import BernoulliGaussian, KSparse, SparseLaw, Structured, Superposed
 
 __all__ = [
     "BernoulliGaussian",
