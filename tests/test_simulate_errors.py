@@ -142,7 +142,6 @@ def test_a_support_must_be_a_binary_matrix_without_empty_lines(support):
     [
         lambda: Room(16, domain="box"),
         lambda: Room(8)(np.zeros((2, 6))),
-        lambda: traversals(PAIRS),
         lambda: Clusters(Sphere()(torch.ones(3, 4)), Projected(laplace(0.1), Box(-1, 1)), G).log_posterior(
             torch.ones(2, 4)
         ),

@@ -25,7 +25,7 @@ Bytes = NDArray[np.uint8]
 
 
 def contact_sheet(images: ArrayLike | Tensor, *, columns: int = 8) -> Bytes:
-    """Lay out images (n, c, h, w) in a grid, row by row; returns bytes (height, width, 3).
+    """Lay out images (n, c, h, w) in a grid, line by line; returns bytes (height, width, 3).
 
     Bytes are divided by 255; other values outside of [0, 1] are rescaled. One channel is grey. With any number of
     channels other than three, the first is shown.
@@ -40,12 +40,9 @@ def contact_sheet(images: ArrayLike | Tensor, *, columns: int = 8) -> Bytes:
     shown = tiles(images)
     n, h, w, _ = shown.shape
     columns = min(columns, n)
-    rows = -(-n // columns)
-    sheet = np.full((rows * (h + GAP) - GAP, columns * (w + GAP) - GAP, 3), 255, dtype=np.uint8)
-    for number, tile in enumerate(shown):
-        top, left = number // columns * (h + GAP), number % columns * (w + GAP)
-        sheet[top : top + h, left : left + w] = tile
-    return sheet
+    white = ((0, -n % columns), (0, GAP), (0, GAP), (0, 0))  # fills the last line, and frames each image
+    grid = np.pad(shown, white, constant_values=255).reshape(-1, columns, h + GAP, w + GAP, 3)
+    return grid.swapaxes(1, 2).reshape(-1, columns * (w + GAP), 3)[:-GAP, :-GAP]
 
 
 def tiles(images: ArrayLike | Tensor) -> Bytes:
@@ -66,7 +63,7 @@ def tiles(images: ArrayLike | Tensor) -> Bytes:
 
 
 def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
-    """Draw one row of images per latent, which varies over its range while the others are fixed.
+    """Draw one line of images per latent, which varies over its range while the others are fixed.
 
     Parameters
     ----------
@@ -75,7 +72,7 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
     z : Tensor of shape (d,), optional
         Values of the fixed latents. By default each is at a different part of its range, so that hues differ.
     steps : int
-        Images per row.
+        Images per line.
 
     Examples
     --------
@@ -83,11 +80,6 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
     >>> traversals(Room(16), steps=4).shape  # six latents
     (106, 70, 3)
     """
-    if not isinstance(renderer, Renderer):
-        raise TypeError(
-            f"`renderer` must be a Renderer such as Room(), got {type(renderer).__name__}. For a simulation, pass its "
-            "`mixing`; for latents with images, call `nearest_traversals`."
-        )
     _check_steps(steps)
     low, high = renderer.ends
     apart = low + (high - low) * ((0.1 + 0.618 * torch.arange(renderer.d)) % 1)
@@ -95,17 +87,16 @@ def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -
     if start.shape != (renderer.d,):
         raise InputError("z", f"`z` must have shape ({renderer.d},), got {tuple(start.shape)}.")
     points = start.repeat(renderer.d, steps, 1)  # (d, steps, d)
-    for j in range(renderer.d):
-        points[j, :, j] = torch.linspace(low, high, steps, dtype=start.dtype)
+    points.diagonal(dim1=0, dim2=2).copy_(torch.linspace(low, high, steps, dtype=start.dtype)[:, None])
     return contact_sheet(renderer(points.flatten(0, 1)), columns=steps)
 
 
 def nearest_traversals(
     latents: ArrayLike | Tensor, images: ArrayLike | Tensor, *, steps: int = 8, max_latents: int = 16
 ) -> Bytes:
-    """Draw one row per latent, from low to high with the others fixed, by the nearest of the given images.
+    """Draw one line per latent, from low to high with the others fixed, by the nearest of the given images.
 
-    If only one thing changes along a row, the latent represents it. No image occurs twice in a row. With few images,
+    If only one thing changes along a line, the latent represents it. No image occurs twice in a line. With few images,
     other latents change a little, too.
 
     Parameters
@@ -115,7 +106,7 @@ def nearest_traversals(
     images : array (n, c, h, w)
         Images to choose from.
     steps : int
-        Images per row.
+        Images per line.
     max_latents : int
         Draw at most this many latents, those with the largest variance.
 
@@ -125,9 +116,9 @@ def nearest_traversals(
     >>> nearest_traversals(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), steps=5).shape
     (18, 48, 3)
     """
-    z, x = _checked(latents, images)
+    z, x, drawn = _checked(latents, images, max_latents)
     _check_steps(steps)
-    return contact_sheet(x[along_latents(z, _most_varying(z, max_latents), steps)], columns=steps)
+    return contact_sheet(x[along_latents(z, drawn, steps)], columns=steps)
 
 
 def along_latents(latents: ArrayLike, which: ArrayLike, steps: int) -> NDArray[np.int64]:
@@ -157,20 +148,16 @@ def swaps(
     max_latents: int = 8,
     random_state: RandomState = 0,
 ) -> Bytes:
-    """Draw one row per random pair: the first image, then it with each latent replaced by the second's, the second.
+    """Draw one line per random pair: the first image, then it with each latent replaced by the second's, the second.
 
     Draws the nearest of the given images. If a latent represents one thing, one thing is swapped.
 
     Parameters
     ----------
-    latents : array (n, d)
-        Of the images.
-    images : array (n, c, h, w)
-        Images to choose from.
+    latents, images, max_latents
+        As in `nearest_traversals`.
     n_pairs : int
-        Rows.
-    max_latents : int
-        Swap at most this many latents, those with the largest variance.
+        Number of pairs.
     random_state : int, RandomState or None
         Seed of the pairs.
 
@@ -180,9 +167,8 @@ def swaps(
     >>> swaps(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), n_pairs=3).shape  # two images, and two swaps
     (28, 38, 3)
     """
-    z, x = _checked(latents, images)
-    standard, swapped = _standardised(z), _most_varying(z, max_latents)
-    rng = np.random.default_rng(draw_seed(random_state))
+    z, x, swapped = _checked(latents, images, max_latents)
+    standard, rng = _standardised(z), np.random.default_rng(draw_seed(random_state))
     chosen: list[int] = []
     for _ in range(n_pairs):
         one, other = rng.choice(len(z), 2, replace=len(z) < 2)
@@ -193,16 +179,7 @@ def swaps(
 
 
 def save_png(path: str | Path, image: Bytes) -> None:
-    """Write bytes (height, width, 3) as a PNG file, atomically.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     save_png(f"{folder}/a.png", np.zeros((4, 5, 3), dtype=np.uint8))
-    ...     Path(f"{folder}/a.png").read_bytes()[1:4]
-    b'PNG'
-    """
+    """Write bytes (height, width, 3) as a PNG file, atomically."""
     content = png(image)
     with atomic_path(Path(path)) as temporary:
         temporary.write_bytes(content)
@@ -220,7 +197,7 @@ def png(image: Bytes) -> bytes:
     if array.dtype != np.uint8 or array.ndim != 3 or array.shape[2] != 3:
         raise InputError("image", f"`image` must be bytes (height, width, 3), got {array.dtype} {array.shape}.")
     height, width, _ = array.shape
-    lines = np.concatenate([np.zeros((height, 1), np.uint8), array.reshape(height, -1)], axis=1)  # 0: no filter
+    lines = np.pad(array.reshape(height, -1), ((0, 0), (1, 0)))  # each line begins with 0: no filter
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     chunks = ((b"IHDR", header), (b"IDAT", zlib.compress(lines.tobytes(), 9)), (b"IEND", b""))
     return b"\x89PNG\r\n\x1a\n" + b"".join(
@@ -237,20 +214,19 @@ def _check_steps(steps: int) -> None:
         raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
 
 
-def _checked(latents: ArrayLike | Tensor, images: ArrayLike | Tensor) -> tuple[NDArray[np.float64], Tensor]:
+def _checked(
+    latents: ArrayLike | Tensor, images: ArrayLike | Tensor, max_latents: int
+) -> tuple[NDArray[np.float64], Tensor, NDArray[np.int64]]:
+    """Return latents, images, and the latents with the largest variance."""
     z, x = _tensor(latents).double().numpy(force=True), _tensor(images).float()
     if x.ndim != 4 or z.ndim != 2 or len(z) != len(x) or not len(z):
         got = f"{z.shape} and {tuple(x.shape)}"
         raise InputError("latents", f"`latents` must be (n, d) and `images` (n, c, h, w), got {got}.")
     if len(bad := np.flatnonzero(~np.isfinite(z).all(1))):
         raise InputError("latents", f"`latents` has NaN or infinity in {len(bad)} sample(s), the first is {bad[0]}.")
-    return z, x
+    return z, x, np.sort(np.argsort(-z.std(0), kind="stable")[:max_latents])
 
 
 def _standardised(z: NDArray[np.float64]) -> NDArray[np.float64]:
     scale = z.std(0)
     return (z - np.median(z, axis=0)) / np.where(scale > 0, scale, 1.0)
-
-
-def _most_varying(z: NDArray[np.float64], most: int) -> NDArray[np.int64]:
-    return np.sort(np.argsort(-z.std(0), kind="stable")[:most])

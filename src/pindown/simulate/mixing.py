@@ -55,11 +55,7 @@ class SinhArcsinh:
     r"""A smooth leaky ReLU, s · sinh(arcsinh(x / s) + ε), with slopes e^{−ε} far left and e^{ε} far right.
 
     ε is the ``strength`` of the nonlinearity (0: the identity) and s its ``softness`` (→ 0: a kink). The inverse is
-    the same map with −ε [1]_.
-
-    References
-    ----------
-    .. [1] Jones, Pewsey. Sinh-arcsinh distributions. Biometrika, 2009.
+    the same map with −ε. Jones and Pewsey, Sinh-arcsinh distributions, Biometrika 2009.
     """
 
     strength: float = 0.8
@@ -73,14 +69,11 @@ class SinhArcsinh:
 
     def forward(self, x: Tensor) -> Tensor:
         """Apply the activation."""
-        return self._shifted(x, self.strength)
+        return self.softness * torch.sinh(torch.asinh(x / self.softness) + self.strength)
 
     def inverse(self, y: Tensor) -> Tensor:
         """Apply its inverse."""
-        return self._shifted(y, -self.strength)
-
-    def _shifted(self, x: Tensor, by: float) -> Tensor:
-        return self.softness * torch.sinh(torch.asinh(x / self.softness) + by)
+        return self.softness * torch.sinh(torch.asinh(y / self.softness) - self.strength)
 
 
 class Mixing(nn.Module):
@@ -108,11 +101,6 @@ class Mixing(nn.Module):
         """Number of latents."""
         return self.weights.shape[-1]
 
-    @property
-    def condition_numbers(self) -> tuple[float, ...]:
-        """Largest over smallest singular value of each layer."""
-        return tuple(torch.linalg.cond(self.weights).tolist())
-
     def forward(self, z: Tensor) -> Tensor:
         """Return x = g(z); (n, d) → (n, d)."""
         first, *others = self.weights.to(z.dtype).unbind()
@@ -137,15 +125,10 @@ class Mixing(nn.Module):
 def leaky_relu_mlp(
     d: int, *, n_layers: int = 2, slope: float = 0.2, n_candidates: int = 25_000, random_state: RandomState = None
 ) -> Mixing:
-    """Return the random mixing of the contrastive-learning papers [1]_ [2]_.
+    """Return the random mixing of Hyvärinen and Morioka (NeurIPS 2016) and Zimmermann et al. (ICML 2021).
 
     Bias-free d×d layers with weights from U(−1, 1) and unit columns, each the best-conditioned of `n_candidates` draws,
     and a leaky ReLU between them. More layers are harder to invert.
-
-    References
-    ----------
-    .. [1] Hyvärinen, Morioka. Unsupervised feature extraction by time-contrastive learning. NeurIPS 2016.
-    .. [2] Zimmermann et al. Contrastive learning inverts the data generating process. ICML 2021.
 
     Examples
     --------
@@ -259,9 +242,8 @@ class SparseMixing(nn.Module):
     def __init__(self, inner: Tensor, offset: Tensor, outer: Tensor, activation: Activation) -> None:
         super().__init__()
         self.activation = activation
-        self.register_buffer("inner", inner.to(torch.float64))
-        self.register_buffer("offset", offset.to(torch.float64))
-        self.register_buffer("outer", outer.to(torch.float64))
+        for name, values in (("inner", inner), ("offset", offset), ("outer", outer)):
+            self.register_buffer(name, values.to(torch.float64))
 
     @property
     def d(self) -> int:
@@ -297,12 +279,9 @@ class SparseMixing(nn.Module):
         The gradients of x_i span its support ("sufficient nonlinearity") exactly if this is positive. If it is small,
         finite data can hardly distinguish x_i from a function of fewer latents. A single latent gives 1.
         """
-        gradients, found = self.gradients(z), []
-        for i, row in enumerate(self.support.astype(bool)):
-            own = gradients[:, i, row]
-            values = torch.linalg.eigvalsh(own.mT @ own)
-            found.append(math.sqrt(max(0.0, float(values[0] / values[-1]))))
-        return np.array(found)
+        own = [gradients[:, row] for gradients, row in zip(self.gradients(z).unbind(1), self.support > 0, strict=True)]
+        values = [torch.linalg.eigvalsh(gradients.mT @ gradients) for gradients in own]
+        return np.array([math.sqrt(max(0.0, float(each[0] / each[-1]))) for each in values])
 
     def extra_repr(self) -> str:
         """Return sizes and activation, for ``print``."""
@@ -344,7 +323,20 @@ def sparse(
             [0, 1]], dtype=torch.int32)
     """
     _check_positive(n_candidates=n_candidates)
-    mask = torch.from_numpy(_checked_support(support))  # (m, d)
+    mask = torch.from_numpy(as_support(support).astype(np.float64))
+    m, d = mask.shape
+    if m < d:
+        raise InputError(
+            "support",
+            f"`support` has fewer observed variables ({m}) than latents ({d}), so no such map is injective. Rows are "
+            "observed variables: is it transposed?",
+        )
+    if (rank := structural_rank(csr_array(mask.numpy()))) < d:
+        raise InputError(
+            "support",
+            f"`support` has structural rank {rank} with {d} latents: a group of latents affects fewer observed "
+            "variables than it has members, so no such map is injective. Add observed variables.",
+        )
     if width < (fewest := int(mask.sum(1).max())):
         raise InputError(
             "width",
@@ -355,7 +347,7 @@ def sparse(
     best = _random_sparse(mask, width, activation, rng)
     if n_candidates == 1:
         return best
-    z = torch.randn(500, mask.shape[1], generator=rng, dtype=torch.float64)
+    z = torch.randn(500, d, generator=rng, dtype=torch.float64)
     most = best.nonlinearity(z)
     for _ in range(n_candidates - 1):
         other = _random_sparse(mask, width, activation, rng)
@@ -374,21 +366,3 @@ def _random_sparse(mask: Tensor, width: int, activation: Activation, rng: torch.
     offset = torch.randn(m, width, generator=rng, dtype=torch.float64)
     outer = torch.randn(m, width, generator=rng, dtype=torch.float64) / math.sqrt(width)
     return SparseMixing(inner, offset, outer, activation)
-
-
-def _checked_support(support: ArrayLike) -> NDArray[np.float64]:
-    mask = as_support(support).astype(np.float64)
-    m, d = mask.shape
-    if m < d:
-        raise InputError(
-            "support",
-            f"`support` has fewer observed variables ({m}) than latents ({d}), so no such map is injective. Rows are "
-            "observed variables: is it transposed?",
-        )
-    if (rank := structural_rank(csr_array(mask))) < d:
-        raise InputError(
-            "support",
-            f"`support` has structural rank {rank} with {d} latents: a group of latents affects fewer observed "
-            "variables than it has members, so no such map is injective. Add observed variables.",
-        )
-    return mask

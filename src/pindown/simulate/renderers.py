@@ -75,16 +75,13 @@ class Factor:
         pindown.errors.InputError: `fixed`: 'shape' must be 0 (square) or 1 (ellipse), got 7.
         """
         try:
-            number = math.nan if isinstance(value, str) else float(value)
+            number = float(value)
         except (TypeError, ValueError):
             number = math.nan
-        if self.categorical and number not in range(len(self.values)):
-            which = " or ".join(f"{j} ({name})" for j, name in enumerate(self.values))
-            raise InputError("fixed", f"`fixed`: {self.name!r} must be {which}, got {value!r}.")
-        if not math.isfinite(number):
-            raise InputError(
-                "fixed", f"`fixed`: {self.name!r} must be a number, such as {self.middle:g}, got {value!r}."
-            )
+        if not math.isfinite(number) or (self.categorical and number not in range(len(self.values))):
+            categories = " or ".join(f"{j} ({name})" for j, name in enumerate(self.values))
+            allowed = categories or f"a number, such as {self.middle:g}"
+            raise InputError("fixed", f"`fixed`: {self.name!r} must be {allowed}, got {value!r}.")
         return number
 
     def at(self, fraction: Tensor) -> Tensor:
