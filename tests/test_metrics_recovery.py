@@ -44,7 +44,7 @@ def random_orthogonal(rng, d):
 def test_linear_r2_is_blind_to_invertible_affine_maps(seed, d, extra):
     rng = np.random.default_rng(seed)
     z = rng.normal(size=(60, d))
-    # Singular values within [.1, 10] keep the map invertible in floating point; the code may be wider than z.
+    # Singular values within [.1, 10] keep the map invertible in floating point; the embedding may be wider than z.
     stretch = np.diag(10 ** rng.uniform(-1, 1, d))
     matrix = random_orthogonal(rng, d) @ stretch @ random_orthogonal(rng, d + extra)[:d]
     assert linear_r2(z @ matrix + rng.normal(size=d + extra), z) == pytest.approx(1, abs=1e-9)
@@ -68,7 +68,7 @@ def test_linear_r2_weighs_all_latents_alike_whatever_their_variance():
     assert linear_r2(np.column_stack([z[:, 0], noise(5000, seed=1)]), z) == pytest.approx(0.5, abs=0.01)
 
 
-def test_linear_r2_accepts_a_dead_column_and_a_collapsed_code():
+def test_linear_r2_accepts_a_dead_column_and_a_collapsed_embedding():
     z = noise(200, 2)
     assert linear_r2(np.column_stack([z, np.full(200, 0.1)]), z) == pytest.approx(1)
     assert linear_r2(np.full((200, 2), 0.1), z) == pytest.approx(0, abs=0.05)
@@ -103,10 +103,10 @@ def test_mcc_sees_a_rotation():
 
 def test_mcc_by_ranks_is_blind_to_monotone_maps_and_mcc_by_values_is_not():
     z = np.random.default_rng(0).uniform(-1, 1, size=(5000, 2))
-    bent = np.column_stack([z[:, 1] ** 5, -z[:, 0]])
-    assert mcc(bent, z, method="spearman") == pytest.approx(1, abs=1e-9)
+    warped = np.column_stack([z[:, 1] ** 5, -z[:, 0]])
+    assert mcc(warped, z, method="spearman") == pytest.approx(1, abs=1e-9)
     # corr(z⁵, z) = (1/7) / √(1/11 · 1/3) = .821 for a uniform z, and its mean with 1 is .910.
-    assert mcc(bent, z) == pytest.approx(0.910, abs=0.01)
+    assert mcc(warped, z) == pytest.approx(0.910, abs=0.01)
 
 
 def test_mcc_matches_one_to_one():
@@ -124,7 +124,7 @@ def test_mcc_takes_the_best_total_and_not_the_best_pair():
     assert mcc(z_hat, z) == pytest.approx(0.6, abs=0.01)
 
 
-def test_mcc_picks_the_right_columns_of_a_larger_code():
+def test_mcc_picks_the_right_columns_of_a_larger_embedding():
     z = noise(100, 2)
     assert mcc(np.column_stack([noise(100, 3, seed=1), -z, noise(100, seed=2)]), z) == pytest.approx(1)
 
@@ -135,8 +135,8 @@ def test_mcc_counts_latents_without_a_column_as_zero():
 
 
 def test_mcc_of_noise_is_lower_held_out_than_in_sample():
-    # Held-out, no matching helps: mean |r| over 20 rows is about √(2 / (20 π)) = .18. In-sample, also with 20
-    # rows so that only the matching differs, the best of 10! matchings is far higher.
+    # Held-out, no matching helps: mean |r| over 20 samples is about √(2 / (20 π)) = .18. In-sample, also with 20
+    # samples so that only the matching differs, the best of 10! matchings is far higher.
     pairs = [(noise(40, 10, seed=s), noise(40, 10, seed=1000 + s)) for s in range(20)]
     held_out = np.mean([mcc(a, b) for a, b in pairs])
     in_sample = np.mean([mcc(a[:20], b[:20], held_out=False) for a, b in pairs])
@@ -213,7 +213,7 @@ def test_orthogonality_error_is_also_given_in_units_of_its_target():
 
 
 def test_orthogonality_error_without_target_leaves_the_scale_free():
-    # Around their mean 3, singular values 2 and 4 miss by 1, a third of it, at every scale of the code.
+    # Around their mean 3, singular values 2 and 4 miss by 1, a third of it, at every scale of the embedding.
     z = noise(100, 2)
     result = orthogonality_error(z / [2, 4], z, target=None)
     assert (result.absolute, result.relative, result.target) == pytest.approx((1, 1 / 3, 3))
@@ -265,7 +265,7 @@ def test_chance_procrustes_is_what_procrustes_scores_on_noise(n, d, held_out):
     assert chance_procrustes(n, d, held_out=held_out) == pytest.approx(np.mean(scores), abs=4 * np.std(scores) / 20)
 
 
-def test_chance_levels_of_r2_vanish_with_many_rows():
+def test_chance_levels_of_r2_vanish_with_many_samples():
     # To first order −(2 + d_hat k/m)/k with k = m = n/2: −(2 + 5)/5e5 = −1.4e-5.
     assert chance_linear_r2(10**6, 5) == pytest.approx(-1.4e-5, rel=0.01)
     assert chance_linear_r2(10**6, 5) < chance_procrustes(10**6, 5) < 0  # fewer parameters, less overfit
@@ -288,7 +288,7 @@ def test_chance_orthogonality_error_tends_to_the_quarter_circle_law():
     assert chance_orthogonality_error(60, target=None, n_draws=50) == pytest.approx(spread, abs=0.01)
 
 
-def test_chance_orthogonality_error_is_what_a_random_linear_code_scores():
+def test_chance_orthogonality_error_is_what_a_random_linear_embedding_scores():
     rng = np.random.default_rng(0)
     scores = []
     for _ in range(200):

@@ -19,7 +19,7 @@ from pindown.simulate.distributions import laplace
 
 
 def table(n, d, k=4, noise=1.0, seed=0):
-    """Return rows with k latents behind noisy columns, whose noise and units differ."""
+    """Return samples with k latents behind noisy features, whose noise and units differ."""
     rng = np.random.default_rng(seed)
     x = rng.normal(size=(n, k)) @ rng.normal(size=(k, d))
     x += noise * np.exp(0.3 * rng.normal(size=d)) * rng.normal(size=(n, d))
@@ -27,7 +27,7 @@ def table(n, d, k=4, noise=1.0, seed=0):
 
 
 class Stream(Source):
-    """Rows of an array that can only be gone through."""
+    """Samples of an array that can only be iterated over."""
 
     def __init__(self, x):
         self.x, self.shape, self.n_samples = torch.as_tensor(x), tuple(x.shape[1:]), None
@@ -52,8 +52,8 @@ def test_as_many_directions_stand_out_of_the_noise_of_columns_as_there_are_laten
 def test_variances_that_go_on_falling_are_not_taken_for_noise(n, decades):
     for seed in range(5):
         rng = np.random.default_rng(seed)
-        turn = np.linalg.qr(rng.normal(size=(30, 30))).Q
-        x = rng.normal(size=(n, 30)) * np.logspace(0, -decades, 30) @ turn
+        rotation = np.linalg.qr(rng.normal(size=(30, 30))).Q
+        x = rng.normal(size=(n, 30)) * np.logspace(0, -decades, 30) @ rotation
         found = spectrum(x)
         assert (found.n_signal, found.n_kept) == (30, min(30, n // 5))
 
@@ -83,42 +83,42 @@ def test_of_pure_noise_nothing_stands_out_whatever_its_law(law):
             case _:
                 x = rng.random((300, 400)) < 0.02
         found = spectrum(x[:, x.std(0) > 0])
-        assert found.n_kept == 60  # a fifth of the rows
+        assert found.n_kept == 60  # a fifth of the samples
         assert "300 samples support no more, and none stands out" in found.account
         assert not found.noise.any()
 
 
-WORLDS = {
+SIMULATIONS = {
     "pairs": lambda: Pairs.on_sphere(10, concentration=4.0, random_state=0),
     "pairs in a box": lambda: Pairs.on_box(10, laplace(0.1), random_state=0),
     "clusters": lambda: Clusters.on_sphere(20, 60, 10.0, random_state=0),
     "nuisance": lambda: Nuisance.on_sphere(20, n_levels=4, concentration=10.0, n_layers=1, random_state=0),
-    "bent nuisance": lambda: Nuisance.on_sphere(12, n_levels=4, concentration=10.0, n_layers=3, random_state=0),
+    "nonlinear nuisance": lambda: Nuisance.on_sphere(12, n_levels=4, concentration=10.0, n_layers=3, random_state=0),
     "structured": lambda: Structured.from_support(np.tril(np.ones((8, 4)), -1) + np.eye(8, 4), random_state=0),
     "structured, wide": lambda: Structured.from_support(np.tri(30, 5), random_state=0),
     "bodies": lambda: Bodies.different(4, random_state=0),
 }
 
 
-@pytest.mark.parametrize("name", WORLDS)
-def test_no_direction_of_a_world_without_noise_is_removed_as_long_as_rows_support_it(name):
-    world = WORLDS[name]()
+@pytest.mark.parametrize("name", SIMULATIONS)
+def test_without_noise_no_direction_is_removed_as_long_as_samples_support_it(name):
+    simulation = SIMULATIONS[name]()
     for n in (300, 1_000, 5_000):
-        x = world.sample(n, random_state=1).x.double().numpy()
+        x = simulation.sample(n, random_state=1).x.double().numpy()
         x = x.reshape(n, -1)
         found = spectrum(x)
         assert found.n_kept == min(x.shape[1], n // 5)
 
 
-def test_what_few_rows_do_not_support_is_left_out():
-    turn = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 30))).Q
-    x = np.random.default_rng(0).normal(size=(40, 30)) * np.logspace(0, -4, 30) @ turn
+def test_what_few_samples_do_not_support_is_left_out():
+    rotation = np.linalg.qr(np.random.default_rng(1).normal(size=(30, 30))).Q
+    x = np.random.default_rng(0).normal(size=(40, 30)) * np.logspace(0, -4, 30) @ rotation
     found = spectrum(x)
     assert found.n_kept == 8
     assert found.account == "8 of 30 directions of the standardised features are kept: 40 samples support no more."
 
 
-def test_where_rows_are_plenty_all_are_kept_although_noise_is_seen():
+def test_where_samples_are_plenty_all_are_kept_although_noise_is_seen():
     found = spectrum(table(4_000, 40))
     assert (found.n_signal, found.n_kept) == (4, 40)
     assert (
@@ -149,13 +149,13 @@ def test_units_and_offsets_do_not_matter(shape):
     np.testing.assert_allclose(first.coordinates(x), second.coordinates(x * units - 5 * units), atol=1e-6)
 
 
-def test_rows_and_columns_lead_to_the_same_directions():
+def test_samples_and_features_lead_to_the_same_directions():
     x = table(100, 150)
-    from_rows = spectrum(x)
-    from_columns = spectrum_of_correlation(x.mean(0), x.std(0), np.corrcoef(x.T), 100)
-    assert from_rows.n_signal == from_columns.n_signal == 4
-    np.testing.assert_allclose(from_rows.variances, from_columns.variances, rtol=1e-6)
-    np.testing.assert_allclose(from_rows.coordinates(x), from_columns.coordinates(x), atol=1e-6)
+    from_samples = spectrum(x)
+    from_features = spectrum_of_correlation(x.mean(0), x.std(0), np.corrcoef(x.T), 100)
+    assert from_samples.n_signal == from_features.n_signal == 4
+    np.testing.assert_allclose(from_samples.variances, from_features.variances, rtol=1e-6)
+    np.testing.assert_allclose(from_samples.coordinates(x), from_features.coordinates(x), atol=1e-6)
 
 
 def test_leading_directions_suffice(monkeypatch):
@@ -206,7 +206,7 @@ def test_a_first_layer_says_what_it_does_to_columns_and_then_to_all_of_them():
         torch.testing.assert_close(layer.rescaling(x).double() @ layer.linear_map, layer(x), rtol=1e-5, atol=1e-5)
 
 
-def test_rows_that_are_all_the_same_are_refused():
+def test_samples_that_are_all_the_same_raise():
     for d in (3, 50, 5_000):
         with pytest.raises(InputError):
             preprocessing.default_preprocessing(ArraySource(np.full((10, d), 0.1)))
@@ -234,7 +234,7 @@ def in_other_units(name):
 @pytest.mark.parametrize("name", UNITS)
 @pytest.mark.parametrize("make", [Classify, Contrast, Forget, partial(Forget, encoder=networks.linear)])
 @pytest.mark.slow
-def test_codes_are_the_same_in_any_units(name, make):
+def test_latents_are_the_same_in_any_units(name, make):
     X, other, y = in_other_units(name)
     kind = getattr(make, "func", make)
     fits = []
@@ -248,7 +248,7 @@ def test_codes_are_the_same_in_any_units(name, make):
 
 
 @pytest.mark.parametrize("name", UNITS)
-def test_the_number_of_codes_is_the_same_in_any_units(name):
+def test_the_number_of_latents_is_the_same_in_any_units(name):
     X, other, y = in_other_units(name)
     for side in ({"nuisance": y}, {"signal": y}, {"pairs": np.arange(len(y)) // 2}, {}):
         first, second = plan(X, **side), plan(other, **side)
@@ -257,19 +257,19 @@ def test_the_number_of_codes_is_the_same_in_any_units(name):
     assert first.estimator.startswith(Dictionary.__name__)
 
 
-def test_a_column_of_counts_changes_the_number_of_codes_by_one_at_most():
+def test_a_feature_of_counts_changes_the_number_of_latents_by_one_at_most():
     X, e = table(600, 200), np.arange(600) % 3
     counts = np.random.default_rng(0).poisson(1e4, size=600)
     without, with_counts = (plan(rows, nuisance=e).n_components for rows in (X, np.column_stack([X, counts])))
     assert abs(with_counts - without) <= 1
 
 
-# wide rows
+# wide data
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.parametrize("make", [Classify, Contrast])
-def test_training_reads_the_directions_of_wide_rows_and_comes_to_the_same_codes(make, monkeypatch):
+def test_training_uses_the_directions_of_wide_data_and_finds_the_same_latents(make, monkeypatch):
     X, e = table(120, 500), np.arange(120) % 3
     est = make(2, max_iter=10, holdout=0, verbose=False, device="cpu", random_state=0)
     shapes = []
@@ -290,7 +290,7 @@ def test_training_reads_the_directions_of_wide_rows_and_comes_to_the_same_codes(
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_rows_of_another_width_are_refused_although_a_first_layer_would_know_them():
+def test_samples_of_another_width_raise_although_preprocessing_would_accept_them():
     X, e = table(120, 500), np.arange(120) % 3
     est = Classify(2, max_iter=2, verbose=False, random_state=0).fit(X, e)
     with pytest.raises(ValueError, match="X has 4 features, but Classify is expecting 500"):

@@ -175,7 +175,7 @@ def reached(function, d):
     return torch.stack(moved, dim=1).numpy()
 
 
-def test_a_latent_from_above_can_hide_in_a_code_and_any_other_would_show():
+def test_only_a_latent_from_above_can_be_mixed_in_without_changing_the_support():
     # z_i = ẑ_i + tanh(ẑ_j) leaves the support as it was if and only if reach(i) ⊆ reach(j).
     support = np.array([[1, 1, 0, 0], [1, 1, 1, 1], [0, 1, 1, 1], [0, 0, 1, 1], [0, 1, 0, 0]])
     g = mixing.sparse(support, random_state=0)
@@ -192,17 +192,17 @@ def test_a_latent_from_above_can_hide_in_a_code_and_any_other_would_show():
     assert hidden == [(0, 1), (2, 3), (3, 2)]
 
 
-def test_independence_does_not_keep_a_wider_latent_from_turning_a_block():
-    # z_0, z_1 are turned by the angle z_2, which reaches more: Gaussians stay independent, the support stays as it was.
+def test_independence_does_not_keep_a_wider_latent_from_rotating_a_block():
+    # z_0, z_1 are rotated by the angle z_2, which reaches more: Gaussians stay independent, the support stays the same.
     support = np.array([[1, 1, 1], [1, 1, 1], [1, 1, 1], [0, 0, 1]])
     g = mixing.sparse(support, random_state=0)
 
-    def turned(z_hat):
+    def rotated(z_hat):
         a, b, angle = z_hat.T
         return torch.stack([angle.cos() * a - angle.sin() * b, angle.sin() * a + angle.cos() * b, angle], dim=1)
 
-    assert np.array_equal(reached(lambda z_hat: g(turned(z_hat)), 3), support)
-    z = turned(torch.randn(20_000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
+    assert np.array_equal(reached(lambda z_hat: g(rotated(z_hat)), 3), support)
+    z = rotated(torch.randn(20_000, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0)))
     moments = torch.cat([z, z**2], 1).T.corrcoef()[:3]  # ± 1/√20000 = .007, or thrice, of squares
     assert (moments - torch.eye(3, 6, dtype=torch.float64)).abs().max() < 0.06
     (block,) = [b for b in identified_blocks(support) if not b.is_single]
@@ -222,7 +222,7 @@ def test_suggested_variables_leave_every_latent_alone_and_none_can_be_spared(sup
     extra = splitting_variables(support)
     assert extra.any(1).all()
     assert len(atomic_regions(np.vstack([support, extra]))) == support.shape[1]
-    # r rows tell apart at most 2^r latents that were equal.
+    # r rows separate at most 2^r latents that were equal.
     largest = max(map(len, atomic_regions(support).values()))
     assert 2 ** len(extra) >= largest > 2 ** (len(extra) - 1) * (len(extra) > 0)
 

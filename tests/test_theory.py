@@ -265,19 +265,19 @@ def log_softmax(scores):
     return scores - np.log(np.exp(scores).sum(1, keepdims=True))
 
 
-def test_with_free_codes_a_linear_map_and_a_shift_of_the_class_vectors_are_not_seen():
+def test_with_free_features_a_linear_map_and_a_shift_of_the_class_vectors_are_not_seen():
     rng = np.random.default_rng(0)
     z, v = unit(rng.normal(size=(50, 4))), unit(rng.normal(size=(9, 4)))
     a, shift, kappa, beta = rng.normal(size=(4, 4)), rng.normal(size=4), 10.0, 3.0
     w = kappa / beta * v @ np.linalg.inv(a) + shift
     np.testing.assert_allclose(log_softmax(beta * z @ a.T @ w.T), log_softmax(kappa * z @ v.T))
-    # A shift of the codes is seen: it needs offsets per class that are not the prior's.
+    # A shift of the features is seen: it needs offsets per class that are not the prior's.
     moved = log_softmax(beta * (z @ a.T + shift) @ w.T)
     assert np.abs(moved - log_softmax(kappa * z @ v.T)).max() > 0.1
 
 
 def test_unit_class_vectors_fix_the_angles_only_if_there_are_enough_of_them():
-    # Three directions in the plane can be mapped to any three others: the codes then are a shear of the latents.
+    # Three directions in the plane can be mapped to any three others: the features then are a shear of the latents.
     v, w = (np.stack([np.cos(t), np.sin(t)], 1) for t in (np.deg2rad([0, 120, 240]), np.deg2rad([0, 90, 180])))
     a = np.linalg.solve(w[1:] - w[0], v[1:] - v[0])
     z = unit(np.random.default_rng(0).normal(size=(50, 2)))
