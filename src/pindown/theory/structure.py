@@ -365,7 +365,6 @@ def _met(matrix: Support) -> dict[Condition, Support]:
 def _witness(matrix: Support, i: int, condition: Condition, serves: Support) -> Witness:
     """Return a witness, given which k serve; the k that leaves the fewest latents to the others is taken."""
     depends = matrix[:, i]
-    at_least = 0 if condition == "difference" else 1
     pivot, unwanted = None, np.arange(matrix.shape[1]) != i
     if condition != "intersection":
         candidates = np.flatnonzero(serves)
@@ -374,7 +373,7 @@ def _witness(matrix: Support, i: int, condition: Condition, serves: Support) -> 
         unwanted &= left[pivot]
     usable = np.flatnonzero(~depends if condition == "difference" else depends)
     removes = matrix[usable] if condition == "difference" else ~matrix[usable]
-    others = _cover(removes[:, unwanted], at_least)
+    others = _cover(removes[:, unwanted], at_least=int(condition != "difference"))
     return Witness(i, condition, pivot, tuple(sorted(usable[others].tolist())))
 
 
