@@ -272,7 +272,7 @@ BAD = {
         lambda: DatasetSource(
             [{"x": torch.zeros(3)} | ({} if i == 71 else {"pairs": torch.ones(3)}) for i in range(300)]
         ),
-        "Item 71 has \\['x'\\], item 0 \\['pairs', 'x'\\]",
+        "Item 71 has the parts",
     ),
     "shorter than a batch": (lambda: Streamed(images(20, shape=(3,))), "fewer samples than a batch, 256"),
     "shorter than a batch, and known": (

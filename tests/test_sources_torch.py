@@ -169,7 +169,7 @@ BAD = {
     "no role": (lambda: DatasetSource(Listed([(1.0, 2)]), roles=("x", "label")), "'label' in roles is no role"),
     "parts come and go": (
         lambda: DatasetSource(Listed([{"x": 1.0, "signal": 2}, {"x": 1.0}])),
-        r"Item 1 has \['x'\], item 0 \['signal', 'x'\]",
+        r"Item 1 has the parts \['x'\], the first one \['x', 'signal'\]",
     ),
     "lengths": (
         lambda: LoaderSource(DataLoader(Listed([{"x": torch.zeros(4, 2), "y": torch.zeros(3)}]), batch_size=None)),

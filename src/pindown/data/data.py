@@ -185,11 +185,8 @@ def with_next_row(n_samples: int, groups: NDArray[Any] | None = None) -> NDArray
     """
     rows = np.arange(n_samples - 1) if groups is None else np.flatnonzero(groups[:-1] == groups[1:])
     if len(rows) < 2:
-        raise InputError(
-            "pairs",
-            f"There is {len(rows)} pair in n_samples={n_samples}, but pairs are compared with others: give at least 2 "
-            "pairs. Are the samples in order?",
-        )
+        message = f"There is {len(rows)} pair in n_samples={n_samples}. Give at least 2. Are the samples in order?"
+        raise InputError("pairs", message)
     return rows
 
 

@@ -40,7 +40,7 @@ def read_labels(name: str, values: ArrayLike, n_samples: int) -> Codes:
     array = array.reshape(-1)
     if (unknown := missing(array)).any():
         raise InputError(
-            name, f"{name} is missing for {unknown.sum()} samples. Leave them out, or label them 'unknown'."
+            name, f"{name} is missing for {unknown.sum()} samples. Label them 'unknown', or leave them out."
         )
     if is_quantity(array):
         fraction = array[array != array.round()][0]
@@ -57,20 +57,16 @@ def numbered(values: ArrayLike, name: str = "y", noun: str = "label") -> Numbere
     Numbered(values=array(['a', 'b'], dtype='<U1'), labels=array([1, 0, 1]), counts=array([1, 2]))
     >>> numbered([1.0, float("nan")], "batch")
     Traceback (most recent call last):
-    pindown.errors.InputError: batch (the labels) contains NaN or None. Give each sample a label, or leave it out.
+    pindown.errors.InputError: batch (the labels) contains NaN or None. Give each sample a label.
     """
     column = as_array(values, name)
     if missing(column).any():
-        raise InputError(
-            name, f"{name} (the {noun}s) contains NaN or None. Give each sample a {noun}, or leave it out."
-        )
+        raise InputError(name, f"{name} (the {noun}s) contains NaN or None. Give each sample a {noun}.")
     try:
         found, labels, counts = np.unique(column, return_inverse=True, return_counts=True)
     except TypeError as error:
-        raise InputError(
-            name,
-            f"{name} (the {noun}s) mixes types that cannot be compared ({error}). Make them all text or all numbers.",
-        ) from error
+        why = f"mixes types that cannot be compared ({error}). Make them all text or all numbers"
+        raise InputError(name, f"{name} (the {noun}s) {why}.") from error
     return Numbered(found, labels.reshape(-1), counts)
 
 

@@ -120,11 +120,8 @@ class LoaderSource(Source):
             is_empty = False
             yield batch
         if is_empty:
-            raise InputError(
-                "X",
-                f"{type(self.loader).__name__} gave items once, and none when iterated again. Let its __iter__ start "
-                "from the beginning, and open there what it reads.",
-            )
+            why = "gave items once, and none when iterated again: let its __iter__ start from the beginning"
+            raise InputError("X", f"{type(self.loader).__name__} {why}.")
 
     def _batches(self, n_samples: int, epoch: int) -> Iterator[Batch]:
         """Yield the batches of a loader, or items in batches of this size."""
@@ -186,11 +183,8 @@ def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
     elif isinstance(item, tuple | list):
         order = ("x", "y")[: len(item)] if roles is None else tuple(roles)
         if len(order) != len(item):
-            raise InputError(
-                "roles",
-                f"{what} has {len(item)} parts. Name their roles, None to leave one out, such as "
-                f"roles={('x', 'signal', None, None, None)[: max(2, len(item))]}.",
-            )
+            like = ("x", "signal", None, None, None)[: max(2, len(item))]
+            raise InputError("roles", f"{what} has {len(item)} parts. Name their roles, such as `roles={like}`.")
         found = {role: part for role, part in zip(order, item, strict=True) if role is not None}
     else:
         found = {"x": item}
@@ -203,51 +197,47 @@ def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
 
 
 def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: Shape) -> Batch:
-    """Return items as a batch, after checking that they have one shape."""
-    shapes = {name: shape if name == "x" else _shape(part) for name, part in items[0].items()}
+    """Return items as a batch, after checking that they have the same parts and shapes."""
+    expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
     for number, item in zip(numbers, items, strict=True):
-        if item.keys() != items[0].keys():
-            raise InputError(
-                "X",
-                f"Item {number:,} has {sorted(item)}, item {numbers[0]:,} {sorted(items[0])}. Let the dataset return "
-                "the same parts for every item.",
-            )
-        for name, expected in shapes.items():
-            if (found := _shape(item[name])) != expected:
-                raise _other_shape(f"Item {number:,}" + (f" of {name}" if name != "x" else ""), found, expected)
-    parts = {name: [item[name] for item in items] for name in items[0]}
+        _require_shapes(f"Item {number:,}", {name: _shape(part) for name, part in item.items()}, expected)
+    parts = {name: [item[name] for item in items] for name in expected}
     batch = {
         name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part, name) for name, part in parts.items()
     }
-    _require_finite(batch, numbers)
-    return batch
+    return _finite(batch, numbers)
 
 
 def _checked(parts: dict[str, Any], first: int, shape: Shape) -> Batch:
     """Return a loader's batch, after checking that its samples are like those before."""
     batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
     n, *found = _shape(batch["x"])
-    if tuple(found) != shape:
-        raise _other_shape(f"Item {first:,}", tuple(found), shape)
+    _require_shapes(f"Item {first:,}", {"x": tuple(found)}, {"x": shape})
     if wrong := [name for name, part in batch.items() if len(part) != n]:
         raise InputError(wrong[0], f"A batch has {n} samples of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
-    _require_finite(batch, range(first, first + n))
-    return batch
+    return _finite(batch, range(first, first + n))
 
 
-def _require_finite(batch: Batch, numbers: Sequence[int]) -> None:
-    """Raise if a sample or its positive has NaN or infinity."""
-    for name in ("x", "pairs", "y"):
-        if name == "x" or len(_shape(batch.get(name))) > 1:  # one number per sample is a label, or a group
-            require_finite(as_tensor(batch[name]), numbers, name)
+def _require_shapes(what: str, found: dict[str, Shape], expected: dict[str, Shape]) -> None:
+    """Raise if an item has other parts, or parts of other shapes, than the first."""
+    if found.keys() != expected.keys():
+        raise InputError("X", f"{what} has the parts {[*found]}, the first one {[*expected]}. Return the same for all.")
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise _other_shape(what if name == "x" else f"{what} of {name}", found[name], shape)
 
 
 def _other_shape(what: str, found: object, expected: object) -> InputError:
-    return InputError(
-        "X",
-        f"{what} has shape {found}, the first one {expected}. Samples have one shape: crop, pad or resize them in the "
-        "dataset.",
-    )
+    remedy = "Samples have one shape: crop, pad or resize them in the dataset"
+    return InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
+
+
+def _finite(batch: Batch, numbers: Sequence[int]) -> Batch:
+    """Return the batch, or raise if a sample or its positive has NaN or infinity."""
+    for name in ("x", "pairs", "y"):
+        if name == "x" or len(_shape(batch.get(name))) > 1:  # one number per sample is a label, or a group
+            require_finite(as_tensor(batch[name]), numbers, name)
+    return batch
 
 
 def _shape(x: Any) -> Shape:

@@ -96,8 +96,8 @@ def pair_up(
         return _by_group(x, y.reshape(-1), rows)
     raise InputError(
         "y",
-        f"y has shape {y.shape} and X {(n, *shape)}. y must be an array of positives with the shape of X, a 1-d array "
-        "of groups (samples of one group are positives), or None (the next sample is the positive).",
+        f"y must be an array of positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next "
+        f"sample is the positive), got shape {y.shape}.",
     )
 
 
@@ -114,11 +114,7 @@ def _positives(y: NDArray[Any], x: Tensor | IndexedSource, device: torch.device)
 def _one_each(x: Tensor | IndexedSource, partners: Tensor | IndexedSource, anchors: Rows, places: Rows) -> Pairing:
     """Pair samples of x with those at these places of partners."""
     if len(anchors) < 2:
-        raise InputError(
-            "pairs",
-            f"There is {len(anchors)} pair in n_samples={len(x)}, but pairs are compared with others: give at least 2 "
-            "pairs.",
-        )
+        raise InputError("pairs", f"{len(anchors)} pair of n_samples={len(x)} is left. Give at least 2 pairs.")
     each, one = np.arange(len(anchors)), np.ones_like(anchors)
     return Pairing(x, partners, *_on_device_of(x, anchors, places, each, np.zeros_like(each), one, one))
 
@@ -126,23 +122,11 @@ def _one_each(x: Tensor | IndexedSource, partners: Tensor | IndexedSource, ancho
 def _by_group(x: Tensor | IndexedSource, groups: NDArray[Any], rows: Rows) -> Pairing:
     """Pair each of these samples with another of its group; samples alone in their group are left out."""
     _, label, count = numbered(groups[rows], "y", "group")
-    if len(count) == 1:
+    if (n_groups := int((count > 1).sum())) < 2:
         raise InputError(
             "y",
-            f"y puts all {len(rows)} samples into a single group, so there are no negatives. Give y at least two "
-            "groups.",
-        )
-    if count.max() == 1:
-        raise InputError(
-            "y",
-            "No value of y occurs twice, so no sample has a positive. Give related samples the same value, or give y "
-            "the shape of X if it holds the positives themselves.",
-        )
-    if (count > 1).sum() == 1:
-        raise InputError(
-            "y",
-            f"Only one value of y occurs twice or more, and {(count == 1).sum()} samples are alone in theirs, so there "
-            "are no negatives. Give y at least two groups of two samples.",
+            f"y has {n_groups} groups of two samples or more, but pairs and negatives need two such groups. Give "
+            "related samples the same value, or give y the shape of X if it holds the positives themselves.",
         )
     order = np.argsort(label, kind="stable")  # samples of one group stand together
     first = (np.cumsum(count) - count)[label[order]]

@@ -194,10 +194,8 @@ def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], name: 
     """Raise if a sample has NaN or infinity, and give its number."""
     if x.is_floating_point() and not (finite := x.reshape(len(x), -1).isfinite().all(1)).all():
         which = numbers[int((~finite).nonzero()[0])]
-        raise InputError(
-            name,
-            f"Sample {which:,} of {name} has NaN or infinity. Leave such samples out, or fill in what is missing.",
-        )
+        message = f"Sample {which:,} of {name} has NaN or infinity. Leave such samples out, or fill what is missing."
+        raise InputError(name, message)
 
 
 def require_finite_samples(values: NDArray[np.generic], of: str, *, start: int = 0) -> None:
@@ -221,11 +219,8 @@ def _largest(x: Tensor) -> float:
 def _require_squares(largest: float, name: str) -> None:
     """Raise if the largest number, or all of them, have no square in float64."""
     if largest > LARGEST or 0 < largest < 1 / LARGEST:
-        raise InputError(
-            name,
-            f"The largest number of {name} is {largest:.3g}, whose square float64 cannot hold. Multiply {name} by "
-            f"{1 / largest:.0e}, or leave out numbers that stand for missing values.",
-        )
+        message = f"The largest number of {name} is {largest:.3g}, whose square float64 cannot hold. Multiply {name} by"
+        raise InputError(name, f"{message} {1 / largest:.0e}, or leave out numbers that stand for missing values.")
 
 
 def _sample_bytes(source: Source) -> int:
