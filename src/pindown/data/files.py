@@ -150,7 +150,7 @@ def _by_role(arrays: dict[str, Any], path: Path) -> IndexedSource:
 def _map_npy(path: Path) -> NDArray[Any]:
     try:
         return np.load(path, mmap_mode="r")
-    except (ValueError, EOFError, OSError) as error:  # numpy takes what it does not know for a pickle
+    except (ValueError, EOFError, OSError, OverflowError) as error:  # numpy takes what it does not know for a pickle
         why = "it has text or Python objects, or is damaged. Save it again by numpy.save"
         raise InputError("X", f"{path.name} cannot be read as an array: {why}.") from error
 
@@ -166,7 +166,7 @@ def _map_npz(path: Path) -> dict[str, NDArray[Any]]:
                 else arrays[name]
                 for name in arrays.files
             }
-    except (ValueError, EOFError, OSError, zipfile.BadZipFile) as error:
+    except (ValueError, EOFError, OSError, OverflowError, zipfile.BadZipFile) as error:
         raise InputError("X", f"{path.name} cannot be read as arrays ({error}). Save them again.") from error
 
 
@@ -201,7 +201,7 @@ def open_shards(folder: Path) -> Source:
     try:
         shards = [map_safetensors(path) for path in paths]
         return ConcatSource([ArraySource(shard["x"], groups=shard["input"]) for shard in shards])
-    except (OSError, ValueError, KeyError) as error:
+    except (OSError, ValueError, KeyError, OverflowError) as error:
         remedy = "Copy the folder again, or extract it into another"
         raise InputError("X", f"{folder}: a shard is missing or damaged ({error}). {remedy}.") from error
 
