@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -94,6 +95,8 @@ def assign_folds(groups: Rows, n_folds: int, rng: np.random.Generator, strata: R
 def hold_out(groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None = None) -> NDArray[np.bool_]:
     """Choose about a fraction of the samples to hold out: whole groups, but no stratum as a whole; (n,).
 
+    Nothing is held out of a single group, or where every stratum is in one group alone.
+
     Examples
     --------
     >>> held = hold_out(np.arange(80) // 2, 0.25, np.random.default_rng(0))
@@ -101,7 +104,7 @@ def hold_out(groups: Rows, fraction: float, rng: np.random.Generator, strata: Ro
     (np.int64(20), np.True_)
     """
     order, fold = _ordered_folds(groups, fraction, rng, strata)
-    return np.isin(fold, order[0])
+    return np.isin(fold, order[0]) if len(order) > 1 else np.zeros(len(groups), dtype=bool)
 
 
 def keep_strata(fold: Rows, strata: Rows, groups: Rows | None = None) -> Rows:
@@ -123,8 +126,8 @@ def keep_strata(fold: Rows, strata: Rows, groups: Rows | None = None) -> Rows:
 def _ordered_folds(
     groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None
 ) -> tuple[list[Rows], Rows]:
-    """Return folds, and sets of them that make up a fraction of the samples each, the nearest first."""
-    part = Fraction(fraction).limit_denominator(20) if fraction > 0.05 else Fraction(1, round(1 / fraction))
+    """Return sets of folds that make up a fraction of the samples each, the nearest first; and the folds."""
+    part = Fraction(fraction).limit_denominator(20) if fraction > 0.1 else Fraction(1, math.ceil(1 / fraction))
     at_once, n_folds = part.numerator, part.denominator
     fold = assign_folds(groups, n_folds, rng, strata)
     fold = fold if strata is None or not strata.any() else keep_strata(fold, strata, groups)

@@ -1,10 +1,12 @@
 """Related samples are never on both sides of a split."""
 
+import time
+
 import numpy as np
 import pytest
 
 from pindown.data.data import Data
-from pindown.data.splits import FOLDS, MOST, assign_folds, divided, keep_strata, runs, taken
+from pindown.data.splits import FOLDS, MOST, assign_folds, divided, hold_out, keep_strata, runs, taken
 
 RNG = np.random.default_rng(0)
 
@@ -82,3 +84,34 @@ def test_folds_have_equal_parts_of_each_stratum_and_as_many_rows_whatever_the_si
 
 def test_what_a_fold_would_take_whole_stays_with_those_to_learn_from():
     assert keep_strata(np.array([0, 0, 1, 1]), np.array([0, 0, 1, 0])).tolist() == [0, 0, -1, 1]
+
+
+@pytest.mark.parametrize("fraction", [0.05, 0.1, 0.25, 0.3, 0.5])
+@pytest.mark.parametrize("n_groups", [2_000, 100, 2_001])
+def test_about_the_fraction_is_held_out_in_whole_groups_and_evenly_in_strata(fraction, n_groups):
+    strata = np.arange(2_001) % 3
+    groups = np.arange(2_001) % n_groups if n_groups < 2_001 else np.arange(2_001)
+    held = hold_out(groups, fraction, np.random.default_rng(0), strata)
+    assert held.mean() == pytest.approx(fraction, rel=0.1)
+    assert not set(groups[held]) & set(groups[~held])
+    assert np.bincount(strata[held]) / np.bincount(strata) == pytest.approx(fraction, rel=0.35)
+
+
+@pytest.mark.parametrize(("groups", "strata"), [(np.zeros(9, int), None), (np.arange(9) // 3, np.arange(9) // 3)])
+def test_nothing_is_held_out_where_nothing_would_be_left_to_learn_from(groups, strata):
+    assert not hold_out(groups, 0.3, np.random.default_rng(0), strata).any()
+
+
+def test_which_samples_are_held_out_follows_from_the_seed_and_is_independent_of_them():
+    groups = np.arange(400) // 2
+    first, again, other = (hold_out(groups, 0.25, np.random.default_rng(seed)) for seed in (0, 0, 1))
+    assert (first == again).all()
+    assert (first & other).mean() == pytest.approx(1 / 16, abs=0.03)
+
+
+def test_many_groups_are_split_in_time():
+    groups, strata = np.random.default_rng(0).integers(30_000, size=60_000), np.arange(60_000) % 10
+    started = time.perf_counter()
+    held = hold_out(np.unique(groups, return_inverse=True)[1], 0.1, np.random.default_rng(0), strata)
+    assert time.perf_counter() - started < 5
+    assert np.bincount(strata[held]) / np.bincount(strata) == pytest.approx(0.1, rel=0.15)
