@@ -56,7 +56,7 @@ class CapturableBatches(ABC):
         """Return the prepared batch, without waiting for the device."""
 
 
-def on_device(X: NDArray[Any] | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
+def on_device(X: NDArray[np.generic] | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
     """Return samples where batches are taken from: on the device if they are in memory and fit there."""
     if isinstance(X, IndexedSource):
         return X
@@ -155,7 +155,8 @@ class ShuffledBatches(EpochBatches, CapturableBatches):
 
     def _cut(self, generator: torch.Generator) -> Sequence[Tensor]:
         n = len(self.samples) // self.batch_size * self.batch_size
-        return torch.randperm(len(self.samples), generator=generator)[:n].to(self.samples.device).split(self.batch_size)
+        order = torch.randperm(len(self.samples), generator=generator)[:n].to(self.samples.device)
+        return list(order.reshape(-1, self.batch_size))
 
     def prepare(self, step: int, generator: torch.Generator) -> None:
         """Write the numbers of this step's samples to `rows`, which stays the same tensor."""
@@ -175,7 +176,7 @@ class BatchesWithinLevels(EpochBatches):
     True
     """
 
-    def __init__(self, samples: SampleSet, batch_size: int, labels: NDArray[Any]) -> None:
+    def __init__(self, samples: SampleSet, batch_size: int, labels: NDArray[np.generic]) -> None:
         levels = [torch.as_tensor(np.flatnonzero(labels == level)) for level in np.unique(labels)]
         self._levels = [rows for rows in levels if len(rows) > 1]  # one sample alone has no negatives
         super().__init__(samples, batch_size)

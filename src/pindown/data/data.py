@@ -175,7 +175,7 @@ class Data:
         return replace(self, **none)
 
 
-def with_next_row(n_samples: int, groups: NDArray[Any] | None = None) -> NDArray[np.int64]:
+def with_next_row(n_samples: int, groups: NDArray[np.generic] | None = None) -> NDArray[np.int64]:
     """Return the samples that have a next sample, of the same group if there are groups.
 
     Examples
@@ -236,8 +236,6 @@ def require_numbers(name: str, values: Any) -> None:
 
 def _refuse_masked(name: str, values: Any) -> None:
     if np.ma.is_masked(values):
-        raise InputError(
-            name,
-            f"{name} is a masked array with {np.ma.count_masked(values)} masked values, whose numbers would be used. "
-            f"Leave these samples out, or fill the values: {name}.filled(0).",
-        )
+        n_masked = np.ma.getmaskarray(values).sum()
+        remedy = f"Leave out samples with masked values, or fill these: {name}.filled(0)"
+        raise InputError(name, f"{name} is a masked array, whose {n_masked} masked values would be used. {remedy}.")

@@ -149,13 +149,14 @@ def _by_role(arrays: dict[str, Any], path: Path) -> IndexedSource:
 
 def _map_npy(path: Path) -> NDArray[Any]:
     try:
-        return np.load(path, mmap_mode="r")
+        array: NDArray[Any] = np.load(path, mmap_mode="r")
+        return array
     except (ValueError, EOFError, OSError, OverflowError) as error:  # numpy takes what it does not know for a pickle
         why = "it has text or Python objects, or is damaged. Save it again by numpy.save"
         raise InputError("X", f"{path.name} cannot be read as an array: {why}.") from error
 
 
-def _map_npz(path: Path) -> dict[str, NDArray[Any]]:
+def _map_npz(path: Path) -> dict[str, NDArray[np.generic]]:
     """Return the arrays of an ``.npz``: mapped where they are not compressed, otherwise read."""
     try:
         with zipfile.ZipFile(path) as archive, np.load(path) as arrays:
@@ -170,7 +171,7 @@ def _map_npz(path: Path) -> dict[str, NDArray[Any]]:
         raise InputError("X", f"{path.name} cannot be read as arrays ({error}). Save them again.") from error
 
 
-def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
     """Map an array that an ``.npz`` holds without compression."""
     with archive.open(info) as member:
         version = np.lib.format.read_magic(member)
@@ -217,7 +218,7 @@ def read_record(folder: Path) -> dict[str, Any]:
     return record
 
 
-def map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
+def map_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     """Return the tensors of a safetensors file as read-only memory maps.
 
     Examples
@@ -234,7 +235,7 @@ def map_safetensors(path: Path) -> dict[str, NDArray[Any]]:
         if size > path.stat().st_size:
             raise ValueError(f"{path.name} is not a safetensors file")
         header = json.loads(file.read(size))
-    found: dict[str, NDArray[Any]] = {}
+    found: dict[str, NDArray[np.generic]] = {}
     for name, entry in header.items():
         if name == "__metadata__":
             continue
@@ -342,7 +343,7 @@ def _several(columns: Columns) -> tuple[str, ...]:
     return (columns,) if isinstance(columns, str) else tuple(columns)
 
 
-def _matrix(path: Path, frame: pd.DataFrame, columns: Columns) -> NDArray[Any]:
+def _matrix(path: Path, frame: pd.DataFrame, columns: Columns) -> NDArray[np.generic]:
     """Return one column as (n,), or (n, k) if it holds lists; several as (n, k)."""
     if not isinstance(columns, str):
         return np.stack([np.asarray(frame[name]) for name in columns], axis=1)

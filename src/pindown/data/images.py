@@ -112,7 +112,7 @@ class ImageFolder(IndexedSource):
         if background is not None and not 0 <= background <= 1:
             raise InputError("background", f"`background` must be between 0 and 1, got {background}.")
         self.folder, self.size, self.channels, self.background = Path(folder), _check_size(size), channels, background
-        self._cache: dict[str, NDArray[Any]] = {}
+        self._cache: dict[str, NDArray[np.float32] | NDArray[np.uint8]] = {}
         self._cached_bytes = 0
         named = roles_of(sides)
         files, notes, columns = pictures_in(self.folder), list[str](), list[str]()
@@ -145,7 +145,7 @@ class ImageFolder(IndexedSource):
             images[i] = image if image.dtype == np.float32 else image / np.float32(255)
         return {"x": images, **{role: side[rows] for role, side in self._side_variables.items()}}
 
-    def side_variables(self) -> dict[str, NDArray[Any]]:
+    def side_variables(self) -> dict[str, NDArray[np.generic]]:
         """Return the side variables of all samples, without decoding images."""
         return dict(self._side_variables)
 
@@ -312,7 +312,7 @@ def _scale(pixels: NDArray[np.float32], white: float) -> NDArray[np.float32]:
     return (pixels / np.float32(white)).clip(0, 1) if white != 1 or low < 0 or high > 1 else pixels
 
 
-def _as_bytes(image: NDArray[np.float32]) -> NDArray[Any]:
+def _as_bytes(image: NDArray[np.float32]) -> NDArray[np.float32] | NDArray[np.uint8]:
     """Return an image as uint8 if nothing is lost, otherwise as it is."""
     compact = np.rint(image * 255).astype(np.uint8)
     return compact if np.array_equal(compact / np.float32(255), image) else image
@@ -330,7 +330,8 @@ def _check_size(size: Any) -> tuple[int, int] | None:
 def _decode_npy(path: Path) -> NDArray[np.float32]:
     array = np.load(path)
     _npy_shape(array.shape)
-    return as_channels(array[None])[0]
+    image: NDArray[np.float32] = as_channels(array[None])[0]
+    return image
 
 
 def _decode_image(path: Path) -> NDArray[np.float32]:
@@ -339,9 +340,11 @@ def _decode_image(path: Path) -> NDArray[np.float32]:
         _check_header(file)
         image = import_module("PIL.ImageOps").exif_transpose(file)
         if image.mode in ("F", *SIXTEEN_BIT):
-            return _scale(np.asarray(image, dtype=np.float32), 1 if image.mode == "F" else 65_535)[None]
-        mode = ("L" if image.mode in GREY else "RGB") + ("A" if is_transparent(image) else "")
-        return as_channels(np.asarray(image.convert(mode))[None])[0]
+            pixels = _scale(np.asarray(image, dtype=np.float32), 1 if image.mode == "F" else 65_535)[None]
+        else:
+            mode = ("L" if image.mode in GREY else "RGB") + ("A" if is_transparent(image) else "")
+            pixels = as_channels(np.asarray(image.convert(mode))[None])[0]
+    return pixels
 
 
 def _npy_shape(shape: tuple[int, ...]) -> tuple[int, int, int]:

@@ -82,7 +82,7 @@ def as_numbers(values: ArrayLike) -> Codes:
     return np.unique(column.astype(str) if column.dtype.kind == "O" else column, return_inverse=True)[1].reshape(-1)
 
 
-def combined(*columns: NDArray[Any]) -> Codes:
+def combined(*columns: NDArray[np.generic]) -> Codes:
     """Return the number of each sample's combination of levels; (n,) each → (n,).
 
     Examples
@@ -97,7 +97,7 @@ def combined(*columns: NDArray[Any]) -> Codes:
     return number
 
 
-def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
+def missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:
     """Return which samples have no value: None, NaN, or another library's word for it; (n,).
 
     Examples
@@ -110,7 +110,7 @@ def missing(values: NDArray[Any]) -> NDArray[np.bool_]:
     return np.asarray(values != values)
 
 
-def is_quantity(values: NDArray[Any]) -> bool:
+def is_quantity(values: NDArray[np.generic]) -> bool:
     """Return whether values are numbers with fractions: whole numbers, also as floats, are labels.
 
     Examples
@@ -121,7 +121,7 @@ def is_quantity(values: NDArray[Any]) -> bool:
     return values.dtype.kind == "f" and bool(np.any(values != np.rint(values)))
 
 
-def as_label(texts: Sequence[str]) -> NDArray[Any]:
+def as_label(texts: Sequence[str]) -> NDArray[np.generic]:
     """Return text as whole numbers if all of it are, as numbers if all are, or as the text it is; (n,).
 
     Examples

@@ -55,11 +55,11 @@ class Pairing:
 
 
 def pair_up(
-    X: NDArray[Any] | IndexedSource,
+    X: NDArray[np.generic] | IndexedSource,
     y: ArrayLike | None,
     device: torch.device | str = "cpu",
     *,
-    groups: NDArray[Any] | None = None,
+    groups: NDArray[np.generic] | None = None,
     among: Rows | None = None,
 ) -> Pairing:
     """Return the pairs that ``y`` describes: positives like X, groups (1-d), or, if None, the next sample.
@@ -101,7 +101,7 @@ def pair_up(
     )
 
 
-def _positives(y: NDArray[Any], x: Tensor | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
+def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.device) -> Tensor | IndexedSource:
     """Return an array of positives where its anchors are: in memory after a check, or in a source."""
     if isinstance(x, IndexedSource):
         return ArraySource(y)
@@ -119,7 +119,7 @@ def _one_each(x: Tensor | IndexedSource, partners: Tensor | IndexedSource, ancho
     return Pairing(x, partners, *_on_device_of(x, anchors, places, each, np.zeros_like(each), one, one))
 
 
-def _by_group(x: Tensor | IndexedSource, groups: NDArray[Any], rows: Rows) -> Pairing:
+def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], rows: Rows) -> Pairing:
     """Pair each of these samples with another of its group; samples alone in their group are left out."""
     _, label, count = numbered(groups[rows], "y", "group")
     if (n_groups := int((count > 1).sum())) < 2:

@@ -57,7 +57,7 @@ class IndexedSource(Source):
     def take(self, rows: NDArray[np.int64]) -> Batch:
         """Return the samples with these numbers, in this order."""
 
-    def side_variables(self) -> dict[str, NDArray[Any]]:
+    def side_variables(self) -> dict[str, NDArray[np.generic]]:
         """Return the side variables of all samples, in memory; by default by going through them once."""
         parts: dict[str, list[Any]] = {}
         for batch in self.blocks(1_024):
@@ -69,7 +69,7 @@ class IndexedSource(Source):
     def __len__(self) -> int:
         return self.n_samples
 
-    def __getitem__(self, rows: Any) -> NDArray[Any]:
+    def __getitem__(self, rows: Any) -> NDArray[np.generic]:
         """Return ``x`` of the samples with these numbers."""
         return as_array(self.take(np.asarray(rows))["x"])
 
@@ -130,7 +130,7 @@ class ConcatSource(IndexedSource):
         self._ends = np.cumsum([source.n_samples for source in sources])
         self.n_samples = int(self._ends[-1])
 
-    def side_variables(self) -> dict[str, NDArray[Any]]:
+    def side_variables(self) -> dict[str, NDArray[np.generic]]:
         """Return the side variables of all samples, part by part."""
         parts = [source.side_variables() for source in self.sources]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
@@ -189,7 +189,7 @@ class ArraySource(IndexedSource):
         """Return the samples with these numbers, in this order."""
         return {name: _taken(part, np.asarray(rows)) for name, part in self.parts.items()}
 
-    def side_variables(self) -> dict[str, NDArray[Any]]:
+    def side_variables(self) -> dict[str, NDArray[np.generic]]:
         """Return the side variables of all samples; positives behind a memory map stay there."""
         return {name: as_array(part) for name, part in self.parts.items() if name != "x"}
 

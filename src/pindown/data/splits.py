@@ -9,7 +9,6 @@ import math
 import warnings
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -207,7 +206,7 @@ def taken(data: Data, rows: Rows, *, paired: bool) -> Data:
     return replace(some, pairs=NEXT, groups=runs(rows, data.groups)).paired()
 
 
-def runs(rows: Rows, groups: NDArray[Any] | None = None) -> Rows:
+def runs(rows: Rows, groups: NDArray[np.generic] | None = None) -> Rows:
     """Return the number of the run of consecutive samples, of one group, that each sample is in; (n,).
 
     Examples
@@ -239,7 +238,7 @@ def _in_groups(data: Data) -> bool:
     if _is_next(data):
         return False
     shape = data.X.shape if data.is_source else data.X.shape[1:]
-    return data.pairs.ndim == 1 or data.pairs.shape[1:] == (1,) != shape
+    return bool(data.pairs.ndim == 1 or data.pairs.shape[1:] == (1,) != shape)
 
 
 def _groups(data: Data, paired: bool) -> Rows:

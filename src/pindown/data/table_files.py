@@ -28,7 +28,7 @@ from pindown.data.labels import as_label, missing
 from pindown.errors import InputError
 
 Matrix = NDArray[np.float64]
-Label = NDArray[Any]
+Label = NDArray[np.generic]
 
 MISSING = frozenset(
     {"", "na", "n/a", "nan", "null", "none", "#n/a", "#value!", "#div/0!", "#num!", "#ref!", "#name?", "#null!"}
@@ -438,7 +438,7 @@ def open_npy(path: Path) -> ColumnTable:
 
 def open_npz(path: Path) -> ColumnTable:
     """Open arrays: a matrix X is a block, whose columns are called X_0, X_1 …; one-dimensional arrays are columns."""
-    columns: dict[str, NDArray[Any]] = {}
+    columns: dict[str, NDArray[np.generic]] = {}
     blocks: dict[str, tuple[str, ...]] = {}
     deep: dict[str, tuple[int, ...]] = {}
     with _readable(path):
@@ -463,7 +463,7 @@ def open_npz(path: Path) -> ColumnTable:
     return ColumnTable(path, tuple(columns), numeric, blocks, deep, load=_from(columns))
 
 
-def _from(columns: Mapping[str, NDArray[Any]]) -> Callable[[Sequence[str]], Mapping[str, NDArray[Any]]]:
+def _from(columns: Mapping[str, NDArray[np.generic]]) -> Callable[[Sequence[str]], Mapping[str, NDArray[np.generic]]]:
     return lambda names: {name: columns[name] for name in names}
 
 
@@ -566,7 +566,7 @@ def check_writable(path: Path) -> None:
 
 
 def write_latents(
-    path: Path, latents: Any, names: Sequence[str], beside: Mapping[str, NDArray[Any]] | None = None
+    path: Path, latents: Any, names: Sequence[str], beside: Mapping[str, NDArray[np.generic]] | None = None
 ) -> None:
     """Write latents (n, d), in the format of the suffix, completely or not at all.
 
@@ -600,7 +600,7 @@ def write_latents(
                 table.to_csv(temporary, sep="\t" if suffix == ".tsv" else ",", index=False, lineterminator="\n")
 
 
-def _arrays(latents: Any) -> dict[str, NDArray[Any]]:
+def _arrays(latents: Any) -> dict[str, NDArray[np.generic]]:
     """Return latents as the arrays of an ``.npz``: a sparse matrix as scipy saves it."""
     if not hasattr(latents, "tocsr"):
         return {"latents": latents}

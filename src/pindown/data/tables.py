@@ -261,8 +261,8 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
 
 
 def _ids(
-    table: TableFile, texts: Sequence[str], values: Mapping[str, NDArray[Any]]
-) -> tuple[str | None, NDArray[Any] | None]:
+    table: TableFile, texts: Sequence[str], values: Mapping[str, NDArray[np.generic]]
+) -> tuple[str | None, NDArray[np.generic] | None]:
     """Return what names the samples: as the file has it, or the first text of distinct values."""
     if (own := table.sample_names()) is not None:
         return "id", own
@@ -380,7 +380,7 @@ def _require_finite(table: TableFile, X: Matrix, names: Sequence[str], *, can_dr
     )
 
 
-def _require_complete(table: TableFile, name: str, values: NDArray[Any]) -> None:
+def _require_complete(table: TableFile, name: str, values: NDArray[np.generic]) -> None:
     """Raise if a label is missing."""
     if (empty := missing(values)).any():
         raise InputError(
@@ -391,7 +391,7 @@ def _require_complete(table: TableFile, name: str, values: NDArray[Any]) -> None
         )
 
 
-def check_label(role: str, name: str, values: NDArray[Any], *, measured: bool) -> None:
+def check_label(role: str, name: str, values: NDArray[np.generic], *, measured: bool) -> None:
     """Raise if a column is not fit for its role: one value only, another in every row, fractions in a label."""
     distinct, counts = np.unique(values, return_counts=True)
     problem = None
@@ -409,7 +409,7 @@ def check_label(role: str, name: str, values: NDArray[Any], *, measured: bool) -
         raise InputError(role, f"`{role}`: column {quoted(name)} {problem}.")
 
 
-def _together(columns: Sequence[NDArray[Any]]) -> NDArray[Any] | None:
+def _together(columns: Sequence[NDArray[np.generic]]) -> NDArray[np.generic] | None:
     """Return one column as it is, several as (n, k)."""
     if len(columns) < 2:
         return columns[0] if columns else None
