@@ -127,7 +127,7 @@ MISTAKES = (
     Mistake("forgets nothing within a label", (*FIT, "--given", "label"), "there is no --nuisance"),
     Mistake("takes a quantity for a label", (*FIT, "--signal", "age"), "Cut it into a few bins"),
     Mistake("forgets a quantity beside text", (*BY_BATCH, "--nuisance", "age"), "Cut the quantity into a few bins"),
-    Mistake("observes the nuisance itself", (*BY_BATCH, "--features", "batch"), "plays another part, too"),
+    Mistake("observes the nuisance itself", (*BY_BATCH, "--features", "batch"), "has another role, too"),
     Mistake("observes text", (*FIT, "--signal", "label", "--features", "subject"), "holds text, not numbers"),
     Mistake("drops everything", (*BY_BATCH, "--drop", "*"), "Name columns of numbers by --features"),
     Mistake("misspells a parameter", (*BY_BATCH, "--option", "bacth_size=9"), "did you mean 'batch_size'?"),
@@ -167,7 +167,7 @@ MISTAKES = (
     Mistake(
         "takes an observed variable for the truth",
         ("audit", "run", "--truth", "x0"),
-        "x0 plays another part, too",
+        "x0 has another role, too",
         needs_run=True,
     ),
     Mistake(

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._names import counted
-from pindown.data.images import IMAGES, import_pillow, is_transparent, pictures_in, unreadable
+from pindown.data.images import IMAGES, image_paths, import_pillow, is_transparent, unreadable
 
 THIN = 0.05
 """Share of its square that a cut-out covers at least, and of its picture that its ground does: less is a line, or a
@@ -48,7 +48,7 @@ def cutouts_in(folder: str | Path, n: int = 160, *, size: int = 64, random_state
     if n < 1 or size < 8:
         raise ValueError(f"cutouts_in: n must be at least 1 and size at least 8, got {n} and {size}.")
     place = Path(folder)
-    names = [name for name in pictures_in(place) if name.lower().endswith(IMAGES)]
+    names = [name for name in image_paths(place) if name.lower().endswith(IMAGES)]
     found: list[NDArray[np.float32]] = []
     for k in np.random.default_rng(random_state).permutation(len(names)):
         cut = _cut(place, names[k], size)

@@ -152,7 +152,7 @@ class Data:
         """
         if not isinstance(self.pairs, str):
             return self
-        rows = with_next_row(len(self), self.groups)
+        rows = samples_with_next(len(self), self.groups)
         return replace(self.take(rows), pairs=self.X[rows + 1])
 
     def sample(self, n_samples: int) -> Data:
@@ -175,12 +175,12 @@ class Data:
         return replace(self, **none)
 
 
-def with_next_row(n_samples: int, groups: NDArray[np.generic] | None = None) -> NDArray[np.int64]:
+def samples_with_next(n_samples: int, groups: NDArray[np.generic] | None = None) -> NDArray[np.int64]:
     """Return the samples that have a next sample, of the same group if there are groups.
 
     Examples
     --------
-    >>> with_next_row(5, np.array([1, 1, 1, 2, 2])).tolist()
+    >>> samples_with_next(5, np.array([1, 1, 1, 2, 2])).tolist()
     [0, 1, 3]
     """
     rows = np.arange(n_samples - 1) if groups is None else np.flatnonzero(groups[:-1] == groups[1:])

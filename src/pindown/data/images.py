@@ -115,7 +115,7 @@ class ImageFolder(IndexedSource):
         self._cache: dict[str, NDArray[np.float32] | NDArray[np.uint8]] = {}
         self._cached_bytes = 0
         named = roles_of(sides)
-        files, notes, columns = pictures_in(self.folder), list[str](), list[str]()
+        files, notes, columns = image_paths(self.folder), list[str](), list[str]()
         if labels is None and named:
             role = next(iter(named))
             raise InputError("labels", f"`{role}` names a column of a label file. Pass it: `labels='labels.csv'`.")
@@ -165,7 +165,12 @@ class ImageFolder(IndexedSource):
         """Return an image as (channels, h, w)."""
         path = self.folder / name
         try:
-            image = _decode_npy(path) if path.suffix.lower() == ".npy" else _decode_image(path)
+            if path.suffix.lower() == ".npy":
+                array = np.load(path)
+                _npy_shape(array.shape)
+                image = as_channels(array[None])[0]
+            else:
+                image = _decode_image(path)
             if not np.isfinite(image).all():
                 raise ValueError("it has NaN or infinite pixels")
         except (OSError, SyntaxError, EOFError, ValueError) as error:  # Pillow raises all of these for broken files
@@ -239,7 +244,7 @@ class ImageFolder(IndexedSource):
         return [name for name in names if name not in broken]
 
 
-def pictures_in(folder: Path) -> list[str]:
+def image_paths(folder: Path) -> list[str]:
     """Return the paths of all images in a folder and its subfolders, sorted."""
     if not folder.is_dir():
         raise FileNotFoundError(f"There is no folder {folder}.")
@@ -325,13 +330,6 @@ def _check_size(size: Any) -> tuple[int, int] | None:
     if len(pair) != 2 or not all(isinstance(side, int | np.integer) and side > 0 for side in pair):
         raise InputError("size", f"`size` must be height and width in pixels, such as (64, 64), got {size!r}.")
     return int(pair[0]), int(pair[1])
-
-
-def _decode_npy(path: Path) -> NDArray[np.float32]:
-    array = np.load(path)
-    _npy_shape(array.shape)
-    image: NDArray[np.float32] = as_channels(array[None])[0]
-    return image
 
 
 def _decode_image(path: Path) -> NDArray[np.float32]:

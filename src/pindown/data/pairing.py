@@ -12,7 +12,7 @@ from sklearn.utils import check_array
 from torch import Tensor
 
 from pindown.data.batches import on_device, take
-from pindown.data.data import with_next_row
+from pindown.data.data import samples_with_next
 from pindown.data.labels import numbered
 from pindown.data.sources import ArraySource, IndexedSource
 from pindown.data.streaming import require_finite_samples
@@ -79,7 +79,7 @@ def pair_up(
     """
     x, n = on_device(X, torch.device(device)), len(X)
     if y is None or isinstance(y, str):
-        rows = with_next_row(n, groups)
+        rows = samples_with_next(n, groups)
         if among is not None:
             is_there = np.isin(np.arange(n), among)
             rows = rows[is_there[rows] & is_there[rows + 1]]

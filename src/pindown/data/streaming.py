@@ -77,33 +77,23 @@ def moments(
     >>> found.mean.tolist(), found.covariance.tolist()
     ([1.0, 1000000001.0], [[1.0, 1.0], [1.0, 1.0]])
     """
+    axes = len(source.shape)
+    if channel is not None and not -axes <= channel < axes:
+        raise InputError("channel", f"`channel={channel}` is no axis of a sample, whose shape is {source.shape}.")
     seen, n, largest, total = 0, 0, 0.0, None
     for numbers, batch in some_blocks(source, n_samples):
         x = as_tensor(batch["x"]).double()
         require_finite(x, numbers)
         seen, largest = seen + len(x), max(largest, _largest(x))
-        flat = x.reshape(len(x), -1) if channel is None else x.movedim(_axis(source, channel), -1).flatten(0, -2)
-        total = _merged(total, n, _moments_of(flat, covariance), len(flat))
+        flat = x.reshape(len(x), -1) if channel is None else x.movedim(channel % axes + 1, -1).flatten(0, -2)
+        spread = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1) if covariance else flat.var(0, correction=0)
+        total = _merged(total, n, (flat.mean(0), spread), len(flat))
         n += len(flat)
     if total is None:
         raise InputError("X", "The source has no samples. Check that it is right.")
     _require_squares(largest, "X")
     mean, spread = (part.cpu() for part in total)
     return Moments(seen, mean, spread.diagonal() if covariance else spread, spread if covariance else None)
-
-
-def _axis(source: Source, channel: int) -> int:
-    axes = len(source.shape)
-    if not -axes <= channel < axes:
-        raise InputError("channel", f"`channel={channel}` is no axis of a sample, whose shape is {source.shape}.")
-    return channel % axes + 1
-
-
-def _moments_of(x: Tensor, covariance: bool) -> tuple[Tensor, Tensor]:
-    """Return the mean of (n, d), and the covariance (d, d) or variances (d,)."""
-    if covariance:
-        return x.mean(0), torch.cov(x.T, correction=0).reshape(x.shape[1], -1)
-    return x.mean(0), x.var(0, correction=0)
 
 
 def _merged(

@@ -588,9 +588,15 @@ def write_latents(
                 with temporary.open("wb") as file:
                     np.save(file, latents)
             case ".npz":
-                renamed = {f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()}
+                arrays = {f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()}
+                if hasattr(latents, "tocsr"):  # as scipy saves a sparse matrix
+                    rows = latents.tocsr()
+                    arrays |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
+                    arrays |= {"shape": np.array(rows.shape), "format": np.array(b"csr"), "_is_array": np.array(True)}
+                else:
+                    arrays["latents"] = latents
                 with temporary.open("wb") as file:
-                    np.savez(file, allow_pickle=False, names=np.array(names), **_arrays(latents), **renamed)
+                    np.savez(file, allow_pickle=False, names=np.array(names), **arrays)
             case suffix:
                 import pandas as pd
 
@@ -598,12 +604,3 @@ def write_latents(
                 for k, (name, part) in enumerate(more.items()):
                     table.insert(k, name, part, allow_duplicates=True)
                 table.to_csv(temporary, sep="\t" if suffix == ".tsv" else ",", index=False, lineterminator="\n")
-
-
-def _arrays(latents: Any) -> dict[str, NDArray[np.generic]]:
-    """Return latents as the arrays of an ``.npz``: a sparse matrix as scipy saves it."""
-    if not hasattr(latents, "tocsr"):
-        return {"latents": latents}
-    rows = latents.tocsr()
-    parts = {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
-    return {**parts, "shape": np.array(rows.shape), "format": np.array(b"csr"), "_is_array": np.array(True)}

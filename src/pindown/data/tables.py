@@ -94,7 +94,7 @@ class Columns:
                 if role != "pairs" or (name not in table.blocks and name != NEXT):
                     table.require(name, role)
 
-    def refuse_two_parts(self) -> None:
+    def check_roles(self) -> None:
         """Raise if options exclude each other, such as a column that is kept and removed."""
         for role in ("signal", "given", "pairs"):
             if both := set(self.named(role)) & set(self.nuisance):
@@ -156,7 +156,7 @@ def read_data(
     ValueError
         If a column is not fit for its role.
     """
-    columns.refuse_two_parts()
+    columns.check_roles()
     columns.check(table)
     if len(columns.signal) > 1 and not measured:
         raise InputError(
@@ -240,7 +240,7 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
     if twice := set(columns.features) & used:
         raise InputError(
             "features",
-            f"`features`: {listed(sorted(twice))} plays another part, too. Leave it out of one of them: an encoder can "
+            f"`features`: {listed(sorted(twice))} has another role, too. Leave it out of one of them: an encoder can "
             "keep whatever it is shown.",
         )
     chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
@@ -248,7 +248,7 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
     numeric = tuple(name for name in kept if name in table.numeric)
     if not numeric:
         gone = listed(sorted({*used, *dropped}))
-        why = f"{listed(kept)} hold text" if kept else f"{gone} play another part or were dropped"
+        why = f"{listed(kept)} hold text" if kept else f"{gone} have another role or were dropped"
         raise InputError(
             "features",
             f"{table.path.name}: no observed variables are left, since {why}. Name columns of numbers by `features`.",

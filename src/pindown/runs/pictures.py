@@ -58,7 +58,7 @@ class Folder:
         """Look at the pictures, and at what belongs to them; or say what is wrong with them."""
         from pindown.data import ImageFolder
 
-        columns.refuse_two_parts()
+        columns.check_roles()
         _refuse_columns(columns)
         consecutive = columns.pairs == NEXT
         parts = {
@@ -148,10 +148,10 @@ def fingerprint_of(source: TableFile | Folder | Shards) -> str:
         return source.fingerprint
     if not isinstance(source, Folder):
         return fingerprint(source.path)
-    from pindown.data.images import pictures_in
+    from pindown.data.images import image_paths
 
     total = hashlib.sha256()
-    for name in pictures_in(source.path):
+    for name in image_paths(source.path):
         total.update(f"{name} {fingerprint(source.path / name)}\n".encode())
     if source.options.labels is not None:
         total.update(fingerprint(Path(source.options.labels)).encode())

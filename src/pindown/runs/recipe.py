@@ -107,7 +107,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     >>> estimator_for(Columns(nuisance=("batch",))), estimator_for(Columns())
     ('Forget', 'Dictionary')
     """
-    columns.refuse_two_parts()
+    columns.check_roles()
     roles = [role for role in SIDES if getattr(columns, role)]
     if columns.given and not columns.nuisance:
         raise InputError(
