@@ -26,6 +26,7 @@ SCRIPT = """
 import json, sys
 import torch
 from pindown.losses import kernels
+from pindown.losses.pairwise import Similarities
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 errors = []
@@ -41,9 +42,9 @@ for n, m, d, p, skip, offset, with_potential in json.loads(sys.argv[1]):
         s = s.masked_fill(rows[:, None] + offset == columns, -torch.inf)
     wanted = torch.logsumexp(s, 1)
     wanted = [wanted, *torch.autograd.grad(wanted @ g.double(), (A, B, C))]
-    case = (c if with_potential else None), 
-    result = kernels.row_logsumexp(a, b, *case, p, skip, offset)
-    got = [result, *kernels.row_logsumexp_gradients(a, b, *case, result, g, p, skip, offset)]
+    pairs = Similarities(a, b, c if with_potential else None, p, skip, offset)
+    result = kernels.row_logsumexp(pairs)
+    got = [result, *kernels.row_logsumexp_gradients(pairs, result, g)]
     assert with_potential or got.pop() is None
     errors.append(max(((x.double() - y).norm() / y.norm()).item() for x, y in zip(got, wanted)))
 print(json.dumps(errors))

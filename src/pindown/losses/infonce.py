@@ -83,8 +83,7 @@ def infonce(
     check_power(p)
     check_potential(potential, len(z_pos))
     _check_temperature(temperature)
-    # Latents absorb the temperature, which gives its gradient for free: the dot product is homogeneous of degree 2, the
-    # distance of degree p.
+    # Latents absorb the temperature: the dot product is homogeneous of degree 2, the distance of degree p.
     scale = temperature ** (1 / (2 if p is None else p))
     z, z_pos = (latents / scale for latents in common_precision(z, z_pos))
     positive = _similarity(z, z_pos, p)  # (n,)

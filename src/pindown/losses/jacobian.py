@@ -10,8 +10,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable, Sequence
-from functools import partial
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -42,9 +41,9 @@ def pushforward(decoder: Decoder, z: Tensor, tangents: Tensor | None = None) -> 
     .. math:: x = g(z), \qquad \frac{\partial g(z)}{\partial z_j} \text{ for the chosen } j, \text{ or }
               \frac{\partial g(z)}{\partial z}\, v \text{ for directions } v
 
-    ``nn.Sequential``, the networks of this package and ``nn.TransformerEncoderLayer`` have a closed form if their
-    layers are linear, convolutional, elementwise, reshaping, or layer or group normalisation. Any other layer or
-    callable goes through ``torch.func.jvp``. Samples must be decoded independently of each other.
+    ``nn.Sequential`` and the networks of this package have a closed form if their layers are linear, convolutional,
+    elementwise, reshaping, or layer or group normalisation. Any other layer or callable, such as attention, goes
+    through ``torch.func.jvp``. Samples must be decoded independently of each other.
 
     Parameters
     ----------
@@ -85,19 +84,11 @@ def pushforward(decoder: Decoder, z: Tensor, tangents: Tensor | None = None) -> 
     return Pushed(x, dense.expand(len(dense), *x.shape))
 
 
-class Pulled(NamedTuple):
-    """The output of a decoder and the gradients of some observed variables."""
-
-    x: Tensor  # (n, ...)
-    gradients: Tensor  # (k, n, d): of the k-th chosen variable, with respect to the latents
-    times: float  # number of variables that each chosen one represents
-
-
-def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> Pulled:
-    r"""Return the decoded latents and the gradients of some observed variables.
+def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> tuple[Tensor, Tensor, float]:
+    """Return the decoded latents, gradients (k, n, d) of some observed variables, and the number that each represents.
 
     The chosen variables are equally spaced from a random first one, so that all are equally likely. A sum over the
-    chosen ones, multiplied by ``times``, has the expectation of the sum over all variables, value and gradient.
+    chosen ones, multiplied by that number, has the expectation of the sum over all variables, value and gradient.
 
     Parameters
     ----------
@@ -112,8 +103,8 @@ def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> Pul
 
     Examples
     --------
-    >>> pulled = pullback(torch.nn.Identity(), torch.zeros(2, 3), 1, torch.tensor([0.0, 0.9]))
-    >>> pulled.gradients.tolist(), pulled.times
+    >>> _, gradients, times = pullback(torch.nn.Identity(), torch.zeros(2, 3), 1, torch.tensor([0.0, 0.9]))
+    >>> gradients.tolist(), times
     ([[[1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]], 3.0)
     """
     check_samples_apart(decoder)
@@ -133,7 +124,7 @@ def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> Pul
             for each in which
         ]
     zero = torch.zeros_like(z)
-    return Pulled(x, torch.stack([zero if each is None else each for each in gradients]), m / k)
+    return x, torch.stack([zero if each is None else each for each in gradients]), m / k
 
 
 def check_indices(name: str, indices: Tensor, n: int) -> None:
@@ -305,52 +296,6 @@ def _push_residual(layer: Residual, x: Tensor, t: Tensor) -> tuple[Tensor, Tenso
     return x + change, t + _dense(moved, x)
 
 
-def _push_transformer(layer: nn.TransformerEncoderLayer, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    """Push through attention and feed-forward, each with a skip connection and a normalisation before or after."""
-    check_samples_apart(layer)
-    activation = cast(nn.Module, _ACTIVATIONS.get(layer.activation, layer.activation))
-    drops = layer.training and any(part.p > 0 for part in layer.modules() if isinstance(part, nn.Dropout))
-    attention = layer.self_attn
-    plain = attention.bias_k is None and not attention.add_zero_attn and attention.in_proj_weight is not None
-    if drops or (layer.training and attention.dropout > 0) or not plain or type(activation) not in _RULES:
-        return _push_any(layer, x, t)
-    attend = partial(_push_attention, attention)
-    change = partial(_push_sequential, nn.Sequential(layer.linear1, activation, layer.linear2))
-    for part, norm in ((attend, layer.norm1), (change, layer.norm2)):
-        before, moved_before = _push(norm, x, t) if layer.norm_first else (x, t)
-        y, moved = part(before, _dense(moved_before, before))
-        x, t = x + y, t + _dense(moved, y)
-        if not layer.norm_first:
-            x, normalised = _push(norm, x, t)
-            t = _dense(normalised, x)
-    return x, t
-
-
-def _push_attention(layer: nn.MultiheadAttention, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    r"""Push tangents (k, n, tokens, width) through self-attention of tokens (n, tokens, width).
-
-    .. math:: a = \operatorname{softmax}(q k^\top / \sqrt w), \quad y = a v, \qquad
-              \dot a = a \odot (\dot s - \textstyle\sum a \odot \dot s), \quad \dot y = \dot a v + a \dot v
-
-    with :math:`\dot s = (\dot q k^\top + q \dot k^\top) / \sqrt w` for heads of width w.
-    """
-    weight, bias = layer.in_proj_weight, layer.in_proj_bias
-    query, key, value = _heads(functional.linear(x, weight, bias), layer.num_heads)
-    moved_query, moved_key, moved_value = _heads(functional.linear(t, weight), layer.num_heads)
-    scale = 1 / math.sqrt(query.shape[-1])
-    attention = (scale * query @ key.mT).softmax(-1)  # (n, heads, tokens, tokens)
-    slopes = scale * (moved_query @ key.mT + query @ moved_key.mT)
-    moved_attention = attention * (slopes - (attention * slopes).sum(-1, keepdim=True))
-    y, moved = attention @ value, moved_attention @ value + attention @ moved_value
-    y, moved = (heads.transpose(-2, -3).flatten(-2) for heads in (y, moved))
-    return layer.out_proj(y), functional.linear(moved, layer.out_proj.weight)
-
-
-def _heads(projected: Tensor, n: int) -> tuple[Tensor, ...]:
-    """Return queries, keys and values; (…, tokens, 3 · width) → three of (…, heads, tokens, width / heads)."""
-    return tuple(part.unflatten(-1, (n, -1)).transpose(-2, -3) for part in projected.chunk(3, dim=-1))
-
-
 def _push_convolution(layer: Any, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     if layer.padding_mode != "zeros":
         return _push_any(layer, x, t)
@@ -431,9 +376,6 @@ _CONVOLUTIONS: dict[type, Callable[..., Tensor]] = {
     nn.ConvTranspose3d: functional.conv_transpose3d,
 }
 
-_ACTIVATIONS: dict[Any, nn.Module] = {functional.relu: nn.ReLU(), functional.gelu: nn.GELU()}
-"""The layers that activation functions of a transformer stand for."""
-
 _RULES_OF_ANY_TANGENTS: dict[type, Rule] = {
     nn.Sequential: _push_sequential,
     SkipMLP: _push_skip,
@@ -443,7 +385,6 @@ _RULES_OF_ANY_TANGENTS: dict[type, Rule] = {
 
 _RULES: dict[type, Rule] = {
     Residual: _push_residual,
-    nn.TransformerEncoderLayer: _push_transformer,
     **dict.fromkeys(_CONVOLUTIONS, _push_convolution),
     **dict.fromkeys(
         (nn.Identity, nn.Flatten, nn.Unflatten, nn.Upsample, nn.AvgPool1d, nn.AvgPool2d, nn.PixelShuffle, nn.ZeroPad2d),

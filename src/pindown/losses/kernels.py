@@ -7,12 +7,15 @@ exact as float32 and uses the tensor cores. Logarithms and exponentials have bas
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 from torch import Tensor
+
+if TYPE_CHECKING:
+    from pindown.losses.pairwise import Similarities
 
 WIDEST = 128
 """Largest dimension: tiles of wider latents do not fit into the memory of a multiprocessor."""
@@ -26,19 +29,19 @@ POWERS = (None, 1, 3)
 LOG2_E = tl.constexpr(1.4426950408889634)
 
 
-@dataclass(frozen=True)
-class Tile:
+class Tile(NamedTuple):
     """Pairs that a program processes together, and its number of warps; chosen by measurements on an H200."""
 
     rows: int
     columns: int
     warps: int = 4
 
-
-def _tile(d: int, p: float | None) -> Tile:
-    if p is not None:
-        return Tile(256, 16, 8)
-    return Tile(128, 64) if d <= 32 else Tile(64, 64) if d <= 64 else Tile(64, 32)
+    @classmethod
+    def of(cls, d: int, p: float | None) -> Tile:
+        """Return the tile for latents of d dimensions."""
+        if p is not None:
+            return cls(256, 16, 8)
+        return cls(128, 64) if d <= 32 else cls(64, 64) if d <= 64 else cls(64, 32)
 
 
 def supports(a: Tensor, p: float | None) -> bool:
@@ -46,11 +49,10 @@ def supports(a: Tensor, p: float | None) -> bool:
     return a.dtype == torch.float32 and a.shape[1] <= WIDEST and p in POWERS
 
 
-def row_logsumexp(
-    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
-) -> Tensor:
+def row_logsumexp(pairs: Similarities) -> Tensor:
     """Return log Σ_j exp(s(a_i, b_j) + c_j); a is (n, d), b is (m, d), c is (m,), the result (n,)."""
-    tile, shape = _tile(a.shape[1], p), _shape(a.shape[1])
+    a, b, potential, p, skip_diagonal, row_offset = pairs
+    tile, shape = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     tiles, stretches, width = _grid(n, m, tile, PROGRAMS)
     parts, result = a.new_empty(stretches, n), a.new_empty(n)
@@ -62,18 +64,10 @@ def row_logsumexp(
     return result
 
 
-def row_logsumexp_gradients(
-    a: Tensor,
-    b: Tensor,
-    potential: Tensor | None,
-    result: Tensor,
-    grad: Tensor,
-    p: float | None,
-    skip_diagonal: bool,
-    row_offset: int,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def row_logsumexp_gradients(pairs: Similarities, result: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i."""
-    tile, shape = _tile(a.shape[1], p), _shape(a.shape[1])
+    a, b, potential, p, skip_diagonal, row_offset = pairs
+    tile, shape = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     # One launch for both gradients: programs of the first half own rows of a, those of the second rows of b.
     tiles_a, stretches_a, width_a = _grid(n, m, tile, PROGRAMS // 2)

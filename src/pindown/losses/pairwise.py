@@ -15,7 +15,7 @@ import math
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -132,23 +132,48 @@ def _in_float32(a: Tensor) -> Iterator[None]:
             torch.set_float32_matmul_precision(before)
 
 
+class Similarities(NamedTuple):
+    """The similarities s(a_i, b_j) + c_j of all pairs, or of all but (i, i + row_offset)."""
+
+    a: Tensor  # (n, d)
+    b: Tensor  # (m, d)
+    potential: Tensor | None  # (m,)
+    p: float | None
+    skip_diagonal: bool
+    row_offset: int
+
+    @property
+    def implementation(self) -> Any:
+        """The module that computes their sums: the GPU kernels if they support this case, else this one."""
+        if self.a.is_cuda:
+            try:
+                from pindown.losses import kernels
+            except ImportError:  # no Triton on this platform
+                pass
+            else:
+                if kernels.supports(self.a, self.p):
+                    return kernels
+        return sys.modules[__name__]
+
+
 class _RowLogSumExp(torch.autograd.Function):
     """Recompute the blocks in the backward pass: forward keeps the latents and the result, no pair."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, *case: Any) -> Tensor:
+    def forward(ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, *case: Any) -> Tensor:
+        pairs = Similarities(a, b, potential, *case)
         with _in_float32(a):
-            result = _implementation(a, p).row_logsumexp(a, b, potential, p, *case)
+            result: Tensor = pairs.implementation.row_logsumexp(pairs)
         ctx.save_for_backward(a, b, potential, result)
-        ctx.p, ctx.case = p, case  # skip_diagonal, row_offset
+        ctx.case = case  # p, skip_diagonal, row_offset
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, b, potential, result = ctx.saved_tensors
+        pairs = Similarities(a, b, potential, *ctx.case)
         with torch.no_grad(), _in_float32(a):
-            implementation = _implementation(a, ctx.p)
-            gradients = implementation.row_logsumexp_gradients(a, b, potential, result, grad, ctx.p, *ctx.case)
+            gradients = pairs.implementation.row_logsumexp_gradients(pairs, result, grad)
         if torch.is_grad_enabled():  # a second derivative may be requested
             gradients = _Once.apply(a, b, grad, *gradients)
         return *gradients, None, None, None
@@ -169,26 +194,12 @@ class _Once(torch.autograd.Function):
         )
 
 
-def _implementation(a: Tensor, p: float | None) -> Any:
-    """Return the module that computes this case: the GPU kernels if they support it, else this one."""
-    if a.is_cuda:
-        try:
-            from pindown.losses import kernels
-        except ImportError:  # no Triton on this platform
-            pass
-        else:
-            if kernels.supports(a, p):
-                return kernels
-    return sys.modules[__name__]
-
-
-def row_logsumexp(
-    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
-) -> Tensor:
+def row_logsumexp(pairs: Similarities) -> Tensor:
     """Return log Σ_j exp(s(a_i, b_j) + c_j), block by block; without autograd."""
     # Not −inf: in a block without a pair for some row, −inf would be subtracted from −inf.
+    a = pairs.a
     peak, total = a.new_full((len(a),), torch.finfo(a.dtype).min), a.new_zeros(len(a))
-    for rows, _, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
+    for rows, _, block in _blocks(pairs):
         higher = torch.maximum(peak[rows], block.amax(1))
         total[rows] *= (peak[rows] - higher).clamp_min_(-80).exp_()
         total[rows] += _exp_shifted(block, higher).sum(1)
@@ -196,21 +207,13 @@ def row_logsumexp(
     return total.log_().add_(peak)
 
 
-def row_logsumexp_gradients(
-    a: Tensor,
-    b: Tensor,
-    potential: Tensor | None,
-    result: Tensor,
-    grad: Tensor,
-    p: float | None,
-    skip_diagonal: bool,
-    row_offset: int,
-) -> tuple[Tensor, Tensor, Tensor | None]:
+def row_logsumexp_gradients(pairs: Similarities, result: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i, with the same blocks."""
+    a, b, potential, p, *_ = pairs
     grad_a, grad_b = torch.zeros_like(a), torch.zeros_like(b)
     grad_potential = None if potential is None else torch.zeros_like(potential)
     weighted = a * grad[:, None]
-    for rows, columns, block in _blocks(a, b, potential, p, skip_diagonal, row_offset):
+    for rows, columns, block in _blocks(pairs):
         softmax = _exp_shifted(block, result[rows])
         if p is None:
             grad_a[rows].addmm_(softmax, b[columns])
@@ -228,10 +231,9 @@ def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
     return block.sub_(shift[:, None]).clamp_min_(-80).exp_()
 
 
-def _blocks(
-    a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, skip_diagonal: bool, row_offset: int
-) -> Iterator[tuple[slice, slice, Tensor]]:
+def _blocks(pairs: Similarities) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield (rows, columns, similarities of these rows of a and b); all blocks share one buffer."""
+    a, b, potential, p, skip_diagonal, row_offset = pairs
     n, m = len(a), len(b)
     height, width = _block_shape(n, m, GPU_BLOCK_ENTRIES if a.is_cuda else BLOCK_ENTRIES)
     buffer = a.new_empty(height * width)

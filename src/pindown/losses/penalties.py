@@ -232,15 +232,15 @@ class DependencySparsity(_DependencyPenalty):
 
     def _cost(self, decoder: Decoder, z: Tensor, scale: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         if self.n_pixels is not None:
-            pulled = pullback(decoder, z, self.n_pixels, uniform[:, 0])
-            return pulled.x, self.weight * (pulled.times * (pulled.gradients.abs() @ scale).sum() / len(z))
-        d, columns, times = z.shape[1], None, scale[:, None]
+            x, gradients, times = pullback(decoder, z, self.n_pixels, uniform[:, 0])
+            return x, self.weight * (times * (gradients.abs() @ scale).sum() / len(z))
+        d, columns, per_column = z.shape[1], None, scale[:, None]
         if self.n_columns is not None and self.n_columns < d:
             columns = uniform.argsort(1)[:, : self.n_columns].mT  # (k, n)
-            times = scale[columns] * (d / self.n_columns)
+            per_column = scale[columns] * (d / self.n_columns)
         pushed = pushforward(decoder, z, columns)
         # Observations are standardised already: their scale in the data is 1, whatever it is in this batch.
-        return pushed.x, self.weight * _l1(pushed, times, torch.ones((), device=z.device))
+        return pushed.x, self.weight * _l1(pushed, per_column, torch.ones((), device=z.device))
 
 
 @dataclass(frozen=True)
@@ -282,9 +282,9 @@ class DependencyCount(_DependencyPenalty):
     def _cost(self, decoder: Decoder, z: Tensor, scale: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
         n, d = z.shape
         if self.n_pixels is not None:
-            pulled = pullback(decoder, z, self.n_pixels, uniform[:1, 0].expand(n))
-            squares = pulled.gradients.square().mean(1) * scale.square()  # (k, d)
-            return pulled.x, self.weight * (pulled.times * _soft_count(squares, self.epsilon))
+            x, gradients, times = pullback(decoder, z, self.n_pixels, uniform[:1, 0].expand(n))
+            squares = gradients.square().mean(1) * scale.square()  # (k, d)
+            return x, self.weight * (times * _soft_count(squares, self.epsilon))
         columns, k = None, d
         if self.n_columns is not None and self.n_columns < d:
             k = self.n_columns

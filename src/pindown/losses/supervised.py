@@ -59,26 +59,6 @@ def cross_entropy(
     >>> round(cross_entropy(torch.zeros(2, 3), torch.ones(5, 3), labels).exp().item(), 3)
     5.0
     """
-    _check_labels(z, vectors, labels)
-    if offsets is not None and offsets.shape != (len(vectors),):
-        raise InputError(
-            "offsets",
-            f"`offsets` must have shape ({len(vectors)},), one number per label; got {tuple(offsets.shape)}.",
-        )
-    z, vectors = common_precision(z, vectors)
-    z = scale * z
-    if not z.is_cuda and len(z) * len(vectors) <= MAX_SCORES:
-        scores = z @ vectors.mT if offsets is None else torch.addmm(offsets.to(z.dtype), z, vectors.mT)
-        return nn.functional.cross_entropy(scores, labels)
-    own = (z * vectors[labels]).sum(1)  # (n,)
-    if offsets is not None:
-        own = own + offsets[labels].to(own.dtype)
-    total = logsumexp_similarity(z, vectors, potential=offsets)
-    # A sum is at least each of its terms; float32 rounding can violate this.
-    return (total - own).clamp_min(0).mean()
-
-
-def _check_labels(z: Tensor, vectors: Tensor, labels: Tensor) -> None:
     if z.ndim != 2 or vectors.ndim != 2 or z.shape[1] != vectors.shape[1] or len(z) == 0 or len(vectors) == 0:
         raise InputError(
             "vectors",
@@ -98,6 +78,22 @@ def _check_labels(z: Tensor, vectors: Tensor, labels: Tensor) -> None:
             f"`labels` must be between 0 and {len(vectors) - 1}, since there are {len(vectors)} vectors; got values "
             f"from {int(labels.min())} to {int(labels.max())}. Number the labels from 0, or pass more vectors.",
         )
+    if offsets is not None and offsets.shape != (len(vectors),):
+        raise InputError(
+            "offsets",
+            f"`offsets` must have shape ({len(vectors)},), one number per label; got {tuple(offsets.shape)}.",
+        )
+    z, vectors = common_precision(z, vectors)
+    z = scale * z
+    if not z.is_cuda and len(z) * len(vectors) <= MAX_SCORES:
+        scores = z @ vectors.mT if offsets is None else torch.addmm(offsets.to(z.dtype), z, vectors.mT)
+        return nn.functional.cross_entropy(scores, labels)
+    own = (z * vectors[labels]).sum(1)  # (n,)
+    if offsets is not None:
+        own = own + offsets[labels].to(own.dtype)
+    total = logsumexp_similarity(z, vectors, potential=offsets)
+    # A sum is at least each of its terms; float32 rounding can violate this.
+    return (total - own).clamp_min(0).mean()
 
 
 class _ReverseGradient(torch.autograd.Function):
