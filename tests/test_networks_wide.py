@@ -98,11 +98,10 @@ def test_images_are_laid_out_as_vectors():
     assert torch.equal(layer(images), whiten(ArraySource(images.flatten(1)))(images.flatten(1)))
 
 
-def test_blocks_make_no_difference_and_a_seed_decides_the_start(monkeypatch):
+def test_blocks_make_no_difference_and_results_repeat(monkeypatch):
     x, _ = low_rank(200, faint=0.1)
     whole = whiten(ArraySource(x), n_components=20)
     assert torch.equal(whole.matrix, whiten(ArraySource(x), n_components=20).matrix)
-    assert not torch.equal(whole.matrix, whiten(ArraySource(x), n_components=20, random_state=1).matrix)
     monkeypatch.setattr("pindown.data.streaming.BLOCK_BYTES", 50 * 8 * D)
     torch.testing.assert_close(whiten(ArraySource(x), n_components=20)(x), whole(x), rtol=1e-3, atol=1e-3)
 

@@ -27,7 +27,7 @@ def is_image(shape: Sequence[int]) -> bool:
     return len(shape) == 3
 
 
-def precision_for(shape: Sequence[int], device: torch.device, asked: torch.dtype | None) -> torch.dtype | None:
+def precision_for(shape: Sequence[int], device: torch.device, requested: torch.dtype | None) -> torch.dtype | None:
     """Return the precision of products in training: as requested, by default bfloat16 for images on a GPU.
 
     Examples
@@ -35,7 +35,7 @@ def precision_for(shape: Sequence[int], device: torch.device, asked: torch.dtype
     >>> precision_for((3, 64, 64), torch.device("cuda"), None), precision_for((5,), torch.device("cuda"), None)
     (torch.bfloat16, None)
     """
-    return torch.bfloat16 if asked is None and is_image(shape) and device.type == "cuda" else asked
+    return torch.bfloat16 if requested is None and is_image(shape) and device.type == "cuda" else requested
 
 
 def first_round_for(shape: Sequence[int], device: torch.device) -> int:

@@ -64,12 +64,12 @@ class Preprocessing(nn.Module):
     @property
     def rescaling(self) -> Rescale:
         """The part that acts on each feature alone; for linear preprocessing only."""
-        raise TypeError(f"{type(self).__name__} has no `rescaling`: define it.")
+        raise NotImplementedError
 
     @property
     def linear_map(self) -> Tensor:
         """The matrix (d, k) that multiplies rescaled features, in float64; for linear preprocessing only."""
-        raise TypeError(f"{type(self).__name__} has no `linear_map`: define it.")
+        raise NotImplementedError
 
 
 class Rescale(Preprocessing):
@@ -194,7 +194,7 @@ Preprocess = Callable[[Source], Preprocessing]
 """What estimators take as ``preprocess``."""
 
 
-def whiten(source: Source, *, n_components: int | None = None, random_state: _random.RandomState = 0) -> Whiten:
+def whiten(source: Source, *, n_components: int | None = None) -> Whiten:
     """Return a preprocessing that centres samples and scales their directions to unit variance, largest first.
 
     Images and sequences are flattened. Up to 4,096 features, the whole covariance is computed. For more features at
@@ -206,8 +206,6 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
         The samples.
     n_components : int or None
         Maximum number of directions; None keeps all up to 4,096 features, 1,000 beyond.
-    random_state : int, numpy.random.RandomState, torch.Generator or None
-        Initialisation of the search for leading directions.
 
     Examples
     --------
@@ -221,7 +219,7 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
     """
     _check_n_components(n_components)
     if math.prod(source.shape) > MAX_FEATURES:
-        leading = leading_directions(source, n_components or MAX_DIRECTIONS, random_state=random_state)
+        leading = leading_directions(source, n_components or MAX_DIRECTIONS)
         return Whiten(leading.mean, _divided(leading.directions, leading.variance), source.shape)
     found = moments(source)
     if found.covariance is None or not found.covariance.any():
@@ -229,13 +227,7 @@ def whiten(source: Source, *, n_components: int | None = None, random_state: _ra
     return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
 
 
-def whiten_signal(
-    source: Source,
-    *,
-    n_components: int | None = None,
-    prior_samples: float = 0.0,
-    random_state: _random.RandomState = 0,
-) -> Whiten:
+def whiten_signal(source: Source, *, n_components: int | None = None, prior_samples: float = 0.0) -> Whiten:
     """Return a preprocessing that standardises features and scales the directions above noise to unit variance.
 
     The spectrum of the standardised features gives their number, so that units do not matter: see
@@ -252,8 +244,6 @@ def whiten_signal(
         Strength of the shrinkage: this many samples of independent features per kept direction are added to the
         covariance, so that faint directions are scaled up less if samples are few. There is no shrinkage from a hundred
         samples per feature on.
-    random_state : int, numpy.random.RandomState, torch.Generator or None
-        Initialisation of the search for leading directions.
 
     Examples
     --------
@@ -266,7 +256,7 @@ def whiten_signal(
     [(2,), (2,)]
     """
     _check_n_components(n_components)
-    found = _spectrum(source, n_components or MAX_DIRECTIONS, random_state)
+    found = _spectrum(source, n_components or MAX_DIRECTIONS)
     if not len(found.variances):
         raise _constant()
     kept, note = found.n_kept, found.account
@@ -282,7 +272,7 @@ def whiten_signal(
     return Whiten(torch.as_tensor(found.mean), matrix, source.shape, scale=scale, note=note)
 
 
-def _spectrum(source: Source, most: int, random_state: _random.RandomState) -> Spectrum:
+def _spectrum(source: Source, most: int) -> Spectrum:
     """Return the spectrum of the standardised features, by the method that the size of the data allows."""
     n_features = math.prod(source.shape)
     if isinstance(source, IndexedSource) and source.n_samples < min(n_features, EXACT, DUAL_NUMBERS // n_features):
@@ -296,7 +286,7 @@ def _spectrum(source: Source, most: int, random_state: _random.RandomState) -> S
         return spectrum_of_correlation(mean, scale, correlation, found.n)
     if not np.isfinite(scale).any():
         return spectrum_of_directions(mean, scale, np.zeros((n_features, 0)), np.zeros(0), found.n)
-    leading = leading_directions(source, most, scale=torch.as_tensor(scale), random_state=random_state)
+    leading = leading_directions(source, most, scale=torch.as_tensor(scale))
     return spectrum_of_directions(mean, scale, leading.directions.double().numpy(), leading.variance.numpy(), found.n)
 
 
@@ -434,15 +424,13 @@ class Directions(NamedTuple):
     variance: Tensor  # (k,) float64
 
 
-def leading_directions(
-    source: Source, k: int, *, scale: Tensor | None = None, random_state: _random.RandomState = 0
-) -> Directions:
+def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -> Directions:
     r"""Return at most k principal directions of a source whose features are too many for a covariance.
 
     With a ``scale`` (d,), features are divided by it first; infinity leaves a feature out.
 
-    Subspace iteration from a random initialisation (Halko, Martinsson and Tropp, 2011): each pass multiplies by the
-    covariance :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, block by block, and a last pass finds the
+    Subspace iteration from a fixed random initialisation (Halko, Martinsson and Tropp, 2011): each pass multiplies by
+    the covariance :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, block by block, and a last pass finds the
     directions within the resulting subspace. Memory holds a few times k + 10 vectors of d numbers, never d × d.
     Directions without variance are left out, so that there are always fewer directions than samples.
 
@@ -463,8 +451,7 @@ def leading_directions(
     if not (unit > 0).all():
         raise _constant()
     width = min(k + OVERSAMPLING, first.n, len(first.mean))
-    generator = _random.generator(random_state)
-    basis = torch.randn(len(first.mean), width, generator=generator)
+    basis = torch.randn(len(first.mean), width, generator=_random.generator(0))
     for _ in range(PASSES):
         image = torch.zeros_like(basis)
         for samples in _centred(source, first.mean, unit):
