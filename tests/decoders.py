@@ -76,7 +76,7 @@ SMOOTH = {
         nn.ConvTranspose2d(2, 1, 4, stride=2, padding=1),
         nn.AvgPool2d(2),
     ),
-    "pictures in groups": lambda: nn.Sequential(
+    "images in groups": lambda: nn.Sequential(
         nn.Linear(3, 16),
         nn.Unflatten(1, (4, 2, 2)),
         nn.GroupNorm(2, 4),
@@ -103,7 +103,7 @@ KINKED = {
     "deconvolutional": lambda: networks.deconvolutional(3, (1, 8, 8), widths=(2,), hidden=(4,)),
 }
 DECODERS = SMOOTH | KINKED
-ALL, BENT = (pytest.mark.parametrize("build", c.values(), ids=c.keys()) for c in (DECODERS, SMOOTH))
+ALL, NONLINEAR = (pytest.mark.parametrize("build", c.values(), ids=c.keys()) for c in (DECODERS, SMOOTH))
 
 
 def reference(decoder, z):

@@ -46,13 +46,13 @@ def curved(d, m, steepness=1.0, seed=3):
 
 @pytest.mark.parametrize("d", [1, 2, 5, 10])
 @pytest.mark.parametrize("change", [lambda z: z, reflected, lambda z: z @ orthogonal(z.shape[1]), torch.sinh])
-def test_maps_that_are_injective_turn_nothing_over(d, change):
+def test_maps_that_are_injective_reverse_no_orientation(d, change):
     seen = find_folding(change, normal(500, d))
     assert (seen.fraction, seen.uncertainty, seen.flat, seen.verdict) == (0, 0, 0, "injective")
 
 
 @pytest.mark.parametrize("d", [1, 2, 5, 10])
-def test_a_map_that_folds_one_axis_turns_half_of_the_samples_over(d):
+def test_a_map_that_folds_one_axis_reverses_half_of_the_samples(d):
     x = normal(1_000, d)
     seen = find_folding(folded_in_two, x)
     left = float((x[:, 0] < 0).double().mean())
@@ -60,7 +60,7 @@ def test_a_map_that_folds_one_axis_turns_half_of_the_samples_over(d):
     assert seen.verdict == "folded"
 
 
-def test_folds_at_two_places_turn_over_what_lies_between_them():
+def test_folds_at_two_places_reverse_what_lies_between_them():
     x = normal(2_000, 3)
     seen = find_folding(lambda x: torch.cat([(x[:, :1].abs() - 1).abs(), x[:, 1:]], 1), x)  # at −1, 0 and 1
     between = float(((x[:, 0] < -1) | ((x[:, 0] > 0) & (x[:, 0] < 1))).double().mean())
@@ -92,12 +92,12 @@ def test_clusters_that_lie_apart_may_be_reflected_one_by_one():
 
 @pytest.mark.parametrize("d", [2, 3, 5, 10])
 @pytest.mark.parametrize("change", [lambda z: z, reflected, lambda z: z @ orthogonal(z.shape[1])])
-def test_on_the_sphere_rotations_and_reflections_turn_nothing_over(d, change):
+def test_on_the_sphere_rotations_and_reflections_reverse_no_orientation(d, change):
     seen = find_folding(lambda z: Sphere()(change(z)), sphere(1_000, d), Sphere())
     assert (seen.fraction, seen.verdict) == (0, "injective")
 
 
-def test_a_line_laid_along_a_circle_is_no_fold_and_one_bent_back_is():
+def test_a_line_laid_along_a_circle_is_no_fold_and_one_that_turns_back_is():
     line = torch.randn(500, 1, generator=torch.Generator().manual_seed(0))
     seen = [
         find_folding(lambda x, bent=bent: torch.cat([bent(x).cos(), bent(x).sin()], 1), line, Sphere()).verdict
@@ -137,7 +137,7 @@ def test_a_surface_that_its_middle_does_not_see_is_not_taken_for_folded():
     assert find_folding(lambda x: Sphere()(folded_in_two(straightened(x))), x, Sphere()).verdict == "folded"
 
 
-def test_a_double_cover_turns_nothing_over_and_stays_unseen():
+def test_a_double_cover_reverses_no_orientation_and_stays_unseen():
     doubled = lambda z: torch.stack([z[:, 0] ** 2 - z[:, 1] ** 2, 2 * z[:, 0] * z[:, 1]], 1)  # noqa: E731
     assert find_folding(doubled, sphere(1_000, 2), Sphere()).fraction == 0
 
@@ -197,7 +197,7 @@ def test_noise_in_all_directions_is_answered_with_doubt_and_not_with_a_warning()
         (folded_in_two, normal(1, 2), Reals()),
         (torch.ones_like, normal(500, 2), Reals()),  # one code for all
         (lambda x: x, torch.ones(500, 2), Reals()),  # one sample, many times
-        (lambda x: torch.cat([x, x], 1), normal(500, 2), Reals()),  # more codes than data have dimensions
+        (lambda x: torch.cat([x, x], 1), normal(500, 2), Reals()),  # more latents than data have dimensions
         (lambda x: x / 0, normal(500, 2), Reals()),
         (Sphere(), normal(500, 1), Sphere()),  # two points
     ],
@@ -209,7 +209,7 @@ def test_where_there_is_nothing_to_see_it_says_so(encode, x, space):
     assert str(seen).startswith("undecided")
 
 
-def test_many_rows_are_thinned_and_chance_is_left_alone():
+def test_many_samples_are_thinned_and_chance_is_left_alone():
     x, before = normal(5_000, 2), torch.get_rng_state()
     seen = [find_folding(folded_in_two, x) for _ in range(2)]
     assert seen[0] == seen[1]
@@ -217,7 +217,7 @@ def test_many_rows_are_thinned_and_chance_is_left_alone():
     assert torch.equal(before, torch.get_rng_state())
 
 
-def test_the_verdict_weighs_the_share_against_the_doubt():
+def test_the_verdict_weighs_the_fraction_against_the_uncertainty():
     verdicts = [Folding(share, doubt, 0, 1).verdict for share, doubt in ((0.4, 0.1), (0.4, 0.2), (0.05, 0.2))]
     assert verdicts == ["folded", "undecided", "injective"]
 
@@ -228,8 +228,8 @@ DEEP = partial(networks.mlp, hidden=(64,) * 6)
 
 
 def fitted(encoder, seed, max_iter):
-    world = Pairs.on_sphere(4, 5.0, random_state=seed)
-    train, test = world.sample(5_000, random_state=100 + seed), world.sample(4_000, random_state=200 + seed)
+    process = Pairs.on_sphere(4, 5.0, random_state=seed)
+    train, test = process.sample(5_000, random_state=100 + seed), process.sample(4_000, random_state=200 + seed)
     estimator = Contrast(
         4, encoder=encoder, batch_size=256, max_iter=max_iter, any_marginal=False, random_state=seed, device="cpu"
     )
@@ -260,7 +260,7 @@ def test_the_default_encoder_is_not_folded_and_the_fit_is_silent(seed):
     assert messages == []
 
 
-def test_the_encoder_is_not_changed_by_looking_at_it():
+def test_the_encoder_is_not_changed_by_the_measurement():
     estimator, _, _ = fitted(networks.skip_mlp, 0, 2)
     assert {w.dtype for w in estimator.encoder_.parameters()} == {torch.float32}
     assert not any(isinstance(m, nn.Module) and m.training for m in estimator.encoder_.modules())

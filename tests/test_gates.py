@@ -28,7 +28,7 @@ def test_the_largest_scores_are_chosen_and_their_gradient_is_that_of_the_dense_p
         torch.testing.assert_close(a, c)
 
 
-def test_combined_and_scattered_are_products_with_the_dense_codes():
+def test_combined_and_scattered_are_products_with_the_dense_latents():
     values, indices = chosen(X, W, B, 3)
     torch.testing.assert_close(combined(values, indices, D), dense(values, indices) @ D)
     torch.testing.assert_close(scattered(values, indices, X, 12), dense(values, indices).T @ X)
@@ -43,14 +43,14 @@ def test_gradients_of_combined_are_those_of_the_dense_product_also_where_an_atom
         torch.testing.assert_close(a, c)
 
 
-def test_rows_in_blocks_are_the_same_rows(monkeypatch):
+def test_samples_in_blocks_are_the_same_samples(monkeypatch):
     whole = chosen(X, W, B, 3)
     monkeypatch.setattr(gates, "AT_ONCE", 24)  # two rows at a time
     blocks = chosen(X, W, B, 3)
     torch.testing.assert_close(dense(*blocks), dense(*whole))
 
 
-def test_no_matrix_of_rows_and_codes_is_kept_for_the_gradient():
+def test_no_matrix_of_samples_and_latents_is_kept_for_the_gradient():
     kept = []
     with torch.autograd.graph.saved_tensors_hooks(lambda t: kept.append(t.numel()) or t, lambda t: t):
         weight = torch.randn(4_000, 3, requires_grad=True)
@@ -59,13 +59,13 @@ def test_no_matrix_of_rows_and_codes_is_kept_for_the_gradient():
     assert max(kept) < 500 * 4_000 / 100
 
 
-def test_topk_lets_k_positive_codes_of_a_row_through():
+def test_topk_lets_k_positive_latents_of_a_sample_through():
     opening = TopK(2)(4)
     assert opening.n_candidates == 2
     assert opening(torch.tensor([[3.0, -1.0], [2.0, 1.0]])).tolist() == [[3.0, 0.0], [2.0, 1.0]]
 
 
-def test_batch_topk_gives_a_row_more_than_its_share_and_keeps_a_threshold_for_later():
+def test_batch_topk_gives_a_sample_more_than_its_share_and_keeps_a_threshold_for_later():
     opening = BatchTopK(1)(4).train()
     scores = torch.tensor([[3.0, 2.5, 1.0, 0.5], [2.0, 0.1, -1.0, -2.0]])
     assert (opening(scores) > 0).sum(1).tolist() == [2, 0]
@@ -86,13 +86,13 @@ def test_jumprelu_opens_above_its_threshold_and_learns_it_from_scores_nearby():
     opening = JumpReLU(2, bandwidth=1.0)(4)
     level = opening.threshold[0].item()
     scores = torch.tensor([[level + 0.1, level - 0.1, level + 5, level - 5]], requires_grad=True)
-    codes = opening(scores)
-    assert (codes > 0).tolist() == [[True, False, True, False]]
-    (gradient,) = torch.autograd.grad(codes.sum(), opening.threshold)
+    activations = opening(scores)
+    assert (activations > 0).tolist() == [[True, False, True, False]]
+    (gradient,) = torch.autograd.grad(activations.sum(), opening.threshold)
     assert gradient.tolist() == pytest.approx([-level, -level, 0, 0], abs=1e-6)
     # Two of four fire, as asked: it costs nothing, and what it costs grows with the square.
-    assert opening.penalty(scores, codes, 9).item() == 0
-    assert JumpReLU(1, bandwidth=1.0)(4).penalty(scores + 10, codes, 9).item() == 9  # four in place of one
+    assert opening.penalty(scores, activations, 9).item() == 0
+    assert JumpReLU(1, bandwidth=1.0)(4).penalty(scores + 10, activations, 9).item() == 9  # four in place of one
 
 
 def test_a_jump_that_opens_too_often_is_led_upwards():
@@ -104,8 +104,8 @@ def test_a_jump_that_opens_too_often_is_led_upwards():
 
 def test_l1_charges_for_each_unit():
     opening = L1(3.0)(4)
-    codes = opening(torch.tensor([[1.0, 2.0, -1.0, 0.0]]))
-    assert opening.penalty(codes, codes, 9).item() == pytest.approx(3 * 3 / 9)
+    activations = opening(torch.tensor([[1.0, 2.0, -1.0, 0.0]]))
+    assert opening.penalty(activations, activations, 9).item() == pytest.approx(3 * 3 / 9)
 
 
 @pytest.mark.parametrize("gate", [TopK, BatchTopK, Matryoshka, JumpReLU])

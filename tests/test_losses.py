@@ -76,7 +76,7 @@ def assert_same(ours, theirs, **tolerance):
 
 
 @pytest.mark.parametrize("p", POWERS)
-def test_constant_codes_cost_the_log_of_the_number_of_candidates(p):
+def test_constant_latents_cost_the_log_of_the_number_of_candidates(p):
     z = torch.ones(4, 2)
     assert infonce(z, z, p=p).exp().item() == pytest.approx(4)
     assert infonce(z, z, p=p, positive_in_denominator=False).exp().item() == pytest.approx(3)
@@ -86,7 +86,7 @@ def test_constant_codes_cost_the_log_of_the_number_of_candidates(p):
 
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("temperature", [1.0, 0.5, 2.0])
-def test_two_codes_whose_similarities_differ_by_one_cost_log_of_one_plus_exp_of_minus_one_over_the_temperature(
+def test_two_latents_whose_similarities_differ_by_one_cost_log_of_one_plus_exp_of_minus_one_over_the_temperature(
     p, temperature
 ):
     # Axes e1, e2 have products 1 and 0; points 0, 1 have distances 0 and 1, whatever the power.
@@ -94,7 +94,7 @@ def test_two_codes_whose_similarities_differ_by_one_cost_log_of_one_plus_exp_of_
     assert infonce(z, z, p=p, temperature=temperature).item() == pytest.approx(math.log1p(math.exp(-1 / temperature)))
 
 
-def test_far_apart_each_code_finds_its_partner():
+def test_far_apart_each_latent_finds_its_positive():
     z = column(0, 10, 20)
     assert infonce(z, z, p=2).item() == pytest.approx(0, abs=1e-12)
     assert infonce(z, z.roll(1, 0), p=2).item() == pytest.approx((100 + 100 + 400) / 3)  # and misses a stranger's
@@ -110,7 +110,7 @@ def test_without_the_positive_in_the_denominator_the_loss_is_not_bounded_from_be
     assert infonce(z, z, p=1).item() >= 0
 
 
-def test_as_its_own_negative_a_sample_lies_nearer_than_its_partner():
+def test_as_its_own_negative_a_sample_lies_nearer_than_its_positive():
     # Partner at distance 1, own copy at 0, the other far away: log(1 + e) with, log 1 = 0 without.
     z, z_pos = column(0, 1000), column(1, 1001)
     assert infonce(z, z_pos, p=1, self_negatives=True).item() == pytest.approx(math.log1p(math.e))
@@ -124,8 +124,8 @@ def test_symmetric_is_the_mean_of_both_ways():
     assert abs(there - back) > 0.01
 
 
-def test_a_potential_is_a_head_start_of_each_partner():
-    # Constant codes leave the potential alone to choose: weights 1 and 3 give log 4 − (log 1 + log 3) / 2.
+def test_a_potential_is_a_head_start_of_each_positive():
+    # Constant latents leave the potential alone to choose: weights 1 and 3 give log 4 − (log 1 + log 3) / 2.
     z = torch.ones(2, 1)
     loss = infonce(z, z, potential=torch.tensor([1.0, 3.0]).log())
     assert loss.item() == pytest.approx(math.log(4) - math.log(3) / 2)
@@ -173,7 +173,7 @@ def test_the_gradient_of_the_temperature_is_the_slope_of_the_loss(p):
 
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize("n", [1, 2, 9, 23])
-def test_the_number_of_rows_need_not_fit_the_blocks(monkeypatch, n, p):
+def test_the_number_of_samples_need_not_fit_the_blocks(monkeypatch, n, p):
     monkeypatch.setattr(pairwise, "BLOCK_ENTRIES", 30)
     z, z_pos = noise(n, 3), noise(n, 3, seed=1)
     assert_same(value_and_gradients(infonce, z, z_pos, p=p), value_and_gradients(naive_infonce, z, z_pos, p=p), **EXACT)
@@ -187,7 +187,7 @@ def test_the_order_of_the_pairs_does_not_matter(seed, p, n):
     torch.testing.assert_close(infonce(z[order], z_pos[order], p=p), infonce(z, z_pos, p=p), **EXACT)
 
 
-def test_who_is_whose_partner_does_matter():
+def test_who_is_whose_positive_does_matter():
     z = noise(200, 3)
     assert infonce(z, z.roll(1, 0), p=2) > infonce(z, z, p=2) + 1  # by 6, the mean squared distance of two
 
@@ -203,7 +203,7 @@ def test_distance_losses_do_not_see_a_common_shift(seed, p, shift, flag):
 
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize(("dtype", "steps"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
-def test_half_precision_codes_are_scaled_and_summed_in_float32(dtype, steps, p):
+def test_half_precision_latents_are_scaled_and_summed_in_float32(dtype, steps, p):
     z, z_pos = noise(40, 4).to(dtype), noise(40, 4, seed=1).to(dtype)
     value, *gradients = value_and_gradients(infonce, z, z_pos, p=p, temperature=0.3)
     exact, *references = value_and_gradients(naive_infonce, z.double(), z_pos.double(), p=p, temperature=0.3)
@@ -262,7 +262,7 @@ def test_the_formulas_word_for_word_do_hold_it():
 
 
 @pytest.mark.parametrize("p", POWERS)
-def test_codes_ten_thousand_apart_give_finite_losses_and_gradients(p):
+def test_latents_ten_thousand_apart_give_finite_losses_and_gradients(p):
     z = torch.tensor([[0.0, 0.0], [1e4, 0.0], [0.0, -1e4]])
     for loss in (infonce, align_uniform) if p else (infonce,):
         assert all(t.isfinite().all() for t in value_and_gradients(loss, z, z.flip(0), p=p))
@@ -271,20 +271,20 @@ def test_codes_ten_thousand_apart_give_finite_losses_and_gradients(p):
 # align_uniform
 
 
-def test_alignment_alone_is_the_distance_of_partners():
+def test_alignment_alone_is_the_distance_of_positives():
     z, z_pos = column(0, 5), column(3, 2)  # both pairs at distance 3
     assert align_uniform(z, z_pos, alpha=0).item() == pytest.approx(9)
     assert align_uniform(z, z_pos, alpha=0, p=1).item() == pytest.approx(3)
 
 
-def test_uniformity_alone_is_the_log_of_the_mean_over_strangers():
+def test_uniformity_alone_is_the_log_of_the_mean_over_negatives():
     # Codes 0, 0, 2: the first two see exp(0) and exp(−4), mean (1 + e⁻⁴)/2; the third sees exp(−4) twice.
     z = column(0, 0, 2)
     expected = (2 * math.log((1 + math.exp(-4)) / 2) - 4) / 3
     assert align_uniform(z, z + 7, alpha=1).item() == pytest.approx(expected)
 
 
-def test_two_samples_at_distance_two_each_equal_to_its_partner_give_minus_two():
+def test_two_samples_at_distance_two_each_equal_to_its_positive_give_minus_two():
     assert align_uniform(column(0, 2), column(0, 2)).item() == pytest.approx(-2)
 
 
@@ -310,16 +310,16 @@ def test_at_one_half_it_is_half_of_what_infonce_tends_to_with_many_negatives():
 @pytest.mark.parametrize("alpha", [0.3, 0.5])
 def test_with_potentials_and_a_temperature_align_uniform_and_its_gradients_equal_the_formula(alpha, p):
     def naive(z, z_pos, c, c_pos, temperature):
-        strangers = (similarities(z, z, p) / temperature + c).masked_fill(torch.eye(11, dtype=torch.bool), -math.inf)
-        uniformity = strangers.logsumexp(1) - math.log(10) - c_pos
+        negatives = (similarities(z, z, p) / temperature + c).masked_fill(torch.eye(11, dtype=torch.bool), -math.inf)
+        uniformity = negatives.logsumexp(1) - math.log(10) - c_pos
         return (alpha * uniformity - (1 - alpha) * similarities(z, z_pos, p).diagonal() / temperature).mean()
 
     def ours(z, z_pos, c, c_pos, temperature):
         return align_uniform(z, z_pos, alpha=alpha, p=p, potentials=(c, c_pos), temperature=temperature)
 
     def all_of(loss):
-        codes = noise(11, 3), noise(11, 3, seed=1), noise(11, seed=2), noise(11, seed=3)
-        inputs = [t.requires_grad_() for t in (*codes, torch.tensor(0.7, dtype=torch.float64))]
+        latents = noise(11, 3), noise(11, 3, seed=1), noise(11, seed=2), noise(11, seed=3)
+        inputs = [t.requires_grad_() for t in (*latents, torch.tensor(0.7, dtype=torch.float64))]
         return loss(*inputs).detach(), *torch.autograd.grad(loss(*inputs), inputs)
 
     assert_same(all_of(ours), all_of(naive), **EXACT)
@@ -335,7 +335,7 @@ def test_potentials_are_free_up_to_a_constant_whatever_the_weight(alpha):
 
 
 @pytest.mark.parametrize("alpha", [0.1, 0.3, 0.8])
-def test_every_weight_is_a_share_of_the_one_half_and_an_extra_pull_on_partners(alpha):
+def test_every_weight_is_a_share_of_the_one_half_and_an_extra_pull_on_positives(alpha):
     z, z_pos = noise(11, 3), noise(11, 3, seed=1)
     pull = (z - z_pos).square().sum(1).mean()
     expected = 2 * alpha * align_uniform(z, z_pos) + (1 - 2 * alpha) * pull
@@ -343,14 +343,14 @@ def test_every_weight_is_a_share_of_the_one_half_and_an_extra_pull_on_partners(a
 
 
 def best_scale(z, z_pos, **case):
-    """The factor of the codes at which the loss is least, and that loss."""
+    """The factor of the latents at which the loss is least, and that loss."""
     found = minimize_scalar(lambda s: align_uniform(s * z, s * z_pos, **case).item(), bounds=(0, 200))
     return found.x, found.fun
 
 
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("alpha", [0.4, 0.6])
-def test_where_only_near_strangers_count_another_weight_only_scales_the_codes(alpha, p):
+def test_where_only_near_negatives_count_another_weight_only_scales_the_latents(alpha, p):
     z = torch.rand(1_500, 1, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     z_pos = z + 0.03 * noise(1_500, 1)
     (scale, _), (at_half, _) = best_scale(z, z_pos, alpha=alpha, p=p), best_scale(z, z_pos, p=p)
@@ -359,14 +359,14 @@ def test_where_only_near_strangers_count_another_weight_only_scales_the_codes(al
 
 @pytest.mark.parametrize("p", [1, 2, 3])
 @pytest.mark.parametrize("alpha", [0.3, 0.5, 0.7])
-def test_at_its_best_scale_the_loss_lies_between_zero_and_minus_alpha_log_of_the_strangers(alpha, p):
-    # So many that strangers are much nearer than partners, or no scale would be best.
+def test_at_its_best_scale_the_loss_lies_between_zero_and_minus_alpha_log_of_the_negatives(alpha, p):
+    # So many that negatives are much nearer than positives, or no scale would be best.
     z = noise(1_000, 2)
     _, loss = best_scale(z, z + 0.3 * noise(1_000, 2, seed=1), alpha=alpha, p=p)
     assert -alpha * math.log(999) < loss < 0
 
 
-def test_with_partners_nearer_than_all_strangers_no_scale_is_best_and_infonce_has_a_floor():
+def test_with_positives_nearer_than_all_negatives_no_scale_is_best_and_infonce_has_a_floor():
     z = column(0, 1, 2)
     losses = [align_uniform(s * z, s * z + 0.1 * s).item() for s in (1, 10, 100)]
     assert losses[2] < 50 * losses[1] < 50 * 50 * losses[0] < 0

@@ -54,7 +54,7 @@ def test_few_scores_held_at_once_give_the_same_loss_and_gradients(monkeypatch, w
 # values known by thought
 
 
-def test_codes_that_say_nothing_cost_the_log_of_the_number_of_labels():
+def test_latents_that_say_nothing_cost_the_log_of_the_number_of_labels():
     assert cross_entropy(torch.zeros(2, 3), noise(7, 3).float(), torch.tensor([0, 6])).item() == pytest.approx(
         math.log(7)
     )
@@ -126,12 +126,12 @@ def test_a_common_shift_of_the_vectors_or_the_offsets_is_not_seen(seed, shift):
     torch.testing.assert_close(cross_entropy(z, vectors, labels, offsets=offsets + shift), loss, **EXACT)
 
 
-def test_a_shift_of_the_codes_is_seen():
+def test_a_shift_of_the_latents_is_seen():
     z, vectors, labels = noise(200, 3), noise(50, 3, seed=1), some_labels(200, 50)
     assert abs(cross_entropy(z + 3, vectors, labels) - cross_entropy(z, vectors, labels)) > 1
 
 
-def test_half_precision_codes_are_summed_in_float32():
+def test_half_precision_latents_are_summed_in_float32():
     # 5,000 equal terms: bfloat16 has 8 bits, so log 5,000 = 8.517 would come out as 8.5.
     z, vectors = torch.zeros(1, 2, dtype=torch.bfloat16), torch.zeros(5_000, 2, dtype=torch.bfloat16)
     loss = cross_entropy(z, vectors, torch.zeros(1, dtype=torch.int64))
@@ -139,7 +139,7 @@ def test_half_precision_codes_are_summed_in_float32():
     assert loss.item() == pytest.approx(math.log(5_000), abs=1e-5)
 
 
-def test_offsets_do_not_change_the_precision_of_the_codes():
+def test_offsets_do_not_change_the_precision_of_the_latents():
     loss = cross_entropy(torch.zeros(1, 2), torch.zeros(3, 2), torch.tensor([0]), offsets=noise(3))
     assert loss.dtype == torch.float32
 

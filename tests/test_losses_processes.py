@@ -42,7 +42,7 @@ CASES = {
 
 
 class Model(nn.Module):
-    """Linear codes, a linear potential, a temperature: what a loss has gradients for."""
+    """Linear latents, a linear potential, a temperature: what a loss has gradients for."""
 
     def __init__(self, loss, options, potential, across_processes):
         super().__init__()
@@ -128,7 +128,7 @@ def run_fits(rank):
         fitted(batch_size=21)
     return {
         "curves": {name: contrast.loss_curve_ for name, contrast in fits.items()},
-        "codes": {name: contrast.transform(pairs()[0]) for name, contrast in fits.items()},
+        "latents": {name: contrast.transform(pairs()[0]) for name, contrast in fits.items()},
         # Only one process asks: if it waited for the other, it would wait for ever.
         "scores": {name: contrast.score(*pairs()) for name, contrast in fits.items()} if rank == 0 else None,
     }
@@ -162,7 +162,7 @@ def found(tmp_path_factory):
 
 @pytest.mark.parametrize("split", SPLITS)
 @pytest.mark.parametrize("case", CASES)
-def test_two_processes_with_some_rows_each_equal_one_with_all_of_them(found, case, split):
+def test_two_processes_with_some_samples_each_equal_one_with_all_of_them(found, case, split):
     for rank in (0, 1):
         torch.testing.assert_close(found[rank]["cases"][case, split, TOGETHER], alone(case), **EXACT)
 
@@ -173,7 +173,7 @@ def test_two_processes_that_keep_to_themselves_do_not(found, case):
     assert max((apart[name] - whole[name]).abs().max() for name in ("value", "matrix")) > 0.01
 
 
-def test_no_process_holds_the_matrix_of_its_rows_with_all_rows(found):
+def test_no_process_holds_the_matrix_of_its_samples_with_all_samples(found):
     for rank in (0, 1):
         assert found[rank]["largest"] <= 250 * 3  # of 125 × 250 = 31,250
 
@@ -190,15 +190,15 @@ def test_without_other_processes_it_is_the_plain_loss(loss):
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_by_two_processes_is_the_fit_of_one_with_the_batches_of_both(found, name):
     one, (first, second) = fitted(**FITS[name]), (part["fits"] for part in found)
-    assert np.array_equal(first["codes"][name], second["codes"][name])
+    assert np.array_equal(first["latents"][name], second["latents"][name])
     assert first["curves"][name] == pytest.approx(one.loss_curve_, rel=1e-5)
-    assert first["codes"][name] == pytest.approx(one.transform(pairs()[0]), abs=1e-5)
+    assert first["latents"][name] == pytest.approx(one.transform(pairs()[0]), abs=1e-5)
 
 
 @pytest.mark.parametrize("name", FITS)
 def test_a_fit_with_half_of_the_batch_is_another(found, name):
     half, whole = fitted(**FITS[name], batch_size=20), found[0]["fits"]
-    assert np.abs(whole["codes"][name] - half.transform(pairs()[0])).max() > 0.05
+    assert np.abs(whole["latents"][name] - half.transform(pairs()[0])).max() > 0.05
     assert np.abs(whole["curves"][name] - half.loss_curve_).max() > 0.01
 
 

@@ -23,7 +23,7 @@ def jacobian_at(encoder, x):
 
 
 @pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3), (4, 1)])
-def test_linear_starts_with_orthonormal_rows_and_no_offset(n_in, n_out):
+def test_linear_starts_with_orthonormal_samples_and_no_offset(n_in, n_out):
     layer = made(linear, n_in, n_out)
     torch.testing.assert_close(layer.weight @ layer.weight.T, torch.eye(n_out))
     assert layer(torch.zeros(2, n_in)).abs().max() == 0
@@ -31,7 +31,7 @@ def test_linear_starts_with_orthonormal_rows_and_no_offset(n_in, n_out):
 
 @pytest.mark.parametrize("network", [skip_mlp, residual])
 @pytest.mark.parametrize(("n_in", "n_out"), [(5, 5), (7, 3)])
-def test_unfolded_encoders_start_as_one_linear_map_with_orthonormal_rows(network, n_in, n_out):
+def test_encoders_with_a_linear_skip_path_start_as_one_linear_map_with_orthonormal_samples(network, n_in, n_out):
     encoder = made(network, n_in, n_out)
     here, there = (jacobian_at(encoder, noise(n_in, seed=s)) for s in (0, 1))
     torch.testing.assert_close(here, there)  # the same everywhere
@@ -39,7 +39,7 @@ def test_unfolded_encoders_start_as_one_linear_map_with_orthonormal_rows(network
     assert encoder(torch.zeros(2, n_in)).abs().max() == 0
 
 
-def test_unfolded_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks():
+def test_a_linear_skip_path_keeps_all_distances_at_the_start_where_mlp_folds_and_shrinks():
     x = noise(200, 5)
     distances = torch.pdist(x)
     torch.testing.assert_close(torch.pdist(made(skip_mlp, 5, 5)(x)), distances)
@@ -57,7 +57,7 @@ def test_a_zero_mlp_starts_as_zero_but_not_without_gradient():
     assert network[-1].weight.grad.abs().max() > 0
 
 
-def test_unfolded_can_bend_once_it_is_trained():
+def test_a_skip_mlp_becomes_nonlinear_once_it_is_trained():
     # The perceptron starts at zero; were its last layer not trained, or the layers before it dead, no gradient came.
     encoder = made(skip_mlp, 3, 3)
     encoder(noise(10, 3)).square().sum().backward()
@@ -70,7 +70,7 @@ def test_unfolded_can_bend_once_it_is_trained():
 
 
 @pytest.mark.parametrize("network", [mlp, skip_mlp])
-def test_hidden_widths_are_those_asked_for(network):
+def test_hidden_widths_are_those_requested(network):
     widths = [layer.out_features for layer in made(network, 4, 2, hidden=(8, 16)).modules() if hasattr(layer, "bias")]
     assert sorted(widths) == ([2, 8, 16] if network is mlp else [2, 2, 8, 16])
 
@@ -86,7 +86,7 @@ def test_the_same_seed_gives_the_same_weights_and_another_seed_others(network):
     assert not torch.equal(made(network, 4, 2)(x), made(network, 4, 2, seed=1)(x))
 
 
-def test_a_residual_encoder_has_as_many_blocks_as_asked_for_each_of_which_starts_by_changing_nothing():
+def test_a_residual_encoder_has_as_many_blocks_as_requested_each_of_which_starts_by_changing_nothing():
     encoder = made(residual, 4, 2, width=8, n_blocks=3)
     blocks = [part for part in encoder.modules() if isinstance(part, Residual)]
     assert len(blocks) == 3

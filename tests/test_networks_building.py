@@ -55,7 +55,7 @@ def test_a_module_is_copied_and_not_marked():
     assert not hasattr(one, MADE_BY)  # a file would hold the module twice
 
 
-def test_looking_at_a_network_leaves_no_trace():
+def test_checking_a_network_leaves_no_trace():
     module = nn.Sequential(nn.Linear(5, 2), nn.BatchNorm1d(2))
     before = copy.deepcopy(module.state_dict())
     after = built("Contrast", "encoder", module, 5, 2).state_dict()
@@ -143,7 +143,7 @@ def test_a_backbone_that_is_trained_on_keeps_its_statistics():
     assert not network.network.training
 
 
-def test_a_row_does_not_depend_on_its_neighbours_even_while_it_is_trained():
+def test_a_sample_does_not_depend_on_its_neighbours_even_while_it_is_trained():
     network = built("Contrast", "encoder", Pretrained(backbone(), frozen=False), IMAGE, 2).train()
     x = noise(8, *IMAGE)
     torch.testing.assert_close(network(x)[:1], network(x[:1]))
@@ -155,7 +155,7 @@ def test_images_are_normalised_as_the_backbone_wants_them():
     assert torch.equal(network.normalise(x), torch.ones(1, *IMAGE))
 
 
-def test_the_layer_on_top_is_the_one_asked_for_and_fits_whatever_comes_out_below():
+def test_the_layer_on_top_is_the_one_requested_and_fits_whatever_comes_out_below():
     network = built("Contrast", "encoder", Pretrained(nn.Conv2d(3, 2, 8, stride=8), head=skip_mlp), IMAGE, 5)
     assert isinstance(network.head, networks.SkipMLP)
     assert network.head.linear.in_features == 2 * 2 * 2

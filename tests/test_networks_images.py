@@ -36,7 +36,7 @@ def encoders():
 
 
 def pooled(shape):
-    """Return the square of the unit of codes: the share of pixels of an image that is pooled to at most four a side."""
+    """Return the square of the unit of latents: the fraction of pixels left after pooling to at most four a side."""
     sizes = shape[1:] if len(shape) == 3 else shape[:1]
     return math.prod(min(1, 4 / size) for size in sizes)
 
@@ -46,7 +46,7 @@ def jacobian(network, x):
 
 
 @pytest.mark.parametrize(("network", "shape"), list(encoders()))
-def test_encoders_of_any_size_start_as_one_linear_map_with_orthogonal_rows(network, shape):
+def test_encoders_of_any_size_start_as_one_linear_map_with_orthogonal_samples(network, shape):
     x = noise(2, *shape)
     n_out = min(5, x[0].numel())
     encoder = made(network, shape, n_out)
@@ -70,19 +70,19 @@ def test_decoders_to_any_size_start_as_one_linear_map_with_orthogonal_columns(sh
 
 
 @pytest.mark.parametrize("n_out", [1, 4, 200, 800])
-def test_as_many_codes_as_asked_for_up_to_and_beyond_the_number_of_pixels(n_out):
+def test_as_many_latents_as_requested_up_to_and_beyond_the_number_of_pixels(n_out):
     weight = jacobian(made(convolutional, (3, 16, 16), n_out), noise(3, 16, 16))  # 768 pixels
     gram = weight @ weight.T if n_out <= 768 else weight.T @ weight
     torch.testing.assert_close(16 * gram, torch.eye(len(gram)), rtol=0, atol=1e-4)
 
 
-def test_a_disc_that_moves_or_grows_changes_its_codes_steadily_where_convolutions_alone_turn_back():
+def test_a_disc_that_moves_or_grows_changes_its_latents_steadily_where_convolutions_alone_turn_back():
     place = torch.linspace(0.2, 0.8, 40)
     axis = (torch.arange(16) + 0.5) / 16
     disc = torch.sigmoid(20 * (0.2 - ((axis - place[:, None, None]) ** 2 + (axis[:, None] - 0.5) ** 2).sqrt()))
     images = disc[:, None].expand(-1, 3, -1, -1)
 
-    def turns(network):  # codes along the way whose direction of change comes to be reversed
+    def turns(network):  # latents along the way whose direction of change comes to be reversed
         steps = network(images).diff(dim=0)
         return sum(int((step @ steps[0] < 0).item()) for step in steps)
 
@@ -97,8 +97,8 @@ def test_a_disc_that_moves_or_grows_changes_its_codes_steadily_where_convolution
     assert min(alone) > 0
 
 
-def test_the_first_codes_are_brightness_its_slopes_and_a_colour():
-    # Four codes span the mean of all pixels, its slopes from side to side and top to bottom, and a contrast of colours.
+def test_the_first_latents_are_brightness_its_slopes_and_a_colour():
+    # Four latents span the mean of all pixels, its slopes along both axes, and a contrast of colours.
     weight = 2 * jacobian(made(convolutional, (3, 8, 8), 4), noise(3, 8, 8))
     slope = torch.cos(torch.pi * (torch.arange(8) + 0.5) / 8)
     colour = torch.tensor([1.0, 0.0, -1.0])
@@ -137,7 +137,7 @@ def test_all_weights_are_trained_after_a_few_steps(network, arguments, shape):
 
 
 @pytest.mark.parametrize(("network", "shape"), [(convolutional, (3, 16, 16)), (temporal, (50, 3))])
-def test_the_code_of_a_row_does_not_depend_on_its_neighbours_and_is_the_same_in_both_modes(network, shape):
+def test_the_latent_of_a_sample_does_not_depend_on_its_neighbours_and_is_the_same_in_both_modes(network, shape):
     encoder = made(network, shape, 4).double()
     with torch.no_grad():
         for weight in encoder.parameters():
@@ -167,7 +167,7 @@ def test_depth_follows_from_the_size_until_four_pixels_a_side_are_left(size, n_c
     assert [layer.out_channels for layer in layers] == [32, 64, 128, 128, 128, 128][:n_convolutions]
 
 
-def test_widths_and_hidden_layers_are_those_asked_for():
+def test_widths_and_hidden_layers_are_those_requested():
     encoder = made(convolutional, (3, 16, 16), 2, widths=(8, 12, 5), hidden=(20, 10))
     assert [layer.out_channels for layer in encoder.modules() if isinstance(layer, nn.Conv2d)] == [8, 12, 5]
     assert [layer.out_features for layer in encoder.nonlinear if isinstance(layer, nn.Linear)] == [20, 10, 2]
@@ -178,7 +178,7 @@ def test_widths_and_hidden_layers_are_those_asked_for():
         convolutional((3, 16, 16), 2, widths=())
 
 
-def test_codes_are_as_large_for_a_fine_image_as_for_a_coarse_one():
+def test_latents_are_as_large_for_a_fine_image_as_for_a_coarse_one():
     coarse = nn.functional.interpolate(noise(50, 3, 4, 4), (16, 16), mode="bilinear")
     fine = nn.functional.interpolate(coarse, (64, 64), mode="bilinear")
     sizes = [made(convolutional, tuple(x.shape[1:]), 4)(x).std() for x in (coarse, fine)]
@@ -186,7 +186,7 @@ def test_codes_are_as_large_for_a_fine_image_as_for_a_coarse_one():
     assert 0.3 < sizes[0] < 3
 
 
-def test_cosines_tell_a_smooth_image_whole():
+def test_cosines_determine_a_smooth_image():
     image = noise(2, 3, 3, 2)
     smooth = Synthesis([12, 10], [3, 2])(image.flatten(1))
     assert smooth.shape == (2, 3, 12, 10)

@@ -34,7 +34,7 @@ class Stream(Source):
 
 @pytest.mark.parametrize("preprocess", ALL)
 @pytest.mark.parametrize("shape", [(5,), (7, 3), (3, 4, 5), (2, 3, 4, 5)])
-def test_a_first_layer_knows_the_shapes_of_rows_before_and_after_it(preprocess, shape):
+def test_a_preprocessing_knows_the_shapes_of_samples_before_and_after_it(preprocess, shape):
     x = noise(200, *shape)
     layer = preprocess(ArraySource(x))
     assert layer.shape_in == shape
@@ -45,7 +45,7 @@ def test_a_first_layer_knows_the_shapes_of_rows_before_and_after_it(preprocess, 
 
 @pytest.mark.parametrize("preprocess", ALL)
 @pytest.mark.parametrize("shape", [(5,), (7, 3), (3, 4, 5)])
-def test_a_first_layer_is_fixed_gives_the_networks_precision_and_moves_with_it(preprocess, shape):
+def test_a_preprocessing_is_fixed_gives_the_networks_precision_and_moves_with_it(preprocess, shape):
     x = noise(50, *shape, dtype=torch.float64)
     layer = preprocess(ArraySource(x))
     assert list(layer.parameters()) == []
@@ -57,7 +57,7 @@ def test_a_first_layer_is_fixed_gives_the_networks_precision_and_moves_with_it(p
 
 @pytest.mark.parametrize("preprocess", ALL)
 @pytest.mark.parametrize("shape", [(5,), (7, 3), (3, 4, 5)])
-def test_arrays_tensors_and_streams_of_the_same_rows_give_the_same_layer(preprocess, shape):
+def test_arrays_tensors_and_streams_of_the_same_samples_give_the_same_layer(preprocess, shape):
     x = noise(300, *shape)
     of_tensor, *others = (
         preprocess(s) for s in (ArraySource(x), ArraySource(x.numpy()), Stream(x), Stream(x, n_samples=300))
@@ -67,7 +67,7 @@ def test_arrays_tensors_and_streams_of_the_same_rows_give_the_same_layer(preproc
 
 
 @pytest.mark.parametrize("preprocess", [standardise, centre, nothing])
-def test_pictures_in_bytes_are_numbers_like_others(preprocess):
+def test_images_in_bytes_are_numbers_like_others(preprocess):
     x = torch.randint(256, (20, 3, 4, 4), generator=torch.Generator().manual_seed(0), dtype=torch.uint8)
     torch.testing.assert_close(preprocess(ArraySource(x))(x), preprocess(ArraySource(x.float()))(x.float()))
 
@@ -75,7 +75,7 @@ def test_pictures_in_bytes_are_numbers_like_others(preprocess):
 @pytest.mark.parametrize("preprocess", [whiten, standardise, centre, default_preprocessing])
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
 @pytest.mark.parametrize("stream", [ArraySource, Stream])
-def test_a_row_that_is_not_finite_is_named(preprocess, bad, stream):
+def test_a_sample_that_is_not_finite_is_named(preprocess, bad, stream):
     x = noise(40, 3, 4, 4)
     x[31, 1, 2, 3] = bad
     with pytest.raises(ValueError, match="Sample 31 of x has NaN"):
@@ -93,7 +93,7 @@ def test_a_row_that_is_not_finite_is_named(preprocess, bad, stream):
         ),
     ],
 )
-def test_what_is_no_preprocessing_is_refused(preprocess, message):
+def test_what_is_no_preprocessing_raises(preprocess, message):
     with pytest.raises(TypeError, match=message):
         Contrast(2, preprocess=preprocess).fit(noise(50, 3))
 
@@ -115,7 +115,7 @@ def by_hand(x):
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize(("n", "d"), [(10, 1), (1_000, 3), (20_001, 10), (150, 200)])
-def test_rows_in_memory_are_whitened_to_the_bit_as_the_tables_on_record_were(n, d, dtype):
+def test_samples_in_memory_are_whitened_to_the_bit_as_the_tables_on_record_were(n, d, dtype):
     x = noise(n, d, dtype=dtype) * torch.linspace(0.001, 3, d) + 5
     for source in (ArraySource(x), ArraySource(x.numpy())):
         layer = whiten(source)
@@ -184,7 +184,7 @@ def test_leading_directions_are_the_first_of_all():
         whiten(ArraySource(x), n_components=0)
 
 
-def test_rows_that_do_not_fit_are_whitened_by_streamed_moments(monkeypatch):
+def test_samples_that_do_not_fit_are_whitened_by_streamed_moments(monkeypatch):
     x = noise(500, 3) @ torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.2]]) + 10
     at_once = whiten(ArraySource(x))
     assert torch.equal(at_once(x), Whiten.of(x)(x))
@@ -192,7 +192,7 @@ def test_rows_that_do_not_fit_are_whitened_by_streamed_moments(monkeypatch):
     torch.testing.assert_close(whiten(ArraySource(x))(x).abs(), at_once(x).abs(), rtol=1e-4, atol=1e-4)
 
 
-def test_of_rows_without_an_end_some_are_whitened():
+def test_of_samples_without_an_end_some_are_whitened():
     class Endless(GeneratorSource):
         shape = (2,)
 
@@ -257,7 +257,7 @@ def test_nothing_changes_nothing():
     assert torch.equal(nothing(ArraySource(x)).mean, torch.zeros(3, 1, 1))
 
 
-def test_a_first_layer_is_made_again_from_its_tensors_and_its_shape():
+def test_a_preprocessing_is_made_again_from_its_tensors_and_its_shape():
     x = noise(20, 2, 3, 3)
     first, second = whiten(ArraySource(x)), standardise(ArraySource(x))
     assert torch.equal(Whiten(first.mean, first.matrix, first.shape_in)(x), first(x))

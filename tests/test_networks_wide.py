@@ -26,7 +26,7 @@ def spread(z):
     return z.std(0, correction=0)
 
 
-def test_wide_rows_are_white_along_the_directions_they_vary_in():
+def test_wide_samples_are_white_along_the_directions_they_vary_in():
     x, directions = low_rank(300)
     layer = whiten(ArraySource(x))
     assert layer.shape_in == (D,)
@@ -55,7 +55,7 @@ def test_one_pass_would_not_have_found_them(monkeypatch):
     assert hasty < 0.95 * exact < 0.985 * exact < ours < 1.0001 * exact  # .906 ± .01 and .995 ± .001 over seeds
 
 
-def test_fewer_rows_than_columns_blow_nothing_up():
+def test_fewer_samples_than_columns_blow_nothing_up():
     # Thirty rows of noise span 29 directions. A new row has nearly all of its length in the others.
     x, new = noise(30, D), noise(200, D, seed=5)
     layer = whiten(ArraySource(x))
@@ -68,19 +68,19 @@ def test_fewer_rows_than_columns_blow_nothing_up():
     assert spread(narrow(new[:, :300])).max() > 10
 
 
-def test_rows_that_repeat_have_the_directions_of_those_that_differ():
+def test_samples_that_repeat_have_the_directions_of_those_that_differ():
     x = noise(5, D)
     assert whiten(ArraySource(x.repeat(10, 1))).shape_out == (4,)
 
 
 def test_faint_directions_are_kept_but_not_blown_up():
-    # Standard deviations 1, .05 and .001 of exactly white codes: the floor is .01, so the last comes out as .1.
-    codes = noise(500, 3).double()
-    codes = (codes - codes.mean(0)) @ torch.linalg.inv(
-        torch.linalg.cholesky(torch.cov(codes.T, correction=0), upper=True)
+    # Standard deviations 1, .05 and .001 of exactly white latents: the floor is .01, so the last comes out as .1.
+    latents = noise(500, 3).double()
+    latents = (latents - latents.mean(0)) @ torch.linalg.inv(
+        torch.linalg.cholesky(torch.cov(latents.T, correction=0), upper=True)
     )
     directions = torch.linalg.qr(noise(D, 3, seed=99).double()).Q
-    x = codes * torch.tensor([1.0, 0.05, 0.001]) @ directions.T
+    x = latents * torch.tensor([1.0, 0.05, 0.001]) @ directions.T
     assert spread(whiten(ArraySource(x)).double()(x)).tolist() == pytest.approx([1, 1, 0.1], abs=1e-3)
 
 
@@ -106,18 +106,18 @@ def test_blocks_make_no_difference_and_results_repeat(monkeypatch):
     torch.testing.assert_close(whiten(ArraySource(x), n_components=20)(x), whole(x), rtol=1e-3, atol=1e-3)
 
 
-def test_there_are_never_more_directions_than_asked_for():
+def test_there_are_never_more_directions_than_requested():
     x = noise(40, D)
     assert whiten(ArraySource(x), n_components=7).shape_out == (7,)
     assert MAX_DIRECTIONS == 1_000
 
 
-def test_wide_rows_that_are_all_the_same_are_an_error():
+def test_wide_samples_that_are_all_the_same_are_an_error():
     with pytest.raises(InputError):
         whiten(ArraySource(torch.ones(10, D)))
 
 
-def test_a_wide_row_that_is_not_finite_is_named():
+def test_a_wide_sample_that_is_not_finite_is_named():
     x = noise(40, D)
     x[17, 3] = float("nan")
     with pytest.raises(ValueError, match="Sample 17 of x has NaN"):

@@ -47,7 +47,7 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 # values known by thought
 
 
-def test_all_zero_codes_give_the_log_of_their_number():
+def test_all_zero_latents_give_the_log_of_their_number():
     assert logsumexp_similarity(torch.zeros(2, 4), torch.zeros(3, 4)).exp().tolist() == pytest.approx([3, 3])
 
 
@@ -63,7 +63,7 @@ def test_of_a_single_pair_the_result_is_the_similarity_itself(p, similarity):
     assert result.tolist() == pytest.approx([similarity], rel=1e-6)
 
 
-def test_the_diagonal_is_counted_from_where_the_rows_of_a_stand_in_b():
+def test_the_diagonal_is_counted_from_where_the_samples_of_a_stand_in_b():
     z = noise(9, 3)
     whole = logsumexp_similarity(z, z, p=2, skip_diagonal=True)
     stretch = logsumexp_similarity(z[3:7], z, p=2, skip_diagonal=True, row_offset=3)
@@ -111,7 +111,7 @@ def test_memory_layout_changes_nothing(p):
 
 
 @pytest.mark.parametrize("p", POWERS)
-def test_codes_that_agree_have_finite_gradients(p):
+def test_latents_that_agree_have_finite_gradients(p):
     z = torch.cat([noise(3, 2), noise(3, 2), torch.zeros(2, 2, dtype=torch.float64)])  # each code twice
     ours = value_and_gradients(logsumexp_similarity, z, z, p=p)
     assert all(t.isfinite().all() for t in ours)
@@ -125,8 +125,8 @@ def test_one_tensor_on_both_sides_gets_the_sum_of_both_gradients(p):
     torch.testing.assert_close(ours, theirs, **EXACT)
 
 
-def test_a_potential_adds_to_every_similarity_of_its_row():
-    # Zero codes, and weights 1, 2 and 3 for the rows of b: log (1 + 2 + 3).
+def test_a_potential_adds_to_every_similarity_of_its_sample():
+    # Zero latents, and weights 1, 2 and 3 for the rows of b: log (1 + 2 + 3).
     weights = torch.tensor([1.0, 2.0, 3.0]).log()
     for p in POWERS:
         result = logsumexp_similarity(torch.zeros(2, 4), torch.zeros(3, 4), p=p, potential=weights)
@@ -154,7 +154,7 @@ def test_a_side_without_gradient_is_left_alone():
     assert b.grad is None
 
 
-def test_a_second_derivative_is_refused_rather_than_wrong():
+def test_a_second_derivative_is_an_error_rather_than_wrong():
     # Squared distances have a part that PyTorch could differentiate again: half of a second derivative.
     for p in (None, 1, 2):
         a = noise(4, 2).requires_grad_()
@@ -165,7 +165,7 @@ def test_a_second_derivative_is_refused_rather_than_wrong():
 
 @modest
 @given(SEEDS, st.sampled_from(POWERS), st.integers(1, 12), st.integers(1, 12))
-def test_the_order_of_the_rows_does_not_matter(seed, p, n, m):
+def test_the_order_of_the_samples_does_not_matter(seed, p, n, m):
     a, b = noise(n, 3, seed=seed), noise(m, 3, seed=seed + 1)
     shuffler = torch.Generator().manual_seed(seed)
     rows, columns = (torch.randperm(k, generator=shuffler) for k in (n, m))
@@ -200,7 +200,7 @@ def test_squared_distances_stay_exact_far_from_the_origin():
 
 @pytest.mark.parametrize("p", POWERS)
 @pytest.mark.parametrize(("dtype", "steps"), [(torch.bfloat16, 2**-8), (torch.float16, 2**-11)])
-def test_half_precision_codes_are_summed_in_float32_and_get_gradients_of_their_own_kind(dtype, steps, p):
+def test_half_precision_latents_are_summed_in_float32_and_get_gradients_of_their_own_kind(dtype, steps, p):
     a, b = noise(40, 4).to(dtype), noise(50, 4, seed=1).to(dtype)
     value, *gradients = value_and_gradients(logsumexp_similarity, a, b, p=p)
     reference, *references = value_and_gradients(naive, a.double(), b.double(), p=p)
@@ -239,7 +239,7 @@ def test_autocast_does_not_touch_the_sums(p):
 
 
 @pytest.mark.parametrize("p", POWERS)
-def test_codes_ten_thousand_apart_stay_finite(p):
+def test_latents_ten_thousand_apart_stay_finite(p):
     a = torch.tensor([[0.0, 0.0], [1e4, 0.0], [0.0, -1e4]])
     assert all(t.isfinite().all() for t in value_and_gradients(logsumexp_similarity, a, a.flip(0), p=p))
 
@@ -284,7 +284,7 @@ def test_the_naive_version_does_hold_it():
     assert watched(naive, noise(300, 2), noise(300, 2, seed=1)).largest >= 300**2
 
 
-def test_far_apart_codes_make_no_subnormal_numbers_which_are_slow_on_a_cpu():
+def test_far_apart_latents_make_no_subnormal_numbers_which_are_slow_on_a_cpu():
     # exp(−95) = 6e-42 lies below float32's smallest normal number, 1.2e-38, and above its smallest, 1.4e-45.
     a, b = torch.zeros(1, 1), torch.tensor([[0.0], [95.0]])
     watch = watched(logsumexp_similarity, a, b, p=1)

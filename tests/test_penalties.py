@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from decoders import ALL, BENT, KINKED, RAW, SMOOTH, by_hand, latents, reference, rng, seeded
+from decoders import ALL, KINKED, NONLINEAR, RAW, SMOOTH, by_hand, latents, reference, rng, seeded
 from torch import nn
 
 from pindown.losses import (
@@ -26,7 +26,7 @@ def test_pushed_columns_are_those_of_the_jacobian(build):
 
 
 @ALL
-def test_each_row_may_choose_columns_of_its_own(build):
+def test_each_sample_may_choose_columns_of_its_own(build):
     decoder, z = seeded(build), latents()
     chosen = torch.randint(3, (2, len(z)), generator=rng(1))
     columns = pushforward(decoder, z, chosen).columns.flatten(2)  # (2, n, m)
@@ -56,7 +56,7 @@ def test_dependency_sparsity_is_the_l1_norm_of_the_standardised_jacobian(build):
     torch.testing.assert_close(dependency_sparsity(decoder, z), by_hand(decoder, z))
 
 
-@BENT
+@NONLINEAR
 def test_its_gradients_agree_with_finite_differences(build):
     decoder, z = seeded(build), latents(4).requires_grad_()
     weights = dict(decoder.named_parameters())
@@ -81,7 +81,7 @@ class Substituted(nn.Module):
         return torch.func.functional_call(self.decoder[0], self.given, (z,))
 
 
-@BENT
+@NONLINEAR
 def test_closed_form_gradients_of_the_weights_agree_with_those_of_the_reference(build):
     decoder, z = seeded(build), latents(7)
     weights = list(decoder.parameters())
@@ -102,7 +102,7 @@ def blocks_of_draws(penalty, z, n_blocks=40, n_draws=500):
     return torch.stack([penalty(z.repeat(n_draws, 1)) for _ in range(n_blocks)])
 
 
-@pytest.mark.parametrize("build", [SMOOTH["pictures in groups"], KINKED["deconvolutional"], SMOOTH["layer norm"]])
+@pytest.mark.parametrize("build", [SMOOTH["images in groups"], KINKED["deconvolutional"], SMOOTH["layer norm"]])
 def test_decoders_of_images_and_their_normalisations_are_pushed_in_closed_form(build, monkeypatch):
     def refuse(*args, **kwargs):
         raise AssertionError("torch.func was asked")
@@ -114,8 +114,8 @@ def test_decoders_of_images_and_their_normalisations_are_pushed_in_closed_form(b
 
 
 @pytest.mark.parametrize("penalty", [DependencySparsity(n_samples=2), DependencyCount(n_columns=1)])
-def test_rows_and_columns_that_are_taken_have_the_mean_of_all(penalty):
-    decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
+def test_samples_and_columns_that_are_taken_have_the_mean_of_all(penalty):
+    decoder, z = seeded(SMOOTH["images in groups"]), latents()
     whole = type(penalty)()(decoder, z, torch.zeros(z.shape))[1]
     if isinstance(penalty, DependencySparsity):  # the first rows of a batch: of all the batches that begin elsewhere
         parts = [penalty(decoder, z.roll(k, 0), torch.zeros(z.shape)) for k in range(len(z))]
@@ -129,7 +129,7 @@ def test_rows_and_columns_that_are_taken_have_the_mean_of_all(penalty):
 @pytest.mark.parametrize("kind", [DependencySparsity, DependencyCount])
 @pytest.mark.parametrize("n_pixels", [1, 5])
 def test_pixels_that_are_taken_have_the_mean_of_all_in_value_and_gradient(kind, n_pixels):
-    decoder, z = seeded(SMOOTH["pictures in groups"]), latents().requires_grad_()
+    decoder, z = seeded(SMOOTH["images in groups"]), latents().requires_grad_()
     whole = kind()(decoder, z, torch.zeros(z.shape))[1]
     m = decoder(z)[0].numel()
     # From each pixel on as often as from any other, which is what a uniform number makes of it.
@@ -143,8 +143,8 @@ def test_pixels_that_are_taken_have_the_mean_of_all_in_value_and_gradient(kind, 
     torch.testing.assert_close(parts[0][0], decoder(z))
 
 
-def test_each_row_takes_pixels_of_its_own_and_a_batch_may_take_fewer_rows():
-    decoder, z = seeded(SMOOTH["pictures in groups"]), latents()
+def test_each_sample_takes_pixels_of_its_own_and_a_batch_may_take_fewer_samples():
+    decoder, z = seeded(SMOOTH["images in groups"]), latents()
     whole = DependencySparsity()(decoder, z, torch.zeros(z.shape))[1]
     draws = [
         DependencySparsity(n_pixels=3, n_samples=4)(decoder, z, torch.rand(z.shape, generator=rng(k)))[1]

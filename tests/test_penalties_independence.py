@@ -1,4 +1,4 @@
-"""The energy distance between groups of codes: 0 where they have one law, above it where they do not."""
+"""The energy distance between groups of latents: 0 where they have one law, above it where they do not."""
 
 import pytest
 import torch
@@ -40,7 +40,7 @@ def test_a_shift_between_strata_is_no_difference_within_them():
     assert energy_distance(z + groups[:, None], groups, within=strata) > 0.1
 
 
-def test_rows_without_weight_do_not_matter_and_weights_balance_groups():
+def test_samples_without_weight_do_not_matter_and_weights_balance_groups():
     groups = torch.arange(900) % 3
     z = normal(900, 2) + torch.where(groups == 2, 50.0, 0.0)[:, None]
     counts = (groups != 2).float()
@@ -54,7 +54,7 @@ def test_rows_without_weight_do_not_matter_and_weights_balance_groups():
     assert balanced.item() == pytest.approx((100 - 2 / torch.pi**0.5) / 2, rel=0.01)
 
 
-def test_gradients_draw_groups_together_and_are_finite_where_codes_coincide():
+def test_gradients_draw_groups_together_and_are_finite_where_latents_coincide():
     groups = torch.arange(40) % 2
     z = (3.0 * groups[:, None]).repeat(1, 2).requires_grad_()
     energy_distance(z, groups).backward()

@@ -67,7 +67,7 @@ def test_samples_follow_the_seed_and_leave_the_global_generators_alone(process):
 
 @pytest.mark.parametrize("process", PROCESSES, ids=named)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_samples_have_the_asked_size_and_precision(process, dtype):
+def test_samples_have_the_requested_size_and_precision(process, dtype):
     sample = process.sample(7, random_state=0, dtype=dtype)
     assert sample.z.shape == (7, process.d)
     assert len(sample.x) == 7
@@ -103,15 +103,15 @@ def test_every_assumption_is_one_of_the_theory_s(process):
 
 
 def test_pairs_are_seen_through_the_mixing_and_their_latents_follow_the_conditional():
-    world = Pairs(Uniform(4), VonMisesFisher(10.0), G)
-    x, z, u, x_pos, z_pos, _ = world.sample(100_000, random_state=0)
+    process = Pairs(Uniform(4), VonMisesFisher(10.0), G)
+    x, z, u, x_pos, z_pos, _ = process.sample(100_000, random_state=0)
     assert u is None
     torch.testing.assert_close(G.inverse(x), z, atol=1e-5, rtol=0)
     torch.testing.assert_close(G.inverse(x_pos), z_pos, atol=1e-5, rtol=0)
     cosine = (z * z_pos).sum(1)
     expected = special.ive(2, 10) / special.ive(1, 10)
     assert abs(cosine.mean().item() - expected) / cosine.std().item() * math.sqrt(100_000) < 5
-    # The partner of a uniform point is uniform: (1 + z_1)/2 ~ Beta(3/2, 3/2).
+    # The positive of a uniform point is uniform: (1 + z_1)/2 ~ Beta(3/2, 3/2).
     assert stats.kstest((1 + z_pos[:, 0].numpy()) / 2, stats.beta(1.5, 1.5).cdf).pvalue > 0.01
 
 
@@ -122,14 +122,14 @@ def test_pairs_in_a_box_stay_in_it_and_are_one_standard_deviation_apart():
     assert (z_pos - z)[inner].std().item() == pytest.approx(0.05, rel=0.02)
 
 
-def test_the_worlds_of_the_papers_satisfy_the_assumptions_of_their_theorems():
-    world = {theory.INJECTIVE_MIXING}
+def test_the_simulations_of_the_papers_satisfy_the_assumptions_of_their_theorems():
+    process = {theory.INJECTIVE_MIXING}
     sphere = Pairs.on_sphere(3, 5.0, random_state=0)
-    assert sphere.assumptions == world | {theory.UNIFORM_SPHERE, theory.VMF_CONDITIONAL}
+    assert sphere.assumptions == process | {theory.UNIFORM_SPHERE, theory.VMF_CONDITIONAL}
     box = Pairs.on_box(3, normal(0.05), random_state=0)
-    assert box.assumptions == world | {theory.UNIFORM_CONVEX_BODY, theory.METRIC_CONDITIONAL}
+    assert box.assumptions == process | {theory.UNIFORM_CONVEX_BODY, theory.METRIC_CONDITIONAL}
     box = Pairs.on_box(3, laplace(0.05), random_state=0)
-    assert box.assumptions == world | {
+    assert box.assumptions == process | {
         theory.UNIFORM_CONVEX_BODY,
         theory.METRIC_CONDITIONAL,
         theory.LP_CONDITIONAL,
@@ -168,8 +168,8 @@ def test_clusters_lie_around_their_class_vectors():
 
 @pytest.mark.parametrize("weights", [None, (1.0, 2.0, 5.0)])
 def test_classes_come_with_their_weights(weights):
-    world = Clusters(CLUSTERS.vectors, VonMisesFisher(1.0), G, weights)
-    counts = world.sample(40_000, random_state=0).u.bincount(minlength=3).numpy()
+    process = Clusters(CLUSTERS.vectors, VonMisesFisher(1.0), G, weights)
+    counts = process.sample(40_000, random_state=0).u.bincount(minlength=3).numpy()
     expected = np.array(weights or (1, 1, 1)) / sum(weights or (1, 1, 1)) * 40_000
     assert stats.chisquare(counts, expected).pvalue > 0.01
 
@@ -196,7 +196,7 @@ CONDITIONALS = [VonMisesFisher(10.0), Projected(laplace(1.0)), Truncated(laplace
 
 @pytest.mark.parametrize("law", [Uniform(4), *(Around((1.0, 0, 0, 0), Projected(p(1.0))) for p in (normal, laplace))])
 @pytest.mark.parametrize("conditional", CONDITIONALS, ids=str)
-def test_class_vectors_of_any_law_generate_as_long_as_they_are_spread(law, conditional):
+def test_class_vectors_of_any_distribution_generate_as_long_as_they_are_spread(law, conditional):
     vectors = law.sample(20, random_state=0)
     assert theory.AFFINE_GENERATORS in Clusters(vectors, conditional, G).assumptions
     assert theory.AFFINE_GENERATORS not in Clusters(in_hyperplane(vectors), conditional, G).assumptions
@@ -240,9 +240,9 @@ LAWS = [
 
 @pytest.mark.parametrize("law", LAWS, ids=str)
 def test_the_posterior_is_calibrated(law):
-    world = Clusters(CLUSTERS.vectors, law, G, (1.0, 2.0, 5.0))
-    sample = world.sample(10_000, random_state=1, dtype=torch.float64)
-    posterior = world.log_posterior(sample.z).exp()
+    process = Clusters(CLUSTERS.vectors, law, G, (1.0, 2.0, 5.0))
+    sample = process.sample(10_000, random_state=1, dtype=torch.float64)
+    posterior = process.log_posterior(sample.z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(10_000).double())
     hits = torch.nn.functional.one_hot(sample.u, 3) - posterior  # of mean zero, given z or any function of it
     for weight in (1, posterior, sample.z[:, :1]):
@@ -251,10 +251,10 @@ def test_the_posterior_is_calibrated(law):
 
 
 def test_no_other_posterior_has_a_lower_cross_entropy():
-    world = Clusters(Sphere().uniform(10, 4, random_state=0), VonMisesFisher(10.0), G)
-    others = [Clusters(world.vectors, VonMisesFisher(k), G) for k in (8.0, 12.5)]
-    sample = world.sample(20_000, random_state=1)
-    loss, *worse = (-w.log_posterior(sample.z).gather(1, sample.u[:, None]).mean() for w in (world, *others))
+    process = Clusters(Sphere().uniform(10, 4, random_state=0), VonMisesFisher(10.0), G)
+    others = [Clusters(process.vectors, VonMisesFisher(k), G) for k in (8.0, 12.5)]
+    sample = process.sample(20_000, random_state=1)
+    loss, *worse = (-w.log_posterior(sample.z).gather(1, sample.u[:, None]).mean() for w in (process, *others))
     assert all(other > loss + 0.005 for other in worse)
 
 
@@ -287,23 +287,23 @@ def test_the_projected_normal_density_is_the_one_known_on_the_circle():
 
 
 def test_instances_are_equally_frequent_views_of_their_classes():
-    world = Instances(CLUSTERS, 7)
-    sample = world.sample(40_000, random_state=0)
+    process = Instances(CLUSTERS, 7)
+    sample = process.sample(40_000, random_state=0)
     assert stats.chisquare(sample.u.bincount(minlength=7).numpy()).pvalue > 0.01
     torch.testing.assert_close(G.inverse(sample.x), sample.z, atol=1e-5, rtol=0)
     length = special.ive(2, 10) / special.ive(1, 10)
     means = torch.stack([sample.z[sample.u == i].mean(0) for i in range(7)])
     torch.testing.assert_close(means, length * CLUSTERS.vectors[[0, 1, 2, 0, 1, 2, 0]], atol=0.02, rtol=0)
-    assert torch.equal(world.vectors, CLUSTERS.vectors[[0, 1, 2, 0, 1, 2, 0]])
+    assert torch.equal(process.vectors, CLUSTERS.vectors[[0, 1, 2, 0, 1, 2, 0]])
 
 
 def test_views_of_an_instance_are_new_at_every_draw():
-    world = Instances(CLUSTERS, 3)
-    first, second = (world.sample(100, random_state=seed) for seed in (0, 1))
+    process = Instances(CLUSTERS, 3)
+    first, second = (process.sample(100, random_state=seed) for seed in (0, 1))
     assert not torch.isclose(first.z[first.u == 0][0], second.z[second.u == 0][0]).any()
 
 
-def test_no_one_tells_the_instances_of_a_class_apart():
+def test_instances_of_a_class_cannot_be_told_apart():
     z = Sphere().uniform(5, 4, random_state=0, dtype=torch.float64)
     posterior = Instances(CLUSTERS, 7).log_posterior(z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(5).double())

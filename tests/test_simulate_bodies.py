@@ -12,12 +12,12 @@ from pindown.metrics import PROBES, leakage
 from pindown.simulate import Bodies
 from pindown.simulate.nuisance import CENTRE, FARTHEST, HALF_WIDTH, STEP, Arm
 
-WORLD = Bodies.different(3, random_state=0)
+PROCESS = Bodies.different(3, random_state=0)
 
 
-def hand_seen(world, x, body):
-    """Return where the hand is in a picture: the camera undone, the last marker."""
-    markers = world.cameras[body].inverse(x.double()) / 2
+def hand_seen(process, x, body):
+    """Return where the hand is in a image: the camera undone, the last marker."""
+    markers = process.cameras[body].inverse(x.double()) / 2
     return markers[:, -2:] + torch.tensor(CENTRE, dtype=torch.float64)
 
 
@@ -44,16 +44,16 @@ def test_markers_lie_on_the_links():
 
 
 def test_the_true_action_is_what_the_hand_moved_by():
-    sample = WORLD.sample(300, random_state=1, dtype=torch.float64)
+    sample = PROCESS.sample(300, random_state=1, dtype=torch.float64)
     for body in range(3):
         own = sample.u == body
-        before, after = (hand_seen(WORLD, x[own], body) for x in (sample.x, sample.x_pos))
+        before, after = (hand_seen(PROCESS, x[own], body) for x in (sample.x, sample.x_pos))
         assert torch.allclose(after - before, sample.z[own], atol=1e-8)
         assert ((before - torch.tensor(CENTRE)).abs() <= HALF_WIDTH + 1e-8).all()
 
 
-def test_actions_fill_a_disc_and_tell_nothing_of_the_body_though_observations_tell_all():
-    sample = WORLD.sample(6_000, random_state=2)
+def test_actions_fill_a_disc_and_are_independent_of_the_body_though_observations_are_not():
+    sample = PROCESS.sample(6_000, random_state=2)
     squares = sample.z.square().sum(1)
     assert squares.max() <= STEP**2 * 1.0001
     assert squares.mean().item() == pytest.approx(STEP**2 / 2, rel=0.03)  # uniform on a disc
@@ -63,20 +63,20 @@ def test_actions_fill_a_disc_and_tell_nothing_of_the_body_though_observations_te
 
 
 def test_bodies_make_the_same_motions_each_from_its_own_place():
-    first, second, third = WORLD.same_motions(50, random_state=3, dtype=torch.float64)
+    first, second, third = PROCESS.same_motions(50, random_state=3, dtype=torch.float64)
     assert torch.equal(first.z, second.z)
     assert torch.equal(first.z, third.z)
     assert [sample.u.unique().tolist() for sample in (first, second, third)] == [[0], [1], [2]]
-    starts = [hand_seen(WORLD, sample.x, body) for body, sample in enumerate((first, second))]
+    starts = [hand_seen(PROCESS, sample.x, body) for body, sample in enumerate((first, second))]
     assert (starts[0] - starts[1]).abs().max() > 0.1
 
 
-def test_a_world_comes_back_with_its_seed_and_not_with_another():
+def test_a_simulation_comes_back_with_its_seed_and_not_with_another():
     again, other = (Bodies.different(3, random_state=seed) for seed in (0, 1))
-    x = WORLD.sample(5, random_state=0).x
+    x = PROCESS.sample(5, random_state=0).x
     assert torch.equal(again.sample(5, random_state=0).x, x)
     assert not torch.equal(other.sample(5, random_state=0).x, x)
-    assert len({arm.reach for arm in WORLD.arms}) == 3
+    assert len({arm.reach for arm in PROCESS.arms}) == 3
 
 
 def test_cameras_without_strength_keep_distances():
@@ -87,9 +87,9 @@ def test_cameras_without_strength_keep_distances():
     assert not torch.allclose(size, other, rtol=0.05)
 
 
-def test_the_world_promises_that_actions_are_independent_of_the_body():
-    assert WORLD.assumptions == {theory.NUISANCE_INDEPENDENT}
-    assert WORLD.d == 2
+def test_the_simulation_promises_that_actions_are_independent_of_the_body():
+    assert PROCESS.assumptions == {theory.NUISANCE_INDEPENDENT}
+    assert PROCESS.d == 2
 
 
 def test_every_hand_is_within_reach_of_every_arm():

@@ -7,16 +7,16 @@ import torch
 from pindown.simulate.images import contact_sheet, nearest_traversals
 from pindown.simulate.renderers import Room
 
-PICTURES = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
+IMAGES = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
 
 
 @pytest.mark.parametrize("kind", [np.asarray, lambda x: x.clone().requires_grad_(), lambda x: x.double()])
 def test_sheets_take_arrays_and_tensors_of_any_kind(kind):
-    pictures = kind(PICTURES)
+    images = kind(IMAGES)
     for lay in (contact_sheet, contact_sheet):
-        np.testing.assert_array_equal(lay(pictures, columns=2), lay(PICTURES, columns=2))
-    codes = kind(PICTURES[:, :2, 0, 0])
-    assert nearest_traversals(codes, pictures, steps=2).shape == (18, 14, 3)
+        np.testing.assert_array_equal(lay(images, columns=2), lay(IMAGES, columns=2))
+    latents = kind(IMAGES[:, :2, 0, 0])
+    assert nearest_traversals(latents, images, steps=2).shape == (18, 14, 3)
 
 
 def test_what_is_fixed_may_be_any_number():

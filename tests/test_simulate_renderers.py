@@ -1,4 +1,4 @@
-"""Renderers are mixings: pure functions, smooth in what they draw, and every world can be seen through them."""
+"""Renderers are mixings: pure functions, smooth in what they draw, and every process can be seen through them."""
 
 import numpy as np
 import pytest
@@ -51,54 +51,54 @@ def points(renderer, n=6, seed=0, dtype=torch.float64):
 
 
 @each
-def test_pictures_are_colours_of_the_size_asked_for(renderer):
-    pictures = renderer(points(renderer))
-    assert pictures.shape == (6, 3, 16, 16)
-    assert pictures.dtype == torch.float64
-    assert pictures.isfinite().all()
-    assert pictures.min() >= 0
-    assert pictures.max() <= 1
-    assert pictures.flatten(1).std(1).min() > 0.01
+def test_images_are_colours_of_the_size_requested(renderer):
+    images = renderer(points(renderer))
+    assert images.shape == (6, 3, 16, 16)
+    assert images.dtype == torch.float64
+    assert images.isfinite().all()
+    assert images.min() >= 0
+    assert images.max() <= 1
+    assert images.flatten(1).std(1).min() > 0.01
 
 
 @each
-def test_a_picture_depends_on_its_latents_alone(renderer):
+def test_a_image_depends_on_its_latents_alone(renderer):
     z = points(renderer)
-    pictures = renderer(z)
-    torch.testing.assert_close(renderer(z[2:3]), pictures[2:3])
-    torch.testing.assert_close(renderer(z.flip(0)), pictures.flip(0))
-    torch.testing.assert_close(renderer(z.float()).double(), pictures, atol=0.05, rtol=0)
+    images = renderer(z)
+    torch.testing.assert_close(renderer(z[2:3]), images[2:3])
+    torch.testing.assert_close(renderer(z.flip(0)), images.flip(0))
+    torch.testing.assert_close(renderer(z.float()).double(), images, atol=0.05, rtol=0)
 
 
 @each
 def test_every_factor_is_seen_and_a_small_step_is_a_small_change(renderer):
     z = points(renderer, 24)
-    pictures = renderer(z)
+    images = renderer(z)
     for j, factor in enumerate(renderer.factors):
         other = z.clone()
         other[:, j] = (z[:, j] + 0.5) % 1
-        changed = (renderer(other) - pictures).abs().flatten(1).mean(1)
+        changed = (renderer(other) - images).abs().flatten(1).mean(1)
         assert changed.median() > 1e-3, factor.name
         if not factor.categorical:
             near = z.clone()
             near[:, j] = (z[:, j] - 1e-5).abs()
-            assert (renderer(near) - pictures).abs().mean() < 1e-3 * changed.mean() + 1e-5, factor.name
+            assert (renderer(near) - images).abs().mean() < 1e-3 * changed.mean() + 1e-5, factor.name
 
 
 @each
 def test_constants_follow_the_latents_to_their_device(renderer):
-    pictures = renderer(points(renderer).to("meta"))  # a device on which nothing from another one can be used
-    assert pictures.device.type == "meta"
-    assert pictures.shape == (6, 3, 16, 16)
+    images = renderer(points(renderer).to("meta"))  # a device on which nothing from another one can be used
+    assert images.device.type == "meta"
+    assert images.shape == (6, 3, 16, 16)
 
 
-def test_supersampled_pictures_tend_to_a_limit():
+def test_supersampled_images_tend_to_a_limit():
     z = points(Room(16), 8)
     coarse, fine, finest = (Room(16, samples=samples)(z) for samples in (1, 3, 6))
     assert (fine - finest).abs().mean() < 0.4 * (coarse - finest).abs().mean()
 
 
-def test_a_block_of_pictures_is_drawn_in_parts(monkeypatch):
+def test_a_block_of_images_is_drawn_in_parts(monkeypatch):
     z = points(Sprites(16), 7)
     whole = Sprites(16)(z)
     monkeypatch.setitem(RAYS_AT_ONCE, "cpu", 2 * 16**2)
@@ -116,23 +116,23 @@ def test_domains_are_ways_to_say_the_same():
 
 def test_a_sprite_is_where_its_latents_say():
     x = torch.linspace(0, 1, 5)
-    pictures = Sprites(32, factors=("x",), fixed={"y": 0.0, "shape": 1, "rotation": 0.0})(x[:, None])
-    weight = pictures[:, 0] - pictures[:, 0].min()
+    images = Sprites(32, factors=("x",), fixed={"y": 0.0, "shape": 1, "rotation": 0.0})(x[:, None])
+    weight = images[:, 0] - images[:, 0].min()
     columns = (torch.arange(32) + 0.5) / 32 * 2 - 1
     centre = (weight.sum(1) * columns).sum(1) / weight.sum((1, 2))
     torch.testing.assert_close(centre, -0.6 + 1.2 * x, atol=0.01, rtol=0)
 
 
 def test_a_square_covers_its_area():
-    picture = Sprites(64, factors=("rotation",), fixed={"shape": 0, "size": 0.3, "x": 0.0, "y": 0.0})(
+    image = Sprites(64, factors=("rotation",), fixed={"shape": 0, "size": 0.3, "x": 0.0, "y": 0.0})(
         torch.tensor([[0.0], [0.4]])
     )
-    covered = ((picture[:, 0] - 0.04) / 0.91).mean((1, 2)) * 4
+    covered = ((image[:, 0] - 0.04) / 0.91).mean((1, 2)) * 4
     torch.testing.assert_close(covered, torch.full((2,), (2 * 0.85 * 0.3) ** 2), atol=0.003, rtol=0)
 
 
 def place(*values):
-    """Three coordinates of one picture."""
+    """Three coordinates of one image."""
     return tuple(torch.tensor([[value]], dtype=torch.float64) for value in values)
 
 
@@ -168,10 +168,10 @@ def test_what_is_nearest_is_painted_in_its_own_light():
     torch.testing.assert_close(painted(view, [far], origin, none_passes), 0.42 * red)
 
 
-def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
+def test_the_nearest_images_along_a_latent_show_what_it_stands_for():
     z = points(Sprites(16, factors=("x", "ground")), 400)
-    pictures = Sprites(16, factors=("x", "ground"))(z)
-    sheet = nearest_traversals(z.numpy(), pictures, steps=6).astype(float)  # (2 × 16 + 2, 6 × 16 + 5 × 2, 3)
+    images = Sprites(16, factors=("x", "ground"))(z)
+    sheet = nearest_traversals(z.numpy(), images, steps=6).astype(float)  # (2 × 16 + 2, 6 × 16 + 5 × 2, 3)
     tiles = [[sheet[18 * i : 18 * i + 16, 18 * k : 18 * k + 16, 0] for k in range(6)] for i in range(2)]
     grounds = [[tile[0, 0] for tile in row] for row in tiles]
     assert np.ptp(grounds[0]) < 40 < 80 < np.ptp(grounds[1])  # of 255: the second code is the ground
@@ -179,11 +179,11 @@ def test_the_nearest_pictures_along_a_code_show_what_it_stands_for():
         (tile - tile[0, 0]).clip(0).sum(0) @ np.arange(16) / (tile - tile[0, 0]).clip(0).sum() for tile in tiles[0]
     ]
     assert (np.diff(centres) > 0).all()
-    grey = nearest_traversals(z.numpy(), 5 * pictures[:, :1] - 1, steps=6)
+    grey = nearest_traversals(z.numpy(), 5 * images[:, :1] - 1, steps=6)
     assert (grey[..., 0] == grey[..., 2]).all()
 
 
-def test_no_picture_comes_twice_along_a_code_unless_there_are_too_few():
+def test_no_image_comes_twice_along_a_latent_unless_there_are_too_few():
     lonely = np.array(
         [[-2.0, 3.0], [-1.0, -3.0], [0.0, 0.0], [1.0, 3.0], [2.0, -3.0]]
     )  # all but one are far off the line
@@ -195,9 +195,9 @@ def test_no_picture_comes_twice_along_a_code_unless_there_are_too_few():
 
 
 def test_a_swap_changes_what_the_latent_represents():
-    codes = torch.rand(2_000, 2, generator=torch.Generator().manual_seed(0))
-    grey = codes[:, :1, None, None].expand(-1, 1, 4, 4)  # the first code is how bright a picture is
-    sheet = swaps(codes, grey, n_pairs=3, random_state=0)
+    latents = torch.rand(2_000, 2, generator=torch.Generator().manual_seed(0))
+    grey = latents[:, :1, None, None].expand(-1, 1, 4, 4)  # the first code is how bright a image is
+    sheet = swaps(latents, grey, n_pairs=3, random_state=0)
     assert sheet.shape == (3 * 6 - 2, 4 * 6 - 2, 3)
     one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
     assert abs(first - other).max() <= 15
@@ -210,7 +210,7 @@ def test_every_process_can_be_seen_through_a_renderer():
     names = ("object_hue", "size", "azimuth")
     ball, reals = Room(16, factors=names, domain=Sphere()), Room(16, factors=(*names, "light"), domain=Reals())
     clusters = Clusters(vectors, VonMisesFisher(10.0), ball)
-    worlds = [
+    processes = [
         Pairs(Uniform(3, Box()), Truncated(laplace(0.1)), Room(16, factors=names)),
         Pairs(Uniform(3, Box()), Truncated(normal(0.1)), Room(16, factors=names)),
         Pairs(Uniform(3), VonMisesFisher(20.0), ball),
@@ -221,18 +221,18 @@ def test_every_process_can_be_seen_through_a_renderer():
         ShapeNuisance(torch.tensor([[1.0], [3.0]]), reals),
         Confounded(torch.eye(3), torch.tensor([[-2.0], [2.0]]), torch.ones(3, 2), reals),
     ]
-    for world in [*worlds, Sensors(worlds[0], (1.0, 0.5), (0.0, 0.2), (0.0, 0.1))]:
-        sample = world.sample(5, random_state=0)
+    for process in [*processes, Sensors(processes[0], (1.0, 0.5), (0.0, 0.2), (0.0, 0.1))]:
+        sample = process.sample(5, random_state=0)
         assert sample.x.shape == (5, 3, 16, 16)
-        assert sample.z.shape == (5, world.d)
-        assert theory.DIFFEOMORPHIC_MIXING not in world.assumptions
-        assert as_source(world).shape == (3, 16, 16)
+        assert sample.z.shape == (5, process.d)
+        assert theory.DIFFEOMORPHIC_MIXING not in process.assumptions
+        assert as_source(process).shape == (3, 16, 16)
 
 
 def test_a_nuisance_is_light():
     room = Room(16, factors=("object_hue", "size", "azimuth", "brightness"), domain=Reals())
-    world = Confounded(torch.zeros(1, 3), torch.tensor([[-2.0], [2.0]]), torch.ones(1, 2), room)
-    sample = world.sample(200, random_state=0)
+    process = Confounded(torch.zeros(1, 3), torch.tensor([[-2.0], [2.0]]), torch.ones(1, 2), room)
+    sample = process.sample(200, random_state=0)
     dark, bright = (sample.x[sample.u == e].mean().item() for e in (0, 1))
     assert bright > 1.3 * dark
 
@@ -240,11 +240,11 @@ def test_a_nuisance_is_light():
 # Sheets.
 
 
-def test_a_sheet_holds_every_picture(tmp_path):
-    pictures = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
-    sheet = contact_sheet(pictures, columns=3)
+def test_a_sheet_holds_every_image(tmp_path):
+    images = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
+    sheet = contact_sheet(images, columns=3)
     assert sheet.shape == (18, 22, 3)
-    np.testing.assert_allclose(sheet[10:18, 8:14] / 255, pictures[4].permute(1, 2, 0), atol=0.003)
+    np.testing.assert_allclose(sheet[10:18, 8:14] / 255, images[4].permute(1, 2, 0), atol=0.003)
     save_png(tmp_path / "sheet.png", sheet)
     image = pytest.importorskip("PIL.Image")
     with image.open(tmp_path / "sheet.png") as back:
@@ -257,7 +257,7 @@ def test_thumbnails_are_brought_between_black_and_white():
     assert contact_sheet(np.full((1, 4, 2, 2), 0.5)).shape == (2, 2, 3)  # of four channels the first
 
 
-def test_traversals_have_a_row_for_each_latent():
+def test_traversals_have_a_sample_for_each_latent():
     arm = RobotArm(16, factors=("yaw", "elbow"))
     sheet = traversals(arm, torch.tensor([0.5, 0.0]), steps=4)
     assert sheet.shape == (34, 70, 3)

@@ -9,33 +9,33 @@ from pindown.simulate.distributions import Uniform
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 1], [0, 0, 1], [1, 1, 1]])
 
 
-def test_structured_worlds_have_standard_normal_latents_and_the_given_support():
-    world = Structured.from_support(SUPPORT, random_state=0)
-    x, z, *_ = world.sample(50_000, random_state=0)
-    assert np.array_equal(world.support, SUPPORT)
-    torch.testing.assert_close(world.mixing(z), x)
+def test_structured_simulations_have_standard_normal_latents_and_the_given_support():
+    process = Structured.from_support(SUPPORT, random_state=0)
+    x, z, *_ = process.sample(50_000, random_state=0)
+    assert np.array_equal(process.support, SUPPORT)
+    torch.testing.assert_close(process.mixing(z), x)
     torch.testing.assert_close(z.T.cov(), torch.eye(3), atol=0.02, rtol=0)
     assert stats.kstest(z[:, 0].numpy(), stats.norm.cdf).pvalue > 0.01
-    moved = world.mixing(z + torch.tensor([1.0, 0.0, 0.0])) != x
+    moved = process.mixing(z + torch.tensor([1.0, 0.0, 0.0])) != x
     assert np.array_equal(moved.all(0).numpy(), SUPPORT[:, 0] == 1)
 
 
-def test_structured_worlds_claim_independent_latents_only_where_they_are():
+def test_structured_simulations_claim_independent_latents_only_where_they_are():
     independent = {theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS}
-    world = Structured.from_support(SUPPORT, random_state=0)
-    assert world.assumptions >= independent
-    assert not Structured(world.mixing, Uniform(3)).assumptions & independent
+    process = Structured.from_support(SUPPORT, random_state=0)
+    assert process.assumptions >= independent
+    assert not Structured(process.mixing, Uniform(3)).assumptions & independent
 
 
-def test_structured_worlds_claim_sufficient_nonlinearity_only_where_no_variable_is_nearly_linear():
-    worlds = [Structured.from_support(np.ones((6, 4)), random_state=seed) for seed in range(20)]
-    curved = [bool(world.nonlinearity().min() >= 0.05) for world in worlds]
-    assert [theory.SUFFICIENT_NONLINEARITY in world.assumptions for world in worlds] == curved
+def test_structured_simulations_claim_sufficient_nonlinearity_only_where_no_variable_is_nearly_linear():
+    processes = [Structured.from_support(np.ones((6, 4)), random_state=seed) for seed in range(20)]
+    curved = [bool(process.nonlinearity().min() >= 0.05) for process in processes]
+    assert [theory.SUFFICIENT_NONLINEARITY in process.assumptions for process in processes] == curved
     assert any(curved)
     assert not all(curved)
 
 
-def test_worlds_in_which_distant_latents_look_alike_are_passed_over():
+def test_simulations_in_which_distant_latents_look_alike_are_passed_over():
     support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
     any_, apart = (
         [
@@ -44,5 +44,5 @@ def test_worlds_in_which_distant_latents_look_alike_are_passed_over():
         ]
         for least, n_worlds in ((0.0, 20), (0.2, 5))
     )
-    assert min(world.separation() for world in any_) < 0.2 <= min(world.separation() for world in apart)
-    assert min(world.injectivity() for world in any_) >= 0.1  # which looks at each point by itself
+    assert min(process.separation() for process in any_) < 0.2 <= min(process.separation() for process in apart)
+    assert min(process.injectivity() for process in any_) >= 0.1  # which looks at each point by itself

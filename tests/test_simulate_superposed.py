@@ -1,4 +1,4 @@
-"""Worlds of sparse codes: the frequencies, supports and atoms that they say they have."""
+"""Worlds of sparse activations: the frequencies, supports and atoms that they say they have."""
 
 import math
 
@@ -18,7 +18,7 @@ def drawn(law, n=20_000):
 
 
 @pytest.mark.parametrize("law", [BernoulliGaussian(30, 0.1), KSparse(30, 4), Hierarchy(512, n_roots=4)])
-def test_codes_fire_as_often_as_their_law_says(law):
+def test_latents_fire_as_often_as_their_law_says(law):
     found, expected = (drawn(law) != 0).double().mean(0), law.frequency
     errors = (expected * (1 - expected) / 20_000).sqrt()
     assert ((found - expected).abs() < 5.5 * errors).all()
@@ -42,7 +42,7 @@ def test_frequencies_fall_by_zipf_from_the_commonest_to_the_rarest():
     assert slopes.std().item() < 1e-6
 
 
-def test_common_factors_make_codes_fire_together():
+def test_common_factors_make_latents_fire_together():
     together, alone = Hierarchy(64, depth=0, rank=1, correlation=0.5, rarest=0.1), Hierarchy(64, depth=0, correlation=0)
     size = [
         torch.corrcoef((drawn(law) > 0).float().T).fill_diagonal_(0).abs().mean().item() for law in (together, alone)
@@ -50,22 +50,22 @@ def test_common_factors_make_codes_fire_together():
     assert size[0] > 0.1 > 0.02 > size[1]
 
 
-def test_observations_are_atoms_times_codes_an_offset_and_noise():
-    world = Superposed.overcomplete(40, 10, n_active=3, offset=2.0, noise=0.1, random_state=0)
-    x, z = world.sample(20_000, random_state=1)[:2]
-    rest = x - z @ world.dictionary
+def test_observations_are_atoms_times_latents_an_offset_and_noise():
+    process = Superposed.overcomplete(40, 10, n_active=3, offset=2.0, noise=0.1, random_state=0)
+    x, z = process.sample(20_000, random_state=1)[:2]
+    rest = x - z @ process.dictionary
     assert rest.std(0).mean().item() == pytest.approx(0.1, rel=0.02)
     assert rest.mean(0).norm().item() == pytest.approx(2 * math.sqrt(3), rel=0.02)
 
 
-def test_atoms_have_unit_length_and_the_coherence_that_was_asked_for():
+def test_atoms_have_unit_length_and_the_coherence_that_was_requested():
     assert torch.allclose(atoms(50, 20, random_state=0).norm(dim=1), torch.ones(50))
     assert Superposed(atoms(40, 400, coherence=0.8, random_state=0), KSparse(40, 1)).coherence == pytest.approx(
         0.8, abs=0.1
     )
 
 
-def test_what_worlds_promise():
+def test_what_simulations_promise():
     complete = Superposed.complete(8, random_state=0).assumptions
     assert complete >= {theory.SPARSE_COMBINATION, theory.INDEPENDENT_ATOMS, theory.SCATTERED_ACTIVATIONS}
     wide = Superposed.overcomplete(64, 16, n_active=3, random_state=0).assumptions

@@ -60,12 +60,12 @@ def test_bad_grids_name_the_argument(argument, make):
         Redrawn(LaplaceSteps((4, 3)), (0,), 0.5),
     ],
 )
-def test_partners_on_another_grid_are_told(law):
+def test_positives_on_another_grid_are_told(law):
     with pytest.raises(InputError):
         Pairs(Grid((3, 4)), law, SPRITES)
 
 
-def test_partners_on_a_grid_of_other_latents_are_told():
+def test_positives_on_a_grid_of_other_latents_are_told():
     with pytest.raises(InputError):
         Pairs(Uniform(2, Box()), LaplaceSteps((3,)), SPRITES)
 
@@ -86,24 +86,24 @@ def test_sensors_change_what_is_seen_and_not_what_is_there():
         Sensors(scenes, (1.0, 0.0), (0.0, 0.0), (0.0, 1.0))
 
 
-def test_a_grid_has_its_values_equally_often_and_partners_stay_on_it():
+def test_a_grid_has_its_values_equally_often_and_positives_stay_on_it():
     sizes = (3, 6, 40)
-    world = Pairs(Grid(sizes), LaplaceSteps(sizes, categories=(0,)), Sprites(16, factors=("shape", "size", "x")))
-    sample = world.sample(3_000, random_state=0)
-    labels, partners = (Grid(sizes).labels(z) for z in (sample.z, sample.z_pos))
+    process = Pairs(Grid(sizes), LaplaceSteps(sizes, categories=(0,)), Sprites(16, factors=("shape", "size", "x")))
+    sample = process.sample(3_000, random_state=0)
+    labels, positives = (Grid(sizes).labels(z) for z in (sample.z, sample.z_pos))
     for j, size in enumerate(sizes):
         counts = torch.bincount(labels[:, j], minlength=size)
         assert (counts - 3_000 / size).abs().max() < 5 * (3_000 / size) ** 0.5
-        assert torch.bincount(partners[:, j]).shape == (size,)
-    moved = (labels - partners).abs()
+        assert torch.bincount(positives[:, j]).shape == (size,)
+    moved = (labels - positives).abs()
     assert not moved[:, 0].any()
     assert moved.any(1).all()
     assert 1.5 < moved[:, 2].float().mean() < np.log(40) + 0.5
-    assert theory.INJECTIVE_MIXING not in world.assumptions  # a category is no latent of the theorems
+    assert theory.INJECTIVE_MIXING not in process.assumptions  # a category is no latent of the theorems
 
 
 @pytest.mark.parametrize("sizes", [None, (4, 5, 6, 7)])
-def test_uni_partners_change_some_factors(sizes):
+def test_uni_positives_change_some_factors(sizes):
     z = Grid((4, 5, 6, 7)).sample(4_000, random_state=0)
     changed = SomeChange(sizes=sizes).sample(z, random_state=1) != z
     if sizes is None:
