@@ -37,18 +37,18 @@ LEFT: dict[str, int] = {
     "a wheel": 1,
     "by heart": 21,
     "charts": 161,
-    "is asked": 20,
+    "is asked": 19,
     "kept back": 21,
     "mended": 4,
     "past hope": 2,
     "strangers": 16,
     "the game": 27,
-    "told": 247,
-    "unfolded": 22,
+    "told": 246,
+    "unfolded": 20,
     "unrolled": 30,
     "vigil": 25,
-    "world": 161,
-    "worlds": 56,
+    "world": 150,
+    "worlds": 48,
 }
 """How many lines still have a word. Only lower these numbers; remove a word's number when none is left."""
 
