@@ -67,7 +67,7 @@ def networks() -> dict[str, tuple[nn.Module, str]]:
 features = {}
 for name, (network, layer) in networks().items():
     with TemporaryDirectory() as place:
-        rows = activations(network, sample.x.sub(0.45).div(0.225).split(50), layer, place, rows=every_input)
+        rows = activations(network, sample.x.sub(0.45).div(0.225).split(50), layer, place, samples=every_input)
         features[name] = np.asarray(rows[np.arange(N_PICTURES)])
 features["pixels"] = nn.functional.adaptive_avg_pool2d(sample.x, 16).flatten(1).numpy()
 

@@ -25,7 +25,7 @@ def folder(tmp_path_factory):
     place = tmp_path_factory.mktemp("activations")
     tokens = torch.randint(50, (60, 10), generator=torch.Generator().manual_seed(0))
     model = nn.Sequential(nn.Embedding(50, 8), nn.Tanh())
-    activations(model, tokens.split(20), "1", place, shard_rows=250)
+    activations(model, tokens.split(20), "1", place, shard_size=250)
     return place
 
 

@@ -133,7 +133,7 @@ def _features(model: nn.Module, x: Tensor, device: str) -> NDArray[np.float32]:
     mean, spread = (torch.tensor(part)[:, None, None] for part in (MEAN, SPREAD))
     batches = [((part - mean) / spread,) for part in x.split(50)]
     with TemporaryDirectory() as folder:
-        source = activations(model, batches, "_avg_pooling", folder, rows=every_input, device=device)
+        source = activations(model, batches, "_avg_pooling", folder, samples=every_input, device=device)
         assert isinstance(source, IndexedSource)
         return np.asarray(source[np.arange(len(x))])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -52,6 +53,13 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def remove_temporary(folder: Path) -> None:
+    """Delete the temporary files of `atomic_path` that a crash left in a folder, while nobody else writes there."""
+    for path in folder.iterdir():
+        if re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) and path.is_file():
+            path.unlink()
 
 
 def _sync(path: Path) -> None:

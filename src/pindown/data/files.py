@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 import zipfile
 from collections.abc import Iterator, Sequence
 from importlib import import_module
@@ -14,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pindown._names import listed, nearest, quoted
+from pindown import _files
+from pindown._names import listed, nearest, printable, quoted
 from pindown.data.data import ROLES, Sides, require_numbers, roles_of
 from pindown.data.images import IMAGES, ImageFolder
 from pindown.data.loaders import DatasetSource, LoaderSource
@@ -191,28 +193,43 @@ def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -
 def open_shards(folder: Path) -> Source:
     """Return the activations in a folder that `pindown.activations` wrote; the input of each is its group.
 
+    All shards are read once, to compare them with their checksums.
+
     Raises
     ------
-    ValueError
+    InputError
         If there are none yet, or a file is missing or damaged.
     """
-    paths = [folder / shard["file"] for shard in read_record(folder)["shards"]]
-    if not paths:
+    shards = read_record(folder)["shards"]
+    if not shards:
         raise InputError("X", f"{folder} has no complete shard yet. Continue the extraction by the same call.")
     try:
-        shards = [map_safetensors(path) for path in paths]
-        return ConcatSource([ArraySource(shard["x"], groups=shard["input"]) for shard in shards])
-    except (OSError, ValueError, KeyError, OverflowError) as error:
+        arrays = [_open_shard(folder, **shard) for shard in shards]
+        return ConcatSource([ArraySource(each["x"], groups=each["input"]) for each in arrays])
+    except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         remedy = "Copy the folder again, or extract it into another"
         raise InputError("X", f"{folder}: a shard is missing or damaged ({error}). {remedy}.") from error
+
+
+def _open_shard(folder: Path, file: str, sha256: str, samples: int, **_: Any) -> dict[str, NDArray[Any]]:
+    if not re.fullmatch(r"activations-\d{5}\.safetensors", file):
+        raise ValueError(f"{printable(file)} is not the name of a shard")
+    if _files.sha256(folder / file) != sha256:
+        raise ValueError(f"{file} does not match its checksum")
+    arrays = map_safetensors(folder / file)
+    if not len(arrays["x"]) == len(arrays["input"]) == samples:
+        raise ValueError(f"{file} does not have {samples} samples")
+    return arrays
 
 
 def read_record(folder: Path) -> dict[str, Any]:
     """Return the record of a folder of activations, or raise if it is damaged."""
     try:
-        record = json.loads((folder / RECORD).read_text("utf-8"))
-        if not isinstance(record, dict) or not isinstance(record.get("shards"), list) or "complete" not in record:
-            raise ValueError("it lists no shards")
+        record = _files.read_json(folder / RECORD)
+        if not isinstance(record.get("shards"), list) or not isinstance(record.get("complete"), bool):
+            raise ValueError("it does not list shards")
+        if record.get("format") != 2:
+            raise ValueError(f"its format is {printable(record.get('format'))}, not 2")
     except ValueError as error:
         raise InputError("X", f"{folder / RECORD} is damaged ({error}). Extract into another folder.") from error
     return record

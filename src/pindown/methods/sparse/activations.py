@@ -1,69 +1,76 @@
-"""Activations of any torch module: run up to a layer, and kept in a folder that a broken-off run goes on with."""
+"""Activations of any torch module: run up to a layer, and stored in a folder, where a stopped run resumes."""
 
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
+from types import CodeType
 from typing import Any
 
+import numpy as np
 import torch
+from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
-from pindown._files import atomic_path
+from pindown._files import atomic_path, remove_temporary, sha256, write_json
 from pindown._names import nearest
-from pindown.data.files import RECORD, open_shards, read_record
+from pindown.data.files import RECORD, map_safetensors, open_shards, read_record
 from pindown.data.sources import Source
+from pindown.errors import InputError
 
-SHARD_ROWS = 65_536
-"""Rows of a shard, at least: as many whole batches as it takes."""
+SHARD_SIZE = 65_536
+"""Samples per shard, at least: as many whole batches as it takes."""
 
 MOST_NAMED = 40
 """Layers that a message names."""
 
-FORMAT = 1
+FORMAT = 2
 
-Rows = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
-"""Turns what a layer gives for a batch, and the batch, into rows (k, d) and the input in the batch that each is of."""
+SAME = 0.02
+"""Difference of activations, relative to the largest, up to which they are the same on another device."""
+
+Samples = Callable[[Tensor, Any], tuple[Tensor, Tensor]]
+"""Turns the output of a layer for a batch, and the batch, into samples (k, d) and the input that each belongs to."""
 
 
-class _Reached(Exception):  # noqa: N818 (it is no error: what follows the layer is not needed)
+class _Reached(Exception):  # noqa: N818 (not an error: what follows the layer is not needed)
     """The layer has been run."""
 
 
 def every_token(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-    """Return a row for each place of a sequence, (n, …, d) → (n·…, d), but for those that an attention mask leaves out.
+    """Return one sample per position of a sequence, (n, …, d) → (n·…, d), unless an attention mask excludes it.
 
     Examples
     --------
-    >>> rows, of = every_token(torch.zeros(2, 3, 4), {"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])})
-    >>> tuple(rows.shape), of.tolist()
+    >>> samples, of = every_token(torch.zeros(2, 3, 4), {"attention_mask": torch.tensor([[1, 1, 0], [1, 1, 1]])})
+    >>> tuple(samples.shape), of.tolist()
     ((5, 4), [0, 0, 1, 1, 1])
     """
     of = torch.arange(len(output)).repeat_interleave(max(1, output[0, ..., 0].numel()))
-    rows = output.flatten(0, -2) if output.ndim > 1 else output[:, None]
+    samples = output.flatten(0, -2) if output.ndim > 1 else output[:, None]
     mask = batch.get("attention_mask") if isinstance(batch, Mapping) else None
     if mask is None or output.ndim != 3 or tuple(mask.shape) != tuple(output.shape[:2]):
-        return rows, of
+        return samples, of
     kept = mask.bool().reshape(-1)
-    return rows[kept.to(rows.device)], of[kept.cpu()]
+    return samples[kept.to(samples.device)], of[kept.cpu()]
 
 
-def every_place(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-    """Return a row for each place of a picture, channels in columns: (n, c, h, w) → (n·h·w, c).
+def every_position(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
+    """Return one sample per position of an image, with its channels as features: (n, c, h, w) → (n·h·w, c).
 
     Examples
     --------
-    >>> every_place(torch.zeros(2, 3, 4, 4), None)[0].shape
+    >>> every_position(torch.zeros(2, 3, 4, 4), None)[0].shape
     torch.Size([32, 3])
     """
     return every_token(output.movedim(1, -1), None)
 
 
 def every_input(output: Tensor, batch: Any) -> tuple[Tensor, Tensor]:
-    """Return one row for each input, all of its numbers side by side: (n, …) → (n, d)."""
+    """Return one sample per input, with all numbers of the output as features: (n, …) → (n, d)."""
     return output.flatten(1), torch.arange(len(output))
 
 
@@ -73,37 +80,44 @@ def activations(
     layer: str,
     folder: str | Path,
     *,
-    rows: Rows = every_token,
+    samples: Samples = every_token,
     dtype: torch.dtype = torch.float32,
-    shard_rows: int = SHARD_ROWS,
+    shard_size: int = SHARD_SIZE,
     device: str | torch.device | None = None,
 ) -> Source:
-    """Run a model up to a layer, keep what it gives there in a folder, and return it as a source.
+    """Run a model up to a layer, store the layer's output in a folder, and return it as a source.
 
-    Nothing after the layer is run. Rows are written in shards, of whole batches each, so that memory is bounded; a run
-    that was broken off goes on after its last whole shard, and one that is complete is not run again. `Sparse` and all
-    other estimators read the source, or the path of the folder; rows of one input are its groups.
+    Nothing after the layer is run. Samples are written in shards of whole batches, so that memory is bounded. A run
+    that was stopped resumes after its last shard. A complete one is not repeated: only its first batch is run, and must
+    give the same activations. `Sparse` and all other estimators read the source, or the path of the folder; the samples
+    of one input are a group.
 
     Parameters
     ----------
     model : nn.Module
         Any module. It is run in evaluation mode, and left as it was.
     inputs : iterable
-        Batches, the same whenever it is gone through: tensors, or tuples, or mappings of arguments, as a tokenizer
-        gives. A `DataLoader` that does not shuffle.
+        Batches: tensors, tuples, or mappings of arguments such as a tokenizer returns. They must be the same in every
+        pass, such as those of a `DataLoader` that does not shuffle.
     layer : str
-        Name of a part of the model, of ``model.named_modules()``. Of a layer that returns several things, the first
-        tensor is taken.
+        Name of a part of the model, from ``model.named_modules()``. If the layer returns several tensors, the first is
+        used.
     folder : str or Path
-        Where shards are kept.
-    rows : callable
-        What is a row: `every_token` (the default), `every_place` of a picture, `every_input`, or a function of yours.
+        Where the shards are stored.
+    samples : callable
+        What a sample is: `every_token` (the default), `every_position` of an image, `every_input`, or your own
+        function.
     dtype : torch.dtype
         float32, or float16 for half of the space.
-    shard_rows : int
-        Rows of a shard, at least.
+    shard_size : int
+        Samples per shard, at least.
     device : str or None
-        Where to run; None: where the model is.
+        Where the model runs; None leaves it where it is.
+
+    Raises
+    ------
+    InputError
+        If the folder holds other activations, is damaged, or is in use by another process.
 
     Examples
     --------
@@ -114,70 +128,137 @@ def activations(
     ...     source.shape, source.n_samples
     ((5,), 20)
     """
-    part = _found(model, layer)
+    part = _part(model, layer)
     if dtype not in (torch.float32, torch.float16):
-        raise ValueError(f"activations: dtype must be torch.float32 or torch.float16, got {dtype}.")
-    if shard_rows < 1:
-        raise ValueError(f"activations: shard_rows must be at least 1, got {shard_rows}.")
+        raise InputError("dtype", f"activations: `dtype` must be torch.float32 or torch.float16, got {dtype}.")
+    if shard_size < 1:
+        raise InputError("shard_size", f"activations: `shard_size` must be at least 1, got {shard_size}.")
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
-    record = _record(place, {"layer": layer, "model": _fingerprint(model), "rows": _name(rows), "dtype": str(dtype)})
-    if not record["complete"]:
-        with _evaluated(model, device), torch.no_grad():
-            _written(model, part, iter(inputs), place, record, rows, dtype, shard_rows)
+    settings = {"layer": layer, "model": _fingerprint(model), "samples": _code(samples), "dtype": str(dtype)}
+    with _only_process(place), _evaluated(model, device), torch.no_grad():
+        remove_temporary(place)
+        record = _record(place, settings)
+        extraction = _Extraction(model, part, samples, dtype, place, record)
+        extraction.run(iter(inputs), _length(inputs), shard_size)
     return open_shards(place)
 
 
-def _found(model: nn.Module, layer: str) -> nn.Module:
+def _length(inputs: Iterable[Any]) -> int | None:
+    try:
+        return len(inputs)  # type: ignore[arg-type]
+    except TypeError:
+        return None
+
+
+def _part(model: nn.Module, layer: str) -> nn.Module:
     if not isinstance(model, nn.Module):
         raise TypeError(f"activations: model must be an nn.Module, got {type(model).__name__}.")
     named = dict(model.named_modules())
     if layer not in named or not layer:
         known = [name for name in named if name]
         hint = nearest(layer, known[:MOST_NAMED]) if known else "it has no parts."
-        raise ValueError(f"activations: the model has no layer {layer!r}: {hint}")
+        raise InputError("layer", f"activations: the model has no layer {layer!r}: {hint}")
     return named[layer]
 
 
-def _written(
-    model: nn.Module,
-    part: nn.Module,
-    batches: Iterator[Any],
-    place: Path,
-    record: dict[str, Any],
-    rows: Rows,
-    dtype: torch.dtype,
-    shard_rows: int,
-) -> None:
-    done = sum(shard["batches"] for shard in record["shards"])
-    seen = sum(shard["inputs"] for shard in record["shards"])
-    for skipped in range(done):
-        if next(batches, None) is None:
-            raise ValueError(
-                f"activations: {place} holds {done} batches, but inputs end after {skipped}: they are not those it was "
-                "made from. Give the same, or another folder."
-            )
-    kept: list[Tensor] = []
-    of: list[Tensor] = []
-    n_batches, first = 0, seen
-    for batch in batches:
-        output = _output(model, part, batch)
-        found, which = rows(output, batch)
-        kept.append(found.to(dtype).cpu())
-        of.append(which + seen)
-        seen, n_batches = seen + len(output), n_batches + 1
-        if sum(map(len, kept)) >= shard_rows:
-            _shard(place, record, kept, of, n_batches, seen - first)
-            kept, of, n_batches, first = [], [], 0, seen
-    if kept:
-        _shard(place, record, kept, of, n_batches, seen - first)
-    if not record["shards"]:
-        raise ValueError("activations: inputs gave no batch, so that there is nothing to run.")
-    _write(place, {**record, "complete": True})
+@dataclass
+class _Extraction:
+    """A model, a layer, and the folder that is filled."""
+
+    model: nn.Module
+    part: nn.Module
+    samples: Samples
+    dtype: torch.dtype
+    place: Path
+    record: dict[str, Any]
+
+    def run(self, batches: Iterator[Any], n_batches: int | None, shard_size: int) -> None:
+        """Check what is there against the batches, and add what is missing."""
+        seen, shards = self._checked(batches, n_batches)
+        found: list[tuple[Tensor, Tensor]] = []
+        digest, first, n = hashlib.sha256(), seen, 0
+        for batch in batches if not self.record["complete"] else ():
+            samples, of, n_inputs = self._of(batch)
+            found.append((samples, of + seen))
+            seen, n = seen + n_inputs, n + 1
+            _update(digest, batch)
+            self.record.setdefault("first_sha256", digest.hexdigest())
+            if sum(len(samples) for samples, _ in found) >= shard_size:
+                shards.append(self._write(found, n, seen - first, digest))
+                found, digest, first, n = [], hashlib.sha256(), seen, 0
+        if found:
+            shards.append(self._write(found, n, seen - first, digest))
+        if not shards:
+            raise InputError("inputs", "activations: `inputs` has no batch, so there is nothing to run.")
+        if not self.record["complete"]:
+            self.record["complete"] = True
+            write_json(self.place / RECORD, self.record)
+
+    def _checked(self, batches: Iterator[Any], n_batches: int | None) -> tuple[int, list[dict[str, Any]]]:
+        """Go through the batches that the folder has; return how many inputs these are, and the shards.
+
+        Of a complete folder only the first batch is looked at, and how many there are.
+        """
+        shards = self.record["shards"]
+        total = sum(shard["batches"] for shard in shards)
+        if self.record["complete"] and n_batches not in (None, total):
+            raise self._other(f"`inputs` has {n_batches} batches, and the folder was made from {total}")
+        for shard in shards[: 1 if self.record["complete"] else None]:
+            digest = hashlib.sha256()
+            for k in range(shard["batches"]):
+                batch = next(batches, None)
+                if batch is None:
+                    raise self._other(f"`inputs` ends before the {total} batches that the folder was made from")
+                _update(digest, batch)
+                if k == 0 and shard is shards[0]:
+                    self._check_first(batch, digest.hexdigest())
+                    if self.record["complete"]:
+                        break
+            else:
+                if digest.hexdigest() != shard["inputs_sha256"]:
+                    raise self._other(f"`inputs` has other batches than those of {shard['file']}")
+        return sum(shard["inputs"] for shard in shards), shards
+
+    def _check_first(self, batch: Any, digest: str) -> None:
+        """Raise if the first batch is another one, or the model turns it into other activations."""
+        if digest != self.record["first_sha256"]:
+            raise self._other("the first batch of `inputs` is another one")
+        samples, _, _ = self._of(batch)
+        stored = torch.from_numpy(np.array(map_safetensors(self.place / self.record["shards"][0]["file"])["x"]))
+        stored, now = stored[: len(samples)].float(), samples.float()
+        if stored.shape != now.shape or (stored - now).abs().max() > SAME * stored.abs().max():
+            raise self._other("the model turns the first batch of `inputs` into other activations")
+
+    def _of(self, batch: Any) -> tuple[Tensor, Tensor, int]:
+        """Return the samples of a batch, the input that each belongs to, and the number of inputs."""
+        output = _output(self.model, self.part, batch)
+        samples, of = self.samples(output, batch)
+        return samples.to(self.dtype).cpu(), of.cpu(), len(output)
+
+    def _write(self, found: list[tuple[Tensor, Tensor]], n_batches: int, n_inputs: int, digest: Any) -> dict[str, Any]:
+        from safetensors.torch import save_file
+
+        path = self.place / f"activations-{len(self.record['shards']):05d}.safetensors"
+        x, of = (torch.cat(part).contiguous() for part in zip(*found, strict=True))
+        with atomic_path(path) as temporary:
+            save_file({"x": x, "input": of}, temporary)
+            checksum = sha256(temporary)
+        shard = {"file": path.name, "sha256": checksum, "samples": len(x), "batches": n_batches, "inputs": n_inputs}
+        shard["inputs_sha256"] = digest.hexdigest()
+        write_json(self.place / RECORD, {**self.record, "shards": [*self.record["shards"], shard]})
+        return shard
+
+    def _other(self, why: str) -> InputError:
+        return InputError(
+            "inputs",
+            f"activations: {why}. {self.place} belongs to another call: give another folder, or delete it. To use its "
+            "activations as they are, pass the folder to an estimator.",
+        )
 
 
 def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
-    """Run a model up to a layer, and return what that gives."""
+    """Run a model up to a layer, and return the output of the layer."""
     caught: list[Any] = []
 
     def catch(module: nn.Module, args: Any, output: Any) -> None:
@@ -199,13 +280,15 @@ def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
     finally:
         hook.remove()
     if not caught:
-        raise ValueError("activations: the model ran to its end, and never came to the layer. Is it in use at all?")
+        raise InputError("layer", "activations: the model does not use this layer. Name another one.")
     found = _first_tensor(caught[0])
     if found is None or not found.is_floating_point() or found.ndim < 2:
         what = type(caught[0]).__name__ if found is None else f"a tensor of {found.dtype}, {tuple(found.shape)}"
-        raise ValueError(f"activations: the layer gives {what}, where rows of numbers are needed. Name another layer.")
+        raise InputError("layer", f"activations: the layer returns {what}, not samples of numbers. Name another layer.")
     if not torch.isfinite(found).all():
-        raise ValueError("activations: the layer gives NaN or infinity. Run it in float32, or look at the inputs.")
+        raise InputError(
+            "inputs", "activations: the layer returns NaN or infinity. Run it in float32, or check `inputs`."
+        )
     return found
 
 
@@ -240,54 +323,85 @@ def _evaluated(model: nn.Module, device: str | torch.device | None) -> Iterator[
 # ---- the folder -----------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _only_process(place: Path) -> Iterator[None]:
+    lock = FileLock(place / ".lock")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise InputError("folder", f"activations: another process writes to {place}. Wait for it.") from None
+    try:
+        yield
+    finally:
+        lock.release()
+        (place / ".lock").unlink(missing_ok=True)
+
+
 def _record(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return what a folder holds, or begin it; refuse one that holds something else."""
-    path = place / RECORD
-    if not path.exists():
+    """Return the record of a folder, or of one that is empty a new one; refuse a folder that holds something else."""
+    if not (place / RECORD).exists():
         others = [other.name for other in place.iterdir() if not other.name.startswith(".")]
         if others:
-            raise ValueError(
-                f"activations: {place} holds other files ({others[0]}, …). Give an empty folder, or a new one."
+            raise InputError(
+                "folder",
+                f"activations: {place} holds other files ({others[0]}, …). Give an empty folder, or a new one.",
             )
-        record = {"format": FORMAT, **settings, "shards": [], "complete": False}
-        _write(place, record)
-        return record
+        return {"format": FORMAT, **settings, "shards": [], "complete": False}
     record = read_record(place)
     changed = [name for name, value in settings.items() if record.get(name) != value]
     if changed:
-        listing = ", ".join(f"{name} ({record.get(name)!r} there, {settings[name]!r} here)" for name in changed)
-        raise ValueError(
-            f"activations: {place} was made by another call: {listing}. Give another folder, or delete it."
+        short = {name: (str(record.get(name))[:12], str(settings[name])[:12]) for name in changed}
+        listing = ", ".join(f"{name} ({there} there, {here} here)" for name, (there, here) in short.items())
+        raise InputError(
+            "folder",
+            f"activations: {place} belongs to another call: {listing}. Give another folder, or delete it. To use its "
+            "activations as they are, pass the folder to an estimator.",
         )
     return record
 
 
-def _shard(
-    place: Path, record: dict[str, Any], kept: list[Tensor], of: list[Tensor], n_batches: int, n_inputs: int
-) -> None:
-    from safetensors.torch import save_file
-
-    name = f"activations-{len(record['shards']):05d}.safetensors"
-    with atomic_path(place / name) as beside:
-        save_file({"x": torch.cat(kept).contiguous(), "input": torch.cat(of).contiguous()}, beside)
-    n_samples = sum(map(len, kept))
-    record["shards"].append({"file": name, "rows": n_samples, "batches": n_batches, "inputs": n_inputs})
-    _write(place, record)
-
-
-def _write(place: Path, record: dict[str, Any]) -> None:
-    with atomic_path(place / RECORD) as beside:
-        beside.write_text(json.dumps(record, indent=1), "utf-8")
-
-
 def _fingerprint(model: nn.Module) -> str:
-    """Return a few letters that change with the kind of a model, and with its weights."""
-    total = hashlib.sha256(type(model).__name__.encode())
+    """Return a checksum of all that a model computes with: its classes, their code, plain attributes and weights."""
+    total = hashlib.sha256()
+    for name, module in model.named_modules():
+        kind = type(module)
+        forward = vars(module).get("forward", kind.forward)
+        own = {k: v for k, v in vars(module).items() if k[0] != "_" and k not in ("training", "forward")}
+        plain = {k: v for k, v in own.items() if isinstance(v, bool | int | float | str | tuple)}
+        code = {k: _code(v) for k, v in {**own, "forward": forward}.items() if callable(v)}
+        total.update(f"{name} {kind.__module__}.{kind.__qualname__} {plain} {code}".encode())
     for name, weight in model.state_dict().items():
-        some = weight.detach().reshape(-1)[:: max(1, weight.numel() // 64)].double().cpu()
-        total.update(f"{name}{tuple(weight.shape)}".encode() + some.numpy().tobytes())
-    return total.hexdigest()[:16]
+        total.update(name.encode())
+        _update(total, weight)
+    return total.hexdigest()
 
 
-def _name(rows: Rows) -> str:
-    return getattr(rows, "__qualname__", type(rows).__name__)
+def _code(function: Any) -> str:
+    """Return the name of a function, and a checksum of what it does."""
+    name = getattr(function, "__qualname__", type(function).__qualname__)
+    code = getattr(function, "__code__", None)
+    return name if code is None else f"{name} {hashlib.sha256(_instructions(code)).hexdigest()}"
+
+
+def _instructions(code: CodeType) -> bytes:
+    constants = b"".join(_instructions(c) if isinstance(c, CodeType) else repr(c).encode() for c in code.co_consts)
+    return code.co_code + repr(code.co_names).encode() + constants
+
+
+def _update(digest: Any, value: Any) -> None:
+    """Add a tensor, an array, or anything that is made of such and of plain values, to a checksum."""
+    match value:
+        case Tensor() | np.ndarray():
+            tensor = torch.as_tensor(value).detach().cpu().contiguous()
+            digest.update(f"{tensor.dtype} {tuple(tensor.shape)}".encode())
+            digest.update(tensor.reshape(-1).view(torch.uint8).numpy().data)
+        case Mapping():
+            for name in sorted(value, key=str):
+                digest.update(str(name).encode())
+                _update(digest, value[name])
+        case list() | tuple():
+            for each in value:
+                _update(digest, each)
+        case _:
+            plain = isinstance(value, str | bytes | bool | int | float) or value is None
+            digest.update((repr(value) if plain else type(value).__qualname__).encode())
