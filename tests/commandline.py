@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 from typer.testing import CliRunner
 
+from pindown._files import read_json, write_json
 from pindown.cli import app
 
 N_ROWS = 320
@@ -39,6 +40,14 @@ def write_table(path: Path, table: dict[str, list] | None = None) -> Path:
         writer.writerow(table)
         writer.writerows(zip(*table.values(), strict=True))
     return path
+
+
+def edit_record(run: Path, **changes: object) -> None:
+    """Change fields of the record of a run, and sign it again, as somebody would who means it."""
+    record = read_json(run / "run.json")
+    for name, value in changes.items():
+        record[name] = {**record.get(name, {}), **value} if isinstance(value, dict) else value
+    write_json(run / "run.json", record)
 
 
 def contents(folder: Path) -> dict[str, bytes]:

@@ -14,7 +14,7 @@ from pindown.auditing.report._audit_page import render
 from pindown.auditing.report.page import shown
 from pindown.data.data import Data
 from pindown.errors import IdentifiabilityWarning
-from pindown.runs.scoring import scores
+from pindown.runs.recipe import scores
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import call
+from commandline import call, edit_record
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_score
 
@@ -125,9 +125,7 @@ def test_a_run_of_another_version_says_so(here):
     write("data.csv", **columns())
     fit("--nuisance", "batch")
     assert "was made by" not in call("transform", "run", "data.csv", "-o", "new.csv").stderr
-    record = json.loads(Path("run/run.json").read_text())
-    record["versions"]["pindown"] = "0.0.9"
-    Path("run/run.json").write_text(json.dumps(record))
+    edit_record(Path("run"), versions={"pindown": "0.0.9"})
     result = call("transform", "run", "data.csv", "-o", "new.csv")
     assert result.exit_code == 0
     assert "run was made by pindown 0.0.9, and this is" in result.stderr

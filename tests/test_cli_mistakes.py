@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from commandline import N_ROWS, call, columns, contents, write_table
+from commandline import N_ROWS, call, columns, contents, edit_record, write_table
 
 FIT = ("fit", "data.csv", "--features", "x*", "--steps", "3", "-o", "run")
 BY_BATCH = (*FIT, "--nuisance", "batch")
@@ -146,8 +146,8 @@ MISTAKES = (
     Mistake("gives an option what has a flag", (*BY_BATCH, "--option", "max_iter=9"), "use --steps"),
     Mistake("wants batches larger than the data", (*BY_BATCH, "--option", "batch_size=9999"), "Leave it at None"),
     Mistake("names a device that is not there", (*BY_BATCH, "--device", "gpu"), "Leave it out, or take cpu"),
-    Mistake("changes a fit that was interrupted", (*BY_BATCH, "-d", "2"), "or --force to start anew", interrupted),
-    Mistake("audits a fit that was interrupted", ("audit", "run"), "to go on, give its command again", interrupted),
+    Mistake("changes a fit that was interrupted", (*BY_BATCH, "-d", "2"), "or --force to start again", interrupted),
+    Mistake("audits a fit that was interrupted", ("audit", "run"), "to resume, give its command again", interrupted),
     Mistake("audits what is not there", ("audit", "rum"), "give the folder that pindown fit wrote"),
     Mistake("audits a folder that is no run", ("audit", "other"), "it has no run.json", file("other/notes")),
     Mistake(
@@ -235,8 +235,7 @@ def test_the_user_who(mistake, finished, tmp_path, monkeypatch):
 def _take_along(finished: Path, folder: Path) -> None:
     """Copy a run, and let it know where its data are now."""
     shutil.copytree(finished / "run", folder / "run")
-    record = folder / "run" / "run.json"
-    record.write_text(record.read_text().replace(str(finished / "data.csv"), str(folder / "data.csv")))
+    edit_record(folder / "run", data={"path": str(folder / "data.csv")})
 
 
 def test_none_of_these_would_be_refused_without_its_mistake(finished):
@@ -255,10 +254,10 @@ def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(tmp_path, monkeypatch)
         patch.setattr("pindown.runs.recipe.fit", stop)
         result = call(*BY_BATCH)
     assert result.exit_code == 130
-    assert "stopped; the same command goes on: pindown fit data.csv --features 'x*' --steps 3 -o run" in result.stderr
+    assert "stopped; the same command resumes: pindown fit data.csv --features 'x*' --steps 3 -o run" in result.stderr
     result = call(*BY_BATCH)
     assert result.exit_code == 0, result.output
-    assert "going on with run.unfinished" in result.stderr
+    assert "resuming run.unfinished" in result.stderr
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "run"]
 
 
@@ -289,5 +288,5 @@ def test_a_full_disk_is_said_and_the_same_command_goes_on(tmp_path, monkeypatch)
         result = call(*BY_BATCH)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr
-    assert "When that is mended, the same command goes on" in result.stderr
+    assert "When that is fixed, the same command resumes" in result.stderr
     assert call(*BY_BATCH).exit_code == 0

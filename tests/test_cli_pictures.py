@@ -6,7 +6,7 @@ import shutil
 
 import numpy as np
 import pytest
-from commandline import call
+from commandline import call, edit_record
 
 from pindown import load
 from pindown.simulate.images import save_png
@@ -93,9 +93,7 @@ def test_new_pictures_are_mended_as_those_of_a_fit(folder, run, tmp_path, name, 
 
 def test_a_run_that_left_out_corrupt_pictures_says_so_of_new_ones(folder, run, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
-    record = json.loads((tmp_path / "run" / "run.json").read_text())
-    record["pictures"]["skip_corrupt"] = True
-    (tmp_path / "run" / "run.json").write_text(json.dumps(record))
+    edit_record(tmp_path / "run", pictures={"skip_corrupt": True})
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
     (tmp_path / "new" / "b.png").write_bytes(b"half a pict")

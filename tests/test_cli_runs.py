@@ -378,7 +378,7 @@ def test_an_estimator_file_of_something_else_is_refused(data):
     for command in (("transform", "run", data, "-o", "codes.csv"), ("audit", "run")):
         result = call(*command)
         assert result.exit_code == 2
-        assert "run/estimator.pindown cannot be read" in result.stderr
+        assert "run/estimator.pindown is damaged, or belongs to another run" in result.stderr
     (data.parent / "run" / "estimator.pindown").unlink()
     assert "run has no estimator.pindown: fit again" in call("transform", "run", data, "-o", "codes.csv").stderr
 

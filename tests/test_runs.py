@@ -7,9 +7,11 @@ from functools import partial
 
 import numpy as np
 import pytest
+from filelock import FileLock
 from torch import nn
 
 from pindown import Forget, networks
+from pindown._files import write_json
 from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.errors import InputError
@@ -75,16 +77,26 @@ def test_folders_of_someone_else_are_not_touched(tmp_path):
     Place(tmp_path / "run").check(force=True)
 
 
-def begin(place, record):
+RECORD = {
+    "command": "…",
+    "data": {"path": "data.csv", "sha256": ""},
+    "columns": {},
+    "recipe": {"estimator": "Forget"},
+    "asked": {},
+    "notes": [],
+}
+
+
+def begin(place, **record):
     """Begin a run and let go of it, as a kill does."""
-    with place.begun_alone(record, force=True):
+    with place.begun_alone({**RECORD, **record}, force=True):
         pass
 
 
 def test_a_run_is_replaced_when_the_new_one_is_whole(tmp_path):
     place = Place(tmp_path / "run")
     for seed in (1, 2):
-        begin(place, {"asked": {"seed": seed}, "command": "…"})
+        begin(place, asked={"seed": seed})
         if seed == 2:
             assert Run.open(place.path).record["asked"] == {"seed": 1}  # the old one is there to the end
         place.finish()
@@ -94,9 +106,9 @@ def test_a_run_is_replaced_when_the_new_one_is_whole(tmp_path):
 
 def test_a_kill_between_the_two_moves_of_a_replacement_loses_nothing(tmp_path):
     place = Place(tmp_path / "run")
-    begin(place, {"asked": {"seed": 1}, "command": "…"})
+    begin(place, asked={"seed": 1})
     place.finish()
-    begin(place, {"asked": {"seed": 2}, "command": "…"})
+    begin(place, asked={"seed": 2})
     place.path.rename(tmp_path / "run.replaced")  # killed here
     place.check(force=False)
     assert place.begun({"seed": 2}, force=False) is not None
@@ -107,16 +119,16 @@ def test_a_kill_between_the_two_moves_of_a_replacement_loses_nothing(tmp_path):
 
 def test_a_record_of_another_format_is_refused_unless_it_is_to_be_replaced(tmp_path):
     place = Place(tmp_path / "run")
-    begin(place, {"asked": {}, "command": "…"})
-    (place.unfinished / "run.json").write_text('{"format": 0}')
-    with pytest.raises(ValueError, match="its format is 0, not 2"):
+    begin(place)
+    write_json(place.unfinished / "run.json", {"format": 0})
+    with pytest.raises(InputError, match="its format is 0, not"):
         place.begun({}, force=False)
     assert place.begun({}, force=True) is None
 
 
 def test_two_fits_do_not_write_to_one_folder(tmp_path):
     place = Place(tmp_path / "run")
-    begin(place, {})
+    begin(place)
     with place.held(), pytest.raises(ValueError, match="another fit is under way"):
         Place(tmp_path / "run").check(force=True)
     Place(tmp_path / "run").check(force=True)  # the twin: once it is let go, the next may come
@@ -126,7 +138,7 @@ def test_two_fits_do_not_write_to_one_folder(tmp_path):
 @pytest.mark.parametrize("where", ["run", "new/run", "left/run"])
 def test_of_processes_that_begin_a_run_in_one_folder_at_once_one_does(tmp_path, where):
     if where == "left/run":  # an unfinished one is there, which all want to replace
-        begin(Place(tmp_path / where), {"asked": "left"})
+        begin(Place(tmp_path / where), asked={"seed": "left"})
     fork = multiprocessing.get_context("fork")
     ready, done, answers, locked_checks = fork.Barrier(4), fork.Barrier(4), fork.Queue(), fork.Lock()
 
@@ -136,9 +148,9 @@ def test_of_processes_that_begin_a_run_in_one_folder_at_once_one_does(tmp_path, 
             place.check(force=False)
         ready.wait(20)  # all have looked, and found the place free
         try:
-            with place.begun_alone({"asked": number}, force=False) as run:
+            with place.begun_alone({**RECORD, "asked": {"seed": number}}, force=False):
                 done.wait(20)
-                answers.put((number, Run(run.path, json.loads((run.path / "run.json").read_text())).record["asked"]))
+                answers.put((number, place.under_way().record["asked"]["seed"]))
         except ValueError as error:
             done.wait(20)
             answers.put((number, str(error)))
@@ -161,39 +173,36 @@ def test_a_lock_that_someone_else_has_on_the_folder_above_is_none_of_ours(tmp_pa
     try:
         place = Place(tmp_path / "run")
         place.check(force=False)
-        with place.begun_alone({"asked": 1}, force=False) as run:
+        with place.begun_alone(RECORD, force=False) as run:
             assert run.path == tmp_path / "run.unfinished"
     finally:
         os.close(above)
 
 
 def test_what_a_kill_left_of_a_beginning_goes_with_the_next_one_unless_it_is_held(tmp_path):
-    fcntl = pytest.importorskip("fcntl")
     for name in ("left", "held"):
         (tmp_path / f".run.unfinished.{name}" / "new").mkdir(parents=True)
     (tmp_path / ".run.notes").mkdir()  # of someone else
-    held = os.open(tmp_path / ".run.unfinished.held", os.O_RDONLY)
-    fcntl.flock(held, fcntl.LOCK_EX)
-    begin(Place(tmp_path / "run"), {"asked": 1})
-    os.close(held)
+    with FileLock(tmp_path / ".run.unfinished.held" / ".lock"):
+        begin(Place(tmp_path / "run"))
     assert {path.name for path in tmp_path.iterdir()} == {".run.notes", ".run.unfinished.held", "run.unfinished"}
 
 
 def test_a_run_that_was_finished_while_another_was_planned_is_not_replaced(tmp_path, monkeypatch):
     late = Place(tmp_path / "run")
     monkeypatch.setattr(Place, "check", lambda place, force: None)  # it has looked, and the other was not there yet
-    with Place(tmp_path / "run").begun_alone({"asked": "first"}, force=False):
+    with Place(tmp_path / "run").begun_alone({**RECORD, "asked": {"seed": "first"}}, force=False):
         Place(tmp_path / "run").finish()
-    with pytest.raises(ValueError, match="holds a finished run"), late.begun_alone({"asked": "late"}, force=False):
+    with pytest.raises(ValueError, match="holds a finished run"), late.begun_alone(RECORD, force=False):
         pass
-    assert Run.open(late.path).record["asked"] == "first"
+    assert Run.open(late.path).record["asked"] == {"seed": "first"}
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_folders_made_for_a_run_that_came_to_nothing_go_and_others_stay(tmp_path):
     (tmp_path / "mine").mkdir()
     place = Place(tmp_path / "mine" / "new" / "run")
-    begin(place, {})
+    begin(place)
     place.give_up()
     assert [path.name for path in tmp_path.rglob("*")] == ["mine"]
 

@@ -7,7 +7,12 @@ Names and modules are loaded on first use, so that ``import pindown`` takes mill
 Linear(in_features=5, out_features=2, bias=True)
 """
 
+import sys
 from importlib import import_module
+
+if sys.argv[:1] == ["-m"] and "-m pindown" in " ".join(sys.orig_argv) and not sys.flags.safe_path:
+    del sys.path[0]  # python -m pindown: the working directory, where a file may be called typing.py
+
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"

@@ -1,28 +1,76 @@
 """What commands share: printing, refusing what the user can mend, and saying how things stand when stopped.
 
-Exit codes: 0 done, 2 the user can mend it, 1 it failed, 130 it was stopped.
+Exit codes: 0 done, 2 the user can fix it, 1 it failed, 130 it was stopped by Ctrl-C, 143 by SIGTERM. Of several
+processes, as torchrun starts them, the first one speaks.
 """
 
 from __future__ import annotations
 
 import ast
 import json
+import os
 import re
 import shlex
+import signal
 import sys
-from collections.abc import Iterator, Sequence
+import threading
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import typer
 
-from pindown._names import counted, listed
+from pindown._names import counted, listed, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.table import Table as RichTable
 
     from pindown.data.data import Data
+
+
+LONGEST = 250
+"""Characters of a word that are printed; a longer one is the name of a column, or worse."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def is_first_process() -> bool:
+    """Return whether this is the only process of a command, or the first of several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def safe(text: str) -> str:
+    r"""Return text for a terminal: lines without control characters, and without words that fill the screen.
+
+    Examples
+    --------
+    >>> safe("a\x1b[31m b\nc" + "d" * 300)[:20], len(safe("d" * 300))
+    ('a\\x1b[31m b\ncddddddd', 250)
+    """
+    lines = ("".join(c if c.isprintable() else printable(c) for c in line) for line in text.split("\n"))
+    return re.sub(rf"\S{{{LONGEST + 1},}}", lambda word: printable(word[0], LONGEST), "\n".join(lines))
+
+
+def without_formulas(columns: Mapping[str, Any]) -> dict[str, Any]:
+    """Return columns of text in which no spreadsheet sees a formula: an apostrophe stands before what looks like one.
+
+    Examples
+    --------
+    >>> without_formulas({"id": ["=1+1", "a", "-x"]})["id"].tolist()
+    ["'=1+1", 'a', "'-x"]
+    """
+    import numpy as np
+
+    arrays = {name: np.asarray(values) for name, values in columns.items()}
+    return {
+        name: np.array(
+            [f"'{each}" if str(each).startswith(_FORMULA) else each for each in values.tolist()], dtype=object
+        )
+        if values.dtype.kind in "UO"
+        else values
+        for name, values in arrays.items()
+    }
 
 
 def console(*, stderr: bool = False) -> Console:
@@ -33,8 +81,9 @@ def console(*, stderr: bool = False) -> Console:
 
 
 def say(text: str) -> None:
-    """Print a line as it is, however long."""
-    console().print(text, markup=False, soft_wrap=True)
+    """Print text as it is, however long its lines are."""
+    if is_first_process():
+        console().print(safe(text), markup=False, soft_wrap=True)
 
 
 def observed(study: Data) -> str:
@@ -47,7 +96,9 @@ def observed(study: Data) -> str:
 
 def say_json(content: dict[str, Any]) -> None:
     """Print an answer for machines."""
-    typer.echo(json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    if is_first_process():
+        typer.echo(re.sub("[\x7f-\x9f]", lambda c: f"\\u{ord(c[0]):04x}", text))  # controls that JSON lets through
 
 
 @contextmanager
@@ -69,7 +120,7 @@ def grid(pairs: Sequence[tuple[str, str]]) -> RichTable:
     table.add_column(no_wrap=True, style="cyan")
     table.add_column()
     for label, text in pairs:
-        table.add_row(label, Text(text))  # Text, because brackets in a formula are no markup
+        table.add_row(safe(label), Text(safe(text)))  # Text, because brackets in a formula are no markup
     return table
 
 
@@ -82,18 +133,45 @@ def refusing(*errors: type[Exception], then: str = "", of_estimator: bool = Fals
     try:
         yield
     except errors as error:
-        message = in_our_words(str(error)) if of_estimator else str(error)
+        message = in_our_words(_said(error)) if of_estimator else _said(error)
         refuse(f"{message.rstrip('.')}. {then}" if then else message)
+
+
+def _said(error: Exception) -> str:
+    """Return the sentence of an error; of one from the operating system with the file first."""
+    if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+        return f"{error.filename}: {error.strerror}."
+    return str(error)
+
+
+@contextmanager
+def _terminated_like_interrupted() -> Iterator[list[int]]:
+    """Let SIGTERM stop a command where Ctrl-C would; yield what was received."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield received
+        return
+
+    def interrupt(number: int, frame: Any) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, previous)
 
 
 @contextmanager
 def stopping(state: str, *, diverged: str | None = None) -> Iterator[None]:
-    """Say how things stand when a command ends before its end: by Ctrl-C, or because training ran away."""
+    """Say how things stand when a command ends before its end: by Ctrl-C, by SIGTERM, or because training diverged."""
     try:
-        yield
+        with _terminated_like_interrupted() as received:
+            yield
     except KeyboardInterrupt:
-        complain(f"stopped; {state}")
-        raise typer.Exit(130) from None
+        complain(f"{'terminated' if received else 'stopped'}; {state}")
+        raise typer.Exit(143 if received else 130) from None
     except RuntimeError as error:
         from pindown.training.divergence import TrainingDivergedError
 
@@ -188,7 +266,8 @@ def in_our_words(message: str) -> str:
 
 def complain(message: str) -> None:
     """Print a line to where errors go."""
-    typer.echo(f"pindown: {in_shell(message)}", err=True)
+    if is_first_process():
+        typer.echo(safe(f"pindown: {in_shell(message)}"), err=True)
 
 
 def refuse(message: str) -> NoReturn:

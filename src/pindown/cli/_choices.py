@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pindown.data.tables import Columns, TableFile
-    from pindown.runs.pictures import Folder, PictureOptions
-    from pindown.runs.shards import Shards
+    from pindown.data.tables import Columns
+    from pindown.runs.inputs import ImageOptions, Source
 
 
 def _columns_in_file(ctx: typer.Context, incomplete: str) -> list[str]:
@@ -150,6 +149,21 @@ DEVICE = Annotated[
     str | None,
     typer.Option("--device", help="Such as cpu or cuda. A GPU is taken if there is one.", show_default=False),
 ]
+FOREIGN = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        help="Address of the method, package.module:Class, if it is not installed as one: its package is imported.",
+        show_default=False,
+    ),
+]
+QUOTE_FORMULAS = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas",
+        help="Write ids that a spreadsheet would take for a formula, such as =1+1, with an apostrophe before them.",
+    ),
+]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON instead, for machines.")]
 
 
@@ -217,15 +231,15 @@ def pictures(
     background: float | None,
     skip_corrupt: bool,
     skip_unlabelled: bool,
-) -> PictureOptions:
+) -> ImageOptions:
     """Return the options of a folder of pictures as one value, or say what is wrong with the size."""
     from pindown.errors import InputError
-    from pindown.runs.pictures import PictureOptions
+    from pindown.runs.inputs import ImageOptions
 
     sides = [] if size is None else size.lower().split("x")
     if not all(side.isdigit() and int(side) > 0 for side in sides) or len(sides) > 2:
         raise InputError("size", f"`size` must be a number of pixels such as 64, or 48x64, got {size!r}.")
-    return PictureOptions(
+    return ImageOptions(
         None if labels is None else str(labels.resolve()),
         (int(sides[0]), int(sides[-1])) if sides else None,
         channels,
@@ -235,7 +249,7 @@ def pictures(
     )
 
 
-def named(data: Path, chosen: Columns, options: dict[str, Any]) -> TableFile | Folder | Shards:
+def named(data: Path, chosen: Columns, options: dict[str, Any]) -> Source:
     """Open the data, and see that the columns are there: at once, before the seconds that importing torch takes."""
     if not data.is_dir() and not any(value not in (None, False) for value in options.values()):
         from pindown.data.tables import open_table
@@ -243,6 +257,6 @@ def named(data: Path, chosen: Columns, options: dict[str, Any]) -> TableFile | F
         source = open_table(data)
         chosen.check(source)
         return source
-    from pindown.runs.pictures import opened
+    from pindown.runs.inputs import open_data
 
-    return opened(data, pictures(**options))
+    return open_data(data, pictures(**options))

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pindown.cli._answers import complain, refusing, say, say_json, stopping
-from pindown.cli._choices import DEVICE, JSON
-from pindown.cli.transform import RUN
+from pindown.cli._choices import DEVICE, FOREIGN, JSON
+from pindown.cli.transform import RUN, say_changes
 
 if TYPE_CHECKING:
     from pindown.auditing.report.findings import MethodAudit
@@ -30,25 +30,26 @@ def audit_run(
         Path | None, typer.Option(help="Where the data file is now, if it was moved.", show_default=False)
     ] = None,
     device: DEVICE = None,
+    estimator: FOREIGN = None,
     as_json: JSON = False,
 ) -> None:
     """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
-    from pindown.methods.registry import find
     from pindown.runs import Run
-    from pindown.runs.pictures import in_memory, read_study
+    from pindown.runs.inputs import in_memory, read
 
     with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
         fitted = Run.open(run)
-        if note := fitted.of_another_version:
-            complain(note)
+        say_changes(fitted)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        measured = not find(fitted.recipe.estimator).spec.labels
-        whole = read_study(fitted.find_data(data), columns, measured=measured)
+        measured = not fitted.kind(estimator).spec.labels
+        whole = read(fitted.find_data(data), columns, measured=measured)
         study = in_memory(whole)
         for note in study.notes[len(whole.notes) :]:
             complain(note)
-        found = _audited(fitted, study, fits, seed, device)
+        found = _audited(fitted, study, fits, seed, device, estimator)
+        fitted.bind()  # or a folder that was deleted meanwhile would be made again
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
+        fitted.bind("audit.html", "audit.json")
         fitted.log(f"audited: {found.claim}")
     if as_json:
         say_json({"run": str(run), "page": str(pages[0]), **found.to_dict()})
@@ -57,14 +58,14 @@ def audit_run(
     say(f"\nThe page: {pages[0]}")
 
 
-def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None) -> Audit | MethodAudit:
+def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None, kind: str | None) -> Audit | MethodAudit:
     import warnings
 
     import numpy as np
 
     from pindown.auditing.report.audit import audit
 
-    estimator = run.load(device=device)
+    estimator = run.load(device=device, estimator=kind)
     if device is not None:
         estimator.set_params(device=device)  # of the refits
     if study.names:

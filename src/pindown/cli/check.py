@@ -205,19 +205,19 @@ def _look(
         source = named(data, chosen, options)
         from pindown.methods.registry import find
         from pindown.runs import Recipe, estimator_for, read_options
-        from pindown.runs.pictures import Folder, read_study
+        from pindown.runs.inputs import Images, read
         from pindown.runs.recipe import looked_at, readable
 
         name = estimator_for(chosen, asked, fitted=False)
         kind = find(name)
         recipe = Recipe(name, options=read_options(option or (), kind))
-        study = read_study(source, chosen, measured=not kind.spec.labels)
-        if isinstance(source, Folder) and components is None:
+        study = read(source, chosen, measured=not kind.spec.labels)
+        if isinstance(source, Images) and components is None:
             raise ValueError(NO_COUNT)
         for note in study.notes:
             complain(note)
         estimator = readable(recipe, study)[0].build()
         some = study.sample(looked_at(study))
         some = some.take(range(len(some))) if some.is_source else some
-        asked_of = source.options.as_dict() if isinstance(source, Folder) else {}
+        asked_of = source.options.as_dict() if isinstance(source, Images) else {}
         return _Seen(data, asked, chosen, recipe, estimator, study, some, asked_of)

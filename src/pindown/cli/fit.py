@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import sys
 import warnings
@@ -13,7 +14,19 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pindown._names import counted
-from pindown.cli._answers import complain, in_our_words, in_shell, observed, refusing, say, say_json, stopping, waiting
+from pindown.cli._answers import (
+    complain,
+    in_our_words,
+    in_shell,
+    is_first_process,
+    observed,
+    refusing,
+    say,
+    say_json,
+    stopping,
+    waiting,
+    without_formulas,
+)
 from pindown.cli._choices import (
     BACKGROUND,
     CHANNELS,
@@ -34,6 +47,7 @@ from pindown.cli._choices import (
     OPTION,
     PAIRS,
     PCA,
+    QUOTE_FORMULAS,
     SIGNAL,
     SIZE,
     SKIP_CORRUPT,
@@ -47,10 +61,9 @@ from pindown.cli._choices import (
 
 if TYPE_CHECKING:
     from pindown.data.data import Data
-    from pindown.data.tables import Columns, TableFile
+    from pindown.data.tables import Columns
     from pindown.runs import Place, Recipe, Run
-    from pindown.runs.pictures import Folder
-    from pindown.runs.shards import Shards
+    from pindown.runs.inputs import Source
 
 NO_COUNT = (
     "n_components: say how many latents to look for, such as n_components=5: directions of pictures are no count of "
@@ -98,13 +111,14 @@ def fit_data(
     option: OPTION = None,
     device: DEVICE = None,
     force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
+    quote_formulas: QUOTE_FORMULAS = False,
     as_json: JSON = False,
 ) -> None:
     """Fit an encoder, and keep all that belongs to it in a folder.
 
     The side variable chooses the estimator: --nuisance leads to Forget, --pairs to Contrast, --signal to Classify, and
-    nothing to Dictionary; --estimator names another, and --sparse N a sparse dictionary. Killed at any moment, the same
-    command goes on.
+    nothing to Dictionary; --estimator names another, and --sparse N a sparse dictionary. After a kill at any moment,
+    the same command resumes. With several GPUs: torchrun -m -- pindown fit …
     """
     chosen = columns(
         signal=signal,
@@ -137,9 +151,13 @@ def fit_data(
         name = estimator_for(chosen, estimator)
         asked = Recipe(name, components, steps, seed, read_options(parameters(option, pca), find(name)))
         place = Place(output)
-        study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
+        with _first_decides() as first:
+            if first:
+                study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
+            else:
+                study, run = _joined(source, chosen, asked, place)
     with hold:
-        scores = _fitted(place, study, run, device, 0 if study.is_source else folds)
+        scores = _fitted(place, study, run, device, 0 if study.is_source else folds, quote_formulas=quote_formulas)
     if as_json:
         say_json({"run": str(output), **scores})
         return
@@ -149,8 +167,41 @@ def fit_data(
     say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
+@contextmanager
+def _first_decides() -> Iterator[bool]:
+    """Yield whether this is the first process; others wait for it, and end if it does not begin."""
+    if int(os.environ.get("WORLD_SIZE", "1")) == 1:
+        yield True
+        return
+    from accelerate.utils import broadcast_object_list
+
+    from pindown.training.devices import processes
+
+    processes()  # makes them one group
+    if not is_first_process():
+        if broadcast_object_list([None]) != ["begun"]:
+            raise typer.Exit(2)
+        yield False
+        return
+    try:
+        yield True
+    except BaseException:
+        broadcast_object_list(["refused"])
+        raise
+    broadcast_object_list(["begun"])
+
+
+def _joined(source: Source, chosen: Columns, asked: Recipe, place: Place) -> tuple[Data, Run]:
+    """Return what the first process has begun, to another one."""
+    from pindown.methods.registry import find
+    from pindown.runs.inputs import read
+
+    study = read(source, chosen, measured=not find(asked.estimator).spec.labels)
+    return study, place.under_way()
+
+
 def _begun(
-    source: TableFile | Folder | Shards,
+    source: Source,
     chosen: Columns,
     asked: Recipe,
     place: Place,
@@ -159,13 +210,13 @@ def _begun(
     device: str | None,
     force: bool,
 ) -> tuple[Data, Run]:
-    """Check all that can be checked before training, then make and hold the folder, or that to go on with."""
+    """Check all that can be checked before training, then make and hold the folder, or the one to resume."""
     import numpy as np
 
     from pindown.methods.parameters import INJECTIVE
     from pindown.methods.registry import find
     from pindown.runs import planned
-    from pindown.runs.pictures import Folder, fingerprint_of, read_study
+    from pindown.runs.inputs import Images, fingerprint, read
     from pindown.training import best_device
 
     place.check(force=force)
@@ -173,9 +224,9 @@ def _begun(
         theorem = asked.build().guarantee
     if device is not None:
         best_device(device)
-    study = read_study(source, chosen, measured=not find(asked.estimator).spec.labels)
+    study = read(source, chosen, measured=not find(asked.estimator).spec.labels)
     injective = theorem is not None and INJECTIVE & {*theorem.assumes}
-    if isinstance(source, Folder) and asked.n_components is None:
+    if isinstance(source, Images) and asked.n_components is None:
         raise ValueError(NO_COUNT)
     if injective and asked.n_components is not None and asked.n_components > study.n_features:
         raise ValueError(
@@ -184,13 +235,15 @@ def _begun(
         )
     for note in study.notes:
         complain(note)
-    digest, options = fingerprint_of(source), source.options.as_dict() if isinstance(source, Folder) else {}
+    digest, options = fingerprint(source), source.options.as_dict() if isinstance(source, Images) else {}
     wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
     wishes |= {"pictures": options} if options else {}
     run = place.begun(wishes, force=force)
     if run is not None:
         hold.enter_context(place.held())
-        complain(f"going on with {run.path}.")
+        if run.recipe.estimator != asked.estimator:
+            raise ValueError(f"{run.path} is damaged: delete it.")
+        complain(f"resuming {run.path}.")
         run.log("resumed")
         return study, run
     with waiting(f"Planning for {source.path.name}"):
@@ -204,7 +257,7 @@ def _begun(
         "data": {"path": str(source.path.resolve()), "sha256": digest, "n_samples": len(study)},
         "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
         "recipe": recipe.as_dict(),
-        **({"pictures": options} if isinstance(source, Folder) else {}),
+        **({"pictures": options} if isinstance(source, Images) else {}),
         **({"medians": medians} if medians else {}),
         "asked": wishes,
         "notes": [in_shell(note) for note in (*study.notes, *notes)],
@@ -214,20 +267,22 @@ def _begun(
     return study, run
 
 
-def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int) -> dict[str, Any]:
-    """Train, and write what came of it; what cannot be trained leaves nothing behind."""
+def _fitted(
+    place: Place, study: Data, run: Run, device: str | None, folds: int, *, quote_formulas: bool
+) -> dict[str, Any]:
+    """Train, and write the result, in the first process; what cannot be trained leaves nothing behind."""
     from scipy.sparse import issparse
 
+    from pindown._files import write_json
     from pindown.data.tables import write_latents
-    from pindown.runs.folder import LATENTS, SCORES, SPARSE_LATENTS
-    from pindown.runs.recipe import fit
-    from pindown.runs.scoring import scores
+    from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS
+    from pindown.runs.recipe import fit, scores
     from pindown.training.divergence import TrainingDivergedError
 
-    go_on = f"the same command goes on: {run.record['command']}"
-    mended = refusing(OSError, then=f"When that is mended, {go_on}")
+    go_on = f"the same command resumes: {run.record['command']}"
+    broken = refusing(OSError, then=f"When that is fixed, {go_on}")
     refused = refusing(ValueError, of_estimator=True)
-    with stopping(go_on, diverged="Nothing was kept of this fit."), refused, mended, _noting(run) as noted:
+    with stopping(go_on, diverged="Nothing was kept of this fit."), refused, broken, _noting(run) as noted:
         try:
             estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
             fit(estimator, study)
@@ -236,12 +291,15 @@ def _fitted(place: Place, study: Data, run: Run, device: str | None, folds: int)
             if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
                 place.give_up()
             raise
-        run.save(estimator)
-        names = [str(name) for name in estimator.get_feature_names_out()]
         latents, beside = _exported(estimator, study, folds)
-        write_latents(run.path / (SPARSE_LATENTS if issparse(latents) else LATENTS), latents, names, beside)
         found = {**scores(estimator, study), "warnings": noted}
-        run.write(SCORES, found)
+        if not is_first_process():
+            return found
+        estimator.save(run.path / ESTIMATOR)
+        names = [str(name) for name in estimator.get_feature_names_out()]
+        beside = without_formulas(beside) if quote_formulas else beside
+        write_latents(run.path / (SPARSE_LATENTS if issparse(latents) else LATENTS), latents, names, beside)
+        write_json(run.path / SCORES, found)
         run.log("fitted")
         place.finish()
     return found

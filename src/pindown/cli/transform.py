@@ -7,15 +7,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pindown._names import counted
-from pindown.cli._answers import complain, refusing, say, say_json, stopping
-from pindown.cli._choices import BACKGROUND, CHANNELS, DATA, JSON, SIZE, SKIP_CORRUPT, pictures
+from pindown._names import counted, listed
+from pindown.cli._answers import complain, refusing, say, say_json, stopping, without_formulas
+from pindown.cli._choices import (
+    BACKGROUND,
+    CHANNELS,
+    DATA,
+    FOREIGN,
+    JSON,
+    QUOTE_FORMULAS,
+    SIZE,
+    SKIP_CORRUPT,
+    pictures,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from pindown.runs import Run
-    from pindown.runs.pictures import Folder, PictureOptions
+    from pindown.runs.inputs import ImageOptions, Images
 
 RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
 
@@ -30,6 +40,8 @@ def transform_data(
     channels: CHANNELS = None,
     background: BACKGROUND = None,
     skip_corrupt: SKIP_CORRUPT = False,
+    estimator: FOREIGN = None,
+    quote_formulas: QUOTE_FORMULAS = False,
     as_json: JSON = False,
 ) -> None:
     """Encode new rows. Columns are found by their names, in any order; others are passed over.
@@ -47,8 +59,7 @@ def transform_data(
         check_writable(output)
         if output.exists() and output.samefile(data):
             raise ValueError(f"-o: {output} is the data file itself: give another name.")
-        if note := fitted.of_another_version:
-            complain(note)
+        say_changes(fitted)
         asked = pictures(
             labels=None,
             size=size,
@@ -57,7 +68,8 @@ def transform_data(
             skip_corrupt=skip_corrupt,
             skip_unlabelled=False,
         )
-        names, latents, beside = _latents(fitted, data, asked)
+        names, latents, beside = _latents(fitted, data, asked, estimator)
+        beside = without_formulas(beside) if quote_formulas else beside
         if issparse(latents) and output.suffix.lower() != ".npz":
             raise ValueError(
                 f"-o: {output.name} cannot hold a sparse matrix, which codes of activations are: give a name in .npz."
@@ -69,22 +81,29 @@ def transform_data(
     say(f"{counted(latents.shape[0], 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
 
 
+def say_changes(run: Run) -> None:
+    """Say what of a run was made by another version, or has changed since."""
+    if note := run.of_another_version:
+        complain(note)
+    if changed := [name for name in run.changed_parts() if name != "estimator.pindown"]:
+        complain(f"{run.path}: changed since it was made: {listed(changed)}.")
+
+
 Latents = tuple[list[str], Any, "dict[str, NDArray[Any]]"]
 
 
-def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
-    from pindown._names import listed, nearest
+def _latents(run: Run, data: Path, asked: ImageOptions, kind: str | None) -> Latents:
+    from pindown._names import nearest
     from pindown.data.tables import Columns, read_data
-    from pindown.runs.pictures import Folder, opened
-    from pindown.runs.shards import Shards
+    from pindown.runs.inputs import Activations, Images, open_data
 
-    source = opened(data, asked)
-    if isinstance(source, Shards):
-        study, fitted = source.study(Columns()), run.load()
+    source = open_data(data, asked)
+    if isinstance(source, Activations):
+        study, fitted = source.read(Columns()), run.load(estimator=kind)
         names = [str(name) for name in fitted.get_feature_names_out()]
         return names, fitted.spec.exported(fitted, study), {"input": study.groups}
-    if isinstance(source, Folder):
-        return _of_pictures(run, source)
+    if isinstance(source, Images):
+        return _of_images(run, source, kind)
     features = run.columns.features
     missing = [name for name in features if name not in source.names]
     if missing:
@@ -92,7 +111,7 @@ def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
             f"{data.name} lacks {len(missing)} of the {len(features)} columns that this run was fitted to: "
             f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
         )
-    estimator, sides = run.load(), run.columns.nuisance
+    estimator, sides = run.load(estimator=kind), run.columns.nuisance
     known = all(name in source.names for name in sides)
     was = run.columns
     columns = Columns(
@@ -112,17 +131,17 @@ def _latents(run: Run, data: Path, asked: PictureOptions) -> Latents:
     return names, estimator.spec.latents(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}
 
 
-def _of_pictures(run: Run, folder: Folder) -> Latents:
+def _of_images(run: Run, folder: Images, kind: str | None) -> Latents:
     """Encode pictures, read as those that were fitted unless it was asked otherwise, and say which were left out."""
     from pindown.data.tables import Columns
-    from pindown.runs.pictures import Folder, PictureOptions
+    from pindown.runs.inputs import ImageOptions, Images
 
     was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
-    options = PictureOptions.from_dict({**was, **folder.options.as_dict()})
-    study = Folder(folder.path, options).study(Columns(), encoded=True)
+    options = ImageOptions.from_dict({**was, **folder.options.as_dict()})
+    study = Images(folder.path, options).read(Columns(), encoded=True)
     for note in study.notes:
         complain(note)
-    estimator, shape = run.load(), study.X.shape
+    estimator, shape = run.load(estimator=kind), study.X.shape
     if len(estimator.shape_in_) == len(shape) and estimator.shape_in_ != shape:
         channels, height, width = estimator.shape_in_
         raise ValueError(

@@ -71,6 +71,17 @@ def find(name: str) -> type[BaseEncoder]:
     return kind
 
 
+def installed(name: str) -> type[BaseEncoder] | None:
+    """Return the method of this name if it is one of this package, or registered by another; nothing else is imported.
+
+    Examples
+    --------
+    >>> installed("Forget").__name__, installed("antigravity:fly")
+    ('Forget', None)
+    """
+    return find(name) if name in registered() or name in {kind.__name__ for kind in BUILT_IN} else None
+
+
 def address_of(kind: type[BaseEncoder]) -> str:
     """Return what `find` takes for a method, today and in another process.
 
@@ -80,7 +91,9 @@ def address_of(kind: type[BaseEncoder]) -> str:
     >>> address_of(Contrast)
     'Contrast'
     """
-    return kind.__name__ if kind in BUILT_IN else f"{kind.__module__}:{kind.__qualname__}"
+    address = f"{kind.__module__}:{kind.__qualname__}"
+    names = {value: name for name, value in registered().items()}
+    return kind.__name__ if kind in BUILT_IN else names.get(address, address)
 
 
 def suited(roles: Collection[str]) -> type[BaseEncoder] | None:

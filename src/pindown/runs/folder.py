@@ -1,56 +1,61 @@
-"""The folder of a run. It is made beside its place and moved there when it is whole.
+"""The folder of a run. It is made next to its place, and moved there when it is complete.
 
 ::
 
     run/
-      run.json              data file and its fingerprint, columns, estimator, parameters, versions
+      run.json              data file and its checksum, columns, estimator, parameters, versions, checksums of the parts
       estimator.pindown     the fitted estimator, as `pindown.load` reads it
-      latents.csv           the latents of the rows that were fitted; latents.npz if they are a sparse matrix
+      latents.csv           the latents of the samples of the fit; latents.npz if they are a sparse matrix
       scores.json           how it went
       log.txt               what happened when
       audit.html, .json     after `pindown audit`
 
-While a fit is under way the folder is called ``run.unfinished``, and has a ``checkpoint``. A fit that was killed leaves
-it behind, and the same fit goes on from there. It is begun in a hidden workshop beside, ``.run.unfinished.…``, and
-moved there with its record.
+During a fit the folder is called ``run.unfinished``, and has a ``checkpoint``. A fit that is killed leaves it behind,
+and the same fit resumes from there. It is begun in a hidden workshop next to it, ``.run.unfinished.…``, and moved there
+with its record.
 """
 
 from __future__ import annotations
 
-import copy
 import errno
-import json
 import os
-import platform
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock, Timeout
+
 from pindown import __version__
-from pindown._files import atomic_path
-from pindown.data.tables import Columns, TableFile
+from pindown._files import read_json, remove_temporary, sha256, write_json
+from pindown._names import listed, printable
+from pindown.data.tables import Columns
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
-from pindown.methods.registry import find
-from pindown.runs.pictures import Folder, PictureOptions, fingerprint_of, opened
+from pindown.methods.registry import find, installed
+from pindown.runs.inputs import ImageOptions, Source, fingerprint, open_data
 from pindown.runs.recipe import Recipe
-from pindown.runs.shards import Shards
-from pindown.saving import load
+from pindown.saving import load, versions
 
-FORMAT = 2
+FORMAT = 3
 RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
 LATENTS, SPARSE_LATENTS = "latents.csv", "latents.npz"
+LOCK = ".lock"
+
+_FIELDS = {
+    **dict.fromkeys(("data", "columns", "recipe", "asked", "versions"), dict),
+    **{"command": str, "notes": list, "parts": dict},
+}
+"""What a record must have, and of what type."""
 
 
 @dataclass(frozen=True)
 class Run:
-    """A finished run, or one under way; ``record`` is what ``run.json`` says."""
+    """A finished run, or one under way; ``record`` is the content of ``run.json``."""
 
     path: Path
     record: dict[str, Any]
@@ -61,28 +66,30 @@ class Run:
 
         Raises
         ------
-        ValueError
-            If there is none, or it is unfinished.
+        InputError
+            If there is none, or it is unfinished or damaged.
         """
         beside = Place(path).unfinished
         if (beside / RECORD).exists() and not (path / RECORD).exists():
-            command = _read(beside / RECORD).get("command", "the same fit")
-            raise ValueError(f"{path} is unfinished: to go on, give its command again: {command}")
+            command = _read(beside / RECORD)["command"]
+            raise InputError(
+                "run", f"{path} is unfinished: to resume, give its command again: {printable(command, 500)}"
+            )
         if not path.exists():
-            raise ValueError(f"there is no run {path}: give the folder that pindown fit wrote (-o).")
+            raise InputError("run", f"there is no run {path}: give the folder that pindown fit wrote (-o).")
         if not (path / RECORD).is_file():
-            raise ValueError(f"{path} is no run: it has no {RECORD}. Give the folder that pindown fit wrote (-o).")
+            raise InputError("run", f"{path} is not a run: it has no {RECORD}. Give the folder that pindown fit wrote.")
         return cls(path, _read(path / RECORD))
 
     @property
     def of_another_version(self) -> str:
         """A sentence, if another version of pindown made this run; otherwise nothing."""
-        made_by = self.record.get("versions", {}).get("pindown", "of which nothing is known")
+        made_by = self.record["versions"].get("pindown")
         if made_by == __version__:
             return ""
         return (
-            f"{self.path} was made by pindown {made_by}, and this is {__version__}: its encoder gives the latents it "
-            "gave, but a fit made again may differ."
+            f"{self.path} was made by pindown {printable(made_by)}, and this is {__version__}: its encoder gives the "
+            "same latents, but a new fit may differ."
         )
 
     @property
@@ -100,63 +107,91 @@ class Run:
         """The file with the state of a fit under way; estimators with several parts add their names to it."""
         return self.path / "checkpoint" / "fit.safetensors"
 
-    def load(self, *, device: str | None = None) -> BaseEncoder:
-        """Return the fitted estimator; its method's package may be imported from, since it was fitted from there.
+    def kind(self, asked: str | None = None) -> type[BaseEncoder]:
+        """Return the class of the estimator: one that is installed, or that the user asked for by its address.
+
+        A record cannot choose what is imported.
+        """
+        name = self.recipe.estimator
+        kind = installed(name) if asked is None else find(asked)
+        if kind is None or (asked is not None and kind is not installed(name) and asked != name):
+            raise InputError(
+                "estimator",
+                f"{self.path} was fitted by {printable(name)}, which is "
+                + ("not installed as a method." if asked is None else f"not {asked}.")
+                + f" If you know that package, name it: `estimator={printable(name)!r}`.",
+            )
+        return kind
+
+    def load(self, *, device: str | None = None, estimator: str | None = None) -> BaseEncoder:
+        """Return the fitted estimator.
+
+        Parameters
+        ----------
+        device : str, optional
+            Where its networks go.
+        estimator : str, optional
+            The address of its class, if that is not installed as a method.
 
         Raises
         ------
-        ValueError
-            If its file is gone, damaged, or something else.
+        InputError
+            If its file is missing, damaged, or belongs to another run.
         """
-        kind = find(self.recipe.estimator)
-        try:
-            return load(self.path / ESTIMATOR, trust=[kind], device=device)
-        except FileNotFoundError as error:
-            raise ValueError(f"{self.path} has no {ESTIMATOR}: fit again.") from error
+        kind, path = self.kind(estimator), self.path / ESTIMATOR
+        if not path.is_file():
+            raise InputError("run", f"{self.path} has no {ESTIMATOR}: fit again.")
+        if ESTIMATOR in self.changed_parts():
+            raise InputError(
+                "run", f"{path} is damaged, or belongs to another run. Copy the folder again from where it was made."
+            )
+        fitted = load(path, trust=[kind], device=device)
+        features = self.record["columns"].get("features")
+        if type(fitted) is not kind or (features and fitted.n_features_in_ != len(features)):
+            raise InputError("run", f"{path} does not belong to this run. Copy the folder again.")
+        return fitted
 
-    def save(self, estimator: BaseEncoder) -> None:
-        """Keep the fitted estimator, without where its checkpoint was."""
-        clean = copy.copy(estimator)
-        clean.set_params(trainer=replace(estimator.trainer, checkpoint=None))
-        clean.save(self.path / ESTIMATOR)
+    def changed_parts(self) -> tuple[str, ...]:
+        """Return the files that are not what they were when the run, or its audit, was finished."""
+        parts = self.record["parts"].items()
+        return tuple(name for name, was in parts if (self.path / name).is_file() and sha256(self.path / name) != was)
+
+    def bind(self, *names: str) -> None:
+        """Write the checksums of files into the record; raise if the run was deleted meanwhile."""
+        if not (self.path / RECORD).is_file():
+            raise InputError("run", f"{self.path} was deleted or moved meanwhile.")
+        self.record["parts"] |= {name: sha256(self.path / name) for name in names}
+        write_json(self.path / RECORD, self.record)
 
     def log(self, message: str) -> None:
         """Add a line to the log."""
         now = datetime.now(UTC).isoformat(timespec="seconds")
         with (self.path / LOG).open("a", encoding="utf-8") as file:
-            file.write(f"{now} {message}\n")
+            file.write(f"{now} {printable(message, 2_000)}\n")
 
-    def write(self, name: str, content: dict[str, Any]) -> None:
-        """Write JSON to a file of the run, whole or not at all."""
-        with atomic_path(self.path / name) as beside:
-            text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
-            beside.write_text(text + "\n", encoding="utf-8")
-
-    def find_data(self, path: Path | None = None) -> TableFile | Folder | Shards:
-        """Open the data file or folder, after seeing that it has not changed since the fit.
+    def find_data(self, path: Path | None = None) -> Source:
+        """Open the data, and check that they have not changed since the fit.
 
         Parameters
         ----------
         path : Path, optional
-            Where it is now, if it was moved.
+            Where they are now, if they were moved.
         """
-        was = Path(self.record["data"]["path"])
-        found = was if path is None else path
+        found = Path(self.record["data"]["path"]) if path is None else path
+        name = printable(found, 500)
         if not found.exists():
-            raise InputError(
-                "data", f"there is no file {found}, which this run was fitted to: say where it is now by `data`."
-            )
-        source = opened(found, PictureOptions.from_dict(self.record.get("pictures", {})))
-        if fingerprint_of(source) != self.record["data"]["sha256"]:
-            raise InputError(
-                "data", f"{found} has changed since the fit: fit again, or say by `data` where the old file is."
-            )
+            why = f"there is no file {name}, which this run was fitted to: say where it is now by `data`."
+            raise InputError("data", why)
+        source = open_data(found, ImageOptions.from_dict(self.record.get("pictures", {})))
+        if fingerprint(source) != self.record["data"]["sha256"]:
+            why = f"{name} has changed since the fit: fit again, or say by `data` where the old file is."
+            raise InputError("data", why)
         return source
 
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run goes: ``path``, and beside it the folder in which it is made."""
+    """Where a run goes: ``path``, and next to it the folder in which it is made."""
 
     path: Path
     _made: list[Path] = field(default_factory=list, repr=False, compare=False)
@@ -170,59 +205,53 @@ class Place:
     def _replaced(self) -> Path:
         return self.path.with_name(f"{self.path.name}.replaced")
 
-    @property
-    def _folder(self) -> Path:
-        """The folder in which it is made, or the nearest one above that there is."""
-        return next(parent for parent in self.path.absolute().parents if parent.exists())
-
     def check(self, *, force: bool) -> None:
         """Raise if a run cannot go here; nothing is made.
 
         Raises
         ------
-        ValueError
+        InputError
             If there is something else, or a run that must not be overwritten.
         OSError
             If the folder cannot be written to.
         """
         self._check_path(force=force)
-        if self.unfinished.exists() and not _is_ours(self.unfinished):
-            raise InputError(
-                "output",
-                f"`output`: {self.unfinished}, where the run would be made, holds other things: move them away.",
-            )
         if self.unfinished.exists():
+            if not _is_ours(self.unfinished):
+                raise self._refused(
+                    f"{self.unfinished}, where the run would be made, holds other things: move them away."
+                )
             with self.held():
                 pass
+        nearest = next(parent for parent in self.path.absolute().parents if parent.exists())
         try:
-            with tempfile.TemporaryFile(dir=self._folder):  # permissions alone would not tell of a read-only disk
+            with tempfile.TemporaryFile(dir=nearest):  # permissions alone would not show a read-only disk
                 pass
         except OSError as error:
-            why = error.strerror or error
-            raise type(error)(
-                f"`output`: {self.path} cannot be made: {why}. Give a folder that you may write to."
-            ) from error
+            why = (
+                f"`output`: {self.path} cannot be made: {error.strerror or error}. Give a folder that you may write to."
+            )
+            raise type(error)(why) from error
 
     def _check_path(self, *, force: bool) -> None:
         if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
-            raise InputError(
-                "output", f"`output`: {self.path} is not a valid output directory: give the name of a folder to make."
-            )
+            raise self._refused(f"{self.path} cannot be the folder of a run: give the name of a folder to make.")
         if self.path.exists() and any(self.path.iterdir()):
             if not (self.path / RECORD).is_file():
-                raise InputError("output", f"`output`: {self.path} holds other things: give the name of a new folder.")
+                raise self._refused(f"{self.path} holds other things: give the name of a new folder.")
             if not force:
-                raise InputError(
-                    "output",
-                    f"`output`: {self.path} holds a finished run: give another name, or `force` to replace it.",
-                )
+                raise self._refused(f"{self.path} holds a finished run: give another name, or `force` to replace it.")
+
+    @staticmethod
+    def _refused(why: str) -> InputError:
+        return InputError("output", f"`output`: {why}")
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
-        """Return the unfinished run that asked for the same, if there is one; with ``force`` others do not matter."""
+        """Return the unfinished run that asked for the same, if there is one; with `force` others do not matter."""
         if not (self.unfinished / RECORD).is_file():
             return None
         try:
-            run = Run(self.unfinished, _read(self.unfinished / RECORD))
+            run = self.under_way()
         except ValueError:
             if force:
                 return None
@@ -232,21 +261,24 @@ class Place:
             return run
         if force:
             return None
-        raise InputError(
-            "output",
-            f"`output`: {self.unfinished} is an unfinished fit that differs in {', '.join(changed)}. To finish it: "
-            f"{run.record['command']}; or give another `output`, or `force` to start anew.",
+        raise self._refused(
+            f"{self.unfinished} is an unfinished fit that differs in {listed(changed)}. To finish it: "
+            f"{printable(run.record['command'], 500)}; or give another `output`, or `force` to start again."
         )
 
+    def under_way(self) -> Run:
+        """Return the run that another process has begun here."""
+        return Run(self.unfinished, _read(self.unfinished / RECORD))
+
     @contextmanager
-    def begun_alone(self, record: dict[str, Any], *, force: bool) -> Iterator[Run]:
-        """Begin a run in the place of an unfinished one, and hold it, unless another process does since `check`."""
+    def begun_alone(self, record: Mapping[str, Any], *, force: bool) -> Iterator[Run]:
+        """Begin a run in the place of an unfinished one, and hold it, unless another process does so since `check`."""
         self.check(force=force)
         self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
         with ExitStack() as hold:
             try:
                 self.path.parent.mkdir(parents=True, exist_ok=True)
-                run = self._begin({"format": FORMAT, **record, "versions": versions()}, hold)
+                run = self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()}, hold)
             except BaseException:
                 self._remove_made()
                 raise
@@ -262,8 +294,9 @@ class Place:
         with self._workshop() as workshop:
             new = workshop / "new"
             new.mkdir()
-            hold.enter_context(_locked(new, self._busy))
-            Run(new, record).write(RECORD, record)
+            hold.enter_context(self._locked(new))
+            hold.callback(self._remove_lock, new.stat())
+            write_json(new / RECORD, record)
             if self.unfinished.exists():
                 with self.held():
                     os.rename(self.unfinished, workshop / "old")
@@ -272,38 +305,60 @@ class Place:
             except OSError as error:
                 if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
                     raise
-                raise ValueError(self._busy) from None
+                raise self._busy() from None
         return Run(self.unfinished, record)
 
     @contextmanager
     def _workshop(self) -> Iterator[Path]:
-        """Give a hidden folder beside the place, held as long as it is there; those that kills left behind go."""
+        """Give a hidden folder next to the place, held as long as it exists; remove those that kills left behind."""
         prefix, beside = f".{self.unfinished.name}.", self.path.parent
-        # A hold shows another process that this one is not left behind.
         with (
             tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as name,
-            _locked(Path(name), self._busy),
+            self._locked(Path(name)),
         ):
             workshop = Path(name)
             alike = (path for path in beside.iterdir() if path.name.startswith(prefix) and path.is_dir())
             for left in [path for path in alike if path.name != workshop.name]:
-                with suppress(ValueError, OSError), _locked(left, self._busy):
+                with suppress(ValueError, OSError), self._locked(left):
                     shutil.rmtree(left)
             yield workshop
 
-    @property
-    def _busy(self) -> str:
-        return f"`output`: another fit is under way in {self.unfinished}: wait for it, or give another name."
+    def _busy(self) -> InputError:
+        return self._refused(f"another fit is under way in {self.unfinished}: wait for it, or give another name.")
 
     def held(self) -> AbstractContextManager[None]:
         """Keep other fits out of the folder that is under way; a kill lets go of it.
 
         Raises
         ------
-        ValueError
+        InputError
             If another fit holds it.
         """
-        return _locked(self.unfinished, self._busy)
+        return self._locked(self.unfinished)
+
+    @contextmanager
+    def _locked(self, folder: Path) -> Iterator[None]:
+        """Hold the lock of a folder; raise if another process does, or has moved the folder away meanwhile."""
+        lock = FileLock(folder / LOCK)
+        try:
+            before = folder.stat()
+            lock.acquire(blocking=False)
+            moved = not os.path.samestat(before, folder.stat())
+        except (Timeout, FileNotFoundError):
+            lock.release()
+            raise self._busy() from None
+        try:
+            if moved:
+                raise self._busy()
+            yield
+        finally:
+            (folder / LOCK).unlink(missing_ok=True)
+            lock.release()
+
+    def _remove_lock(self, folder: os.stat_result) -> None:
+        with suppress(FileNotFoundError):
+            if os.path.samestat(folder, self.unfinished.stat()):  # and not one that another fit has begun since
+                (self.unfinished / LOCK).unlink()
 
     def give_up(self) -> None:
         """Remove the folder of a run that came to nothing, and those that were made for it."""
@@ -316,9 +371,12 @@ class Place:
                 folder.rmdir()
 
     def finish(self) -> Run:
-        """Move the whole run into place, instead of an older one; a kill in between loses neither."""
-        for stray in self.unfinished.rglob(".*"):  # what a kill left half written beside its place
-            stray.unlink()
+        """Bind the parts of the run together, and move it into place; a kill loses neither it nor an old one."""
+        run = self.under_way()
+        for folder in (run.path, run.checkpoint.parent):
+            if folder.is_dir():
+                remove_temporary(folder)
+        run.bind(*(path.name for path in run.path.iterdir() if path.is_file() and path.name not in (RECORD, LOG, LOCK)))
         if self.path.exists() and any(self.path.iterdir()):
             self._forget_replaced()
             os.rename(self.path, self._replaced)
@@ -326,65 +384,41 @@ class Place:
             self.path.rmdir()
         os.rename(self.unfinished, self.path)
         self._forget_replaced()
-        run = Run.open(self.path)
-        shutil.rmtree(run.checkpoint.parent, ignore_errors=True)  # a finished fit has nothing to go on from
-        return run
+        finished = Run.open(self.path)
+        shutil.rmtree(finished.checkpoint.parent, ignore_errors=True)  # a finished fit has nothing to resume from
+        (self.path / LOCK).unlink(missing_ok=True)
+        return finished
 
     def _forget_replaced(self) -> None:
         if (self._replaced / RECORD).is_file():
             shutil.rmtree(self._replaced)
 
 
-@contextmanager
-def _locked(folder: Path, busy: str) -> Iterator[None]:
-    """Hold the lock of a folder of ours; raise if another process does, or has moved the folder away meanwhile."""
-    try:
-        import fcntl
-    except ImportError:  # a system that has no such locks
-        yield
-        return
-    try:
-        descriptor = os.open(folder, os.O_RDONLY)
-    except FileNotFoundError:
-        raise ValueError(busy) from None
-    try:
-        with suppress(OSError):  # a disk that has none
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise ValueError(busy) from None
-        if not _is_at(folder, descriptor):
-            raise ValueError(busy)
-        yield
-    finally:
-        os.close(descriptor)
-
-
-def _is_at(path: Path, descriptor: int) -> bool:
-    """Say whether an open folder is still the one at a path."""
-    try:
-        return os.path.samestat(path.stat(), os.fstat(descriptor))
-    except FileNotFoundError:
-        return False
-
-
 def _is_ours(folder: Path) -> bool:
-    """Say whether a folder holds a run, or one of which a kill left next to nothing."""
+    """Return whether a folder holds a run, or one of which a kill left next to nothing."""
     inside = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
-    return RECORD in inside or all(name.startswith(f".{RECORD}.") for name in inside)
-
-
-def versions() -> dict[str, str]:
-    """Return the versions that a result depends on."""
-    packages = {"pindown": __version__, **{name: version(name) for name in ("torch", "numpy", "scikit-learn")}}
-    return {**packages, "python": platform.python_version()}
+    return RECORD in inside or all(name == LOCK or name.startswith(f".{RECORD}.") for name in inside)
 
 
 def _read(path: Path) -> dict[str, Any]:
+    """Return the record of a run, or raise if it is damaged or incomplete."""
     try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-        if record["format"] != FORMAT:
-            raise ValueError(f"its format is {record['format']}, not {FORMAT}")
-    except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{path} is no record of a run of this version ({error}): fit again.") from error
+        record = read_json(path)
+        if record.get("format") != FORMAT:
+            raise ValueError(f"its format is {printable(record.get('format'))}, not {FORMAT}")
+        for name, kind in _FIELDS.items():
+            if not isinstance(record.get(name), kind):
+                raise ValueError(f"it has no {name!r}")
+        if any(
+            "/" in name or name.startswith(".") or not isinstance(was, str) for name, was in record["parts"].items()
+        ):
+            raise ValueError("its parts are not files of this folder")
+        Columns.from_dict(record["columns"])
+        Recipe(**record["recipe"])
+        ImageOptions.from_dict(record.get("pictures", {}))
+        _ = record["data"]["path"] + record["data"]["sha256"]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise InputError(
+            "run", f"{path} is not the record of a run of this version ({printable(error, 200)}): fit again."
+        ) from error
     return record

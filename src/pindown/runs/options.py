@@ -3,40 +3,31 @@
 from __future__ import annotations
 
 import ast
-import inspect
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import partial
+from inspect import Parameter, signature
+from types import FunctionType
 from typing import Any
 
-from pindown import _random, networks
-from pindown._names import nearest
+from pindown import _random
+from pindown._names import listed, nearest, printable
 from pindown.errors import InputError
-from pindown.losses import penalties
 from pindown.methods.base import BaseEncoder
-from pindown.networks import gates, preprocessing, spaces
-from pindown.training import optimizers
+from pindown.saving.table import TABLE, is_value, look_up
 
-_NETWORKS = (
-    *(networks.linear, networks.mlp, networks.zero_mlp, networks.small_mlp, networks.skip_mlp, networks.smooth),
-    networks.residual,
-)
-_PREPROCESSING = (
-    *(
-        preprocessing.whiten_signal,
-        preprocessing.tempered,
-        preprocessing.whiten,
-        preprocessing.standardise,
-        preprocessing.centre,
-    ),
-    preprocessing.nothing,
-)
-_OPTIMIZERS = (optimizers.adam, optimizers.muon, optimizers.rivals)
-_VALUES = (
-    *(*_NETWORKS, *_PREPROCESSING, *_OPTIMIZERS, spaces.Sphere, spaces.Reals),
-    *(penalties.DependencyCount, penalties.DependencySparsity),
-    *(gates.TopK, gates.BatchTopK, gates.Matryoshka, gates.JumpReLU, gates.L1),
-)
-NAMED: Mapping[str, Any] = {value.__name__: value for value in _VALUES}
+
+def _of(*modules: str) -> dict[str, Any]:
+    """Return the functions and values of some modules that files may name, too, by their names."""
+    tags = [tag for tag, address in TABLE.items() if address in {f"pindown.{module}:{tag}" for module in modules}]
+    found = {tag: look_up(tag) for tag in tags}
+    return {tag: thing for tag, thing in found.items() if isinstance(thing, FunctionType) or is_value(thing)}
+
+
+_NETWORKS, _PREPROCESSING, _OPTIMIZERS = map(_of, ("networks.vectors", "networks.preprocessing", "training.optimizers"))
+NAMED = {
+    **(_NETWORKS | _PREPROCESSING | _OPTIMIZERS),
+    **_of("networks.spaces", "networks.gates", "losses.penalties"),
+}
 """Values that have a name: networks, preprocessing, optimisers, spaces, penalties, gates."""
 
 _FUNCTIONS = {
@@ -58,7 +49,7 @@ _ELSEWHERE = {
 
 
 def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str, str]:
-    """Split ``name=value``, and say of each whether this estimator has such a parameter.
+    """Return the parameters in ``name=value``, or raise if the estimator does not have one, or not with such a value.
 
     Examples
     --------
@@ -76,34 +67,28 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
             raise InputError("option", f"`option` {name}: use {_ELSEWHERE[name]}.")
         if name not in known:
             hint = nearest(name, known)
-            raise InputError("option", f"`option`: {estimator.__name__} has no parameter {name!r}: {hint}")
-        _try(name, value)
+            raise InputError("option", f"`option`: {estimator.__name__} has no parameter {printable(name)!r}: {hint}")
+        _check_function(name, value)
         options[name] = value
     return options
 
 
-def _try(name: str, text: str) -> None:
-    """Raise if a text stands for nothing, for a function of another kind, or for one with wrong arguments."""
-    value = read_value(name, text)
-    known = _FUNCTIONS.get(name)
+def _check_function(name: str, text: str) -> None:
+    """Raise if a parameter that is a function is not one of those there are for it, or has wrong arguments."""
+    value, known = read_value(name, text), _FUNCTIONS.get(name)
     if known is None:
         return
-    function, args, keywords = (
-        (value.func, value.args, value.keywords) if isinstance(value, partial) else (value, (), {})
-    )
-    if function not in known:
-        raise _wrong(name, f"{text} is none of {', '.join(each.__name__ for each in known)}.")
+    function, keywords = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
+    if function not in known.values():
+        raise _wrong(name, f"{text} is none of {listed([*known], most=20)}.")
+    own = signature(function).parameters.values()
     try:
-        inspect.signature(function).bind_partial(*args, **keywords)
+        signature(function).bind_partial(**keywords)
         with _random.forked(0):
             _ = value(3, 2) if known is _NETWORKS else None
     except (TypeError, ValueError, RuntimeError) as error:
-        own = [
-            f"{each.name}={each.default}"
-            for each in inspect.signature(function).parameters.values()
-            if each.default is not each.empty
-        ]
-        like = f"{function.__name__}({', '.join(own)})" if own else function.__name__
+        defaults = [f"{each.name}={each.default}" for each in own if each.default is not Parameter.empty]
+        like = f"{function.__name__}({', '.join(defaults)})" if defaults else function.__name__
         raise _wrong(name, f"{text} cannot be made ({error}). It is written like {like}.") from error
 
 
@@ -127,33 +112,33 @@ def read_value(name: str, text: str) -> Any:
         raise _wrong(name, f"{text!r} is neither a number nor a name ({error.msg}).") from None
     match tree:
         case ast.Name(id=word):
-            return _made(name, _named(name, word), (), {})
-        case ast.Call(func=ast.Name(id=word), args=args, keywords=keywords):
-            fixed = {str(keyword.arg): _literal(name, keyword.value) for keyword in keywords}
-            return _made(name, _named(name, word), [_literal(name, arg) for arg in args], fixed)
-    return _literal(name, tree)
-
-
-def _made(option: str, value: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    if not isinstance(value, type):
-        return partial(value, *args, **keywords) if args or keywords else value
-    try:
-        return value(*args, **keywords)
-    except TypeError as error:
-        raise _wrong(option, f"{value.__name__} takes other arguments ({error}).") from error
-
-
-def _named(option: str, word: str) -> Any:
+            args, keywords = [], {}
+        case ast.Call(func=ast.Name(id=word)):
+            args = [_literal(name, arg) for arg in tree.args]
+            keywords = {str(keyword.arg): _literal(name, keyword.value) for keyword in tree.keywords}
+        case _:
+            return _literal(name, tree)
     if word not in NAMED:
-        raise _wrong(option, f"there is no value {word!r}: {nearest(word, [*NAMED])}")
-    return NAMED[word]
+        raise _wrong(name, f"there is no value {printable(word)!r}: {nearest(word, [*NAMED])}")
+    value = NAMED[word]
+    if isinstance(value, FunctionType) and args:
+        raise _wrong(name, f"arguments of {word} have names, such as {word}(name=value).")
+    try:
+        return value if isinstance(value, FunctionType) and not keywords else _made(value, args, keywords)
+    except TypeError as error:
+        raise _wrong(name, f"{word} takes other arguments ({error}).") from error
+
+
+def _made(value: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
+    return partial(value, **keywords) if isinstance(value, FunctionType) else value(*args, **keywords)
 
 
 def _literal(option: str, tree: ast.expr) -> Any:
     try:
         return ast.literal_eval(tree)
     except ValueError:
-        raise _wrong(option, f"{ast.unparse(tree)!r} is neither a number nor a name such as linear or Reals.") from None
+        text = printable(ast.unparse(tree))
+        raise _wrong(option, f"{text!r} is neither a number nor a name such as linear or Reals.") from None
 
 
 def written(value: Any) -> str:

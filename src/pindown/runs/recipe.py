@@ -1,4 +1,4 @@
-"""From data and wishes to an estimator: which one, with how many latents, in which space."""
+"""From data and options to an estimator: which one, with how many latents, in which space; and how well it fits."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from pindown.auditing.spec import check_roles
+import numpy as np
+
+from pindown.auditing.report.result import plain
+from pindown.auditing.spec import FitScore, check_roles
 from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.errors import InputError
@@ -18,16 +21,15 @@ from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
 from pindown.runs.options import read_value, written
 from pindown.training import Trainer
 
-LOOKED_AT = 20_000
-"""Rows that a plan looks at: more would take minutes, and change little."""
+LOOKED_AT, NUMBERS_LOOKED_AT = 20_000, 1 << 25
+"""Samples that a plan is based on, and numbers that these have at most if they are images: more would take minutes."""
 
-
-NUMBERS_LOOKED_AT = 1 << 25
-"""Numbers that these rows have at most, if they are pictures."""
+LAST = 25
+"""Steps at the end over which the loss is averaged."""
 
 
 def looked_at(data: Data) -> int:
-    """Return how many rows a plan looks at.
+    """Return how many samples a plan is based on.
 
     Examples
     --------
@@ -172,3 +174,23 @@ def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
     """Fit an estimator to the side variables that it uses; partners that are the next rows, within groups."""
     return estimator.spec.fit(estimator, data.paired() if data.groups is not None else data)
+
+
+def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
+    """Return what was fitted to how many samples, and how well, for JSON; a score comes with its chance level."""
+    held_out = getattr(estimator, "held_out_", None)
+    if held_out is None:
+        score = estimator.spec.score(estimator, data.sample(looked_at(data)))
+    else:
+        score = FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)
+    return plain(
+        {
+            "estimator": type(estimator).__name__,
+            "n_components": estimator.n_components_,
+            "n_samples": len(data),
+            "n_features": data.n_features,
+            "n_steps": estimator.n_iter_,
+            "loss": float(np.mean(estimator.loss_curve_[-LAST:])),
+            "score": score._asdict(),
+        }
+    )
