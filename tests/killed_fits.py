@@ -17,7 +17,7 @@ from typer.testing import CliRunner
 
 from pindown.cli import app
 from pindown.data import tables
-from pindown.runs import scoring  # noqa: F401
+from pindown.runs import recipe  # noqa: F401
 from pindown.training import checkpoints
 
 MOMENTS = {

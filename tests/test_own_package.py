@@ -105,7 +105,7 @@ def test_it_is_fitted_audited_and_applied_from_the_shell(package, data):
     assert "Regress: 3 latents of x0, x1, x2" in result.stdout
     assert "y told by a linear map of the codes (R²), on rows held out in 5 folds (400): .9" in result.stdout
     record = json.loads(Path("run/run.json").read_text())
-    assert record["recipe"]["estimator"] == "measuring.regress:Regress"
+    assert record["recipe"]["estimator"] == "Regress"
     result = call("audit", "run", "--fits", 2)
     assert result.exit_code == 0, result.output
     assert "the latents are recovered up to an invertible affine map" in result.stdout
@@ -130,7 +130,7 @@ def test_a_fit_that_was_stopped_goes_on(package, data, monkeypatch):
         patch.setattr("pindown.training.steps.PlainStep.__call__", lambda *arguments: pytest.fail("trained again"))
         result = call(*fit, "-o", "run")
     assert result.exit_code == 0, result.output
-    assert "going on with run.unfinished" in result.stderr
+    assert "resuming run.unfinished" in result.stderr
     assert Path("run/estimator.pindown").read_bytes() == Path("whole/estimator.pindown").read_bytes()
 
 

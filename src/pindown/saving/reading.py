@@ -65,7 +65,7 @@ class Reader:
                     raise ValueError(f"it describes {printable(at)} in two ways")
                 return self._stored[at][1]
             case "dict" if isinstance(content, list):
-                return {self.value(key): self.value(value) for key, value in content}
+                return _whole({self.value(key): self.value(value) for key, value in content}, content)
             case "dtype":
                 return NATIVE[content]
             case "estimator":
@@ -96,7 +96,9 @@ class Reader:
             case "scalar":
                 return self.value(content)[()]
             case "set" | "frozenset" | "tuple" if isinstance(content, list):
-                return {"set": set, "frozenset": frozenset, "tuple": tuple}[kind](map(self.value, content))
+                return _whole(
+                    {"set": set, "frozenset": frozenset, "tuple": tuple}[kind](map(self.value, content)), content
+                )
             case "texts":
                 return _texts(**content)
             case "unsaved":
@@ -263,9 +265,19 @@ def _check_encoder(fitted: Mapping[str, Any]) -> None:
             raise ValueError("its encoder does not fit its number of latents")
 
 
+def _whole(collection: Any, content: list[Any]) -> Any:
+    if len(collection) != len(content):
+        raise ValueError("it has the same key twice")
+    return collection
+
+
 def _texts(dtype: str, shape: list[int], values: list[str]) -> NDArray[Any]:
     kind = np.dtype(dtype)
-    if kind.kind not in "US" or kind.itemsize > 4 * max(map(len, values), default=0) + 4_096:
+    if (
+        kind.kind not in "US"
+        or not all(isinstance(text, str) for text in values)
+        or kind.itemsize > 4 * max(map(len, values), default=0) + 4_096
+    ):
         raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
     return _shaped(np.array([t if kind.kind == "U" else t.encode("latin-1") for t in values], dtype=kind), shape)
 
