@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from pindown._files import sha256
-from pindown.data import ImageFolder
+from pindown.data import ImageFolder, IndexedSource
 from pindown.data.data import NEXT, Data
 from pindown.data.files import RECORD, open_shards, read_record
-from pindown.data.images import pictures_in
+from pindown.data.images import image_paths
 from pindown.data.tables import Columns, TableFile, check_label, open_table, read_data
 from pindown.errors import InputError
 
@@ -46,7 +46,8 @@ class ImageOptions:
     @classmethod
     def from_dict(cls, parts: Mapping[str, Any]) -> ImageOptions:
         """Return the options that `as_dict` turned into JSON."""
-        return cls(**{name: tuple(value) if isinstance(value, list) else value for name, value in parts.items()})
+        values: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in parts.items()}
+        return cls(**values)
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Images:
 
     def read(self, columns: Columns, *, measured: bool = False, encoded: bool = False) -> Data:
         """Return the images with their side variables, or raise if something is wrong with them."""
-        columns.refuse_two_parts()
+        columns.check_roles()
         for part in ("features", "drop", "id", "impute", "counts"):
             if getattr(columns, part):
                 raise InputError(
@@ -97,6 +98,7 @@ class Activations:
                     "other side variable than their inputs. Leave it out.",
                 )
         source, complete = open_shards(self.path), read_record(self.path)["complete"]
+        assert isinstance(source, IndexedSource)
         notes = () if complete else (f"{self.path.name}: the extraction stopped after {source.n_samples} samples.",)
         return Data(source, groups=source.side_variables()["groups"], notes=notes)
 
@@ -155,7 +157,7 @@ def fingerprint(source: Source) -> str:
             return sha256(path / RECORD)
         case Images(path, options):
             total = hashlib.sha256()
-            for name in pictures_in(path):
+            for name in image_paths(path):
                 total.update(f"{name} {sha256(path / name)}\n".encode())
             if options.labels is not None:
                 total.update(sha256(Path(options.labels)).encode())
