@@ -8,7 +8,7 @@ import pytest
 import torch
 from classifying import KAPPA, codes, data, jitter, quick, thorough
 
-from pindown.data.batches import Samples, ShuffledBatches, augmented
+from pindown.data.batches import IndexedSamples, ShuffledBatches, augmented
 from pindown.metrics import linear_r2
 from pindown.networks.spaces import Sphere
 from pindown.simulate.distributions import VonMisesFisher
@@ -91,7 +91,7 @@ def test_views_of_another_shape_are_refused(augment, message):
 
 
 def test_epochs_of_labelled_rows_keep_row_and_label_together():
-    batches = ShuffledBatches(Samples(torch.arange(10.0)[:, None], torch.arange(10) % 3), 4)
+    batches = ShuffledBatches(IndexedSamples(torch.arange(10.0)[:, None], torch.arange(10) % 3), 4)
     generator = torch.Generator().manual_seed(0)
     for step in range(6):
         x, labels = batches(step, generator)

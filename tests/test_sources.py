@@ -20,7 +20,7 @@ from pindown.data import (
     sources,
     streaming,
 )
-from pindown.data.batches import BatchesWithinLevels, HostBatches, Samples, ShuffledBatches
+from pindown.data.batches import BatchesWithinLevels, HostBatches, IndexedSamples, ShuffledBatches
 from pindown.errors import InputError
 from pindown.simulate import Bodies, Clusters, Confounded, Nuisance, Pairs, Structured
 from pindown.simulate.mixing import identity
@@ -265,7 +265,7 @@ def test_a_graph_can_capture_what_a_world_draws(name):
 
 @pytest.mark.parametrize("within_levels", [False, True])
 def test_batches_gathered_on_the_host_come_in_the_order_of_the_seed_also_for_a_resumed_run(within_levels):
-    samples, parity = Samples(torch.arange(12.0)[:, None]), np.arange(12) % 2
+    samples, parity = IndexedSamples(torch.arange(12.0)[:, None]), np.arange(12) % 2
     generator, device = torch.Generator().manual_seed(3), torch.device("cpu")
 
     def made():

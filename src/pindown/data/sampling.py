@@ -5,7 +5,7 @@ from typing import Any
 from pindown.data.batches import Augment, Batches, Noise, on_device, to_device
 from pindown.data.batches import BatchesWithinLevels as EpochsWithin
 from pindown.data.batches import GeneratedBatches as Fresh
-from pindown.data.batches import Samples as Rows
+from pindown.data.batches import IndexedSamples as Rows
 from pindown.data.batches import SampleSet as Takeable
 from pindown.data.batches import ShuffledBatches as Epochs
 from pindown.data.batches import StreamBatches as Streamed
