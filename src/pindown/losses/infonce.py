@@ -21,7 +21,6 @@ def infonce(
     potential: Tensor | None = None,
     positive_in_denominator: bool = True,
     self_negatives: bool = False,
-    symmetric: bool = False,
     across_processes: bool = False,
 ) -> Tensor:
     r"""Return the InfoNCE loss: classify each sample's positive among the positives of all samples.
@@ -33,7 +32,8 @@ def infonce(
 
     At the minimum, :math:`s/\tau` is the log density ratio of positives to negatives, up to a constant. If pairs are
     drawn from :math:`p(\tilde z | z) \propto e^{s(z, \tilde z)/\tau}`, the encoder then inverts the mixing up to an
-    isometry of s. ``log n`` minus the loss is a lower bound on the mutual information of a pair, in nats.
+    isometry of s. ``log n`` minus the loss is a lower bound on the mutual information of a pair, in nats. For a
+    symmetric loss, average with ``infonce(z_pos, z)``.
 
     Parameters
     ----------
@@ -54,8 +54,6 @@ def infonce(
         False: the negatives are the positives of the other samples. True: the negatives are all samples z_j,
         including the sample itself, as in the public code of the paper. This is harmless on the sphere. With a
         distance, each sample is its own nearest candidate, which hurts when positives are close.
-    symmetric
-        Average with the loss in which z and z_pos change roles.
     across_processes
         True: every process of `torch.distributed` holds its own samples, and the samples of all processes are
         candidates. Loss and gradient, averaged over processes as DistributedDataParallel does, equal those of one
@@ -88,35 +86,28 @@ def infonce(
     z, z_pos = (latents / scale for latents in common_precision(z, z_pos))
     positive = _similarity(z, z_pos, p)  # (n,)
     if potential is not None:
-        if symmetric or self_negatives:
-            raise InputError(
-                "potential", "`potential` applies to positives only. Leave `symmetric` and `self_negatives` False."
-            )
+        if self_negatives:
+            raise InputError("potential", "`potential` applies to positives only. Leave `self_negatives` False.")
         positive = positive + potential
     batch = _ProcessBatch.of(z, across_processes)
-
-    def one_direction(anchor: Tensor, candidates: Tensor) -> Tensor:
-        if not self_negatives:
-            total = logsumexp_similarity(
-                anchor,
-                batch.gather(candidates),
-                p=p,
-                potential=None if potential is None else batch.gather(potential),
-                skip_diagonal=not positive_in_denominator,
-                row_offset=batch.start,
-            )
-        else:
-            total = logsumexp_similarity(anchor, batch.gather(anchor), p=p)
-            if positive_in_denominator:
-                total = torch.logaddexp(total, positive)
-        excess = total - positive
+    if self_negatives:
+        total = logsumexp_similarity(z, batch.gather(z), p=p)
         if positive_in_denominator:
-            # A sum is at least each of its terms; float32 rounding can violate this for latents far apart.
-            excess = excess.clamp_min(0)
-        return batch.weight * excess.mean()
-
-    loss = one_direction(z, z_pos)
-    return (loss + one_direction(z_pos, z)) / 2 if symmetric else loss
+            total = torch.logaddexp(total, positive)
+    else:
+        total = logsumexp_similarity(
+            z,
+            batch.gather(z_pos),
+            p=p,
+            potential=None if potential is None else batch.gather(potential),
+            skip_diagonal=not positive_in_denominator,
+            row_offset=batch.start,
+        )
+    excess = total - positive
+    if positive_in_denominator:
+        # A sum is at least each of its terms; float32 rounding can violate this for latents far apart.
+        excess = excess.clamp_min(0)
+    return batch.weight * excess.mean()
 
 
 def align_uniform(
