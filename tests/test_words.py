@@ -39,16 +39,16 @@ LEFT: dict[str, int] = {
     "charts": 161,
     "is asked": 19,
     "kept back": 21,
-    "mended": 4,
+    "mended": 2,
     "past hope": 2,
     "strangers": 16,
     "the game": 27,
     "told": 246,
-    "unfolded": 20,
+    "unfolded": 19,
     "unrolled": 30,
     "vigil": 25,
     "world": 150,
-    "worlds": 48,
+    "worlds": 45,
 }
 """How many lines still have a word. Only lower these numbers; remove a word's number when none is left."""
 
