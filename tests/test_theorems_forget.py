@@ -14,9 +14,10 @@ from scipy.linalg import subspace_angles
 
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning
+from pindown.methods.forget import directions
 from pindown.methods.forget import game as game_module
 from pindown.methods.forget.baselines import MeanProjection
-from pindown.metrics import PROBES, Effort, directions, effective_rank, leakage, recovery_by_level
+from pindown.metrics import PROBES, Effort, effective_rank, leakage, recovery_by_level
 from pindown.simulate import Nuisance
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
