@@ -1,4 +1,4 @@
-"""Losses of latents and labels: cross-entropy of labels that matter; independence of groups that should not."""
+"""Losses of latents given labels: cross-entropy of classes, and independence of groups such as those of a nuisance."""
 
 from __future__ import annotations
 

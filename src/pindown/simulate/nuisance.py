@@ -1,4 +1,4 @@
-"""Simulations with a nuisance: it moves some latents, scales them, depends on a label, or is the body that moves."""
+"""Simulations with a nuisance that moves some latents, that depends on a label, or that is the body of an arm."""
 
 import math
 from dataclasses import dataclass, replace
