@@ -241,12 +241,12 @@ def test_a_look_is_what_the_fit_then_sees_and_leaves_nothing_behind():
     sample = world.sample(400, random_state=1)
     x, u = sample.x.numpy(), sample.u.numpy()
     forget = Forget(random_state=0, max_iter=5, verbose=False)
-    look = forget.look(Data(x, nuisance=u % 2))
+    summary = forget.summarize(Data(x, nuisance=u % 2))
     assert not hasattr(forget, "encoder_")
     fitted = forget.fit(x, u % 2)
-    assert (look.n_components, look.n_told) == (fitted.n_components_, fitted.n_told_)
+    assert (summary.n_components, summary.n_told) == (fitted.n_components_, fitted.n_told_)
     with pytest.raises(AttributeError):
-        look.n_components = 3
+        summary.n_components = 3
 
 
 # lots of rows, one after the other

@@ -11,7 +11,7 @@ from pindown import Classify, Contrast, Data, Dictionary
 from pindown.auditing.refitting import refitted
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.held_out import HeldOut
-from pindown.methods.learning import Learned, Learning
+from pindown.methods.learning import FitRun, Trained
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
 from pindown.training import TrainingLog
@@ -62,7 +62,7 @@ def test_refits_to_few_rows_go_the_way_of_the_fit():
     X = rng.normal(size=(150, 4)) + 3 * np.eye(4)[y]
     fitted = Classify(2, max_iter=100, **QUIET).fit(X, y)
     again = refitted(fitted, Data(X[:120], signal=y[:120]), seed=1)
-    assert again.n_iter_ == sum(leg.taken for leg in fitted.held_out_.way.legs) == fitted.n_iter_
+    assert again.n_iter_ == sum(phase.taken for phase in fitted.held_out_.step_plan.phases) == fitted.n_iter_
     assert again.held_out_ is None
 
 
@@ -123,12 +123,12 @@ def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
 
 def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_started_anew(monkeypatch):
     def learned(end):
-        return Learned((), TrainingLog(np.repeat([1.0, end], 20), 0.0, False))
+        return Trained((), TrainingLog(np.repeat([1.0, end], 20), 0.0, False))
 
     def tried(*ends):
         starts = []
-        monkeypatch.setattr(Learning, "once", lambda *_, start, **__: starts.append(start) or learned(ends[start]))
-        found = Learning(None, None, None, None, 0).whole(None, None, learned(0.05).way)
+        monkeypatch.setattr(FitRun, "once", lambda *_, start, **__: starts.append(start) or learned(ends[start]))
+        found = FitRun(None, None, None, None, 0).whole(None, None, learned(0.05).step_plan)
         return starts, found.end
 
     assert tried(0.1) == ([0], pytest.approx(0.1))
@@ -139,9 +139,9 @@ def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_start
 def test_more_rows_to_tell_partners_among_do_not_make_a_fit_stuck_nor_does_one_that_learned_nothing():
     def learned(first, end, n_samples):
         curve = math.log(n_samples) + np.repeat([first, end], 20)
-        return Learned((), TrainingLog(curve, 0.0, False), guessing=math.log(n_samples))
+        return Trained((), TrainingLog(curve, 0.0, False), guessing=math.log(n_samples))
 
     in_folds = learned(0.0, -0.5, 24)
-    assert not learned(0.0, -0.48, 30).is_stuck_beside(in_folds.way)
-    assert learned(0.0, -0.4, 30).is_stuck_beside(in_folds.way)
-    assert not learned(0.0, 0.2, 30).is_stuck_beside(learned(0.0, 0.1, 24).way)
+    assert not learned(0.0, -0.48, 30).is_stuck_beside(in_folds.step_plan)
+    assert learned(0.0, -0.4, 30).is_stuck_beside(in_folds.step_plan)
+    assert not learned(0.0, 0.2, 30).is_stuck_beside(learned(0.0, 0.1, 24).step_plan)

@@ -259,7 +259,7 @@ def test_without_a_past_displacements_take_the_place_of_innovations():
     assert body_charts.innovations(moves) is None
     chart = body_charts.by_innovations(moves, 2)
     assert chart.by == "displacements"
-    assert np.abs(chart.reading[2:]).max() < 0.1
+    assert np.abs(chart.inputs[2:]).max() < 0.1
 
 
 # Bad input.

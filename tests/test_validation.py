@@ -8,7 +8,7 @@ from torch import nn
 
 from pindown.training import Validation
 from pindown.training.convergence import Length
-from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Way, legs, turn
+from pindown.training.validation import LEAST_SETTLING, Phase, Rollback, StepPlan, phases, turn
 
 
 class Drifting(nn.Module):
@@ -36,12 +36,12 @@ def drifted(draw=towards_one, **options):
 
 def test_training_goes_back_to_the_moment_that_was_best_on_rows_held_out():
     log, weights = drifted()
-    assert log.turned is not None
-    assert log.turned.best < log.turned.at < 1_000
+    assert log.rollback is not None
+    assert log.rollback.best < log.rollback.at < 1_000
     assert abs(float(weights["level"]) - 0.5) < 0.05
     losses = dict(log.held_out)
     assert min(losses.values()) == pytest.approx(HALF_WAY.loss(as_drifting(weights)), abs=1e-12)
-    assert log.n_iter == sum(leg.taken for leg in log.way) < 1_000
+    assert log.n_iter == sum(phase.taken for phase in log.step_plan) < 1_000
 
 
 def as_drifting(weights):
@@ -52,7 +52,7 @@ def as_drifting(weights):
 
 def test_without_rows_held_out_it_goes_all_the_way():
     log, weights = drifted(validation=None)
-    assert (log.turned, log.held_out, log.n_iter) == (None, (), 1_000)
+    assert (log.rollback, log.held_out, log.n_iter) == (None, (), 1_000)
     assert abs(float(weights["level"]) - 1) < 0.05
 
 
@@ -64,7 +64,7 @@ def test_rows_that_improve_to_the_end_change_no_step():
 @pytest.mark.parametrize("fraction", [0.5, 0.99, 1.02])
 def test_a_run_broken_off_before_or_after_it_went_back_ends_where_an_unbroken_one_does(tmp_path, fraction):
     unbroken = drifted()
-    at = int(fraction * unbroken[0].turned.at)
+    at = int(fraction * unbroken[0].rollback.at)
 
     def pressed(step, generator):
         interrupting(at)(step, generator)
@@ -95,29 +95,29 @@ def test_a_finished_run_is_loaded_at_the_moment_that_was_kept(tmp_path):
 
 def test_a_way_that_is_known_is_taken_step_by_step():
     log, weights = drifted()
-    again, same = drifted(validation=None, way=Way(log.way, 1.0, 0.0))
+    again, same = drifted(validation=None, step_plan=StepPlan(log.step_plan, 1.0, 0.0))
     assert np.array_equal(again.loss_curve, log.loss_curve)
     assert torch.equal(same["level"], weights["level"])
 
 
 def test_rows_that_only_get_worse_leave_the_weights_as_they_were():
     log, weights = drifted(validation=Validation(((torch.full((4, 1), -1.0),),)))
-    assert (log.turned.best, log.n_iter) == (0, 1)
+    assert (log.rollback.best, log.n_iter) == (0, 1)
     assert float(weights["level"]) == 0
 
 
 def test_a_loss_that_clearly_rises_is_waited_for_half_as_long_as_it_fell():
     rises = [(25 * k, abs(k - 20) / 20) for k in range(81)]
-    assert turn(rises, Length(2_000)) == Turn(950, 500)
-    way = legs(rises, Length(2_000))
-    assert way == [Leg(2_000, 950), Leg(250, 250, 500)]
+    assert turn(rises, Length(2_000)) == Rollback(950, 500)
+    step_plan = phases(rises, Length(2_000))
+    assert step_plan == [Phase(2_000, 950), Phase(250, 250, 500)]
     assert LEAST_SETTLING < 250
 
 
 def test_a_loss_that_rose_to_a_plateau_is_waited_for_as_long_as_it_fell():
     noise = np.random.default_rng(0).uniform(-0.05, 0.05, size=81)
     stays = [(25 * k, abs(k - 20) / 20 if k <= 20 else 0.2 + noise[k]) for k in range(81)]
-    assert turn(stays, Length(2_000)) == Turn(1_200, 500)
+    assert turn(stays, Length(2_000)) == Rollback(1_200, 500)
 
 
 def test_a_rise_that_is_noise_is_none():

@@ -13,7 +13,7 @@ from own_method.losses import unexplained
 from own_method.theory import REGRESS
 from pindown import networks, theory
 from pindown.methods.base import BaseEncoder
-from pindown.methods.reading import Look, Reading
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
@@ -79,19 +79,19 @@ class Regress(BaseEncoder):
     def _space(self) -> Space:
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
-        if reading.data.signal is None:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        if inputs.data.signal is None:
             raise ValueError(
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "
                 "per row of X."
             )
-        return Look(self._asked_components())
+        return DataSummary(self._asked_components())
 
-    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         y = check_array(sides["signal"], ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")
         return (y.reshape(len(y), -1),)
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         return _Objective(encoder)
 
 

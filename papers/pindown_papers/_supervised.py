@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from pindown import _random
 from pindown.data.batches import CapturableDraw
-from pindown.methods.reading import LOOKED_AT
+from pindown.methods.inputs import SUMMARY_SAMPLES
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Space, Sphere
@@ -86,7 +86,7 @@ def fit_supervised(
     True
     """
     rng = _random.generator(seed, device)
-    x, z, *_ = process.sample(LOOKED_AT, random_state=rng, device=device)
+    x, z, *_ = process.sample(SUMMARY_SAMPLES, random_state=rng, device=device)
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
     encoder = Encoder(Whiten.of(x.cpu()), network, space)

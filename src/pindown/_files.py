@@ -47,7 +47,7 @@ def atomic_path(path: Path) -> Iterator[Path]:
         os.replace(temporary, path)
         _sync(path.parent)
     except OSError as error:
-        if error.filename in (None, str(temporary)):  # a full disk names no file
+        if error.errno is not None and error.filename in (None, str(temporary)):  # a full disk names no file
             error.filename = str(path)
         raise
     finally:

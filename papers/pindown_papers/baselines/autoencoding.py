@@ -10,12 +10,12 @@ import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
+from pindown.data.batches import SampleSet
 from pindown.data.data import Data
 from pindown.data.pairing import pair_up
-from pindown.data.sampling import Takeable
 from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
 from pindown.methods.dictionary.unrolling import start_unrolled
-from pindown.methods.reading import Look
+from pindown.methods.inputs import DataSummary
 from pindown.networks import built
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for
@@ -55,10 +55,10 @@ class Autoencoding(Generating):
         normal, _ = random_numbers(n_samples, self._n_views * self.n_components, generator)
         return normal, random_numbers(n_samples, self.n_components, generator)[1]
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
-        decoder = built(type(self).__name__, "decoder", make, look.n_components, self.shape_in_)
-        d, x = look.n_components, first_samples(batches)
+        decoder = built(type(self).__name__, "decoder", make, summary.n_components, self.shape_in_)
+        d, x = summary.n_components, first_samples(batches)
         model = Variational(
             encoder, decoder, d, x, divergence=self._divergence(), penalty=self.penalty, adapts=self._adapts
         )
@@ -93,17 +93,17 @@ class Paired(Autoencoding):
         """
         return self._fit(X, {"pairs": y})
 
-    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
 
-    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
-        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=look.rows), self._chance)
+    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
+        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows), self._chance)
 
 
 class WithChance:
     """Rows, with random numbers that are new whenever they are taken."""
 
-    def __init__(self, rows: Takeable, chance: Any) -> None:
+    def __init__(self, rows: SampleSet, chance: Any) -> None:
         self.rows, self.chance, self.device = rows, chance, rows.device
 
     def __len__(self) -> int:

@@ -12,7 +12,7 @@ from pindown import networks
 from pindown._random import RandomState
 from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
-from pindown.methods.reading import Look, Reading
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess
@@ -123,27 +123,27 @@ class EncDiff(Generating):
         assert isinstance(model, Denoising)
         return model.likelihood(self._put(self._validated(X, reset=False)))
 
-    def _refuse(self, reading: Reading) -> None:
+    def _check_inputs(self, inputs: TrainingInput) -> None:
         if len(self.shape_in_) != 3 or any(side % 2 for side in self.shape_in_[1:]):
             raise ValueError(
                 f"EncDiff: X has rows of shape {self.shape_in_}, but pictures (n, c, h, w) with even sides are drawn "
                 "from noise. Crop or enlarge them, or take BetaVAE."
             )
-        super()._refuse(reading)
+        super()._check_inputs(inputs)
 
     def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return noise for each picture, and uniform numbers for each latent."""
         noise = torch.randn(n_samples, *self.shape_in_, generator=generator, device=generator.device)
         return noise, torch.rand(n_samples, self.n_components, generator=generator, device=generator.device)
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        decoder = built("EncDiff", "decoder", self.decoder, look.n_components, self.shape_in_)
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        decoder = built("EncDiff", "decoder", self.decoder, summary.n_components, self.shape_in_)
         if not isinstance(decoder, Denoiser):
             raise TypeError(
                 f"EncDiff: decoder made a {type(decoder).__name__}, which sees no noise. Take networks.denoising, or "
                 "let your function return a networks.Denoiser."
             )
-        return Denoising(encoder, decoder, look.n_components, first_samples(batches), penalty=self.penalty)
+        return Denoising(encoder, decoder, summary.n_components, first_samples(batches), penalty=self.penalty)
 
 
 class Denoising(nn.Module):

@@ -13,11 +13,11 @@ from torch.nn import functional
 
 from pindown import networks
 from pindown._random import RandomState
-from pindown.data.batches import Draw
+from pindown.data.batches import Batches
 from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples
+from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import check_positive
-from pindown.methods.reading import Look
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for, encoder_for
@@ -146,8 +146,8 @@ class DisCo(Autoencoding):
         check_positive(self.temperature, "temperature")
         return Weighed(1.0)
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        d, shape, device = look.n_components, self.shape_in_, best_device(self.device)
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        d, shape, device = summary.n_components, self.shape_in_, best_device(self.device)
         decoder = built("DisCo", "decoder", decoder_for(self.decoder, shape, device), d, shape)
         seen = shape if len(shape) > 1 else shape[0]
         contrast = built("DisCo", "encoder", encoder_for(self.encoder, seen, device), seen, d)
@@ -164,12 +164,12 @@ class DisCo(Autoencoding):
         )
         return self._started(model, x)
 
-    def _search(
+    def _optimise(
         self,
         make: Callable[[int], nn.Module],
         minimise: Callable[..., TrainingLog],
-        draw: Draw,
-        look: Any,
+        draw: Batches,
+        summary: Any,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         objective = make(seed)

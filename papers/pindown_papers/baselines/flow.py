@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from pindown._random import RandomState
 from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
-from pindown.methods.reading import Look, Reading
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
@@ -121,14 +121,14 @@ class Flow(Generating):
         with torch.no_grad():
             return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(rows_at_once(x))]).mean())
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         asked, seen = self._asked_components(), math.prod(first.shape_out)
         if asked > seen:
             raise ValueError(
                 f"Flow: n_components={asked}, but a flow of these rows has {seen} codes: as many as directions in "
                 "which they vary. Ask for at most as many."
             )
-        return Look(asked)
+        return DataSummary(asked)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
         if self.preprocess is preprocessing.default_preprocessing and len(shape) > 1:
@@ -139,7 +139,7 @@ class Flow(Generating):
         """Return uniform numbers for each latent, which a penalty may use."""
         return (torch.rand(n_samples, self.n_components, generator=generator, device=generator.device),)
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         if not isinstance(encoder.body, Bijection):
             raise TypeError(
                 f"Flow: `encoder` made a {type(encoder.body).__name__}, which cannot be inverted. Use "

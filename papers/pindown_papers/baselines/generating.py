@@ -8,8 +8,8 @@ from torch import nn
 from pindown.losses import Penalty
 from pindown.methods.base import BaseEncoder
 from pindown.methods.decoding import Decodes
+from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_penalty
-from pindown.methods.reading import Reading
 from pindown.networks.spaces import Reals, Space
 from pindown_papers.baselines.spec import refuse_one_picture
 
@@ -33,8 +33,8 @@ class Generating(Decodes, BaseEncoder):
     def _takes_pictures(self) -> bool:
         return True
 
-    def _refuse(self, reading: Reading) -> None:
-        refuse_one_picture(type(self).__name__, reading.data.X)
+    def _check_inputs(self, inputs: TrainingInput) -> None:
+        refuse_one_picture(type(self).__name__, inputs.data.X)
 
     def _space(self) -> Space:
         check_penalty(self, self.penalty)

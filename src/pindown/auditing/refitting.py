@@ -28,7 +28,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     """Return a clone of an estimator, fitted to data with another seed, and perhaps from another start.
 
     It has as many codes, where the estimator counted them and its rows support so many, and a linear encoder if that of
-    the estimator was left straight. Of too few rows to keep some back it goes the way of the estimator, whose length
+    the estimator was left straight. Of too few rows to keep some back it takes the steps of the estimator, whose length
     was found by rows held out: to find it again, in folds, takes five times as long. Nothing is shown, and no
     checkpoint is kept. Where there are fewer rows than in a batch, the batch is smaller.
     """
@@ -41,9 +41,9 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
     found = getattr(est, "held_out_", None)
-    straight, way = getattr(found, "straight", False), getattr(found, "way", None)
-    if way is not None and est.holdout * len(data) < FEWEST and len(est.shape_in_) == 1:
-        other |= {"holdout": 0.0, "trainer": replace(other["trainer"], way=way)}
+    straight, step_plan = getattr(found, "straight", False), getattr(found, "step_plan", None)
+    if step_plan is not None and est.holdout * len(data) < FEWEST and len(est.shape_in_) == 1:
+        other |= {"holdout": 0.0, "trainer": replace(other["trainer"], step_plan=step_plan)}
     if straight:
         other["encoder"] = linear
     if elsewhere and est.spec.varies_initialisation and "encoder" in parameters:

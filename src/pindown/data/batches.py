@@ -306,8 +306,3 @@ def augmented(batches: Batches, augment: Augment) -> Batches:
         return view, *fields
 
     return views
-
-
-Draw = Batches
-CapturableDraw = CapturableBatches
-"""Former names: remove both when no module uses them."""

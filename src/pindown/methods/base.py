@@ -22,29 +22,29 @@ from torch import Tensor, nn
 from pindown import _random, theory
 from pindown.auditing.spec import MethodSpec
 from pindown.data import GeneratorSource, as_source
-from pindown.data.batches import Draw
-from pindown.data.data import Data
-from pindown.data.sampling import (
+from pindown.data.batches import (
     Augment,
-    Augmented,
-    Chance,
-    Epochs,
-    EpochsWithin,
-    Fresh,
-    Rows,
-    Streamed,
-    Takeable,
-    brought,
+    Batches,
+    BatchesWithinLevels,
+    GeneratedBatches,
+    IndexedSamples,
+    Noise,
+    SampleSet,
+    ShuffledBatches,
+    StreamBatches,
+    augmented,
     on_device,
+    to_device,
 )
+from pindown.data.data import Data
 from pindown.data.splits import Split, divided
 from pindown.errors import warn
 from pindown.methods.afterwards import look_back
 from pindown.methods.held_out import HeldOut
+from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory, shown_by
 from pindown.methods.learning import learn
 from pindown.methods.observing import Observes
 from pindown.methods.parameters import INJECTIVE, check_common, check_components
-from pindown.methods.reading import Look, Reading, is_in_memory, shown_by
 from pindown.networks import SkipMLP, built, default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
 from pindown.networks.image_defaults import encoder_for, first_round_for, is_image
@@ -97,7 +97,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
     _scores_in_nats = False  # by a bound that is 0 or less where codes tell nothing
     _codes_are_normal = False  # by a prior, so that a code that hardly varies tells nothing
-    _chance: Chance | None = None  # random numbers that the objective wants beside every batch
+    _chance: Noise | None = None  # random numbers that the objective wants beside every batch
 
     @property
     def guarantee(self) -> theory.Theorem | None:
@@ -117,21 +117,21 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """
 
     @abstractmethod
-    def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         """Return the module that maps a batch to the loss; the first batches may tell it where to start."""
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         """Return what is to be known of the data before training, or say what is wrong with them; nothing is stored."""
-        return Look(self._asked_components())
+        return DataSummary(self._asked_components())
 
-    def _refuse(self, reading: Reading) -> None:
+    def _check_inputs(self, inputs: TrainingInput) -> None:
         """Raise if side variables cannot be learned from: before anything is computed of X."""
 
-    def _fields(self, look: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
         """Return what the objective takes beside observations, from the side variables of some rows or of all."""
         return ()
 
-    def _learned(self, objective: nn.Module, look: Any) -> None:
+    def _store(self, objective: nn.Module, summary: Any) -> None:
         """Store the final class's own learned attributes."""
 
     def fit(self, X, y=None) -> Self:
@@ -153,13 +153,15 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
             del self.encoder_
-        reading, first, look = self._looked(X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0)
-        for message in look.warnings:
+        inputs, first, summary = self._read_and_summarize(
+            X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0
+        )
+        for message in summary.warnings:
             warn(f"{type(self).__name__}: {message}")
-        self.n_components_ = look.n_components
-        return self._learn(reading, first, look, self._space(), device, seed)
+        self.n_components_ = summary.n_components
+        return self._learn(inputs, first, summary, self._space(), device, seed)
 
-    def look(self, data: Data) -> Look:
+    def summarize(self, data: Data) -> DataSummary:
         """Return what a fit to these data would see before its first step, or say what is wrong with them.
 
         Parameters
@@ -169,29 +171,29 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """
         self._check_parameters()
         seed, share = _random.draw_seed(self.random_state), self.holdout if self._loss_falls else 0.0
-        return self._looked(data, {}, seed, torch.device("cpu"), share=share)[-1]
+        return self._read_and_summarize(data, {}, seed, torch.device("cpu"), share=share)[-1]
 
-    def _looked(
+    def _read_and_summarize(
         self, X: Any, sides: dict[str, Any], seed: int, device: torch.device, *, share: float = 0.0
-    ) -> tuple[Reading, Preprocessing, Look]:
-        reading = self._read(X, sides, _random.generator(seed, device))
-        self._refuse(reading)
-        reading = replace(reading, divided=self._divided(reading, share, seed))
-        rows = reading.divided[0].learned if len(reading.divided) == 1 else None
-        first = self._first_layer(reading.data.X, rows)
+    ) -> tuple[TrainingInput, Preprocessing, DataSummary]:
+        inputs = self._read(X, sides, _random.generator(seed, device))
+        self._check_inputs(inputs)
+        inputs = replace(inputs, divided=self._divided(inputs, share, seed))
+        rows = inputs.divided[0].learned if len(inputs.divided) == 1 else None
+        first = self._first_layer(inputs.data.X, rows)
         check_components(self, first)
-        look = self._look(reading, first, seed)
-        return reading, first, look if rows is None or look.rows is not None else replace(look, rows=rows)
+        summary = self._summarize(inputs, first, seed)
+        return inputs, first, summary if rows is None or summary.rows is not None else replace(summary, rows=rows)
 
-    def _divided(self, reading: Reading, share: float, seed: int) -> tuple[Split, ...]:
+    def _divided(self, inputs: TrainingInput, share: float, seed: int) -> tuple[Split, ...]:
         """Return which rows to keep back: none of a stream, or of a world, whose rows are always new."""
         side = self.spec.side
-        if reading.source is not None or side not in (None, "pairs", *reading.data.side_variables):
+        if inputs.source is not None or side not in (None, "pairs", *inputs.data.side_variables):
             return ()
         kinds = {"paired": side == "pairs", "labelled": self.spec.labels}
         # Fits in folds are minimised side by side, which takes a method that is minimised in one go.
-        one_go = type(self)._search is BaseEncoder._search
-        return divided(reading.data, share=share, seed=seed, folds=one_go, **kinds)
+        one_go = type(self)._optimise is BaseEncoder._optimise
+        return divided(inputs.data, share=share, seed=seed, folds=one_go, **kinds)
 
     def fit_process(self, process: Process) -> Self:
         """Train the encoder on a world of `pindown.simulate`, with fresh samples at every step.
@@ -263,49 +265,52 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
 
     # ---- batches ----------------------------------------------------------------------------------------------------
 
-    def _draw(self, reading: Reading, look: Look, device: torch.device) -> Draw:
+    def _draw(self, inputs: TrainingInput, summary: DataSummary, device: torch.device) -> Batches:
         """Return what gives the batch of a step."""
-        source, size = reading.source, self.batch_size or self._default_batch_size
+        source, size = inputs.source, self.batch_size or self._default_batch_size
         if source is None:
-            rows = self._rows(reading.data, look, device)
-            size = self._rows_per_batch(len(rows), "rows", of=len(reading.data))
-            return self._shown(brought(self._epochs(rows, size, reading.data), rows, device))
-        read = partial(self._read_batch, look)
+            rows = self._rows(inputs.data, summary, device)
+            size = self._rows_per_batch(len(rows), "rows", of=len(inputs.data))
+            return self._shown(to_device(self._epochs(rows, size, inputs.data), device))
+        read = partial(self._read_batch, summary)
         if isinstance(source, GeneratorSource):
-            return self._shown(Fresh(source, size, read, self._chance))
-        return self._shown(Streamed(source, size, read, device, self._chance))
+            return self._shown(GeneratedBatches(source, size, read, self._chance))
+        return self._shown(StreamBatches(source, size, read, device, self._chance))
 
-    def _as_shown(self, reading: Reading, first: Preprocessing) -> Reading:
+    def _as_shown(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
         """Return rows as the first layer gives them out, where training can learn from these."""
-        return shown_by(first, reading) if self._learns_from_shown and self.augment is None else reading
+        return shown_by(first, inputs) if self._learns_from_shown and self.augment is None else inputs
 
-    def _batches(self, reading: Reading, look: Look, device: torch.device) -> list[tuple[Tensor, ...]]:
+    def _batches(self, inputs: TrainingInput, summary: DataSummary, device: torch.device) -> list[tuple[Tensor, ...]]:
         """Return all rows of a look, in about equal batches, as the objective takes them."""
-        rows = self._rows(reading.data, look, device)
+        rows = self._rows(inputs.data, summary, device)
         n = -(-len(rows) // (self.batch_size or self._default_batch_size))
-        epochs = self._epochs(rows, len(rows) // n, reading.data)
-        draw, generator = self._shown(brought(epochs, rows, device)), _random.generator(0, device)
+        epochs = self._epochs(rows, len(rows) // n, inputs.data)
+        draw, generator = self._shown(to_device(epochs, device)), _random.generator(0, device)
         return [tuple(field.clone() for field in draw(k, generator)) for k in range(len(epochs))]
 
-    def _shown(self, draw: Draw) -> Draw:
-        return draw if self.augment is None else Augmented(draw, self.augment)
+    def _shown(self, draw: Batches) -> Batches:
+        return draw if self.augment is None else augmented(draw, self.augment)
 
-    def _rows(self, data: Data, look: Look, device: torch.device) -> Takeable:
+    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
         """Return the rows to learn from, with what belongs to them."""
-        return Rows(
-            on_device(data.X, device), *self._fields(look, data.side_variables), chance=self._chance, among=look.rows
+        return IndexedSamples(
+            on_device(data.X, device),
+            *self._fields(summary, data.side_variables),
+            chance=self._chance,
+            among=summary.rows,
         )
 
-    def _epochs(self, rows: Any, batch_size: int, data: Data) -> Epochs | EpochsWithin:
+    def _epochs(self, rows: Any, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         """Return batches of rows, each once an epoch."""
-        return Epochs(rows, batch_size)
+        return ShuffledBatches(rows, batch_size)
 
-    def _read_batch(self, look: Look, batch: dict[str, Any]) -> tuple[Any, ...]:
+    def _read_batch(self, summary: DataSummary, batch: dict[str, Any]) -> tuple[Any, ...]:
         sides = dict(batch)
         x, y = sides.pop("x"), sides.pop("y", None)
         if y is not None and self.spec.side is not None:
             sides[self.spec.side] = y
-        return x, *self._fields(look, sides)
+        return x, *self._fields(summary, sides)
 
     @property
     def _n_steps(self) -> int:
@@ -326,24 +331,30 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     # ---- training ---------------------------------------------------------------------------------------------------
 
     def _learn(
-        self, reading: Reading, first: Preprocessing, look: Look, space: Space, device: torch.device, seed: int
+        self,
+        inputs: TrainingInput,
+        first: Preprocessing,
+        summary: DataSummary,
+        space: Space,
+        device: torch.device,
+        seed: int,
     ) -> Self:
-        learned, self.held_out_ = learn(self, reading, first, look, space, device, seed)
+        learned, self.held_out_ = learn(self, inputs, first, summary, space, device, seed)
         (objective,) = learned.objectives
-        self._keep(objective, learned.log, look)
-        look_back(self, reading.data.X, folds=self._must_not_fold)
+        self._keep(objective, learned.log, summary)
+        look_back(self, inputs.data.X, folds=self._must_not_fold)
         if learned.log.shortfall:
             warn(f"{type(self).__name__}: {learned.log.shortfall}", ConvergenceWarning)
         if self.held_out_ is not None and self.held_out_.overfits:
             warn(f"{type(self).__name__}: {self.held_out_.warning}")
         return self
 
-    def _keep(self, objective: nn.Module, log: TrainingLog, look: Look) -> None:
+    def _keep(self, objective: nn.Module, log: TrainingLog, summary: DataSummary) -> None:
         """Store what was learned."""
         assert isinstance(objective.encoder, Encoder)
         self.encoder_, self.objective_ = objective.encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        self._learned(objective, look)
+        self._store(objective, summary)
 
     def _with_room(self, first: Preprocessing) -> Self | None:
         """Return the same estimator with more codes, by which folds are found; None: nobody looks for them so."""
@@ -360,8 +371,8 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _made(
         self,
         first: Preprocessing,
-        look: Look,
-        draw: Draw,
+        summary: DataSummary,
+        draw: Batches,
         space: Space,
         device: torch.device,
         seed: int,
@@ -371,12 +382,12 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """Return the objective with an encoder at its initialisation; if that is asked for, without its bend."""
         with _random.forked(seed):
             make = self._encoder_for(first, device)
-            body = built(type(self).__name__, "encoder", make, shape_of(first), look.n_components)
+            body = built(type(self).__name__, "encoder", make, shape_of(first), summary.n_components)
             body = body.linear if straight and isinstance(body, SkipMLP) else body
             # From a generator of their own, so that training draws as if nobody had looked.
             peek = _random.generator(seed, device)
             encoder = Encoder(copy.deepcopy(first), body, space)
-            return self._objective(encoder, look, (draw(step, peek) for step in count()))
+            return self._objective(encoder, summary, (draw(step, peek) for step in count()))
 
     def _encoder_for(self, first: Preprocessing, device: torch.device) -> Any:
         """Return the function that makes the encoder behind a first layer: by default what was asked for."""
@@ -388,12 +399,12 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         by_rows = min(DECAY_MOST, DECAY_ROWS / n_samples)
         return by_rows if is_image(self.shape_in_) else max(self._least_decay, by_rows)
 
-    def _search(
+    def _optimise(
         self,
         make: Callable[[int], nn.Module],
         minimise: Callable[..., TrainingLog],
-        draw: Draw,
-        look: Any,
+        draw: Batches,
+        summary: Any,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         """Return the trained objective, and how it went: here made once and minimised once.

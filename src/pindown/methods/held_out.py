@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from pindown._numbers import printed
-from pindown.training.validation import Way
+from pindown.training.validation import StepPlan
 
 OVERFITS = 0.25
 """Share of what a fit shows on its own rows, beyond chance, that it may lack on others before it is said."""
@@ -55,7 +55,7 @@ class HeldOut:
     n_folds: int
     n_steps: int
     straight: bool = False
-    way: Way | None = None
+    step_plan: StepPlan | None = None
 
     @property
     def overfits(self) -> bool:

@@ -10,8 +10,8 @@ from torch import nn
 
 from pindown import _random
 from pindown.methods.base import BaseEncoder
+from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import rate
-from pindown.methods.reading import Look
 from pindown.networks.encoder import Encoder
 from pindown.training import best_device, constant
 
@@ -22,7 +22,7 @@ class Incremental(BaseEncoder):
     The first lot of rows settles what is fixed before training: the preprocessing, and what the method looks at.
     """
 
-    _kept: tuple[nn.Module, torch.optim.Optimizer, Look]  # of the lots before
+    _kept: tuple[nn.Module, torch.optim.Optimizer, DataSummary]  # of the lots before
 
     def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
         """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look.
@@ -36,26 +36,26 @@ class Incremental(BaseEncoder):
         seed = _random.draw_seed(self.random_state)
         begun = hasattr(self, "_kept") and self._kept[0] is getattr(self, "objective_", None)  # no fit came in between
         if not begun:
-            reading, first, look = self._looked(X, sides, seed, device)
-            look = self._fixed(look, **fixed)
-            self.n_components_, self.n_iter_ = look.n_components, 0
+            inputs, first, summary = self._read_and_summarize(X, sides, seed, device)
+            summary = self._fixed(summary, **fixed)
+            self.n_components_, self.n_iter_ = summary.n_components, 0
         else:
-            reading, look = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
-        draw = self._draw(reading, look, device)
+            inputs, summary = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
+        draw = self._draw(inputs, summary, device)
         if not begun:
-            objective = self._made(first, look, draw, self._space(), device, seed).to(device)
-            optimizer = self.optimizer(objective, rate(self, reading.n_samples), self._decay(reading.n_samples))
-            self._kept = objective, optimizer, look
+            objective = self._made(first, summary, draw, self._space(), device, seed).to(device)
+            optimizer = self.optimizer(objective, rate(self, inputs.n_samples), self._decay(inputs.n_samples))
+            self._kept = objective, optimizer, summary
         objective, optimizer, _ = self._kept
-        n_samples = reading.n_samples if math.isfinite(reading.n_samples) else len(reading.data)
+        n_samples = inputs.n_samples if math.isfinite(inputs.n_samples) else len(inputs.data)
         log = self.trainer.train(
             objective,
             draw,
             max_iter=max(1, int(n_samples) // (self.batch_size or self._default_batch_size)),
-            learning_rate=rate(self, reading.n_samples),
+            learning_rate=rate(self, inputs.n_samples),
             optimizer=lambda *_: optimizer,
             schedule=constant,
-            weight_decay=self._decay(reading.n_samples),
+            weight_decay=self._decay(inputs.n_samples),
             seed=seed + self.n_iter_,
             device=device,
             verbose=False,
@@ -64,9 +64,9 @@ class Incremental(BaseEncoder):
         assert isinstance(objective.encoder, Encoder)
         self.encoder_, self.objective_ = objective.encoder, objective
         self.loss_curve_, self.n_iter_ = log.loss_curve, self.n_iter_ + log.n_iter
-        self._learned(objective, look)
+        self._store(objective, summary)
         return self
 
-    def _fixed(self, look: Any) -> Look:
+    def _fixed(self, summary: Any) -> DataSummary:
         """Return a first look in which what only the caller knows is settled."""
-        return look
+        return summary

@@ -19,20 +19,19 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pindown.data.batches import Draw
-from pindown.data.sampling import beside
+from pindown.data.batches import Batches, zip_batches
 from pindown.data.splits import Rows, taken
 from pindown.errors import warn
 from pindown.methods.held_out import HeldOut
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.parameters import rate, settings
-from pindown.methods.reading import Look, Reading
 from pindown.methods.unfolding import Unfolding, Watch
 from pindown.networks.encoder import Encoder
 from pindown.networks.image_defaults import first_round_for, is_image, precision_for
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Space
 from pindown.training import Trainer, TrainingLog, Validation
-from pindown.training.validation import Leg, Way
+from pindown.training.validation import Phase, StepPlan
 
 if TYPE_CHECKING:
     from pindown.methods.base import BaseEncoder
@@ -53,7 +52,7 @@ STRIDE = 7_919
 """From the seed of one start to that of the next."""
 
 
-class Learned(NamedTuple):
+class Trained(NamedTuple):
     """What was learned from each division of the rows, how training went, and whether encoders were held straight.
 
     Partners are told among more rows where there are more, so that losses are compared by what guessing would cost.
@@ -68,7 +67,7 @@ class Learned(NamedTuple):
     def loss(self) -> float:
         """On rows held out, at the moment that was kept."""
         losses = [loss for _, loss in self.log.held_out]
-        return losses[-1] if self.log.turned is None else min(losses)
+        return losses[-1] if self.log.rollback is None else min(losses)
 
     @property
     def end(self) -> float:
@@ -76,16 +75,16 @@ class Learned(NamedTuple):
         return float(np.mean(self.log.loss_curve[-LAST:])) - self.guessing
 
     @property
-    def way(self) -> Way:
+    def step_plan(self) -> StepPlan:
         """The steps to what was kept, and where they led."""
-        return Way(self.log.way, float(self.log.loss_curve[0]) - self.guessing, self.end)
+        return StepPlan(self.log.step_plan, float(self.log.loss_curve[0]) - self.guessing, self.end)
 
-    def is_stuck_beside(self, way: Way) -> bool:
+    def is_stuck_beside(self, step_plan: StepPlan) -> bool:
         """Say whether it ends far above another that went the same way, and down, on rows of the same kind."""
-        fallen = way.first - way.last
-        return fallen > 0 and self.end > way.last + STUCK * fallen
+        fallen = step_plan.first - step_plan.last
+        return fallen > 0 and self.end > step_plan.last + STUCK * fallen
 
-    def is_clearly_better_than(self, other: Learned) -> bool:
+    def is_clearly_better_than(self, other: Trained) -> bool:
         """Say whether it is better on rows held out by more than these can hardly tell."""
         fallen = max(other.log.held_out[0][1] - other.loss, 0.0)
         return self.loss < other.loss - CLEARLY * fallen
@@ -113,11 +112,11 @@ class Together(nn.Module):
 
 
 @dataclass(frozen=True)
-class Learning:
+class FitRun:
     """All that the trainings of one fit have in common."""
 
     est: BaseEncoder
-    reading: Reading
+    inputs: TrainingInput
     space: Space
     device: torch.device
     seed: int
@@ -126,93 +125,103 @@ class Learning:
     def once(
         self,
         first: Preprocessing,
-        look: Look,
+        summary: DataSummary,
         held_out: Rows | None = None,
         *,
         straight: bool = False,
-        way: Sequence[Leg] | None = None,
+        step_plan: Sequence[Phase] | None = None,
         start: int = 0,
-    ) -> Learned:
+    ) -> Trained:
         """Learn from the rows of a look: as long as rows held out say, or on a way that is known; from some start."""
-        reading = self.est._as_shown(self.reading, first)
-        draw = self.est._draw(reading, look, self.device)
-        validation = None if held_out is None else Validation(self._batches(reading, look, held_out))
+        inputs = self.est._as_shown(self.inputs, first)
+        draw = self.est._draw(inputs, summary, self.device)
+        validation = None if held_out is None else Validation(self._batches(inputs, summary, held_out))
         name = " ".join(filter(None, ["straight" if straight else "", f"start {start + 1}" if start else ""]))
 
         @cache
-        def whole() -> Draw:
-            return draw if reading is self.reading else self.est._draw(self.reading, look, self.device)
+        def whole() -> Batches:
+            return draw if inputs is self.inputs else self.est._draw(self.inputs, summary, self.device)
 
         def minimise(objective: nn.Module, *how: Any) -> TrainingLog:
             rows = whole() if getattr(objective, "takes_columns", False) else draw
-            return self._minimise(rows, look, validation, name, way, objective, *how)
+            return self._minimise(rows, summary, validation, name, step_plan, objective, *how)
 
         def make(seed: int) -> nn.Module:
-            return self.est._made(first, look, draw, self.space, self.device, seed, straight=straight)
+            return self.est._made(first, summary, draw, self.space, self.device, seed, straight=straight)
 
-        if way is None and (wide := self.est._with_room(first)) is not None:
-            objective, log = self._unfolded(wide, first, look, draw, minimise)
+        if step_plan is None and (wide := self.est._with_room(first)) is not None:
+            objective, log = self._unfolded(wide, first, summary, draw, minimise)
         else:
             seed = (self.seed + STRIDE * start) % 2**63
-            objective, log = self.est._search(make, minimise, lambda *when: whole()(*when), look, seed)
-        return Learned((objective,), log, straight, self._guessing(look))
+            objective, log = self.est._optimise(make, minimise, lambda *when: whole()(*when), summary, seed)
+        return Trained((objective,), log, straight, self._guessing(summary))
 
     def _unfolded(
-        self, wide: BaseEncoder, first: Preprocessing, look: Look, draw: Draw, minimise: Callable[..., TrainingLog]
+        self,
+        wide: BaseEncoder,
+        first: Preprocessing,
+        summary: DataSummary,
+        draw: Batches,
+        minimise: Callable[..., TrainingLog],
     ) -> tuple[nn.Module, TrainingLog]:
         """Learn, with a look at what the same estimator with more codes would tell."""
 
         def make(est: BaseEncoder, seed: int) -> nn.Module:
-            codes = look if est is self.est else replace(look, n_components=int(wide.n_components))
+            codes = summary if est is self.est else replace(summary, n_components=int(wide.n_components))
             return est._made(first, codes, draw, self.space, self.device, seed).to(self.device)
 
         return Unfolding(self.est, wide, make, minimise).fitted(self.seed)
 
-    def in_folds(self, look: Look, *, straight: bool = False) -> Learned:
+    def in_folds(self, summary: DataSummary, *, straight: bool = False) -> Trained:
         """Learn from all divisions of the rows, side by side."""
         est, made = self.est, (self.space, self.device, self.seed)
         parts, draws, folds = [], [], []
-        for division in self.reading.divided:
-            first, some = est._first_layer(self.reading.data.X, division.learned), replace(look, rows=division.learned)
-            reading = est._as_shown(self.reading, first)
-            draws.append(est._draw(reading, some, self.device))
+        for division in self.inputs.divided:
+            first, some = (
+                est._first_layer(self.inputs.data.X, division.learned),
+                replace(summary, rows=division.learned),
+            )
+            inputs = est._as_shown(self.inputs, first)
+            draws.append(est._draw(inputs, some, self.device))
             parts.append(est._made(first, some, draws[-1], *made, straight=straight))
-            folds.append(self._batches(reading, some, division.held_out))
+            folds.append(self._batches(inputs, some, division.held_out))
         validation = Validation(tuple(tuple(chain(*each)) for each in zip(*folds, strict=False)))
         name = " ".join(filter(None, ["straight" if straight else "", f"{len(parts)} folds"]))
-        log = self._minimise(beside(draws), some, validation, name, None, Together(parts), self.seed)
-        return Learned(tuple(parts), log, straight, self._guessing(some))
+        log = self._minimise(zip_batches(draws), some, validation, name, None, Together(parts), self.seed)
+        return Trained(tuple(parts), log, straight, self._guessing(some))
 
-    def whole(self, first: Preprocessing, look: Look, way: Way, *, straight: bool = False) -> Learned:
+    def whole(
+        self, first: Preprocessing, summary: DataSummary, step_plan: StepPlan, *, straight: bool = False
+    ) -> Trained:
         """Learn from all rows as others did from some; from another start if it gets stuck where these did not."""
-        tried: list[Learned] = []
-        while len(tried) < STARTS and all(each.is_stuck_beside(way) for each in tried):
-            tried.append(self.once(first, look, straight=straight, way=way.legs, start=len(tried)))
+        tried: list[Trained] = []
+        while len(tried) < STARTS and all(each.is_stuck_beside(step_plan) for each in tried):
+            tried.append(self.once(first, summary, straight=straight, step_plan=step_plan.phases, start=len(tried)))
         return min(tried, key=lambda each: each.end)
 
-    def _batches(self, reading: Reading, look: Look, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
-        return tuple(self.est._batches(reading, replace(look, rows=rows), self.device))
+    def _batches(self, inputs: TrainingInput, summary: DataSummary, rows: Rows) -> tuple[tuple[Tensor, ...], ...]:
+        return tuple(self.est._batches(inputs, replace(summary, rows=rows), self.device))
 
-    def _n_rows(self, look: Look) -> float:
-        return self.reading.n_samples if look.rows is None else len(look.rows)
+    def _n_rows(self, summary: DataSummary) -> float:
+        return self.inputs.n_samples if summary.rows is None else len(summary.rows)
 
-    def _guessing(self, look: Look) -> float:
-        return self.est._guessing(self._n_rows(look)) or 0.0
+    def _guessing(self, summary: DataSummary) -> float:
+        return self.est._guessing(self._n_rows(summary)) or 0.0
 
     def _minimise(
         self,
-        draw: Draw,
-        look: Look,
+        draw: Batches,
+        summary: DataSummary,
         validation: Validation | None,
         name: str,
-        way: Sequence[Leg] | None,
+        step_plan: Sequence[Phase] | None,
         objective: nn.Module,
         seed: int,
         part: str = "",
         *max_iter: int | None,
     ) -> TrainingLog:
         """Minimise an objective in parts of the fit that have names, in so many steps if they are not the fit's."""
-        est, n_samples = self.est, self._n_rows(look)
+        est, n_samples = self.est, self._n_rows(summary)
         part = " ".join(filter(None, [name, part]))
         return self._trainer(objective, n_samples, validation).train(
             objective,
@@ -226,12 +235,12 @@ class Learning:
             device=self.device,
             verbose=est.verbose,
             title=f"{type(est).__name__} {part}".strip(),
-            settings=settings(est, self.reading.digest) if est.trainer.checkpoint is not None else {},
+            settings=settings(est, self.inputs.digest) if est.trainer.checkpoint is not None else {},
             part=part,
             epoch=n_samples / (est.batch_size or est._default_batch_size),
             falls=est._loss_falls,
             validation=validation,
-            way=way,
+            step_plan=step_plan,
             first_round=first_round_for(est.shape_in_, self.device),
         )
 
@@ -258,15 +267,15 @@ class Learning:
             self.told.append(sentence)
             warn(sentence)
 
-    def scored(self, learned: Learned, look: Look) -> HeldOut:
+    def scored(self, learned: Trained, summary: DataSummary) -> HeldOut:
         """Return the score of what was learned, on rows held out and on as many that were learned from."""
-        divided, paired, scores = self.reading.divided, self.est.spec.side == "pairs", []
+        divided, paired, scores = self.inputs.divided, self.est.spec.side == "pairs", []
         for objective, division in zip(learned.objectives, divided, strict=True):
             fit = copy.copy(self.est)
             with warnings.catch_warnings(action="ignore"):
-                fit._keep(objective, learned.log, look)
+                fit._keep(objective, learned.log, summary)
                 both = (division.held_out, division.compared)
-                data = [taken(self.reading.data, rows, paired=paired) for rows in both]
+                data = [taken(self.inputs.data, rows, paired=paired) for rows in both]
                 scores.append([fit.spec.score(fit, some) for some in data])
         sizes = [len(division.held_out) for division in divided]
         values = np.array([[score.value for score in both] for both in scores], dtype=np.float64)
@@ -280,26 +289,32 @@ class Learning:
             n_folds=len(divided),
             n_steps=learned.log.n_iter,
             straight=learned.straight,
-            way=learned.way,
+            step_plan=learned.step_plan,
         )
 
 
 def learn(
-    est: BaseEncoder, reading: Reading, first: Preprocessing, look: Look, space: Space, device: torch.device, seed: int
-) -> tuple[Learned, HeldOut | None]:
+    est: BaseEncoder,
+    inputs: TrainingInput,
+    first: Preprocessing,
+    summary: DataSummary,
+    space: Space,
+    device: torch.device,
+    seed: int,
+) -> tuple[Trained, HeldOut | None]:
     """Return what was learned, and how it does on rows that it has not seen, if there are any."""
-    learning, divided = Learning(est, reading, space, device, seed), reading.divided
+    learning, divided = FitRun(est, inputs, space, device, seed), inputs.divided
     if not divided:
-        way = est.trainer.way
-        return learning.once(first, look) if way is None else learning.whole(first, look, way), None
-    kinds = (True, False) if est._may_stay_straight(first) and len(reading.data) <= STRAIGHT_ROWS else (False,)
+        step_plan = est.trainer.step_plan
+        return learning.once(first, summary) if step_plan is None else learning.whole(first, summary, step_plan), None
+    kinds = (True, False) if est._may_stay_straight(first) and len(inputs.data) <= STRAIGHT_ROWS else (False,)
     if len(divided) == 1:
-        tried = [learning.once(first, look, divided[0].held_out, straight=straight) for straight in kinds]
+        tried = [learning.once(first, summary, divided[0].held_out, straight=straight) for straight in kinds]
     else:
-        tried = [learning.in_folds(look, straight=straight) for straight in kinds]
+        tried = [learning.in_folds(summary, straight=straight) for straight in kinds]
     best = tried[0] if tried[0].is_clearly_better_than(tried[-1]) else tried[-1]
-    score = learning.scored(best, look)
+    score = learning.scored(best, summary)
     if len(divided) == 1:
         return best, score
-    whole = learning.whole(first, look, best.way, straight=best.straight)
+    whole = learning.whole(first, summary, best.step_plan, straight=best.straight)
     return whole, replace(score, n_steps=whole.log.n_iter)

@@ -14,9 +14,9 @@ from sklearn.utils.validation import validate_data
 from pindown.auditing.spec import MethodSpec, check_roles
 from pindown.data import ArraySource, GeneratorSource, IndexedSource, SubsetSource, as_source
 from pindown.data.data import Data, from_torch
-from pindown.data.opening import require_in_memory
+from pindown.data.files import require_in_memory
 from pindown.data.streaming import require_finite_samples
-from pindown.methods.reading import Reading, is_in_memory, read_source
+from pindown.methods.inputs import TrainingInput, is_in_memory, read_source
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.simulate import Process
@@ -35,7 +35,7 @@ class Observes(BaseEstimator):
     _y_is = "belong to"  # how a row of y is related to the row of X
     _wants_vectors = False  # whether rows must be vectors
 
-    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> Reading:
+    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> TrainingInput:
         """Read observations and side variables, or say what is wrong with them."""
         sides = {role: values for role, values in sides.items() if values is not None}
         if isinstance(X, Data):
@@ -47,20 +47,20 @@ class Observes(BaseEstimator):
         if is_in_memory(X):
             array = self._validated(X, reset=reset)
             self._check_lengths(len(array), sides)
-            reading = Reading(Data(array, **sides, names=names))
+            inputs = TrainingInput(Data(array, **sides, names=names))
         else:
             source = as_source(X)
             if self._wants_vectors and len(source.shape) > 1:
                 self._require_flat("each row of X", source.shape, source.shape)
-            reading = read_source(source, self.spec.side, sides, rng)
-            if isinstance(reading.source, GeneratorSource):  # a world tells more than a method asks for
+            inputs = read_source(source, self.spec.side, sides, rng)
+            if isinstance(inputs.source, GeneratorSource):  # a world tells more than a method asks for
                 known = (self.spec.side,) if isinstance(X, Process) else (self.spec.side, *self.spec.also)
-                reading = Reading(reading.data.only(*filter(None, known)), reading.source)
+                inputs = TrainingInput(inputs.data.only(*filter(None, known)), inputs.source)
             if reset:
                 self._remember_shape(source.shape)
             self._require_shape(source.shape)
-        check_roles(type(self).__name__, reading.data.side_variables, self.spec.roles)
-        return reading
+        check_roles(type(self).__name__, inputs.data.side_variables, self.spec.roles)
+        return inputs
 
     def _validated(self, X, *, reset: bool, start: int = 0) -> np.ndarray:
         """Return X as a finite float array with the right shape of rows, or say what is wrong with it.

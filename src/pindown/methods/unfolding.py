@@ -93,7 +93,7 @@ def final_loss(log: TrainingLog) -> float:
     """Return the loss at the end: on rows held out, or of the last steps, where rows were always new."""
     if log.held_out:
         losses = [loss for _, loss in log.held_out]
-        return losses[-1] if log.turned is None else min(losses)
+        return losses[-1] if log.rollback is None else min(losses)
     return float(np.mean(log.loss_curve[-LAST:]))
 
 

@@ -146,7 +146,8 @@ def written(value: Any) -> str:
 
     Examples
     --------
-    >>> written(networks.linear), written(spaces.Reals()), written(8)
+    >>> from pindown import networks
+    >>> written(networks.linear), written(networks.spaces.Reals()), written(8)
     ('linear', 'Reals()', '8')
     """
     return value.__name__ if callable(value) and value in NAMED.values() else repr(value)

@@ -297,8 +297,11 @@ def _described(tensor: Any) -> str:
 _RENAMED = {
     "BatchTopKModule": {"shares": "fractions"},
     "Folding": {"share": "fraction", "doubt": "uncertainty"},
+    "HeldOut": {"way": "step_plan"},
     "Matryoshka": {"shares": "fractions"},
     "SkipMLP": {"straight": "linear", "bend": "nonlinear"},
+    "StepPlan": {"legs": "phases"},
+    "Trainer": {"way": "step_plan"},
 }
 """Attributes and parts that have another name now, by the tag of their class."""
 

@@ -76,7 +76,7 @@ _BY_MODULE = {
     "pindown.training.optimizers": "adam muon rivals",
     "pindown.training.schedules": "constant cosine",
     "pindown.training.trainer": "Trainer",
-    "pindown.training.validation": "Leg Turn Way",
+    "pindown.training.validation": "Phase Rollback StepPlan",
     "torch.nn.functional": "elu leaky_relu relu silu",
 }
 
@@ -125,6 +125,9 @@ OLD_TAGS = {
     "pindown.networks.vectors:reader": "small_mlp",
     "pindown.networks.vectors:Unfolded": "SkipMLP",
     "pindown.networks.vectors:unfolded": "skip_mlp",
+    "pindown.training.validation:Leg": "Phase",
+    "pindown.training.validation:Turn": "Rollback",
+    "pindown.training.validation:Way": "StepPlan",
 }
 """Names in files of format 1 for what has another tag now; the tag of all others is the last part of their name."""
 

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown._files import atomic_path
-from pindown.training.validation import Vigil
+from pindown.training.validation import EarlyStopping
 
 FORMAT = 1
 
@@ -27,7 +27,7 @@ class State:
     generator: torch.Generator
     accelerator: Any
     scale: Tensor | None = None  # of the loss, in float16
-    vigil: Vigil | None = None  # over rows held out
+    stopping: EarlyStopping | None = None  # over rows held out
 
     def live(self) -> dict[str, Tensor]:
         """Return weights, and what the optimiser keeps of them, by name: the tensors themselves."""
@@ -47,7 +47,7 @@ class State:
 
     def tensors(self) -> dict[str, Tensor]:
         """Flatten to named tensors, the generators of all processes included."""
-        named = self.live() | ({} if self.vigil is None else self.vigil.tensors())
+        named = self.live() | ({} if self.stopping is None else self.stopping.tensors())
         mine = self.generator.get_state()[None].to(self.accelerator.device)
         named["generators"] = self.accelerator.gather(mine)
         if self.scale is not None:
@@ -71,8 +71,8 @@ class State:
             kept |= {k: torch.empty_like(weight).copy_(v) for k, v in kept.items() if v.shape == weight.shape}
         if self.scale is not None:
             self.scale.copy_(named["scale"])
-        if self.vigil is not None:
-            self.vigil.load(named, self.generator.device)
+        if self.stopping is not None:
+            self.stopping.load(named, self.generator.device)
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
         drawn = named["generators"][self.accelerator.process_index].clone()
         # Another kind of device has other generators. A finished run draws no more; one that goes on draws anew.

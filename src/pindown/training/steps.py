@@ -12,10 +12,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from pindown.data.batches import CapturableDraw, Draw
+from pindown.data.batches import Batches, CapturableBatches
 from pindown.training.checkpoints import State
 from pindown.training.schedules import Schedule, falling
-from pindown.training.validation import Leg
+from pindown.training.validation import Phase
 
 LARGEST_SCALE = 2.0**15
 """Factor of the loss in float16, taken off the gradients again, or small ones would fall below its least number.
@@ -61,26 +61,26 @@ class Descent:
                 )
             group["lr"] = group["lr"].clone()  # groups that share one would all follow the last
         self.course: list[tuple[float, ...]] = []  # of each step laid out, the rate of each group
-        self._planned: list[Leg] = []
+        self._planned: list[Phase] = []
         self._rates = torch.zeros(most, len(self.groups), device=self.device)
         self._losses = torch.zeros(most, dtype=torch.float64, device=self.device)
         self._now = torch.tensor([first], device=self.device)
 
-    def plan(self, legs: Sequence[Leg]) -> int:
+    def plan(self, phases: Sequence[Phase]) -> int:
         """Lay out the rates of all legs, the schedule anew in each; return how many steps that makes."""
-        if self._planned != legs:
-            self._planned, self.course = list(legs), []
-            for leg in legs:
-                self.course += self._rates_of(leg)
+        if self._planned != phases:
+            self._planned, self.course = list(phases), []
+            for phase in phases:
+                self.course += self._rates_of(phase)
             self._rates[: len(self.course)] = torch.tensor(self.course, device=self.device)
         return len(self.course)
 
-    def _rates_of(self, leg: Leg) -> list[tuple[float, ...]]:
-        if leg.down_from is None:
-            progress = (k / leg.n_steps for k in range(leg.taken))
+    def _rates_of(self, phase: Phase) -> list[tuple[float, ...]]:
+        if phase.down_from is None:
+            progress = (k / phase.n_steps for k in range(phase.taken))
             return [tuple(peak * schedule(t) for peak, schedule in self.groups) for t in progress]
-        top = self.course[leg.down_from - 1]
-        return [tuple(rate * falling(k / leg.n_steps) for rate in top) for k in range(leg.taken)]
+        top = self.course[phase.down_from - 1]
+        return [tuple(rate * falling(k / phase.n_steps) for rate in top) for k in range(phase.taken)]
 
     def step(self, batches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
         """Move once, by the gradients' mean over these batches."""
@@ -124,11 +124,11 @@ class Descent:
         self.scale.mul_(torch.where(finite, 1.0, 0.5))
 
 
-def taker(descent: Descent, draw: Draw, generator: torch.Generator) -> PlainStep | CapturedStep:
+def taker(descent: Descent, draw: Batches, generator: torch.Generator) -> PlainStep | CapturedStep:
     """Return what takes the step of a number: captured where that can be."""
     # Several draws a step are made ready one after the other, by the host: not within one graph.
     can = descent.device.type == "cuda" and descent.accumulate == 1 and descent.accelerator.num_processes == 1
-    if can and isinstance(draw, CapturableDraw):
+    if can and isinstance(draw, CapturableBatches):
         return CapturedStep(descent, draw, generator)
     return PlainStep(descent, draw, generator)
 
@@ -138,7 +138,7 @@ class PlainStep:
     """Draw, then descend."""
 
     descent: Descent
-    draw: Draw
+    draw: Batches
     generator: torch.Generator
 
     def __call__(self, step: int) -> None:
@@ -156,7 +156,7 @@ class CapturedStep:
     """
 
     descent: Descent
-    draw: CapturableDraw
+    draw: CapturableBatches
     generator: torch.Generator
     _graph: Any = None
     _warm: int = 0

@@ -24,7 +24,7 @@ from sklearn.utils import check_scalar
 from torch import nn
 
 from pindown import _random
-from pindown.data.batches import Draw
+from pindown.data.batches import Batches
 from pindown.training.callbacks import Callback, ProgressBar, Report, audience
 from pindown.training.checkpoints import Checkpoint, State
 from pindown.training.convergence import Length
@@ -33,7 +33,16 @@ from pindown.training.divergence import check_losses, check_weights
 from pindown.training.optimizers import MakeOptimizer, adam
 from pindown.training.schedules import Schedule, cosine
 from pindown.training.steps import LARGEST_SCALE, Descent, taker
-from pindown.training.validation import LEAST_SETTLING, Leg, Turn, Validation, Vigil, Way, by_step, whole
+from pindown.training.validation import (
+    LEAST_SETTLING,
+    EarlyStopping,
+    Phase,
+    Rollback,
+    StepPlan,
+    Validation,
+    by_step,
+    full_phases,
+)
 
 REPORT_EVERY = 25
 
@@ -55,8 +64,8 @@ class TrainingLog:
     stopped_on_plateau: bool
     shortfall: str = ""
     held_out: tuple[tuple[int, float], ...] = ()
-    turned: Turn | None = None
-    way: tuple[Leg, ...] = ()
+    rollback: Rollback | None = None
+    step_plan: tuple[Phase, ...] = ()
 
     @property
     def n_iter(self) -> int:
@@ -114,12 +123,12 @@ class Trainer:
     save_every: float = 10.0
     patience: int | None = None
     tol: float = 1e-3
-    way: Way | None = None
+    step_plan: StepPlan | None = None
 
     def train(
         self,
         objective: nn.Module,
-        draw: Draw,
+        draw: Batches,
         *,
         max_iter: int | None,
         learning_rate: float,
@@ -135,7 +144,7 @@ class Trainer:
         epoch: float = math.inf,
         falls: bool = True,
         validation: Validation | None = None,
-        way: Sequence[Leg] | None = None,
+        step_plan: Sequence[Phase] | None = None,
         first_round: int = 0,
     ) -> TrainingLog:
         """Minimise an objective; in place.
@@ -196,22 +205,24 @@ class Trainer:
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        way = self.way.legs if way is None and self.way is not None else way
+        step_plan = self.step_plan.phases if step_plan is None and self.step_plan is not None else step_plan
         length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls, first_round)
         accelerator, device = processes(), best_device(device)
         objective.to(device).train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
         generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
         scale = torch.tensor(LARGEST_SCALE, device=device) if self.precision is torch.float16 else None
-        vigil = None if validation is None else Vigil(validation, length)
+        stopping = None if validation is None else EarlyStopping(validation, length)
         steps = optimizer(objective, learning_rate, weight_decay)
-        state = State(objective, steps, generator, accelerator, scale, vigil)
+        state = State(objective, steps, generator, accelerator, scale, stopping)
         checkpoint = self._checkpoint(settings or {}, part)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
-        bends = vigil is not None or way is not None  # where a schedule is left, to come down from there
+        bends = stopping is not None or step_plan is not None  # where a schedule is left, to come down from there
         descent = Descent(
             state,
-            most=max(2 * length.most + LEAST_SETTLING, sum(leg.taken for leg in way or ())) if bends else length.most,
+            most=max(2 * length.most + LEAST_SETTLING, sum(phase.taken for phase in step_plan or ()))
+            if bends
+            else length.most,
             first=len(curve),
             learning_rate=learning_rate,
             schedule=schedule,
@@ -219,9 +230,9 @@ class Trainer:
             compile=self.compile,
             accumulate=self.accumulate,
         )
-        if vigil is not None and not vigil.seen:
-            vigil.look(0, vigil.rows.loss(objective), state)
-        training = _Training(title, state, descent, length, way, checkpoint, curve, self._on_plateau)
+        if stopping is not None and not stopping.evaluations:
+            stopping.update(0, stopping.rows.loss(objective), state)
+        training = _Training(title, state, descent, length, step_plan, checkpoint, curve, self._on_plateau)
         start, take_step = time.monotonic(), taker(descent, draw, generator)
         bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
         told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
@@ -279,17 +290,17 @@ class _Training:
     state: State
     descent: Descent
     length: Length
-    way: Sequence[Leg] | None  # the steps to take, if they are known beforehand
+    step_plan: Sequence[Phase] | None  # the steps to take, if they are known beforehand
     checkpoint: Checkpoint | None
     curve: list[float]  # the loss of each step taken
     is_flat: Callable[[list[float]], bool]  # whether a curve has come to where it ends
 
     def plan(self) -> int:
         """Lay out the steps as far as they follow from what is known; return how many that makes."""
-        if self.way is not None:
-            return self.descent.plan(self.way)
-        vigil = self.state.vigil
-        return self.descent.plan(whole(self.length.rounds(self.curve)) if vigil is None else vigil.legs)
+        if self.step_plan is not None:
+            return self.descent.plan(self.step_plan)
+        stopping = self.state.stopping
+        return self.descent.plan(full_phases(self.length.rounds(self.curve)) if stopping is None else stopping.phases)
 
     def reports(self, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
         """Take all steps, and say now and then how it goes; if it is interrupted, raise once all is saved."""
@@ -316,27 +327,31 @@ class _Training:
         self, first: int, step: int, total: int, interrupted: threading.Event
     ) -> tuple[list[float], float | None, float, float]:
         """Return the losses of the last steps, that on rows held out, and whether to stop and to save."""
-        vigil = self.state.vigil if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
-        seen = vigil.rows.loss(self.state.objective) if vigil is not None else 0.0
+        stopping = self.state.stopping if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
+        evaluations = stopping.rows.loss(self.state.objective) if stopping is not None else 0.0
         # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
-        asked = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), seen]
-        *new, stop, save, seen = self.descent.read(first, step + 1, asked)
+        asked = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), evaluations]
+        *new, stop, save, evaluations = self.descent.read(first, step + 1, asked)
         self.curve += new
         check_losses(self.curve, len(new), total, self.descent.learning_rate, self.title)
-        if vigil is not None:
-            vigil.look(len(self.curve), seen, self.state)
-        return new, None if vigil is None else seen, stop, save
+        if stopping is not None:
+            stopping.update(len(self.curve), evaluations, self.state)
+        return new, None if stopping is None else evaluations, stop, save
 
     def log(self, seconds: float) -> TrainingLog:
         """Return what happened, and leave the weights at the moment that is kept."""
-        plateau, vigil = self.is_flat(self.curve), self.state.vigil
-        if vigil is None:
-            shortfall = "" if plateau or self.way is not None else self.length.shortfall(self.curve)
+        plateau, stopping = self.is_flat(self.curve), self.state.stopping
+        if stopping is None:
+            shortfall = "" if plateau or self.step_plan is not None else self.length.shortfall(self.curve)
             return TrainingLog(np.asarray(self.curve), seconds, plateau, shortfall)
-        vigil.settle(self.state)
-        shortfall = "" if plateau or vigil.turned is not None else self.length.shortfall(by_step(vigil.seen))
-        held_out = tuple(vigil.seen)
-        return TrainingLog(vigil.path(self.curve), seconds, plateau, shortfall, held_out, vigil.turned, vigil.way)
+        stopping.restore_best(self.state)
+        shortfall = (
+            "" if plateau or stopping.rollback is not None else self.length.shortfall(by_step(stopping.evaluations))
+        )
+        held_out = tuple(stopping.evaluations)
+        return TrainingLog(
+            stopping.path(self.curve), seconds, plateau, shortfall, held_out, stopping.rollback, stopping.step_plan
+        )
 
 
 def _interrupted_message(title: str, step: int, total: int, checkpoint: Checkpoint | None) -> str:

@@ -27,7 +27,7 @@ risen is past hope."""
 RISEN = 0.02
 """Share of all that the loss has fallen by which it must rise again to count as risen."""
 
-LOOKS = 4
+N_CONFIRMATIONS = 4
 """Looks in a row that find it risen where it is past hope: at a high rate one of them may, though all is well."""
 
 CLEARLY = 6.0
@@ -65,7 +65,7 @@ class Validation:
         return float(torch.stack(losses).double().cpu() @ sizes / sizes.sum())
 
 
-class Leg(NamedTuple):
+class Phase(NamedTuple):
     """A part of a training's way: the schedule of so many steps, of which some are taken.
 
     Or, if it comes ``down_from`` a step, as many steps in which the rates of that step fall to zero.
@@ -76,27 +76,27 @@ class Leg(NamedTuple):
     down_from: int | None = None
 
 
-class Way(NamedTuple):
+class StepPlan(NamedTuple):
     """The steps of a training, and the losses that they led from and to: on rows learned from, above guessing."""
 
-    legs: tuple[Leg, ...]
+    phases: tuple[Phase, ...]
     first: float
     last: float
 
 
-class Turn(NamedTuple):
+class Rollback(NamedTuple):
     """At which step a training went back, and to which."""
 
     at: int
     best: int
 
     @property
-    def settling(self) -> int:
+    def n_annealing(self) -> int:
         """Steps in which the rate then comes down; none from the start, where nothing was learned."""
         return min(self.at - self.best, max(LEAST_SETTLING, self.best // 2)) if self.best else 0
 
 
-def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
+def turn(evaluations: Sequence[tuple[int, float]], length: Length) -> Rollback | None:
     """Return where a training turns back, given its losses on rows held out, each with its step; None: nowhere yet.
 
     Examples
@@ -108,32 +108,32 @@ def turn(seen: Sequence[tuple[int, float]], length: Length) -> Turn | None:
     (None, Turn(at=500, best=200), Turn(at=300, best=200))
     """
     best, lowest, after = 0, math.inf, 0
-    for number, (step, loss) in enumerate(seen):
+    for number, (step, loss) in enumerate(evaluations):
         if loss < lowest:
             best, lowest, after = step, loss, number + 1
-        risen_to = lowest + RISEN * max(seen[0][1] - lowest, 0.0)
+        risen_to = lowest + RISEN * max(evaluations[0][1] - lowest, 0.0)
         if loss <= risen_to:
             continue
-        lately = [each for _, each in seen[max(0, number + 1 - LOOKS) : number + 1]]
+        lately = [each for _, each in evaluations[max(0, number + 1 - N_CONFIRMATIONS) : number + 1]]
         waited = step - best - PATIENCE if min(lately) > risen_to else -math.inf
-        past_hope = waited >= best or (waited >= best / 2 and _rises(seen[after : number + 1]))
-        if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(seen[: number + 1])))):
-            return Turn(step, best)
+        past_hope = waited >= best or (waited >= best / 2 and _rises(evaluations[after : number + 1]))
+        if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(evaluations[: number + 1])))):
+            return Rollback(step, best)
     return None
 
 
-def _rises(seen: Sequence[tuple[int, float]]) -> bool:
+def _rises(evaluations: Sequence[tuple[int, float]]) -> bool:
     """Say whether losses clearly lie on a line that rises, which those of a noisy plateau do not."""
-    if len(seen) <= LOOKS:
+    if len(evaluations) <= N_CONFIRMATIONS:
         return False
-    steps, losses = np.array(seen).T
+    steps, losses = np.array(evaluations).T
     steps -= steps.mean()
     slope = steps @ losses / (steps @ steps)
     rest = losses - losses.mean() - slope * steps
-    return bool(slope > CLEARLY * math.sqrt(rest @ rest / (len(seen) - 2) / (steps @ steps)))
+    return bool(slope > CLEARLY * math.sqrt(rest @ rest / (len(evaluations) - 2) / (steps @ steps)))
 
 
-def by_step(seen: Sequence[tuple[int, float]]) -> list[float]:
+def by_step(evaluations: Sequence[tuple[int, float]]) -> list[float]:
     """Return a loss for every step up to the last one seen, each as it was when last looked at.
 
     Examples
@@ -141,44 +141,44 @@ def by_step(seen: Sequence[tuple[int, float]]) -> list[float]:
     >>> by_step([(0, 3.0), (2, 2.0), (3, 1.0)])
     [3.0, 3.0, 2.0]
     """
-    steps = [step for step, _ in seen]
-    return np.repeat([loss for _, loss in seen[:-1]], np.diff(steps)).tolist() if len(seen) > 1 else []
+    steps = [step for step, _ in evaluations]
+    return np.repeat([loss for _, loss in evaluations[:-1]], np.diff(steps)).tolist() if len(evaluations) > 1 else []
 
 
-def legs(seen: Sequence[tuple[int, float]], length: Length) -> list[Leg]:
+def phases(evaluations: Sequence[tuple[int, float]], length: Length) -> list[Phase]:
     """Return the way of a training, as far as it follows from the losses on rows held out.
 
     Examples
     --------
     >>> from pindown.training.convergence import Length
     >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
-    >>> legs(rises[:9], Length(1_000)), legs(rises, Length(1_000))[1:]
+    >>> phases(rises[:9], Length(1_000)), phases(rises, Length(1_000))[1:]
     ([Leg(n_steps=1000, taken=1000, down_from=None)], [Leg(n_steps=100, taken=100, down_from=200)])
     """
-    turned = turn(seen, length)
-    if turned is None:
-        return whole(length.rounds(by_step(seen)))
-    down = Leg(turned.settling, turned.settling, turned.best)
-    return [*cut(_rounds_before(seen, turned, length), turned.at), *([down] if down.n_steps else [])]
+    rollback = turn(evaluations, length)
+    if rollback is None:
+        return full_phases(length.rounds(by_step(evaluations)))
+    down = Phase(rollback.n_annealing, rollback.n_annealing, rollback.best)
+    return [*truncated(_rounds_before(evaluations, rollback, length), rollback.at), *([down] if down.n_steps else [])]
 
 
-def _rounds_before(seen: Sequence[tuple[int, float]], turned: Turn, length: Length) -> list[int]:
-    return length.rounds(by_step([(step, loss) for step, loss in seen if step <= turned.at]))
+def _rounds_before(evaluations: Sequence[tuple[int, float]], rollback: Rollback, length: Length) -> list[int]:
+    return length.rounds(by_step([(step, loss) for step, loss in evaluations if step <= rollback.at]))
 
 
-def whole(rounds: Sequence[int]) -> list[Leg]:
+def full_phases(rounds: Sequence[int]) -> list[Phase]:
     """Return rounds that are taken from their first to their last step."""
-    return [Leg(n, n) for n in rounds]
+    return [Phase(n, n) for n in rounds]
 
 
-def cut(rounds: Sequence[int], at: int) -> list[Leg]:
+def truncated(rounds: Sequence[int], at: int) -> list[Phase]:
     """Return rounds up to a step."""
     ends = np.cumsum(rounds)
-    return [Leg(n, min(n, at - int(end) + n)) for n, end in zip(rounds, ends, strict=True) if end - n < at]
+    return [Phase(n, min(n, at - int(end) + n)) for n, end in zip(rounds, ends, strict=True) if end - n < at]
 
 
 @dataclass
-class Vigil:
+class EarlyStopping:
     """Looks at the loss on rows held out now and then, and keeps the state of the best moment.
 
     Parameters
@@ -191,59 +191,64 @@ class Vigil:
 
     rows: Validation
     length: Length
-    seen: list[tuple[int, float]] = field(default_factory=list)
+    evaluations: list[tuple[int, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
-    turned: Turn | None = None  # where it turned back, if it did
-    legs: list[Leg] = field(default_factory=list)  # the way of the training
+    rollback: Rollback | None = None  # where it turned back, if it did
+    phases: list[Phase] = field(default_factory=list)  # the way of the training
 
     def __post_init__(self) -> None:
         """Begin with the first round."""
-        self.legs = legs(self.seen, self.length)
+        self.phases = phases(self.evaluations, self.length)
 
-    def look(self, step: int, loss: float, state: State) -> None:
+    def update(self, step: int, loss: float, state: State) -> None:
         """Take note of the loss after so many steps; go back to the best moment if this is where to turn."""
-        if not self.seen or loss < min(each for _, each in self.seen):
+        if not self.evaluations or loss < min(each for _, each in self.evaluations):
             self.best = {name: tensor.detach().clone() for name, tensor in state.live().items()}
-        self.seen.append((step, loss))
-        if self.turned is not None:
+        self.evaluations.append((step, loss))
+        if self.rollback is not None:
             return
-        self.turned = turn(self.seen, self.length)
-        if self.turned is not None:
+        self.rollback = turn(self.evaluations, self.length)
+        if self.rollback is not None:
             state.put_back(self.best)
-        if self.turned is not None or self.length.may_end(step):
-            self.legs = legs(self.seen, self.length)
+        if self.rollback is not None or self.length.may_end(step):
+            self.phases = phases(self.evaluations, self.length)
 
-    def settle(self, state: State) -> None:
+    def restore_best(self, state: State) -> None:
         """Leave the state at the moment that is kept."""
-        if self.turned is not None:
+        if self.rollback is not None:
             state.put_back(self.best)
 
     @property
-    def way(self) -> tuple[Leg, ...]:
+    def step_plan(self) -> tuple[Phase, ...]:
         """The steps that led to what is kept; at least one."""
-        turned = self.turned
-        if turned is None:
-            return tuple(self.legs)
-        kept, rounds = min(self.seen, key=lambda each: each[1])[0], _rounds_before(self.seen, turned, self.length)
-        if kept <= turned.at:
-            return tuple(cut(rounds, max(1, kept)))
-        return *cut(rounds, turned.best), Leg(turned.settling, kept - turned.at, turned.best)
+        rollback = self.rollback
+        if rollback is None:
+            return tuple(self.phases)
+        kept, rounds = (
+            min(self.evaluations, key=lambda each: each[1])[0],
+            _rounds_before(self.evaluations, rollback, self.length),
+        )
+        if kept <= rollback.at:
+            return tuple(truncated(rounds, max(1, kept)))
+        return *truncated(rounds, rollback.best), Phase(rollback.n_annealing, kept - rollback.at, rollback.best)
 
     def path(self, curve: Sequence[float]) -> np.ndarray:
         """Return the losses of these steps."""
-        turned, n = self.turned, sum(leg.taken for leg in self.way)
-        if turned is None:
+        rollback, n = self.rollback, sum(phase.taken for phase in self.step_plan)
+        if rollback is None:
             return np.asarray(curve)
-        if n <= max(1, turned.best):
+        if n <= max(1, rollback.best):
             return np.asarray(curve[:n])
-        return np.asarray([*curve[: turned.best], *curve[turned.at : turned.at + n - turned.best]])
+        return np.asarray([*curve[: rollback.best], *curve[rollback.at : rollback.at + n - rollback.best]])
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
-        return {"seen": torch.tensor(self.seen, dtype=torch.float64)} | {f"best.{k}": v for k, v in self.best.items()}
+        return {"seen": torch.tensor(self.evaluations, dtype=torch.float64)} | {
+            f"best.{k}": v for k, v in self.best.items()
+        }
 
     def load(self, named: dict[str, Tensor], device: torch.device) -> None:
         """Put back what :meth:`tensors` gave."""
-        self.seen = [(int(step), loss) for step, loss in named["seen"].tolist()]
+        self.evaluations = [(int(step), loss) for step, loss in named["seen"].tolist()]
         self.best = {k.removeprefix("best."): v.to(device) for k, v in named.items() if k.startswith("best.")}
-        self.turned, self.legs = turn(self.seen, self.length), legs(self.seen, self.length)
+        self.rollback, self.phases = turn(self.evaluations, self.length), phases(self.evaluations, self.length)

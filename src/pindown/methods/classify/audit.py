@@ -38,9 +38,9 @@ from pindown.auditing.evidence.scores import (
     partner_test,
 )
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
+from pindown.data.batches import Augment
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, read_labels
-from pindown.data.sampling import Augment
 from pindown.methods.classify.classes import fisher, spanned
 from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import Theorem
@@ -224,7 +224,7 @@ def _seen_again(verdict: Verdict) -> Verdict:
 def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
     """Return how many latents a fit would look for; as many as means span if it would refuse these data."""
     try:
-        return clone(est).set_params(n_components=None, random_state=0).look(data.only("signal")).n_components
+        return clone(est).set_params(n_components=None, random_state=0).summarize(data.only("signal")).n_components
     except ValueError:  # the verdicts say it
         return max(1, n_spanned)
 

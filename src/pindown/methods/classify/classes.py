@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from pindown.auditing.checks import spanned_dimensions
 from pindown.auditing.checks.arrays import seen
 from pindown.data.labels import Numbered, numbered
-from pindown.methods.reading import Look
+from pindown.methods.inputs import DataSummary
 from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 
@@ -28,7 +28,7 @@ FAINT = 1e-6
 
 
 @dataclass(frozen=True, eq=False)
-class ClassLook(Look):
+class ClassSummary(DataSummary):
     """What `Classify` sees before training: the classes, sorted, and how often each comes."""
 
     classes: NDArray[Any] = field(kw_only=True)

@@ -17,15 +17,15 @@ from torch import Tensor, nn
 from pindown import networks, theory
 from pindown._names import counted
 from pindown._random import RandomState
+from pindown.data.batches import Augment
 from pindown.data.data import as_array, from_torch
-from pindown.data.sampling import Augment
 from pindown.errors import warn
 from pindown.losses import cross_entropy
 from pindown.methods.classify.audit import ClassifySpec
-from pindown.methods.classify.classes import ClassLook, read_classes, spanned, start_at_means, too_few
+from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.incremental import Incremental
+from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_positive
-from pindown.methods.reading import Reading
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
@@ -234,13 +234,13 @@ class Classify(ClassifierMixin, Incremental):
         """
         return self._partial_fit(X, {"signal": y}, classes=classes)
 
-    def _fixed(self, look: ClassLook, classes: Any = None) -> ClassLook:
+    def _fixed(self, summary: ClassSummary, classes: Any = None) -> ClassSummary:
         if classes is None:
-            return look
+            return summary
         classes = np.unique(as_array(classes))
-        if len(missing := np.setdiff1d(look.classes, classes)):
+        if len(missing := np.setdiff1d(summary.classes, classes)):
             raise ValueError(f"Classify: y has class(es) that are not among classes: {missing[:5].tolist()}.")
-        return replace(look, classes=classes, prior=np.full(len(classes), 1 / len(classes)))
+        return replace(summary, classes=classes, prior=np.full(len(classes), 1 / len(classes)))
 
     def predict_proba(self, X):
         """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
@@ -295,18 +295,18 @@ class Classify(ClassifierMixin, Incremental):
             )
         return self._spaces[0]
 
-    def _refuse(self, reading: Reading) -> None:
-        if reading.source is not None and reading.data.signal is None:
+    def _check_inputs(self, inputs: TrainingInput) -> None:
+        if inputs.source is not None and inputs.data.signal is None:
             raise ValueError(
-                f"Classify learns from labels that are signal, but those of {reading.source_name} are not, or there "
+                f"Classify learns from labels that are signal, but those of {inputs.source_name} are not, or there "
                 "are none. Give a world of Clusters or Instances, or a source of (x, label)."
             )
-        if isinstance(reading.source, Process) and reading.source.prior is not None:
+        if isinstance(inputs.source, Process) and inputs.source.prior is not None:
             return  # it knows its classes
-        read_classes(reading.data.signal, len(reading.data), augmented=self.augment is not None)
+        read_classes(inputs.data.signal, len(inputs.data), augmented=self.augment is not None)
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> ClassLook:
-        source, data = reading.source, reading.data
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> ClassSummary:
+        source, data = inputs.source, inputs.data
         known = source.prior if isinstance(source, Process) else None
         doubts: tuple[str, ...] = ()
         if known is not None:  # a world knows its classes, of which a sample may lack some
@@ -314,47 +314,49 @@ class Classify(ClassifierMixin, Incremental):
         else:
             (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
-        d = self._counted(reading, first, len(classes)) if self.n_components is None else self._asked_components()
+        d = self._counted(inputs, first, len(classes)) if self.n_components is None else self._asked_components()
         doubts = (*doubts, *too_few(len(classes), d))
         # More rows undo any start, and behind a mixing that bends means of classes differ in fewer directions.
         few = source is None and self.augment is None and len(data) < SAMPLES_PER_FEATURE * math.prod(first.shape_in)
-        return ClassLook(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None, few=few)
+        return ClassSummary(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None, few=few)
 
     @staticmethod
-    def _counted(reading: Reading, first: Preprocessing, n_classes: int) -> int:
+    def _counted(inputs: TrainingInput, first: Preprocessing, n_classes: int) -> int:
         """Return how many latents labels can pin down."""
-        data, n_columns = reading.data, math.prod(first.shape_in)
+        data, n_columns = inputs.data, math.prod(first.shape_in)
         if data.signal is None:
             raise ValueError(
                 "Classify: n_components=None counts latents by labels, and there are none. Give their number."
             )
         most = max(1, min(math.prod(first.shape_out), n_classes - 1))
-        if reading.n_samples >= SAMPLES_PER_FEATURE * n_columns:
+        if inputs.n_samples >= SAMPLES_PER_FEATURE * n_columns:
             return most
-        rows = reading.divided[0].learned if len(reading.divided) == 1 else np.arange(len(data))
+        rows = inputs.divided[0].learned if len(inputs.divided) == 1 else np.arange(len(data))
         rows = rows[:: -(-len(rows) * n_columns // COUNTED_NUMBERS)]
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
         return min(max(1, found), most)
 
-    def _fields(self, look: ClassLook, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: ClassSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         signal = sides.get("signal")
         if signal is None:
-            return (np.arange(len(look.classes)),)
-        return (signal if look.by_number else look.numbers(signal),)
+            return (np.arange(len(summary.classes)),)
+        return (signal if summary.by_number else summary.numbers(signal),)
 
-    def _objective(self, encoder: Encoder, look: ClassLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        means = start_at_means(encoder, batches, len(look.classes)) if look.few else None
+    def _objective(self, encoder: Encoder, summary: ClassSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        means = start_at_means(encoder, batches, len(summary.classes)) if summary.few else None
         # Equal offsets cancel in the softmax.
-        balanced = np.ptp(look.prior) <= 1e-9 * look.prior.max()
-        offsets = None if balanced else torch.as_tensor(np.log(look.prior), dtype=torch.float32)
-        objective = _Objective(encoder, self._spaces[1], self.scale, offsets, (len(look.classes), look.n_components))
+        balanced = np.ptp(summary.prior) <= 1e-9 * summary.prior.max()
+        offsets = None if balanced else torch.as_tensor(np.log(summary.prior), dtype=torch.float32)
+        objective = _Objective(
+            encoder, self._spaces[1], self.scale, offsets, (len(summary.classes), summary.n_components)
+        )
         if means is not None:
             objective.start_at(means)
         return objective
 
-    def _learned(self, objective: nn.Module, look: ClassLook) -> None:
+    def _store(self, objective: nn.Module, summary: ClassSummary) -> None:
         assert isinstance(objective, _Objective)
-        self.classes_, self.class_prior_ = look.classes, look.prior
+        self.classes_, self.class_prior_ = summary.classes, summary.prior
         with torch.no_grad():
             self.class_vectors_ = objective.vectors().cpu().numpy()
             self.scale_ = float(objective.scale())

@@ -18,16 +18,16 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown._random import RandomState
+from pindown.data.batches import BatchesWithinLevels, ShuffledBatches
 from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
 from pindown.data.pairing import Pairing, pair_up
-from pindown.data.sampling import Epochs, EpochsWithin
 from pindown.errors import warn
 from pindown.methods.contrast.audit import ContrastSpec
 from pindown.methods.contrast.objective import PairObjective, best_temperature
 from pindown.methods.incremental import Incremental
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.parameters import check_positive
-from pindown.methods.reading import Look, Reading
 from pindown.methods.unfolding import WIDER
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
@@ -287,7 +287,7 @@ class Contrast(Incremental):
             )
         return self.space
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         p = None if self.space == Sphere() and self.p == 2 else self.p
         potential = None
         if self.any_marginal:
@@ -309,10 +309,10 @@ class Contrast(Incremental):
     def _guessing(self, n_samples: float) -> float | None:
         return math.log(min(self.batch_size or self._default_batch_size, n_samples)) if self.alpha is None else None
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
-        if reading.source is not None and "pairs" not in reading.data.side_variables:
-            raise ValueError(f"Contrast learns from pairs, but {reading.source_name} has no partners.")
-        if reading.source is not None and reading.data.nuisance is not None:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        if inputs.source is not None and "pairs" not in inputs.data.side_variables:
+            raise ValueError(f"Contrast learns from pairs, but {inputs.source_name} has no partners.")
+        if inputs.source is not None and inputs.data.nuisance is not None:
             raise ValueError(
                 "Contrast: with a nuisance negatives are taken from rows of the same value, so that rows must be taken "
                 "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
@@ -324,31 +324,31 @@ class Contrast(Incremental):
                 "n_components=1 on the sphere leaves only the two points −1 and 1. "
                 "Use space=Reals(), or n_components=2 for an angle.",
             )
-        return Look(d, warnings=doubts)
+        return DataSummary(d, warnings=doubts)
 
-    def _fields(self, look: Look, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
 
-    def _rows(self, data: Data, look: Look, device: torch.device) -> Pairing:
-        pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=look.rows)
-        if look.rows is None:
+    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:
+        pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows)
+        if summary.rows is None:
             self._rows_per_batch(len(pairing), "pairs", of=len(pairing))
         index, n_processes = _this_process()
         share = _share(pairing, index, n_processes)
-        if len(share) < (self.batch_size or 1) and look.rows is None:
+        if len(share) < (self.batch_size or 1) and summary.rows is None:
             raise ValueError(
                 f"Contrast: of {len(pairing)} pairs {len(share)} fall to each of {n_processes} processes, too few for "
                 f"batch_size={self.batch_size}. Leave it at None to take what fits, or start fewer processes."
             )
         return share
 
-    def _epochs(self, rows: Pairing, batch_size: int, data: Data) -> Epochs | EpochsWithin:
+    def _epochs(self, rows: Pairing, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         if data.nuisance is None:
-            return Epochs(rows, batch_size)
+            return ShuffledBatches(rows, batch_size)
         values = combined(*np.atleast_2d(data.nuisance.T))
-        return EpochsWithin(rows, batch_size, values[rows.anchors.cpu().numpy()])
+        return BatchesWithinLevels(rows, batch_size, values[rows.anchors.cpu().numpy()])
 
-    def _learned(self, objective: nn.Module, look: Look) -> None:
+    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         assert isinstance(objective, PairObjective)
         with torch.no_grad():
             self.temperature_ = float(objective.temperature())

@@ -19,7 +19,7 @@ from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.auditing.checks.supports import DEPENDENCE_ROWS
 from pindown.data import IndexedSource
-from pindown.data.batches import Draw
+from pindown.data.batches import Batches
 from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.methods.base import BaseEncoder
 from pindown.methods.decoding import Decodes
@@ -29,8 +29,8 @@ from pindown.methods.dictionary.disentangled import reach_pictures
 from pindown.methods.dictionary.rotation import sparsest_rotation
 from pindown.methods.dictionary.supports import moments_of, settled
 from pindown.methods.dictionary.unrolling import FOLDED, start_unrolled, told
+from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
-from pindown.methods.reading import LOOKED_AT, Look, Reading
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for
@@ -51,7 +51,7 @@ COMPARED, MOST_COMPARED = 0.1, 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class DictionaryLook(Look):
+class DictionarySummary(DataSummary):
     """What `Dictionary` sees before training: the rows by which restarts are compared."""
 
     held_out: Tensor = field(kw_only=True)
@@ -254,44 +254,46 @@ class Dictionary(Decodes, BaseEncoder):
         check_penalty(self, self.penalty)
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> DictionaryLook:
-        X, d = reading.data.X, self._asked_components()
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DictionarySummary:
+        X, d = inputs.data.X, self._asked_components()
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
             raise ValueError(
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
                 "their scale is undefined. Leave them out."
             )
-        if reading.divided:
-            return DictionaryLook(d, held_out=torch.as_tensor(X[reading.divided[0].held_out]))
+        if inputs.divided:
+            return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.divided[0].held_out]))
         # Where no row is kept back, restarts are compared by some of those they were made from.
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
         n = min(int(COMPARED * len(X)), MOST_COMPARED)
-        return DictionaryLook(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
+        return DictionarySummary(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
 
     def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a normal and a uniform number for each latent of each row."""
         return random_numbers(n_samples, self.n_components, generator)
 
-    def _objective(self, encoder: Encoder, look: DictionaryLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(
+        self, encoder: Encoder, summary: DictionarySummary, batches: Iterator[tuple[Tensor, ...]]
+    ) -> nn.Module:
         make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
-        decoder = built("Dictionary", "decoder", make, look.n_components, self.shape_in_)
-        pushforward(copy.deepcopy(decoder), torch.zeros(2, look.n_components))  # refuses what has no derivative
-        return Autoencoder(encoder, decoder, look.n_components, first_samples(batches))
+        decoder = built("Dictionary", "decoder", make, summary.n_components, self.shape_in_)
+        pushforward(copy.deepcopy(decoder), torch.zeros(2, summary.n_components))  # refuses what has no derivative
+        return Autoencoder(encoder, decoder, summary.n_components, first_samples(batches))
 
-    def _search(
+    def _optimise(
         self,
         make: Callable[[int], nn.Module],
         minimise: Callable[..., TrainingLog],
-        draw: Draw,
-        look: DictionaryLook,
+        draw: Batches,
+        summary: DictionarySummary,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         restarts, logs = [], []
         for k in range(self.n_restarts):
             restarts.append(self._initialised(make, draw, seed, k))
             logs.append(minimise(restarts[k], seed + k, f"restart {k}"))
-        held_out = look.held_out.to(restarts[0].centre.device)
+        held_out = summary.held_out.to(restarts[0].centre.device)
         self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
             for restart in restarts:
@@ -335,7 +337,7 @@ class Dictionary(Decodes, BaseEncoder):
         asked = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
         return penalty if asked else replace(penalty, n_columns=PICTURE_COLUMNS, n_samples=PICTURE_ROWS)
 
-    def _initialised(self, make: Callable[[int], nn.Module], draw: Draw, seed: int, k: int) -> Autoencoder:
+    def _initialised(self, make: Callable[[int], nn.Module], draw: Batches, seed: int, k: int) -> Autoencoder:
         """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not.
 
         Of pictures the unrolled one comes first: hues go around a circle, which every projection folds.
@@ -347,12 +349,12 @@ class Dictionary(Decodes, BaseEncoder):
             start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(device, rows))
         return model
 
-    def _some_rows(self, draw: Draw, seed: int) -> Tensor:
+    def _some_rows(self, draw: Batches, seed: int) -> Tensor:
         """Return some of the rows that are learned from, on the CPU."""
         peek = _random.generator(seed, best_device(self.device))
         return first_samples(draw(step, peek) for step in count())
 
-    def _learned(self, objective: nn.Module, look: DictionaryLook) -> None:
+    def _store(self, objective: nn.Module, summary: DictionarySummary) -> None:
         assert isinstance(objective, Autoencoder)
         self.decoder_ = objective.decoder
         with torch.no_grad():
@@ -379,5 +381,5 @@ def _lesson_device(device: torch.device, rows: Tensor) -> torch.device:
 
 def _constant_columns(X: np.ndarray | IndexedSource) -> np.ndarray:
     """Return the columns that never change; of a source, in the rows of its first block."""
-    some = next(X.blocks(LOOKED_AT))["x"] if isinstance(X, IndexedSource) else X
+    some = next(X.blocks(SUMMARY_SAMPLES))["x"] if isinstance(X, IndexedSource) else X
     return np.flatnonzero(np.ptp(np.asarray(some).reshape(len(some), -1), axis=0) == 0)

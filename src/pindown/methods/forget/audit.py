@@ -52,7 +52,7 @@ from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assum
 
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
-    from pindown.methods.forget.looking import NuisanceLook
+    from pindown.methods.forget.looking import NuisanceSummary
 
 LEAK_SHARE = 0.1
 """Variance of one direction of the codes that a leak is given which the probes must find."""
@@ -326,18 +326,18 @@ def _kept(est: Forget, data: Data) -> Verdicts:
     return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_RECONSTRUCTION),)
 
 
-def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceLook | None:
+def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceSummary | None:
     """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
     from pindown.methods.forget import estimator, looking
 
     encoder = networks.linear if linear else networks.skip_mlp
     forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
-        look = forget.look(Data(rows, nuisance=nuisance, given=given))
+        summary = forget.summarize(Data(rows, nuisance=nuisance, given=given))
     except ValueError:  # the verdicts say it
         return None
-    assert isinstance(look, looking.NuisanceLook)
-    return look
+    assert isinstance(summary, looking.NuisanceSummary)
+    return summary
 
 
 def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:

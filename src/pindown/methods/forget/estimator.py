@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import as_source
-from pindown.data.batches import Draw
+from pindown.data.batches import Batches
 from pindown.data.data import from_torch
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
@@ -29,11 +29,11 @@ from pindown.methods.forget.choosing import BENT, FIXED, N_FOLDS, TRANSPORTED, C
 from pindown.methods.forget.game import Game, Rebuild, straightened
 from pindown.methods.forget.images import encoder_behind, spreads, whitened
 from pindown.methods.forget.initialisation import Initialisation
-from pindown.methods.forget.looking import Asked, NuisanceLook, look_at
+from pindown.methods.forget.looking import Asked, NuisanceSummary, look_at
 from pindown.methods.forget.nuisance import as_table
 from pindown.methods.forget.playing import at_charts, history, played, read_afterwards, transported
 from pindown.methods.forget.transport import Transport
-from pindown.methods.reading import Reading, is_in_memory
+from pindown.methods.inputs import TrainingInput, is_in_memory
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.image_defaults import is_image
@@ -343,7 +343,7 @@ class Forget(BaseEncoder):
             check_scalar(self.n_bins, "n_bins", numbers.Integral, min_val=2)
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> NuisanceLook:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> NuisanceSummary:
         n_components = None if self.n_components is None else self._asked_components()
         pictures = is_image(first.shape_in)
         if pictures and n_components is None:
@@ -354,8 +354,8 @@ class Forget(BaseEncoder):
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
         spread = spreads(first) if pictures else None
         asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, spread, self.settled_on)
-        look = look_at(reading, first, seed, asked)
-        return replace(look, transports=self.charts and pictures and not self._is_linear and look.can_transport)
+        summary = look_at(inputs, first, seed, asked)
+        return replace(summary, transports=self.charts and pictures and not self._is_linear and summary.can_transport)
 
     def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
         return (
@@ -366,12 +366,14 @@ class Forget(BaseEncoder):
         convolves = self.encoder in (networks.skip_mlp, networks.convolutional)  # the default, and its name
         return encoder_behind(first, device) if convolves and is_image(first.shape_in) else self.encoder
 
-    def _fields(self, look: NuisanceLook, sides: dict[str, Any]) -> tuple[Any, ...]:
-        read = look.reader.read_numbers if look.by_number else look.reader.read
+    def _fields(self, summary: NuisanceSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+        read = summary.reader.read_numbers if summary.by_number else summary.reader.read
         return read(sides["nuisance"], sides.get("given"))
 
-    def _objective(self, encoder: Encoder, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        return self._game(look.initialisation, encoder, batches)
+    def _objective(
+        self, encoder: Encoder, summary: NuisanceSummary, batches: Iterator[tuple[Tensor, ...]]
+    ) -> nn.Module:
+        return self._game(summary.initialisation, encoder, batches)
 
     def _game(
         self,
@@ -386,48 +388,48 @@ class Forget(BaseEncoder):
         game.start_decoder(batches, START_ROWS)
         return game
 
-    def _search(
+    def _optimise(
         self,
         make: Callable[[int], nn.Module],
         minimise: Callable[..., TrainingLog],
-        draw: Draw,
-        look: NuisanceLook,
+        draw: Batches,
+        summary: NuisanceSummary,
         seed: int,
     ) -> tuple[nn.Module, TrainingLog]:
         def make_bent(seed: int) -> nn.Module:
             peek = _random.generator(seed, best_device(self.device))
             with _random.forked(seed):
-                start, encoder = at_charts(look, self.encoder)
-                return self._game(start, encoder, (draw(step, peek) for step in count()), look.charts_apart)
+                start, encoder = at_charts(summary, self.encoder)
+                return self._game(start, encoder, (draw(step, peek) for step in count()), summary.charts_apart)
 
-        found = played(make, make_bent, minimise, look, self.n_restarts, seed)
-        if look.transports:
+        found = played(make, make_bent, minimise, summary, self.n_restarts, seed)
+        if summary.transports:
             peek = _random.generator(seed, best_device(self.device))
             settled = self.settled_on == TRANSPORTED
-            found = transported(found, look, (draw(step, peek) for step in count()), seed, settled=settled)
+            found = transported(found, summary, (draw(step, peek) for step in count()), seed, settled=settled)
         self.chosen_, self.transport_ = found.choice, found.transport
         if found.restart_scores is not None:
             self.restart_scores_ = found.restart_scores
         return found.objective, found.log
 
-    def _learned(self, objective: nn.Module, look: NuisanceLook) -> None:
-        self.columns_, self.n_told_, self.reader_ = list(look.reader.kinds), look.n_told, look.reader
+    def _store(self, objective: nn.Module, summary: NuisanceSummary) -> None:
+        self.columns_, self.n_told_, self.reader_ = list(summary.reader.kinds), summary.n_told, summary.reader
         kept, self.charts_ = None if self.chosen_ is None else self.chosen_.kept.name, None
-        doubts, note = look.of_fixed, look.note
+        doubts, note = summary.of_fixed, summary.note
         if kept in (None, FIXED, TRANSPORTED):
             self._learned_one_map(objective)
         else:
-            assert look.charts is not None
-            assert look.fixed is not None
+            assert summary.charts is not None
+            assert summary.fixed is not None
             device = best_device(self.device)  # a look is made where the rows are
-            self.encoder_, self.decoder_ = copy.deepcopy(look.fixed).to(device).eval(), None
-            self.n_components_ = look.charts.n_codes
-            charted = Charted.bent(objective) if kept == BENT else Charted(copy.deepcopy(look.charts))
+            self.encoder_, self.decoder_ = copy.deepcopy(summary.fixed).to(device).eval(), None
+            self.n_components_ = summary.charts.n_codes
+            charted = Charted.bent(objective) if kept == BENT else Charted(copy.deepcopy(summary.charts))
             self.charts_ = charted.to(device)
             doubts, note = (), f"{self.n_components_} codes, {kept}."
         seed, steps = _random.draw_seed(self.random_state), (self.n_iter_, self.trainer.accumulate)
-        self.history_ = history(objective, look, self.chosen_, seed, steps)
-        self.held_out_ = read_afterwards(self.history_.probe, N_FOLDS if look.is_settled else 1, self.n_iter_)
+        self.history_ = history(objective, summary, self.chosen_, seed, steps)
+        self.held_out_ = read_afterwards(self.history_.probe, N_FOLDS if summary.is_settled else 1, self.n_iter_)
         note = note if self.chosen_ is None else f"{note} {self.chosen_}".strip()
         if note and self.verbose and sys.stderr.isatty():
             print(f"Forget: {note}", file=sys.stderr)

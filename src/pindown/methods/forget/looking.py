@@ -35,7 +35,7 @@ from pindown.methods.forget.images import worth_rebuilding
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
 from pindown.methods.forget.transport import FEWEST_MOVED
-from pindown.methods.reading import Look, Reading
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.metrics.dependence import Grouping
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
@@ -78,7 +78,7 @@ class Asked:
 
 
 @dataclass(frozen=True, eq=False)
-class NuisanceLook(Look):
+class NuisanceSummary(DataSummary):
     """What `Forget` sees before training: directions that tell the nuisance, where to start, rows held out.
 
     If there are ``charts``, ``choice`` says how closed forms fare, and ``fixed`` is the map that goes with them, for
@@ -115,19 +115,19 @@ class NuisanceLook(Look):
         return told.n_strata == 1 and self.held_out.n_samples > 0 and int(second) >= FEWEST_MOVED
 
 
-def look_at(reading: Reading, first: Preprocessing, seed: int, asked: Asked) -> NuisanceLook:
+def look_at(inputs: TrainingInput, first: Preprocessing, seed: int, asked: Asked) -> NuisanceSummary:
     """Look at data before the first step, or say what is wrong with them."""
-    data = reading.data
-    if reading.source is not None and data.nuisance is None:
+    data = inputs.data
+    if inputs.source is not None and data.nuisance is None:
         raise ValueError(
-            f"Forget forgets a nuisance, but {reading.source_name} has none. Pass a simulation such as Nuisance or "
+            f"Forget forgets a nuisance, but {inputs.source_name} has none. Pass a simulation such as Nuisance or "
             "Confounded, or a source of (x, nuisance)."
         )
     columns, kinds = read_columns(data.nuisance, len(data), asked.n_bins)
     nuisance = assemble(columns, kinds, read_strata(data.given, len(data)))
     nuisance.refuse_identical()
     rng = np.random.default_rng(seed % 2**63)
-    held, used = _divided(reading, rng, asked)
+    held, used = _divided(inputs, rng, asked)
     rows = used[rng.permutation(len(used))[: _most_rows(first)]]
     x = np.asarray(data.X[rows])
     white = first(torch.as_tensor(x)).double().numpy()
@@ -143,34 +143,34 @@ def look_at(reading: Reading, first: Preprocessing, seed: int, asked: Asked) -> 
     doubts, tells_label = (*doubts, *shown), nuisance.n_strata > 1 and not (shown or asked.linear)
     compared = held if len(held) else used[:MOST_HELD_OUT]
     counts = 1.0 if asked.spreads is None else worth_rebuilding(white, asked.spreads, seen.groups[:, -1])
-    look = NuisanceLook(
+    summary = NuisanceSummary(
         1,
-        rows=used if reading.source is None else None,
+        rows=used if inputs.source is None else None,
         warnings=doubts,
         n_told=(found.n_means, found.n_spreads),
         note="",
         reader=NuisanceReader.of(nuisance, kinds, data.given),
-        by_number=isinstance(reading.source, Process),
+        by_number=isinstance(inputs.source, Process),
         initialisation=Initialisation(nuisance, found, found.basis[:1], matrix, tells_label, counts),
         held_out=KeptOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
         compared=KeptOut(data.X[compared], nuisance.take(compared), is_given),
     )
-    if asked.charts and not asked.linear and asked.holdout > 0 and reading.source is None:
+    if asked.charts and not asked.linear and asked.holdout > 0 and inputs.source is None:
         # Cross-fitted, closed forms need no rows of their own to be judged by, and all can be learned from.
         some = np.sort(np.random.default_rng(seed % 2**63).permutation(len(data))[: _most_rows(first)])
         charts, choice = _charted(Some.of(data, some, nuisance), asked, seed)
         value = seen.groups[:, -1]
         codes = charts.encode(x, value)
-        look = replace(look, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
+        summary = replace(summary, charts=charts, choice=choice, fixed=fixed_map(first, white, codes, found))
         settled = asked.settled_on is not None or (choice.kept.is_blind and choice.kept.name == CLOSED)
         settled = settled or _hidden_from(len(held), choice.kept)
         apart = again(charts, x.astype(np.float64), value, seen.strata, even=choice.kept.name == EVEN)
-        straight = None if settled else look.held_out.of_charts(choice.kept.name, apart, seed)
+        straight = None if settled else summary.held_out.of_charts(choice.kept.name, apart, seed)
         if straight is None or not straight.is_of_as_many_values(choice.kept):
             missed = max(0.0, 1 - float(codes.var(0).sum()) / max(1, int((x.std(0) > 0).sum())))
-            return replace(look, n_components=charts.n_codes, missed=missed)
-        look = replace(look, charts_apart=apart, straight=straight)
-    return _with_start(look, white, groupings, asked, tells_label)
+            return replace(summary, n_components=charts.n_codes, missed=missed)
+        summary = replace(summary, charts_apart=apart, straight=straight)
+    return _with_start(summary, white, groupings, asked, tells_label)
 
 
 def _hidden_from(n_samples: int, kept: Candidate) -> bool:
@@ -180,12 +180,12 @@ def _hidden_from(n_samples: int, kept: Candidate) -> bool:
     return n_samples < FEWEST_JUDGES and kept.excess < seen_in(n_samples, kept.leak.chance)
 
 
-def _divided(reading: Reading, rng: np.random.Generator, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
+def _divided(inputs: TrainingInput, rng: np.random.Generator, asked: Asked) -> tuple[np.ndarray, np.ndarray]:
     """Return the numbers of rows to hold out and of those to learn from, in order."""
-    n, groups = len(reading.data), reading.data.groups
+    n, groups = len(inputs.data), inputs.data.groups
     order = rng.permutation(n)
     # Rows of a world cost nothing; those of a stream that were looked at first are trained on later.
-    share = asked.holdout if reading.source is None else float(isinstance(reading.source, GeneratorSource)) / 2
+    share = asked.holdout if inputs.source is None else float(isinstance(inputs.source, GeneratorSource)) / 2
     n_held = min(int(share * n), MOST_HELD_OUT_OF_LINEAR if asked.linear else MOST_HELD_OUT)
     n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4)) if share else 0
     n_held = n_held if n_held >= LEAST_QUARTER else 0
@@ -285,20 +285,20 @@ def fixed_map(first: Preprocessing, white: np.ndarray, codes: np.ndarray, found:
 
 
 def _with_start(
-    look: NuisanceLook, white: np.ndarray, groupings: list[Grouping], asked: Asked, tells_label: bool
-) -> NuisanceLook:
+    summary: NuisanceSummary, white: np.ndarray, groupings: list[Grouping], asked: Asked, tells_label: bool
+) -> NuisanceSummary:
     """Count the codes of one map for all values, and say where its game starts."""
-    start = look.initialisation
+    start = summary.initialisation
     n_components, note, doubts = _counted(start.found, white, start.nuisance, asked, tells_label)
     rows = start.found.keep(n_components)
     # Rows that cannot be even would be next to zero, and a label that is to be told must be heard from the start.
     if not asked.linear and (not tells_label or n_components <= start.found.n_blind):
         rows = moment_matched_projection(white, groupings, rows, np.random.default_rng(0))
     start = start._replace(rows=rows)
-    look = replace(look, n_components=n_components, note=note, initialisation=start)
-    if look.charts is not None:
-        return replace(look, of_fixed=doubts)
-    return replace(look, warnings=(*look.warnings, *doubts))
+    summary = replace(summary, n_components=n_components, note=note, initialisation=start)
+    if summary.charts is not None:
+        return replace(summary, of_fixed=doubts)
+    return replace(summary, warnings=(*summary.warnings, *doubts))
 
 
 def _counted(

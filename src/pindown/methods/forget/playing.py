@@ -24,7 +24,7 @@ from pindown.methods.forget.choosing import (
 )
 from pindown.methods.forget.game import Game, History, by_heart, history_of
 from pindown.methods.forget.initialisation import Initialisation
-from pindown.methods.forget.looking import NuisanceLook
+from pindown.methods.forget.looking import NuisanceSummary
 from pindown.methods.forget.transport import Transport
 from pindown.methods.held_out import HeldOut
 from pindown.metrics import Leakage
@@ -63,18 +63,20 @@ class Played(NamedTuple):
     transport: Transport | None = None
 
 
-def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, n_restarts: int, seed: int) -> Played:
+def played(
+    make: Make, make_bent: Make, minimise: Minimise, summary: NuisanceSummary, n_restarts: int, seed: int
+) -> Played:
     """Play for one map for all values, unless charts in closed form will do; and if it leaks, for charts that bend.
 
     One map is kept where it is blind and tells most of the signal: what it leaves alone is what the theorem speaks of.
     Otherwise what is worth most on rows held out.
     """
-    if look.is_settled:
-        assert look.fixed is not None
-        log = TrainingLog(np.array([look.missed]), 0.0, stopped_on_plateau=False)
-        return Played(Straight(look.fixed), log, look.choice)
-    one_map = _best_of(make, _kept_honest(minimise, look), look.compared, n_restarts, seed)
-    rows, charts, straight = look.held_out, look.charts_apart, look.straight
+    if summary.is_settled:
+        assert summary.fixed is not None
+        log = TrainingLog(np.array([summary.missed]), 0.0, stopped_on_plateau=False)
+        return Played(Straight(summary.fixed), log, summary.choice)
+    one_map = _best_of(make, _kept_honest(minimise, summary), summary.compared, n_restarts, seed)
+    rows, charts, straight = summary.held_out, summary.charts_apart, summary.straight
     if charts is None or straight is None:
         return one_map
     fixed = rows.of_game(FIXED, one_map.objective, charts, seed)
@@ -91,16 +93,16 @@ def played(make: Make, make_bent: Make, minimise: Minimise, look: NuisanceLook, 
 
 @torch.no_grad()
 def transported(
-    found: Played, look: NuisanceLook, batches: Iterator[tuple[Tensor, ...]], seed: int, *, settled: bool
+    found: Played, summary: NuisanceSummary, batches: Iterator[tuple[Tensor, ...]], seed: int, *, settled: bool
 ) -> Played:
     """Follow a game by a transport of its codes, unless the best reader of rows held out finds clearly more then.
 
     What a transport moves, rows have shown. Two readings of the few that are held out differ by chance by as much as it
     gains, so that the smaller of them would often be the worse.
     """
-    game, rows = found.objective, look.held_out
+    game, rows = found.objective, summary.held_out
     assert isinstance(game, Game)
-    wanted = TRANSPORT_ROWS if look.rows is None else min(TRANSPORT_ROWS, len(look.rows))
+    wanted = TRANSPORT_ROWS if summary.rows is None else min(TRANSPORT_ROWS, len(summary.rows))
     codes: list[Tensor] = []
     values: list[Tensor] = []
     while sum(map(len, codes)) < wanted:
@@ -118,7 +120,7 @@ def transported(
     return found._replace(choice=choice, transport=transport.to(game.worth.device) if choice.kept is moved else None)
 
 
-def _kept_honest(minimise: Minimise, look: NuisanceLook) -> Minimise:
+def _kept_honest(minimise: Minimise, summary: NuisanceSummary) -> Minimise:
     """Let linear codes stay where they began if the adversary has learned its rows by heart.
 
     They begin at a closed form, off differences of means and covariances, which other rows bear out; what they hide
@@ -130,8 +132,8 @@ def _kept_honest(minimise: Minimise, look: NuisanceLook) -> Minimise:
             return minimise(game, *how)
         start = copy.deepcopy(game.averaged.state_dict())
         log = minimise(game, *how)
-        chance = look.initialisation.nuisance.chance_loss()
-        if by_heart(game.trace[:, 0].cpu().numpy(), look.held_out.heard(game), chance):
+        chance = summary.initialisation.nuisance.chance_loss()
+        if by_heart(game.trace[:, 0].cpu().numpy(), summary.held_out.heard(game), chance):
             game.averaged.load_state_dict(start)
             game.went_back = True
         return log
@@ -139,13 +141,13 @@ def _kept_honest(minimise: Minimise, look: NuisanceLook) -> Minimise:
     return minimised
 
 
-def at_charts(look: NuisanceLook, make: Network) -> tuple[Initialisation, Encoder]:
+def at_charts(summary: NuisanceSummary, make: Network) -> tuple[Initialisation, Encoder]:
     """Return where a game starts whose encoder begins with charts, and that encoder."""
-    assert look.charts_apart is not None
-    size = look.held_out.spread(look.charts_apart)
+    assert summary.charts_apart is not None
+    size = summary.held_out.spread(summary.charts_apart)
     body = built("Forget", "encoder", make, len(size), len(size))
     first = Rescale(torch.zeros(len(size)), torch.as_tensor(size, dtype=torch.float32))
-    return look.initialisation.at_charts(size), Encoder(first, body, Reals())
+    return summary.initialisation.at_charts(size), Encoder(first, body, Reals())
 
 
 def _best_of(make: Make, minimise: Minimise, rows: KeptOut, n_games: int, seed: int, part: str = "") -> Played:
@@ -160,18 +162,18 @@ def _best_of(make: Make, minimise: Minimise, rows: KeptOut, n_games: int, seed: 
 
 
 def history(
-    objective: nn.Module, look: NuisanceLook, choice: Choice | None, seed: int, steps: tuple[int, int]
+    objective: nn.Module, summary: NuisanceSummary, choice: Choice | None, seed: int, steps: tuple[int, int]
 ) -> History:
     """Return how it went, in so many steps of so many batches; where no game was played, in one."""
-    chance = look.initialisation.nuisance.chance_loss()
+    chance = summary.initialisation.nuisance.chance_loss()
     probe = None if choice is None else choice.kept.leak
     if not isinstance(objective, Game):
         told = chance - (0.0 if probe is None else math.log(2) * probe.bits)
         right = math.nan if probe is None else probe.worst
-        return History(np.array([told]), np.array([right]), chance, np.array([look.missed]), probe)
+        return History(np.array([told]), np.array([right]), chance, np.array([summary.missed]), probe)
     if choice is None:
-        probe = look.held_out.probe(look.held_out.codes(objective), seed)
-    heard, went_back = look.held_out.heard(objective), objective.went_back
+        probe = summary.held_out.probe(summary.held_out.codes(objective), seed)
+    heard, went_back = summary.held_out.heard(objective), objective.went_back
     return history_of(objective, *steps, chance_loss=chance, probe=probe, held_out_loss=heard, went_back=went_back)
 
 

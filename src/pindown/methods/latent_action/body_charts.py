@@ -54,7 +54,7 @@ class BodyChart:
     """
 
     centre: np.ndarray
-    reading: np.ndarray
+    inputs: np.ndarray
     by: str
     place: np.ndarray
     unit: np.ndarray
@@ -62,7 +62,7 @@ class BodyChart:
 
     def encode(self, recording: Recording) -> np.ndarray:
         """Return codes of transitions; (n, k)."""
-        return (recording.change - self.centre) @ self.reading
+        return (recording.change - self.centre) @ self.inputs
 
     def lead(self, before: np.ndarray, codes: np.ndarray) -> np.ndarray:
         """Return where codes lead; (n, d) and (n, k) → (n, d)."""
@@ -175,8 +175,8 @@ def joined(recording: Recording, paired: Recording, codes: np.ndarray) -> BodyCh
         unit = np.full_like(unit, np.sqrt((unit**2).mean()))
     unit = np.where(unit > 0, unit, 1.0)
     ridge = RidgeCV(PENALTIES, fit_intercept=False).fit((paired.change - centre) / unit, codes)
-    reading = np.reshape(ridge.coef_, (codes.shape[1], -1)).T / unit[:, None]
-    return _unled(recording, centre, reading, "pairs")
+    inputs = np.reshape(ridge.coef_, (codes.shape[1], -1)).T / unit[:, None]
+    return _unled(recording, centre, inputs, "pairs")
 
 
 def evened(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording]) -> dict[Any, BodyChart]:
@@ -185,14 +185,14 @@ def evened(charts: Mapping[Any, BodyChart], recordings: Mapping[Any, Recording])
     common = np.mean(list(own.values()), axis=0)
     white = power(common, -0.5)
     turns = {body: carried(each, common) @ white for body, each in own.items()}
-    return {body: replace(charts[body], reading=charts[body].reading @ turn) for body, turn in turns.items()}
+    return {body: replace(charts[body], inputs=charts[body].inputs @ turn) for body, turn in turns.items()}
 
 
 def adopted(recording: Recording, paired: Recording, codes: np.ndarray) -> BodyChart:
     """Let a body join others whose codes, of covariance I, are known of some of its transitions."""
     chart = joined(recording, paired, codes)
     own = _moments(chart.encode(recording))
-    chart = replace(chart, reading=chart.reading @ carried(own, np.eye(len(own))), by="codes")
+    chart = replace(chart, inputs=chart.inputs @ carried(own, np.eye(len(own))), by="codes")
     return led(chart, recording, chart.encode(recording))
 
 
@@ -219,9 +219,9 @@ def led(chart: BodyChart, recording: Recording, codes: np.ndarray) -> BodyChart:
     return replace(chart, place=place, unit=unit, forward=np.linalg.solve(size + penalty, inputs.T @ step))
 
 
-def _unled(recording: Recording, centre: np.ndarray, reading: np.ndarray, by: str) -> BodyChart:
-    d, k = recording.before.shape[1], reading.shape[1]
-    return BodyChart(centre, reading, by, np.zeros(d), np.ones(d), np.zeros(((1 + k) * (1 + d), d)))
+def _unled(recording: Recording, centre: np.ndarray, inputs: np.ndarray, by: str) -> BodyChart:
+    d, k = recording.before.shape[1], inputs.shape[1]
+    return BodyChart(centre, inputs, by, np.zeros(d), np.ones(d), np.zeros(((1 + k) * (1 + d), d)))
 
 
 def _moments(x: np.ndarray) -> np.ndarray:

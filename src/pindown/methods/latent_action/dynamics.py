@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from pindown import networks
+from pindown.data.batches import IndexedSamples
 from pindown.data.data import from_torch
 from pindown.data.labels import numbered
-from pindown.data.sampling import Rows
 from pindown.losses import energy_distance
 from pindown.methods.forget.game import ENERGY_ROWS
 from pindown.methods.forget.nuisance import MIN_ROWS
@@ -22,20 +22,20 @@ NOBODY = {"None", "nan", "NaT", "<NA>", "inf", "-inf"}
 """How values that name no body print."""
 
 
-def transitions(device: torch.device, before: np.ndarray, after: np.ndarray, body: np.ndarray) -> Rows:
+def transitions(device: torch.device, before: np.ndarray, after: np.ndarray, body: np.ndarray) -> IndexedSamples:
     """Return observations before and after, whose they are, and what each counts, so that all bodies do the same."""
     values, labels, counts = numbered(body, "body", "value")
     weight = (len(body) / (len(values) * counts)).astype(np.float32)[labels]
-    return Rows(torch.as_tensor(before, device=device), after, labels, weight)
+    return IndexedSamples(torch.as_tensor(before, device=device), after, labels, weight)
 
 
-def with_noise(rows: Rows, n_actions: int, among: np.ndarray | None = None) -> Rows:
+def with_noise(rows: IndexedSamples, n_actions: int, among: np.ndarray | None = None) -> IndexedSamples:
     """Return the same rows, or some, with noise for so many codes, new whenever they are taken."""
 
     def noise(n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
         return (torch.randn(n_samples, n_actions, generator=generator, device=generator.device),)
 
-    return Rows(rows.x, *rows.fields, chance=noise, among=among)
+    return IndexedSamples(rows.x, *rows.fields, chance=noise, among=among)
 
 
 class Axes(nn.Module):

@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pindown import _random, networks
 from pindown._random import RandomState
+from pindown.data.batches import IndexedSamples, ShuffledBatches
 from pindown.data.data import Data, from_torch
-from pindown.data.sampling import Epochs, Rows
 from pindown.data.splits import Split, divided
 from pindown.errors import warn
 from pindown.methods.held_out import HeldOut
@@ -214,7 +214,7 @@ class InverseDynamics(Saves, BaseEstimator):
         return self._like(X_t, self._run("lead", before, codes), before.dtype)
 
     def _train(
-        self, rows: Rows, n_actions: int, max_iter: int, seed: int, division: Split | None = None
+        self, rows: IndexedSamples, n_actions: int, max_iter: int, seed: int, division: Split | None = None
     ) -> tuple[Dynamics, TrainingLog]:
         if self.batch_size is not None and self.batch_size > len(rows):
             raise ValueError(
@@ -228,7 +228,7 @@ class InverseDynamics(Saves, BaseEstimator):
             model = Dynamics(Axes(rows.x, rows.fields[0]), n_actions, self.chart, self.forward, **prices)
         log = Trainer().train(
             model,
-            Epochs(noisy, size),
+            ShuffledBatches(noisy, size),
             max_iter=max_iter,
             learning_rate=self.learning_rate,
             weight_decay=self.weight_decay,
@@ -283,7 +283,7 @@ class InverseDynamics(Saves, BaseEstimator):
             )
 
 
-def _validation(rows: Rows) -> Validation:
+def _validation(rows: IndexedSamples) -> Validation:
     """Return all rows, in one batch: they are few."""
     generator = _random.generator(0, rows.device)
     return Validation((rows.take(torch.arange(len(rows), device=rows.device), generator),))

@@ -37,7 +37,7 @@ class OwnCharts:
     @property
     def n_codes(self) -> int:
         """Number of codes."""
-        return next(iter(self.charts.values())).reading.shape[1]
+        return next(iter(self.charts.values())).inputs.shape[1]
 
     def encode(self, body: Any, recording: Recording) -> np.ndarray:
         """Return the codes of a body's transitions; (n, k)."""

@@ -89,7 +89,7 @@ class SparseSpec(MethodSpec["Sparse"]):
         return FitScore("share of variance that is rebuilt", est.score(data.X), 0.0)
 
     def plan(self, est: Sparse, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.look(data).n_components
+        d = n_components if n_components is not None else est.summarize(data).n_components
         verdicts = self.checks_before(est, data, d, data)
         rows = read("X", data.X)
         far = np.linalg.norm(rows.mean(0)) / max(float(np.sqrt(rows.var(0).sum())), 1e-300)
@@ -102,7 +102,7 @@ class SparseSpec(MethodSpec["Sparse"]):
     def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         if "n_components" in given:
             return Choice()
-        d = est.look(data).n_components
+        d = est.summarize(data).n_components
         return Choice({"n_components": d}, (f"{d} atoms: four for each column, and at most one for ten rows.",))
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F  # noqa: N812 (the name it goes by)
 
 from pindown import theory
 from pindown._random import RandomState
-from pindown.methods.reading import Look, Reading
+from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.sparse.autoencoder import turning
 from pindown.methods.sparse.basis_audit import SparseBasisSpec
 from pindown.methods.sparse.codes import OfAtoms
@@ -174,26 +174,26 @@ class SparseBasis(OfAtoms):
     def _space(self) -> Space:
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
-        vary = int((first(torch.as_tensor(reading.some_rows)).var(0) > FAINT).sum())
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        vary = int((first(torch.as_tensor(inputs.some_rows)).var(0) > FAINT).sum())
         if self.n_components is None:
-            return Look(max(1, vary))
+            return DataSummary(max(1, vary))
         if (d := self._asked_components()) > vary:
             raise ValueError(
                 f"SparseBasis: n_components={d} is more than the {vary} directions in which the {self.n_features_in_} "
                 "columns of X vary (n_features): a basis has no more. Ask for fewer, or take Sparse."
             )
-        return Look(d)
+        return DataSummary(d)
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         return Volume(encoder)
 
-    def _learned(self, objective: nn.Module, look: Look) -> None:
+    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         body, first = self.encoder_.body, self.encoder_.preprocess
         assert isinstance(body, Basis)
         assert isinstance(first, Whiten)
         with torch.no_grad():  # codes get the unit in which atoms have length 1
-            back = torch.linalg.pinv(first.matrix.double()[:, : look.n_components])  # (d, m)
+            back = torch.linalg.pinv(first.matrix.double()[:, : summary.n_components])  # (d, m)
             atoms = torch.linalg.solve(body.weight.double().T, back)
             length = atoms.norm(dim=1)
             body.weight.mul_(length[:, None])

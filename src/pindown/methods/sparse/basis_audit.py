@@ -66,7 +66,7 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         return FitScore("sparsity of the codes", est.score(data.X), 0.0)
 
     def plan(self, est: SparseBasis, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.look(data).n_components
+        d = n_components if n_components is not None else est.summarize(data).n_components
         verdicts = self.checks_before(est, data, d, data)
         needs = () if all(v.outcome == "holds" for v in verdicts) else ("more samples",)
         notes = ("whether codes are sparse, and scattered, shows after training: see the audit.",)

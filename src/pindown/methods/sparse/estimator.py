@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pindown._random import RandomState
 from pindown.data.data import Data
 from pindown.methods.incremental import Incremental
-from pindown.methods.reading import Look, Reading, is_in_memory
+from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.agreement import SeedAgreement, agreement_of
 from pindown.methods.sparse.audit import SparseSpec
@@ -266,8 +266,8 @@ class Sparse(OfAtoms, Incremental):
             self.gate(self._asked_components())  # or says what does not go together
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
-        n = reading.n_samples
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        n = inputs.n_samples
         d = (
             max(1, int(min(4 * self.n_features_in_, n // 10)))
             if self.n_components is None
@@ -278,24 +278,24 @@ class Sparse(OfAtoms, Incremental):
                 f"Sparse: there are {n} rows (n_samples={n}) for n_components={d}: with an "
                 "atom for each row any data are rebuilt. Ask for fewer atoms, or give more rows."
             )
-        constant = np.flatnonzero(np.ptp(reading.some_rows, axis=0) == 0)
+        constant = np.flatnonzero(np.ptp(inputs.some_rows, axis=0) == 0)
         if not len(constant):
-            return Look(d)
+            return DataSummary(d)
         named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
         message = f"column(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
-        return Look(d, warnings=(message,))
+        return DataSummary(d, warnings=(message,))
 
-    def _objective(self, encoder: Encoder, look: Look, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         body, scale = encoder.body, encoder.preprocess.scale
         assert isinstance(body, Autoencoder)
         assert isinstance(scale, Tensor)
-        others = [Autoencoder(self.n_features_in_, look.n_components) for _ in range(self.n_seeds - 1)]
+        others = [Autoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
         until = reviving(self.max_iter, batches)
         for each in (body, *others):
             each.opened(self.gate, scale, revives=self.revive, until=until)
         return Seeds(encoder, others)
 
-    def _learned(self, objective: nn.Module, look: Look) -> None:
+    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         assert isinstance(objective, Seeds)
         for each in objective.all:
             each.settle()

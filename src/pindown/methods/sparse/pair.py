@@ -19,7 +19,7 @@ from pindown._random import RandomState
 from pindown.data import ArraySource
 from pindown.losses import feature_jacobian
 from pindown.methods.base import BaseEncoder
-from pindown.methods.reading import LOOKED_AT, Look, Reading
+from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
 from pindown.methods.sparse.autoencoder import Autoencoder, Codes, reviving, turning
 from pindown.methods.sparse.estimator import Sparse
@@ -42,7 +42,7 @@ MANY = 1 << 20
 
 
 @dataclass(frozen=True, eq=False)
-class PairLook(Look):
+class PairLook(DataSummary):
     """What a fit saw, and what takes mean and unit off rows after the map."""
 
     after: Rescale | None = None
@@ -261,7 +261,7 @@ class SparsePair(BaseEncoder):
         check_is_fitted(self)
         between = self._pair.between
         rows = torch.as_tensor(self._validated(X, reset=False))
-        return torch.cat([between(part.to(between.outer.device)).cpu() for part in rows.split(LOOKED_AT)]).numpy()
+        return torch.cat([between(part.to(between.outer.device)).cpu() for part in rows.split(SUMMARY_SAMPLES)]).numpy()
 
     def graph(self, X) -> CodeGraph:
         """Return which code drives which in these rows, and how much, as data that can be drawn.
@@ -305,7 +305,7 @@ class SparsePair(BaseEncoder):
             )
         return Reals()
 
-    def _look(self, reading: Reading, first: Preprocessing, seed: int) -> Look:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         between = read_map(self.map)
         if between.n_in != self.n_features_in_:
             raise ValueError(
@@ -314,13 +314,13 @@ class SparsePair(BaseEncoder):
             )
         alone = Sparse(self.n_components, gate=self.gate)
         alone.n_features_in_ = self.n_features_in_
-        look = alone._look(reading, first, seed)
-        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(reading.some_rows))))
-        return PairLook(look.n_components, warnings=look.warnings, after=after)
+        summary = alone._summarize(inputs, first, seed)
+        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(inputs.some_rows))))
+        return PairLook(summary.n_components, warnings=summary.warnings, after=after)
 
-    def _objective(self, encoder: Encoder, look: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+    def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         between = copy.deepcopy(read_map(self.map))
-        after = Encoder(copy.deepcopy(look.after), Autoencoder(between.n_out, look.n_components), Reals())
+        after = Encoder(copy.deepcopy(summary.after), Autoencoder(between.n_out, summary.n_components), Reals())
         until = reviving(self.max_iter, batches)
         for side in (encoder, after):
             assert isinstance(side.body, Autoencoder)
@@ -328,7 +328,7 @@ class SparsePair(BaseEncoder):
             side.body.opened(self.gate, side.preprocess.scale, revives=self.revive, until=until)
         return Pair(encoder, after, between, self.weight, self.n_jacobians)
 
-    def _learned(self, objective: nn.Module, look: Look) -> None:
+    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         assert isinstance(objective, Pair)
         for each in objective.both:
             each.settle()

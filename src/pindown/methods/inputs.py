@@ -15,8 +15,8 @@ from torch import Tensor
 
 from pindown._names import listed
 from pindown.data import GeneratorSource, IndexedSource, Source, as_source, first_samples
-from pindown.data.arrays import is_mapped
 from pindown.data.data import Data, as_array
+from pindown.data.sources import is_mapped
 from pindown.data.splits import Split
 from pindown.data.streaming import require_finite_samples
 from pindown.networks import Preprocessing, Whiten
@@ -24,13 +24,13 @@ from pindown.networks import Preprocessing, Whiten
 AT_ONCE = 1 << 24
 """Numbers that go through a first layer at once."""
 
-LOOKED_AT, FEWEST_LOOKED_AT, NUMBERS_LOOKED_AT = 20_000, 2_000, 1 << 25
+SUMMARY_SAMPLES, MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS = 20_000, 2_000, 1 << 25
 """Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms; and
 of pictures at least the second, or as many as have so many numbers."""
 
 
 @dataclass(frozen=True, eq=False)
-class Look:
+class DataSummary:
     """What a fit saw of its data before the first step; `plan` sees the same. A method adds what it needs.
 
     Parameters
@@ -49,7 +49,7 @@ class Look:
 
 
 @dataclass(frozen=True, eq=False)
-class Reading:
+class TrainingInput:
     """Rows to look at, with what belongs to them; and where batches come from, if these are not all rows."""
 
     data: Data
@@ -67,7 +67,7 @@ class Reading:
     def some_rows(self) -> np.ndarray:
         """Rows in memory: all, or the first of those that stay where they are."""
         X = self.data.X
-        return np.asarray(next(X.blocks(LOOKED_AT))["x"] if isinstance(X, IndexedSource) else X)
+        return np.asarray(next(X.blocks(SUMMARY_SAMPLES))["x"] if isinstance(X, IndexedSource) else X)
 
     @property
     def source_name(self) -> str:
@@ -83,15 +83,15 @@ class Reading:
         return digest(some, *sides) if self.source is None else f"{self.source!r} {digest(some, *sides)}"
 
 
-def shown_by(first: Preprocessing, reading: Reading) -> Reading:
+def shown_by(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
     """Return rows in memory as a first layer gives them out, if that makes them narrower; otherwise what was read."""
-    data = reading.data
-    if reading.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
-        return reading
+    data = inputs.data
+    if inputs.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
+        return inputs
     if first.scale is None or first.shape_out == first.shape_in:
-        return reading
+        return inputs
     pairs = _through(first, data.pairs) if np.shape(data.pairs) == data.X.shape else data.pairs
-    return replace(reading, data=replace(data, X=_through(first, data.X), pairs=pairs))
+    return replace(inputs, data=replace(data, X=_through(first, data.X), pairs=pairs))
 
 
 def _through(first: Preprocessing, rows: Any) -> np.ndarray:
@@ -106,7 +106,7 @@ def is_in_memory(X: Any) -> bool:
     return isinstance(X, np.ndarray | Tensor | list | tuple) or hasattr(X, "__array__") or hasattr(X, "toarray")
 
 
-def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> Reading:
+def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> TrainingInput:
     """Read what gives batches: all side variables of rows that can be taken, or the first rows of others."""
     source = as_source(X)
     if isinstance(source, IndexedSource):
@@ -114,16 +114,16 @@ def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.G
         partners = found.get("pairs")
         if partners is not None and np.ndim(partners) > 1:
             require_finite_samples(as_array(partners), "pairs")
-        return Reading(Data(source, **found))
+        return TrainingInput(Data(source, **found))
     if sides:
         raise ValueError(
             f"{listed([*sides])} came as an array beside a source whose rows cannot be taken in any order, so that "
             "nobody knows which row belongs to which. Let the source give both, as (x, y) or by role."
         )
-    n_samples = min(LOOKED_AT, max(FEWEST_LOOKED_AT, NUMBERS_LOOKED_AT // math.prod(source.shape)))
+    n_samples = min(SUMMARY_SAMPLES, max(MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS // math.prod(source.shape)))
     first = source.draw(n_samples, rng) if isinstance(source, GeneratorSource) else first_samples(source, n_samples)
     arrays = {name: as_array(part) for name, part in first.items()}
-    return Reading(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
+    return TrainingInput(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
 
 
 def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
