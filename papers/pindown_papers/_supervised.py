@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from pindown import _random
-from pindown.data.batches import CapturableDraw
+from pindown.data.batches import CapturableBatches
 from pindown.methods.inputs import SUMMARY_SAMPLES
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
@@ -41,7 +41,7 @@ class _Regression(nn.Module):
 
 
 @dataclass(frozen=True)
-class _FreshTruth(CapturableDraw):
+class _FreshTruth(CapturableBatches):
     """Batches of observations with their latents, new at every step."""
 
     process: Process

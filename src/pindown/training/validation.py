@@ -105,7 +105,7 @@ def turn(evaluations: Sequence[tuple[int, float]], length: Length) -> Rollback |
     >>> falls = [(25 * k, 1 / (1 + k)) for k in range(41)]
     >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
     >>> turn(falls, Length(1_000)), turn(rises, Length(1_000)), turn(rises, Length(300))
-    (None, Turn(at=500, best=200), Turn(at=300, best=200))
+    (None, Rollback(at=500, best=200), Rollback(at=300, best=200))
     """
     best, lowest, after = 0, math.inf, 0
     for number, (step, loss) in enumerate(evaluations):
@@ -153,7 +153,7 @@ def phases(evaluations: Sequence[tuple[int, float]], length: Length) -> list[Pha
     >>> from pindown.training.convergence import Length
     >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
     >>> phases(rises[:9], Length(1_000)), phases(rises, Length(1_000))[1:]
-    ([Leg(n_steps=1000, taken=1000, down_from=None)], [Leg(n_steps=100, taken=100, down_from=200)])
+    ([Phase(n_steps=1000, taken=1000, down_from=None)], [Phase(n_steps=100, taken=100, down_from=200)])
     """
     rollback = turn(evaluations, length)
     if rollback is None:
