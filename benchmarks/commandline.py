@@ -34,7 +34,7 @@ def write_table(path: Path) -> None:
 def child(arguments: list[str]) -> None:
     """Run one command in this process, and print its peak memory."""
     if arguments == ["nothing"]:
-        import pindown.auditing.report.audit
+        import pindown.auditing.audit
         import pindown.runs  # noqa: F401
     else:
         from pindown.cli import app

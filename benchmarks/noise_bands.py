@@ -23,8 +23,8 @@ from _measure import save
 from _parts import asked, put_into, runs, spans
 
 from pindown import networks
-from pindown.auditing.evidence.noise import Ceiling, band
-from pindown.auditing.report.audit import audit
+from pindown.auditing.audit import audit
+from pindown.auditing.checks.noise import Ceiling, band
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 

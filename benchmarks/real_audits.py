@@ -23,7 +23,7 @@ from _measure import save
 from _parts import asked, put_into, runs
 from sklearn import datasets
 
-from pindown.auditing.report.audit import audit
+from pindown.auditing.audit import audit
 from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.runs.recipe import Recipe, estimator_for, fit, planned

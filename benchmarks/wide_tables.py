@@ -75,7 +75,7 @@ def main() -> None:
             write_table(path, width)
             data = [str(path), "--nuisance", "lab", "--drop", "type"]
             work = {
-                "nothing but imports": ["-c", "import pindown.auditing.report, pindown.runs, pindown.methods"],
+                "nothing but imports": ["-c", "import pindown.auditing.page, pindown.runs, pindown.methods"],
                 "check": ["-m", "pindown", "check", *data],
                 "plan": ["-m", "pindown", "plan", *data],
                 "fit": ["-m", "pindown", "fit", *data, "-o", str(Path(folder) / "run"), "--force"],

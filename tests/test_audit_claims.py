@@ -7,12 +7,11 @@ import pytest
 from scipy.stats import spearmanr
 
 from pindown import Classify, Contrast, audit, theory
+from pindown.auditing.agreement import Agreement, Features, measure_for, principal_angles
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence.agreement import Agreement, measure_for, principal_angles
-from pindown.auditing.evidence.blocks import Features
-from pindown.auditing.evidence.scores import Control, Score
-from pindown.auditing.report.claims import needed, not_shown, refusals
+from pindown.auditing.claims import needed, not_shown, refusals
+from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
 from pindown.simulate import Clusters
 from pindown.theory.structure import identified_blocks

@@ -8,10 +8,9 @@ import pytest
 import torch
 
 from pindown import Contrast, audit, theory
-from pindown.auditing.checks.noise import noise_of
-from pindown.auditing.evidence.blocks import shared_block
-from pindown.auditing.evidence.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling
-from pindown.auditing.report.claims import refusals
+from pindown.auditing.agreement import shared_block
+from pindown.auditing.checks.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling, noise_of
+from pindown.auditing.claims import refusals
 from pindown.metrics import linear_r2, mcc, recovery_by_level
 from pindown.networks.spaces import Reals
 from pindown.simulate.mixing import leaky_relu_mlp

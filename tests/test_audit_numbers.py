@@ -9,9 +9,9 @@ import pytest
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, plan
 from pindown._numbers import printed
+from pindown.auditing.audit_page import render
 from pindown.auditing.checks import conditions
-from pindown.auditing.report._audit_page import render
-from pindown.auditing.report.page import shown
+from pindown.auditing.page import shown
 from pindown.data.data import Data
 from pindown.errors import IdentifiabilityWarning
 from pindown.runs.recipe import scores

@@ -12,17 +12,14 @@ import pytest
 from test_page import ATTACK, Reader
 
 from pindown import theory
+from pindown.auditing.agreement import Agreement, SharedBlock
+from pindown.auditing.audit_page import Pictures, _colourings, page_of, render
+from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence.agreement import Agreement
-from pindown.auditing.evidence.blocks import SharedBlock
-from pindown.auditing.evidence.noise import Band
-from pindown.auditing.evidence.rows import Rows
-from pindown.auditing.evidence.scores import Control, Score
-from pindown.auditing.report._audit_page import page_of, render
-from pindown.auditing.report.colouring import Colouring
-from pindown.auditing.report.pictures import Pictures, _colourings
-from pindown.auditing.report.result import Audit
-from pindown.auditing.report.sliders import slid
+from pindown.auditing.page import Colouring, slid
+from pindown.auditing.refits import Rows
+from pindown.auditing.result import Audit
+from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
 from pindown.methods.dictionary.rotated_page import save_rotated
 from pindown.methods.held_out import HeldOut

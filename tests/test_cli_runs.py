@@ -246,7 +246,7 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
         restored.append(estimator.transform(data.X))
         raise KeyboardInterrupt  # an audit that is stopped leaves the run as it was
 
-    monkeypatch.setattr("pindown.auditing.report.audit.audit", instead)
+    monkeypatch.setattr("pindown.auditing.audit.audit", instead)
     monkeypatch.setattr("pindown.training.steps.PlainStep.__call__", lambda *arguments: pytest.fail("trained"))
     before = contents(data.parent)
     for _ in range(2):
@@ -260,7 +260,7 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
 def test_data_that_were_moved_can_be_pointed_at(data, monkeypatch):
     fit(data, "--signal", "label", "-d", 2)
     data.rename("elsewhere.csv")
-    monkeypatch.setattr("pindown.auditing.report.audit.audit", lambda *arguments, **options: pytest.fail("found"))
+    monkeypatch.setattr("pindown.auditing.audit.audit", lambda *arguments, **options: pytest.fail("found"))
     assert call("audit", "run").exit_code == 2
     with pytest.raises(pytest.fail.Exception, match="found"):
         raise call("audit", "run", "--data", "elsewhere.csv").exception

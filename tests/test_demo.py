@@ -5,7 +5,7 @@ import warnings
 import numpy as np
 import pytest
 
-from pindown.auditing.report import Clouds, page
+from pindown.auditing.page import Clouds, page
 from pindown.demo import Budget, run, sections
 from pindown.errors import IdentifiabilityWarning
 from pindown.theory import CONTRAST_SPHERE, FORGET

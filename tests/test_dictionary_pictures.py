@@ -13,7 +13,7 @@ from pindown_papers.simulations import Sprites
 from torch import nn
 
 from pindown import Dictionary, load, networks, theory
-from pindown.auditing.checks.needs import needed
+from pindown.auditing.checks.conditions import needed
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.unrolling import least_folded, unbent, unrolled

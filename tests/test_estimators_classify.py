@@ -9,7 +9,7 @@ from sklearn.datasets import load_breast_cancer, load_wine
 from sklearn.exceptions import DataConversionWarning
 
 from pindown import Data, plan, theory
-from pindown.auditing.refitting import refitted
+from pindown.auditing.refits import refitted
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import Classify
 from pindown.methods.classify import estimator as classify

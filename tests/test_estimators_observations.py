@@ -7,7 +7,7 @@ from sklearn.decomposition import PCA
 from torch import nn
 
 from pindown import Classify, Contrast, Data, Dictionary, Forget, Sparse, load, networks
-from pindown.auditing.refitting import refitted
+from pindown.auditing.refits import refitted
 from pindown.data import ArraySource
 from pindown.data.labels import combined
 from pindown.metrics import linear_r2

@@ -12,7 +12,7 @@ from pindown_papers.simulations import Expression
 from sklearn.linear_model import LogisticRegression
 
 from pindown import Forget, load, networks
-from pindown.auditing.refitting import refitted
+from pindown.auditing.refits import refitted
 from pindown.data.data import Data
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget import playing

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pindown import Forget, load
-from pindown.auditing.report.pictures import _slid
+from pindown.auditing.audit_page import _slid
 from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
 from pindown.methods.forget.transport import FEWEST_MOVED, Transport
 from pindown.metrics import Effort, leakage

@@ -8,7 +8,7 @@ import pytest
 from sklearn.datasets import load_wine
 
 from pindown import Classify, Contrast, Data, Dictionary
-from pindown.auditing.refitting import refitted
+from pindown.auditing.refits import refitted
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.held_out import HeldOut
 from pindown.methods.learning import FitRun, Trained

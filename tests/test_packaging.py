@@ -111,7 +111,7 @@ def test_the_wheel_holds_every_file_of_the_package_and_nothing_else(wheel):
     expected = {path.relative_to(source).as_posix() for path in files if "egg-info" not in path.as_posix()}
     found = {name for name in wheel.namelist() if not name.startswith("pindown-")}
     assert found == expected
-    assert {"pindown/py.typed", "pindown/auditing/report/page.css", "pindown/auditing/report/page.js"} <= found
+    assert {"pindown/py.typed", "pindown/auditing/templates/page.css", "pindown/auditing/templates/page.js"} <= found
     assert sum(name.endswith(".j2") for name in found) >= 3
 
 

@@ -22,7 +22,8 @@ from html.parser import HTMLParser
 import numpy as np
 import pytest
 
-from pindown.auditing.report import (
+from pindown.auditing import page as page_module
+from pindown.auditing.page import (
     Cloud,
     Clouds,
     Condition,
@@ -38,7 +39,6 @@ from pindown.auditing.report import (
     render,
     save,
 )
-from pindown.auditing.report import page as page_module
 
 ATTACK = "</script><script>alert('x & y')</script>"
 
@@ -230,7 +230,7 @@ def test_an_unwritable_path_is_refused_with_path_cause_and_remedy(tmp_path):
 
 def test_importing_page_and_demo_brings_neither_torch_nor_plotly_nor_jinja():
     code = (
-        "import sys, pindown.auditing.report, pindown.demo\n"
+        "import sys, pindown.auditing.page, pindown.demo\n"
         "print([m for m in ('torch', 'plotly', 'jinja2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

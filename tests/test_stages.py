@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pindown import Classify, Forget, audit
-from pindown.auditing.report.stages import stages
+from pindown.auditing.audit import stages
 
 
 class Terminal(io.StringIO):
@@ -47,7 +47,7 @@ def test_an_audit_has_as_many_stages_as_it_says(monkeypatch, estimator):
         totals.append(total)
         yield begun.append
 
-    monkeypatch.setattr("pindown.auditing.report.audit.stages", counted)
+    monkeypatch.setattr("pindown.auditing.audit.stages", counted)
     rng = np.random.default_rng(0)
     y = np.arange(240) % 3
     X = rng.normal(size=(240, 4)) + 3 * np.eye(4)[y]

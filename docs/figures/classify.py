@@ -21,7 +21,7 @@ from matplotlib.colors import to_rgba_array
 from scipy.linalg import null_space
 
 from pindown import Classify
-from pindown.auditing.report.page import colours, shown
+from pindown.auditing.page import colours, shown
 from pindown.demo.sections import sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes

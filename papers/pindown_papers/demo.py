@@ -19,8 +19,21 @@ from sklearn.manifold import Isomap
 from torch import nn
 
 from pindown import theory
-from pindown.auditing.report.drawings import Drawing, sheet, squares
-from pindown.auditing.report.page import Cloud, Clouds, Curve, Curves, Fact, Panel, Row, Scatters, Section, shown
+from pindown.auditing.page import (
+    Cloud,
+    Clouds,
+    Curve,
+    Curves,
+    Drawing,
+    Fact,
+    Panel,
+    Row,
+    Scatters,
+    Section,
+    sheet,
+    shown,
+    squares,
+)
 from pindown.demo import Budget, recovered
 from pindown.demo.sections import (
     CONCENTRATION,

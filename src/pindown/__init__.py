@@ -32,8 +32,8 @@ if TYPE_CHECKING:
         theory,
         training,
     )
+    from pindown.auditing.audit import audit
     from pindown.auditing.probing import probe
-    from pindown.auditing.report.audit import audit
     from pindown.data import Data
     from pindown.errors import IdentifiabilityWarning, InputError
     from pindown.methods import (
@@ -69,7 +69,7 @@ _HOME = {
     "TrainingDivergedError": "pindown.training",
     "activations": "pindown.methods.sparse.activations",
     "align": "pindown.methods.alignment",
-    "audit": "pindown.auditing.report.audit",
+    "audit": "pindown.auditing.audit",
     "disentangle": "pindown.methods.dictionary.disentangling",
     "load": "pindown.saving",
     "optimizers": "pindown.training",

@@ -7,8 +7,8 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from pindown.auditing.evidence.rows import Refits
-from pindown.auditing.evidence.scores import Evidence, Score
+from pindown.auditing.refits import Refits
+from pindown.auditing.scores import Evidence, Score
 from pindown.auditing.spec import FitScore, MethodSpec, of_reconstruction
 from pindown.data.data import Data
 

@@ -7,9 +7,8 @@ differs; the defaults suit a method that learns from a label or from measurement
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -17,6 +16,7 @@ from numpy.typing import NDArray
 
 from pindown import theory
 from pindown._names import counted
+from pindown.auditing.agreement import Features, Measure, measure_for
 from pindown.auditing.checks import (
     Estimate,
     Verdict,
@@ -27,14 +27,11 @@ from pindown.auditing.checks import (
     unfolded_codes,
 )
 from pindown.auditing.checks.arrays import held_out_r2
+from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.auditing.checks.verdict import above, with_better
-from pindown.auditing.evidence.agreement import Measure, measure_for
-from pindown.auditing.evidence.blocks import Features
-from pindown.auditing.evidence.findings import Findings
-from pindown.auditing.evidence.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
-from pindown.auditing.evidence.plans import Plan, generally_missing, in_words, or_directions
-from pindown.auditing.evidence.rows import Refits, Rows
-from pindown.auditing.evidence.scores import (
+from pindown.auditing.plans import Plan, generally_missing, in_words, or_directions
+from pindown.auditing.refits import Refits, Rows, encoder_of
+from pindown.auditing.scores import (
     LINEAR,
     Control,
     Evidence,
@@ -46,10 +43,12 @@ from pindown.auditing.evidence.scores import (
     recovery,
 )
 from pindown.data.data import Data
-from pindown.errors import InputError
 from pindown.networks.encoder import Encoder
 from pindown.networks.folding import find_flat_directions, find_folding
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
+
+if TYPE_CHECKING:
+    from pindown.auditing.result import Findings
 
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
@@ -348,25 +347,9 @@ def spec_of(est: Any, caller: str) -> MethodSpec[Any]:
     return spec
 
 
-def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None:
-    """Raise if a side variable is given that a method cannot use; groups, truth and floor are for audits."""
-    if unusable := [role for role in roles if role not in (*usable, "groups", "truth", "floor")]:
-        named, takes = (" and ".join(f"`{role}`" for role in some) for some in (unusable, usable))
-        raise InputError(
-            unusable[0],
-            f"{owner}: cannot use {named}; it takes {takes or 'no side variable'}. Leave it out, or use a method for "
-            "it: Contrast for `pairs`, Classify for `signal`, Forget for `nuisance`, with or without `given`.",
-        )
-
-
 def is_large_image(shape: Sequence[int]) -> bool:
     """Return whether samples are images too large to check for folding."""
     return len(shape) == 3 and math.prod(shape) > MAX_PIXELS
-
-
-def encoder_of(est: Estimator, data: Data) -> Callable[[NDArray[Any]], Matrix]:
-    """Return the function that maps observations to latents, with the side variables of ``data``."""
-    return lambda X: np.asarray(est.spec.latents(est, replace(data, X=X)), dtype=np.float64)
 
 
 def of_latents(est: Estimator, data: Data) -> Verdicts:

@@ -13,8 +13,7 @@ from pindown.cli._choices import DEVICE, FOREIGN, JSON
 from pindown.cli.transform import RUN, say_changes
 
 if TYPE_CHECKING:
-    from pindown.auditing.report.findings import MethodAudit
-    from pindown.auditing.report.result import Audit
+    from pindown.auditing.result import Audit, MethodAudit
     from pindown.data.data import Data
     from pindown.runs import Run
 
@@ -63,7 +62,7 @@ def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None, ki
 
     import numpy as np
 
-    from pindown.auditing.report.audit import audit
+    from pindown.auditing.audit import audit
 
     estimator = run.load(device=device, estimator=kind)
     if device is not None:

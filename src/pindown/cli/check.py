@@ -118,7 +118,7 @@ def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
         d = seen.plan(None).n_components if components is None else components
         verdicts = (*est.spec.checks_before(est, seen.some, d, seen.some), est.spec.can_audit(est, seen.study))
     if as_json:
-        from pindown.auditing.report.result import plain
+        from pindown.auditing.result import plain
 
         named = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
         say_json({**seen.summary(), "n_components": d, "verdicts": named})
@@ -136,7 +136,7 @@ def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
         found = seen.plan(components)
     command = seen.command(found.n_components)
     if as_json:
-        from pindown.auditing.report.result import plain
+        from pindown.auditing.result import plain
 
         say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return

@@ -26,7 +26,7 @@ def run_demo(
     from rich.table import Table
 
     from pindown import demo
-    from pindown.auditing.report.page import check_writable, shown
+    from pindown.auditing.page import check_writable, shown
 
     with refusing(OSError), stopping("no page was written."):
         check_writable(output)

@@ -357,7 +357,7 @@ def _noting(run: Run) -> Iterator[list[str]]:
 
 
 def _in_words(score: dict[str, Any]) -> str:
-    from pindown.auditing.report import shown
+    from pindown.auditing.page import shown
 
     if score["value"] is None:
         return f"{score['name']}: too few rows to hold some out here; the audit says."

@@ -52,8 +52,8 @@ def probe_features(
 ) -> None:
     """Ask linear probes what features tell of known factors, beside chance, control tasks and other features."""
     with stopping("nothing was written."), refusing(ValueError, OSError):
+        from pindown.auditing.page import check_writable
         from pindown.auditing.probing import probe
-        from pindown.auditing.report.page import check_writable
 
         if output is not None:
             check_writable(output)

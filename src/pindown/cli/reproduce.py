@@ -42,7 +42,7 @@ def reproduce_experiment(
     figure: Annotated[Path | None, typer.Option(help="Also draw it to this SVG file.")] = None,
 ) -> None:
     """Run a paper's table again, and print its numbers next to ours."""
-    from pindown.auditing.report.page import check_writable
+    from pindown.auditing.page import check_writable
 
     papers = _papers()
     experiment = _experiment(papers, name)

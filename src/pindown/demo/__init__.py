@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pindown.auditing.report.page import Page, Row, Section, check_writable, save
+from pindown.auditing.page import Page, Row, Section, check_writable, save
 
 __all__ = ["Budget", "Demo", "run"]
 

@@ -14,8 +14,8 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from pindown import metrics, networks
-from pindown.auditing.report import page
-from pindown.auditing.report.page import Clouds, Curve, Curves, Fact, Row, Section, shown
+from pindown.auditing import page
+from pindown.auditing.page import Clouds, Curve, Curves, Fact, Row, Section, shown
 from pindown.demo import Budget, recovered
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import Contrast, Forget

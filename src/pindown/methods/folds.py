@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown.auditing.refitting import refitted
+from pindown.auditing.refits import refitted
 from pindown.data.data import Data, as_array
 from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import assign_folds

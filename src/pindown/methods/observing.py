@@ -11,7 +11,8 @@ from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
 
-from pindown.auditing.spec import MethodSpec, check_roles
+from pindown.auditing.refits import check_roles
+from pindown.auditing.spec import MethodSpec
 from pindown.data import ArraySource, GeneratorSource, IndexedSource, SubsetSource, as_source
 from pindown.data.data import Data, from_torch
 from pindown.data.files import require_in_memory

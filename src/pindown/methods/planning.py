@@ -7,7 +7,7 @@ import numpy as np
 from sklearn.base import clone
 
 from pindown.auditing.checks.arrays import read
-from pindown.auditing.evidence.plans import Count, Plan
+from pindown.auditing.plans import Count, Plan
 from pindown.data.data import Data, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import read_labels

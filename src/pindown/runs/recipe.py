@@ -10,8 +10,9 @@ from typing import Any
 
 import numpy as np
 
-from pindown.auditing.report.result import plain
-from pindown.auditing.spec import FitScore, check_roles
+from pindown.auditing.refits import check_roles
+from pindown.auditing.result import plain
+from pindown.auditing.spec import FitScore
 from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.errors import InputError

@@ -4,17 +4,13 @@
 called by itself, and says what it is blind to.
 """
 
+from typing import Any
+
+import numpy as np
+
+from pindown import theory
 from pindown.auditing.checks import conditions
-from pindown.auditing.checks.assembled import after, before
-from pindown.auditing.checks.conditionals import (
-    even_conditional,
-    lp_conditional,
-    matching_model,
-    related_partners,
-    tail_index,
-    vmf_clusters,
-    vmf_conditional,
-)
+from pindown.auditing.checks.arrays import partners_of, read, seen
 from pindown.auditing.checks.dictionaries import (
     conditioned_atoms,
     distinct_atoms,
@@ -22,6 +18,17 @@ from pindown.auditing.checks.dictionaries import (
     scattered_codes,
     sparse_combination,
     sparsest_codes,
+)
+from pindown.auditing.checks.distributions import (
+    even_conditional,
+    lp_conditional,
+    matching_model,
+    related_partners,
+    tail_index,
+    uniform_on_body,
+    uniform_on_sphere,
+    vmf_clusters,
+    vmf_conditional,
 )
 from pindown.auditing.checks.encoders import (
     enough_directions,
@@ -31,7 +38,6 @@ from pindown.auditing.checks.encoders import (
     signal_told,
     unfolded_codes,
 )
-from pindown.auditing.checks.marginals import uniform_on_body, uniform_on_sphere
 from pindown.auditing.checks.nuisances import (
     invariant_codes,
     overlapping_values,
@@ -39,8 +45,7 @@ from pindown.auditing.checks.nuisances import (
     surviving_dimensions,
     unconfounded,
 )
-from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
-from pindown.auditing.checks.values import (
+from pindown.auditing.checks.samples import (
     common_values,
     diverse_values,
     divisible_rows,
@@ -48,7 +53,10 @@ from pindown.auditing.checks.values import (
     enough_values,
     spanned_dimensions,
 )
+from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, unchecked
+from pindown.data.data import Data, as_array
+from pindown.data.labels import read_labels
 
 __all__ = [
     "Estimate",
@@ -94,3 +102,98 @@ __all__ = [
     "vmf_clusters",
     "vmf_conditional",
 ]
+
+
+def before(
+    X: Any, n_components: int, *, signal: Any = None, nuisance: Any = None, pairs: Any = None, groups: Any = None
+) -> tuple[Verdict, ...]:
+    """Say of data what can be said before anything is trained: whether a theorem can apply.
+
+    Parameters
+    ----------
+    X : array (n, n_features)
+        The observations.
+    n_components : int
+        How many latents one hopes for.
+    signal, nuisance : array (n,), optional
+        A label to learn from, and one to forget.
+    pairs : array, optional
+        Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+    groups : array (n,), optional
+        Subjects, sessions …, whose rows an audit keeps together.
+
+    Returns
+    -------
+    tuple of Verdict
+        About the observations, then about each side variable that was given.
+
+    Examples
+    --------
+    Four classes of points in the plane, where two latents need three:
+
+    >>> rng = np.random.default_rng(0)
+    >>> labels = rng.integers(4, size=1_000)
+    >>> X = np.array([[0, 0], [3, 0], [0, 3], [3, 3]])[labels] + rng.normal(size=(1_000, 2))
+    >>> for verdict in before(X, 2, signal=labels):
+    ...     print(verdict.outcome, verdict.name)
+    holds injective mixing
+    holds enough samples
+    holds at least d + 1 classes
+    holds affine generator system
+    """
+    rows, found = seen(X)
+    for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
+        if labels is not None:
+            read_labels(name, labels, len(rows))  # by the name that the caller knows
+    verdicts = [enough_directions(X, n_components), enough_rows(len(rows), n_components, signal)]
+    if pairs is not None:
+        partners = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
+        verdicts.append(related_partners(*partners_of(rows, partners)))
+    if signal is not None:
+        verdicts.append(enough_values(signal, theory.CLASSIFY_NORMALISED, n_components))
+        verdicts.append(diverse_values(rows, signal, d=n_components, encoded=False))
+    if nuisance is not None:
+        verdicts.append(common_values(nuisance))
+        verdicts.append(surviving_dimensions(rows, nuisance, n_components))
+        verdicts.append(same_spread(rows, nuisance))
+        verdicts.append(overlapping_values(rows, nuisance))
+    if signal is not None and nuisance is not None:
+        verdicts.append(unconfounded(signal, nuisance))
+    if groups is not None:
+        verdicts.append(divisible_rows(len(rows), groups=groups, nuisance=nuisance))
+    return tuple(verdicts)
+
+
+def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdict, ...]:
+    """Say of a fitted estimator and data, best such as it has not seen, which assumptions its codes bear out.
+
+    Parameters
+    ----------
+    est : estimator
+        Fitted.
+    X, y
+        Observations and side variable, as in ``est.fit``.
+    given : array (n,), optional
+        For `Forget`: the label within whose values the nuisance was to be forgotten.
+
+    Examples
+    --------
+    >>> from pindown import Classify
+    >>> from pindown.simulate import Clusters
+    >>> world = Clusters.on_sphere(3, 12, 10.0, random_state=0)
+    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> classify = Classify(3, max_iter=200, random_state=0).fit(train.x, train.u)
+    >>> for verdict in after(classify, test.x, test.u):
+    ...     print(verdict.outcome, verdict.name)
+    holds at least d + 1 classes
+    holds affine generator system
+    holds vMF clusters
+    holds unfolded codes
+    holds signal told by the codes
+    """
+    from pindown.auditing.spec import spec_of  # which imports the checks
+
+    spec = spec_of(est, "after")
+    side = {} if y is None or spec.side is None else {spec.side: y}
+    read("X", X)  # or say what is wrong with it
+    return spec.checks_after(est, Data(as_array(X), given=given, **side))

@@ -1,15 +1,17 @@
-"""Reading the user's arrays, cutting them in halves, and smooth predictors that need no tuning."""
+"""Reading arrays, splitting samples in halves, positives side by side, and smooth predictors without tuning."""
 
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from sklearn.linear_model import LogisticRegression, Ridge
 from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, estimate
 from pindown.data.data import as_array
+from pindown.data.pairing import pair_up
 from pindown.metrics.arrays import read_matrix
 from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.probes import smooth_features, smooth_regression
@@ -126,3 +128,18 @@ def smooth_classifier(n_samples: int) -> Pipeline:
 
 def _landmarks(n_samples: int) -> int:
     return min(N_LANDMARKS, n_samples // 4)
+
+
+def partners_of(rows: Matrix, pairs: Any) -> tuple[Matrix, Matrix]:
+    """Return rows and a partner of each, from partners, groups, or None or "next" for the next row.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> [part.ravel().tolist() for part in partners_of(np.arange(3.0)[:, None], None)]
+    [[0.0, 1.0], [1.0, 2.0]]
+    """
+    pairing = pair_up(rows, None if pairs is None or isinstance(pairs, str) else as_array(pairs))
+    generator = torch.Generator().manual_seed(0)
+    anchors, partners = pairing.take(torch.arange(len(pairing)), generator)
+    return anchors.numpy(), partners.numpy()

@@ -1,6 +1,10 @@
-"""Conditions of practice: no theorem states them, since each speaks of unlimited data and the best encoder."""
+"""Conditions of practice that no theorem states, and which verdicts a claim rests on."""
 
-from pindown.theory import Assumption
+from collections.abc import Sequence
+
+from pindown.auditing.checks import conditions
+from pindown.auditing.checks.verdict import Verdict
+from pindown.theory import DIFFEOMORPHIC_MIXING, INJECTIVE_MIXING, Assumption, Diversity, Theorem
 
 ENOUGH_ROWS = Assumption("enough samples", "model", "there are many more samples than latents, and several per value")
 DIVISIBLE_ROWS = Assumption("rows to audit", "model",
@@ -17,3 +21,36 @@ SIGNAL_TOLD = Assumption("signal told by the codes", "model",
 INVARIANT_CODES = Assumption("invariant codes", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")
 DISTINCT_ATOMS = Assumption("distinct atoms", "model", "no atom of a dictionary lies beside another")
 CONDITIONED_ATOMS = Assumption("independent active atoms", "model", "atoms that fire together are far from dependent")
+
+
+OF_PRACTICE = (
+    conditions.ENOUGH_ROWS,
+    conditions.COMMON_VALUES,
+    conditions.RELATED_PARTNERS,
+    conditions.UNFOLDED_CODES,
+    conditions.INVARIANT_CODES,
+    conditions.SIGNAL_TOLD,
+)
+"""Conditions that no theorem states and every one needs."""
+
+
+def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assumption] = ()) -> tuple[Verdict, ...]:
+    """Return the verdicts on what a theorem needs, in theory or in practice; the others are for information.
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE, UNIFORM_SPHERE, VMF_CLUSTERS
+    >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
+    >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both, without=())]
+    ['vMF clusters']
+
+    A diffeomorphism is injective, so a mixing that is not stands against both:
+
+    >>> from pindown.theory import DICTIONARY_BLOCKS, INJECTIVE_MIXING
+    >>> len(needed(DICTIONARY_BLOCKS, [Verdict(INJECTIVE_MIXING, 0.1, 0.9, "fails", "")], without=()))
+    1
+    """
+    implied = (INJECTIVE_MIXING,) if DIFFEOMORPHIC_MIXING in theorem.assumes else ()
+    asked: set[Assumption | Diversity | None] = {*theorem.assumes, *implied, theorem.diversity, *OF_PRACTICE}
+    asked -= {*without}
+    return tuple(verdict for verdict in verdicts if verdict.assumption in asked)

@@ -13,7 +13,7 @@ from typing import Any
 
 from pindown._names import listed
 from pindown._numbers import printed
-from pindown.auditing.report.page import check_writable, write_whole
+from pindown.auditing.page import check_writable, write_whole
 
 LEVEL = 0.05
 """Corrected p-value up to which something is called found."""

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from pindown import theory
 from pindown._names import counted
+from pindown.auditing.agreement import Features
 from pindown.auditing.checks import (
     Verdict,
     before,
@@ -26,10 +27,9 @@ from pindown.auditing.checks import (
 )
 from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.evidence.blocks import Features
-from pindown.auditing.evidence.plans import Count, Plan, generally_missing, in_words, outcome_of
-from pindown.auditing.evidence.rows import Refits, Rows, exchange
-from pindown.auditing.evidence.scores import (
+from pindown.auditing.plans import Count, Plan, generally_missing, in_words, outcome_of
+from pindown.auditing.refits import Refits, Rows, exchange
+from pindown.auditing.scores import (
     N_PERMUTATIONS,
     Evidence,
     Score,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from pindown import theory
+from pindown.auditing.agreement import encoded_pairs, shared_block
 from pindown.auditing.checks import (
     before,
     common_values,
@@ -22,12 +23,10 @@ from pindown.auditing.checks import (
     uniform_on_sphere,
     vmf_conditional,
 )
-from pindown.auditing.checks.arrays import read
-from pindown.auditing.checks.partners import partners_of
-from pindown.auditing.evidence.blocks import encoded_pairs, shared_block
-from pindown.auditing.evidence.plans import Plan, generally_missing, or_directions, outcome_of
-from pindown.auditing.evidence.rows import Refits, Rows, with_partners
-from pindown.auditing.evidence.scores import Evidence, Score, of_side_information, pairs_of, partner_test
+from pindown.auditing.checks.arrays import partners_of, read
+from pindown.auditing.plans import Plan, generally_missing, or_directions, outcome_of
+from pindown.auditing.refits import Refits, Rows, with_partners
+from pindown.auditing.scores import Evidence, Score, of_side_information, pairs_of, partner_test
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
 from pindown.data.data import Data
 from pindown.networks.spaces import Reals, Sphere

@@ -19,10 +19,10 @@ from pindown.auditing.checks import (
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import noise_left
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.evidence.plans import Plan, generally_missing, or_directions
-from pindown.auditing.evidence.rows import Refits
-from pindown.auditing.evidence.scores import Evidence, Score
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, encoder_of, of_reconstruction
+from pindown.auditing.plans import Plan, generally_missing, or_directions
+from pindown.auditing.refits import Refits, encoder_of
+from pindown.auditing.scores import Evidence, Score
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_reconstruction
 from pindown.data.data import Data
 from pindown.methods.dictionary.decoder_supports import held_by
 

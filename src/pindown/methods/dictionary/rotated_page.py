@@ -5,9 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pindown.auditing.report.drawings import Drawing
-from pindown.auditing.report.page import fill, write_whole
-from pindown.auditing.report.sliders import STEPS, sliders
+from pindown.auditing.page import STEPS, Drawing, fill, sliders, write_whole
 from pindown.methods.dictionary.disentangled import Disentangled, in_range
 from pindown.simulate.images import tiles
 

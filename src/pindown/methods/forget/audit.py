@@ -26,12 +26,12 @@ from pindown.auditing.checks import (
     unconfounded,
 )
 from pindown.auditing.checks.arrays import seen
+from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import nothing_leaks, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.evidence.noise import Ceiling, Moved, ceiling_within
-from pindown.auditing.evidence.plans import Plan, generally_missing, outcome_of, why_of
-from pindown.auditing.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
-from pindown.auditing.evidence.scores import (
+from pindown.auditing.plans import Plan, generally_missing, outcome_of, why_of
+from pindown.auditing.refits import MIN_ROWS_OF_VALUE, Refits, Rows, encoder_of, exchange
+from pindown.auditing.scores import (
     CONTROL_LEVEL,
     LEVEL,
     N_PERMUTATIONS,
@@ -41,7 +41,7 @@ from pindown.auditing.evidence.scores import (
     r2,
     recovery_within_values,
 )
-from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts, encoder_of
+from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts
 from pindown.data.data import Data
 from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError

@@ -15,10 +15,10 @@ from sklearn.metrics import r2_score
 from sklearn.utils import check_array
 
 from pindown.auditing.checks.nuisances import what_leaks
-from pindown.auditing.evidence.findings import Findings, Section
-from pindown.auditing.evidence.plans import Plan
-from pindown.auditing.evidence.rows import exchange
-from pindown.auditing.evidence.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Score
+from pindown.auditing.plans import Plan
+from pindown.auditing.refits import exchange
+from pindown.auditing.result import Findings, Section
+from pindown.auditing.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Score
 from pindown.auditing.spec import MethodSpec, Verdicts
 from pindown.data.data import Data, from_torch
 from pindown.data.labels import combined

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from pindown.auditing.evidence.findings import Section, Strip
-from pindown.auditing.evidence.scores import Score
+from pindown.auditing.result import Section, Strip
+from pindown.auditing.scores import Score
 from pindown.methods.latent_action.own_charts import OwnCharts
 from pindown.methods.latent_action.recordings import Recording
 from pindown.simulate.images import contact_sheet

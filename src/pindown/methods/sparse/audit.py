@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pindown.auditing.agreement import Measure
 from pindown.auditing.checks import (
     conditioned_atoms,
     distinct_atoms,
@@ -16,11 +17,10 @@ from pindown.auditing.checks import (
     sparsest_codes,
 )
 from pindown.auditing.checks.arrays import read
-from pindown.auditing.evidence.agreement import Measure
-from pindown.auditing.evidence.noise import Ceiling, Moved, matched_ceiling
-from pindown.auditing.evidence.plans import Plan, generally_missing
-from pindown.auditing.evidence.rows import Rows
-from pindown.auditing.evidence.scores import Score
+from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
+from pindown.auditing.plans import Plan, generally_missing
+from pindown.auditing.refits import Rows
+from pindown.auditing.scores import Score
 from pindown.auditing.spec import Choice, FitScore, MakePlan, MethodSpec, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.dictionaries import chance_pw_mcc, feature_mcc, l0, pw_mcc

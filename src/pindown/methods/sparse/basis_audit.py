@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from pindown import theory
 from pindown.auditing.checks import Estimate, Verdict, rows_for_atoms, scattered_codes
 from pindown.auditing.checks.verdict import above
-from pindown.auditing.evidence.plans import Plan
-from pindown.auditing.evidence.rows import Refits
-from pindown.auditing.evidence.scores import Control, Evidence, Score
+from pindown.auditing.plans import Plan
+from pindown.auditing.refits import Refits
+from pindown.auditing.scores import Control, Evidence, Score
 from pindown.auditing.spec import FitScore, MethodSpec, Verdicts
 from pindown.data.data import Data
 

@@ -7,8 +7,8 @@ from pindown import theory
 from pindown._names import counted
 from pindown.auditing.checks import Outcome, Verdict, conditions, unchecked
 from pindown.auditing.checks.arrays import read
+from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.encoders import FAINT
-from pindown.auditing.checks.needs import needed
 from pindown.networks.spectrum import spectrum
 from pindown.theory import Theorem
 

@@ -11,12 +11,12 @@ from numpy.typing import NDArray
 
 from pindown import metrics
 from pindown._numbers import printed
-from pindown.auditing.checks.partners import partners_of
+from pindown.auditing.agreement import SharedBlock, encoded_pairs
+from pindown.auditing.checks.arrays import partners_of
+from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP
+from pindown.auditing.checks.noise import MATCHED, WITHIN
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.evidence.blocks import SharedBlock, encoded_pairs
-from pindown.auditing.evidence.noise import LINEAR as BY_A_LINEAR_MAP
-from pindown.auditing.evidence.noise import MATCHED, WITHIN
-from pindown.auditing.evidence.rows import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
+from pindown.auditing.refits import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage

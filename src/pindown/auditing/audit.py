@@ -1,10 +1,12 @@
-"""`audit`: what holds, what agrees, what leaks, and what may be claimed."""
+"""`audit`: refit an estimator, check assumptions, and say which claims are supported."""
 
 from __future__ import annotations
 
 import dataclasses
 import numbers
-from collections.abc import Callable, Sequence
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -13,18 +15,14 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
 from pindown import _random, theory
+from pindown.auditing.agreement import Agreement
+from pindown.auditing.audit_page import pictures_of
+from pindown.auditing.checks.noise import Band, band, moved_by_noise
 from pindown.auditing.checks.verdict import Verdict, with_better
-from pindown.auditing.evidence.agreement import Agreement
-from pindown.auditing.evidence.noise import Band, band, moved_by_noise
-from pindown.auditing.evidence.rows import Refits, Rows
-from pindown.auditing.report.agreeing import codes_of, said_of, spoken_of
-from pindown.auditing.report.claims import not_shown, refusals, sentence
-from pindown.auditing.report.findings import MethodAudit
-from pindown.auditing.report.pictures import pictures_of
-from pindown.auditing.report.refits import gathered, read, refit
-from pindown.auditing.report.result import Audit
-from pindown.auditing.report.stages import stages
-from pindown.auditing.spec import Estimator, encoder_of, spec_of
+from pindown.auditing.claims import codes_of, not_shown, refusals, said_of, sentence, spoken_of
+from pindown.auditing.refits import Refits, Rows, encoder_of, gathered, read, refit
+from pindown.auditing.result import Audit, MethodAudit
+from pindown.auditing.spec import Estimator, spec_of
 from pindown.data.data import Data
 
 Matrix = NDArray[np.float64]
@@ -200,3 +198,37 @@ def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[
             seen = f"{spanned.why} Before training it looked otherwise, since a mixing bends what X spans: {v.why}"
             new[new.index(spanned)] = dataclasses.replace(spanned, why=seen)
     return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
+
+
+@contextmanager
+def stages(title: str, total: int, *, show: bool) -> Iterator[Callable[[str], None]]:
+    """Yield ``begin(what)``: it says which stage comes now, if there is a terminal to say it on.
+
+    Examples
+    --------
+    >>> with stages("Audit", 2, show=False) as begin:
+    ...     begin("fit with another seed")
+    ...     begin("what leaks")
+    """
+    if not (show and sys.stderr.isatty()):
+        yield lambda what: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+
+    columns = (
+        SpinnerColumn(),
+        TextColumn(title),
+        BarColumn(),
+        TextColumn("{task.fields[number]}/{task.total}  {task.fields[what]}"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+        task, number = progress.add_task(title, total=total, number=0, what=""), 0
+
+        def begin(what: str) -> None:
+            nonlocal number
+            number += 1
+            progress.update(task, completed=number - 1, number=number, what=what)
+
+        yield begin
