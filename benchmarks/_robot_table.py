@@ -18,7 +18,7 @@ FITS = {
     "LatentAction(), 50 pairs": (None, PAIRS, 0),
     "LatentAction(), 50 pairs, one law": (None, PAIRS, 80),
 }
-"""Number of codes, of pairs with the first robot, and of rounds of `OneLaw`."""
+"""Number of codes, of pairs with the first robot, and of rounds of `DistributionMatcher`."""
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:

@@ -12,7 +12,7 @@ Record with ``benchmarks/robots/record.py rec/S --seed S --episodes 120 --paired
 Saved in results/, and means over recordings put into docs/antidiversity.md.
 
 Codes are of three steps, 150 ms: those of `LatentAction` are of one, and are added up, and whitened in each arm by
-those that were learned from, or given one law by `OneLaw`; all others are differences of a chart, and add up by
+those that were learned from, or matched by `DistributionMatcher`; all others are differences of a chart, and add up by
 themselves. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
 the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
 axis. *leakage*: balanced accuracy of the worst probe that reads the robot off codes, and off the true displacement,
@@ -45,7 +45,7 @@ from torch import nn
 from pindown import Forget, LatentAction
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import InverseDynamics
-from pindown.methods.alignment import OneLaw, PolynomialRidge
+from pindown.methods.alignment import DistributionMatcher, PolynomialRidge
 from pindown.metrics import Effort, leakage
 from pindown.networks import convolutional
 from pindown.simulate.images import contact_sheet, save_png
@@ -319,7 +319,7 @@ def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namesp
                     strip(options.strip, films, 0)
             more = {"played": act.second_stage_.played, **errors}
             known, new = (added(part, films_of) for part, films_of in zip(one, (learned, held), strict=True))
-            law = OneLaw(n_rounds, random_state=seed).fit(known)
+            law = DistributionMatcher(n_rounds, random_state=seed).fit(known)
             codes = law.transform(known), law.transform(new)
         else:
             codes = made[name]()

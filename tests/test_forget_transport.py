@@ -9,7 +9,7 @@ import torch
 from pindown import Forget, load
 from pindown.auditing.audit_page import _slid
 from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
-from pindown.methods.forget.transport import FEWEST_MOVED, Transport
+from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
 
 PROBES = ["quadratic", "boosting"]
@@ -32,8 +32,8 @@ def scanned(n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
     return (images ** (1 + 2 * scanner)[:, None, None, None]).astype(np.float32), scanner
 
 
-def fitted(z: np.ndarray, e: np.ndarray) -> Transport:
-    return Transport.fitted(torch.as_tensor(z), torch.as_tensor(e), 2, torch.Generator().manual_seed(0), turns=60)
+def fitted(z: np.ndarray, e: np.ndarray) -> SlicedTransport:
+    return SlicedTransport.fitted(torch.as_tensor(z), torch.as_tensor(e), torch.Generator().manual_seed(0), n_rounds=60)
 
 
 def worst(codes: np.ndarray, e: np.ndarray) -> float:
@@ -51,7 +51,7 @@ def test_codes_of_values_that_are_bent_apart_have_one_law_on_other_rows_and_the_
 def test_codes_of_one_law_and_values_of_few_rows_stay_where_they_are():
     z, e = rings(5_000, 0, bent=False)
     assert float((fitted(z, e)(z, e) - torch.as_tensor(z)).square().mean()) < 2e-3
-    z, e = rings(2 * FEWEST_MOVED - 2, 0, bent=True)
+    z, e = rings(2 * MIN_SAMPLES - 2, 0, bent=True)
     np.testing.assert_allclose(fitted(z, e)(z, e), z)
 
 

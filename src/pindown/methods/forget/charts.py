@@ -13,6 +13,7 @@ import torch
 from scipy import special
 from torch import Tensor, nn
 
+from pindown.methods.transport import monge_map
 from pindown.networks.spectrum import spectrum
 
 LEAST_KURTOSIS, MOST_KURTOSIS = 1.5, 30.0
@@ -222,11 +223,4 @@ def _carried(rows: np.ndarray, common: np.ndarray) -> np.ndarray:
     missed = ((rows**2).T @ (rows**2) / len(rows) - own**2).sum() / len(rows)  # variance of the estimate, in all
     share = min(1.0, missed / max(((own - common) ** 2).sum(), 1e-300))
     own = (1 - share) * own + share * common + 1e-9 * np.eye(len(own))
-    root = _power(own, 0.5)
-    back = _power(own, -0.5)
-    return back @ _power(root @ common @ root, 0.5) @ back
-
-
-def _power(matrix: np.ndarray, power: float) -> np.ndarray:
-    values, vectors = np.linalg.eigh(matrix)
-    return (vectors * np.maximum(values, 1e-12) ** power) @ vectors.T
+    return monge_map(own, common)

@@ -45,7 +45,7 @@ FIXED, CLOSED, EVEN, BENT = "one map for all values", "charts in closed form", "
 """Codes that are compared: without the nuisance; told it, standardised; with one covariance; bent by the game."""
 
 TRANSPORTED = "one map, then a transport per value"
-"""Codes of pictures that are told the nuisance: see `pindown.methods.forget.transport.Transport`."""
+"""Codes of pictures that are told the nuisance: see `pindown.methods.transport.SlicedTransport`."""
 
 
 @dataclass(frozen=True)

@@ -32,8 +32,8 @@ from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.looking import Asked, NuisanceSummary, look_at
 from pindown.methods.forget.nuisance import as_table
 from pindown.methods.forget.playing import at_charts, history, played, read_afterwards, transported
-from pindown.methods.forget.transport import Transport
 from pindown.methods.inputs import TrainingInput, is_in_memory
+from pindown.methods.transport import SlicedTransport
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.image_defaults import is_image
@@ -136,7 +136,7 @@ class Forget(BaseEncoder):
         Which codes were kept, of which that were compared; None if there were no others.
     charts_ : Charted or None
         The maps that are told the nuisance; None if one map was kept.
-    transport_ : Transport or None
+    transport_ : SlicedTransport or None
         Of pictures: what brings codes of one map to one law, given the nuisance; None if it did not help.
     encoder_, decoder_, objective_ : torch.nn.Module
         The encoder that is not told it; the map from its code and nuisance to x (None beside charts, which have their
@@ -177,7 +177,7 @@ class Forget(BaseEncoder):
 
     spec = ForgetSpec()
     charts_: Charted | None = None  # not of fits that older versions saved
-    transport_: Transport | None = None
+    transport_: SlicedTransport | None = None
     chosen_: Choice | None = None
     decoder_: Rebuild | None
     settled_on: str | None = None  # what a refit keeps, since the fit has chosen it

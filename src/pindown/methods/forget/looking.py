@@ -34,8 +34,8 @@ from pindown.methods.forget.directions import Directions, directions, moment_mat
 from pindown.methods.forget.images import worth_rebuilding
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
-from pindown.methods.forget.transport import FEWEST_MOVED
 from pindown.methods.inputs import DataSummary, TrainingInput
+from pindown.methods.transport import MIN_SAMPLES
 from pindown.metrics.dependence import Grouping
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
@@ -112,7 +112,7 @@ class NuisanceSummary(DataSummary):
         """Whether codes are to have one law, and rows would show it: not beside a label that goes with the nuisance."""
         told = self.initialisation.nuisance
         second = np.sort(np.bincount(told.groups[:, -1]))[-2]
-        return told.n_strata == 1 and self.held_out.n_samples > 0 and int(second) >= FEWEST_MOVED
+        return told.n_strata == 1 and self.held_out.n_samples > 0 and int(second) >= MIN_SAMPLES
 
 
 def look_at(inputs: TrainingInput, first: Preprocessing, seed: int, asked: Asked) -> NuisanceSummary:

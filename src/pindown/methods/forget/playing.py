@@ -25,8 +25,8 @@ from pindown.methods.forget.choosing import (
 from pindown.methods.forget.game import Game, History, by_heart, history_of
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.looking import NuisanceSummary
-from pindown.methods.forget.transport import Transport
 from pindown.methods.held_out import HeldOut
+from pindown.methods.transport import SlicedTransport
 from pindown.metrics import Leakage
 from pindown.networks import built
 from pindown.networks.encoder import Encoder
@@ -60,7 +60,7 @@ class Played(NamedTuple):
     log: TrainingLog
     choice: Choice | None = None
     restart_scores: np.ndarray | None = None
-    transport: Transport | None = None
+    transport: SlicedTransport | None = None
 
 
 def played(
@@ -110,7 +110,7 @@ def transported(
         codes.append(game.averaged[0](x).cpu().double())
         values.append(groups[:, -1].cpu())
     generator = torch.Generator().manual_seed(seed % 2**63)
-    transport = Transport.fitted(torch.cat(codes), torch.cat(values), game.sizes[-1], generator)
+    transport = SlicedTransport.fitted(torch.cat(codes), torch.cat(values), generator, n_groups=game.sizes[-1])
     before = rows.codes(game)
     after = transport(before, rows.value).numpy()
     named, told = ((FIXED, before), (TRANSPORTED, after)), rows.told_within(game)
