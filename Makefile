@@ -52,7 +52,7 @@ $(OLDEST)/.ready: pyproject.toml constraints-oldest.txt
 
 # How far the bounds of the tests stand from what they bound, over seeds and numerics; an hour or two on two cores.
 bounds: $(STAMP)
-	$(BIN)/python benchmarks/bounds.py --page docs/bounds.md
+	$(BIN)/python benchmarks/bounds.py
 
 # Two seeds of each quick table on record, run again and compared; an hour and a half on one core.
 records: $(STAMP)
@@ -60,8 +60,8 @@ records: $(STAMP)
 
 # What Sphinx writes beside its sources is made anew, for it knows nothing of the library that changed meanwhile.
 docs: $(STAMP)
-	$(PYTEST) -m "" README.md docs/*.md docs/own_method tests/test_docs.py
-	rm -rf docs/_build docs/api docs/auto_examples
+	$(PYTEST) -m "" README.md docs/*.md docs/*/*.md docs/own_method tests/test_docs.py
+	rm -rf docs/_build docs/reference/api docs/auto_examples
 	$(BIN)/python -m sphinx --fail-on-warning --keep-going --quiet docs docs/_build/html
 	@echo "The site: docs/_build/html/index.html"
 

@@ -28,7 +28,6 @@ import numpy as np
 from _settings import NUMERICS, ROOT, environment, where
 
 OUTPUT = Path(__file__).parent / "results" / "bounds.json"
-PAGE = ROOT / "docs" / "bounds.md"
 SETTINGS = [*(("default", shift) for shift in range(5)), *((name, 0) for name in NUMERICS if name != "default")]
 """Five worlds, and the first of them with other kernels."""
 ENOUGH = 3.0
@@ -73,7 +72,7 @@ def tests() -> list[str]:
     """Return all tests and doctests that compare, as pytest takes them."""
     files = [*sorted((ROOT / "tests").glob("test_*.py")), *sorted((ROOT / "docs" / "own_method").glob("test_*.py"))]
     found = [test for path in files if path.name not in LEFT_OUT for test in of_file(path)]
-    pages = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
+    pages = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")), *sorted((ROOT / "src").rglob("*.py"))]
     return found + [str(path.relative_to(ROOT)) for path in pages if with_doctests(path)]
 
 
@@ -238,44 +237,6 @@ def thin(record: dict[str, Any]) -> list[dict[str, Any]]:
     return [each for each in record["rows"] if each["margin"] < ENOUGH and not is_level(each)]
 
 
-def page(record: dict[str, Any]) -> str:
-    """Return the table as a page."""
-    where_ = record["where"]
-    over = "; ".join(f"{name} {', '.join(map(str, shifts))}" for name, shifts in record["settings"].items())
-    marks = {text: "†" * (n + 1) for n, text in enumerate(sorted({r["over"] for r in record["rows"] if "over" in r}))}
-    lines = [
-        "# How far bounds stand from what they bound",
-        "",
-        "Made by `make bounds`: every comparison that a test or an example asserts, over seeds that are shifted (by "
-        "so many times 10,000) and over numerics ([what these are](numerics.md)): "
-        f"{over}. {where_['processor']}, torch {where_['torch']}, {record['when']}.",
-        "",
-        "The mean is that of the measured side; where both sides vary it is that of their difference. The spread is "
-        "the root mean square deviation on the side of the bound (times √2, so that it is the standard deviation where "
-        "both sides are alike); of a positive quantity it is that of the logarithm, a factor (×), where that leaves "
-        f"the larger margin, since gaps of losses vary manyfold. A margin below {ENOUGH:g} spreads, in bold, ends the "
-        f"command with an error: of {len(record['rows'])} bounds {len(thin(record))} are so thin, and "
-        f"{sum(each['missed'] > 0 for each in thin(record))} were missed in some run.",
-        "",
-        *(f"{mark} was measured before, over {over}." for over, mark in marks.items()),
-        *([""] if marks else []),
-        "| test | bound | mean | spread | margin | runs |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
-    for each in record["rows"]:
-        bound = each["bound"].replace("|", "\\|")
-        mean = f"{each['mean']:.4g}" if "mean" in each else f"{each['slack']:.3g} apart"
-        test = each["test"].removeprefix("tests/").replace("|", "\\|").replace("_", "\\_")
-        level = " (a level)" if is_level(each) else ""
-        margin = f"{min(each['margin'], 99):.1f}{level}"
-        spread = f"×{np.exp(each['spread']):.2g}" if each["by_ratio"] else f"{each['spread']:.2g}"
-        margin = f"**{margin}**" if each in thin(record) else margin
-        lines.append(
-            f"| {test} | `{bound}` | {mean} | {spread} | {margin} | {each['runs']}{marks.get(each.get('over'), '')} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def setting(text: str) -> tuple[str, int]:
     """Read one setting: numerics, and by how much seeds are shifted."""
     numerics, _, shift = text.partition(":")
@@ -302,7 +263,6 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--limit", type=float, help="seconds after which nothing more is begun")
     parser.add_argument("--output", type=Path, default=OUTPUT)
-    parser.add_argument("--page", type=Path, help="where to write the table, as docs/bounds.md")
     arguments = parser.parse_args()
     notes = measure(arguments)
     found = rows(notes)
@@ -314,8 +274,6 @@ def main() -> None:
     }  # fmt: skip
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    if arguments.page:
-        arguments.page.write_text(page(record), encoding="utf-8")
     few = thin(record)
     for each in sorted(few, key=lambda r: r["margin"]):
         print(

@@ -9,7 +9,7 @@ Record with ``benchmarks/robots/record.py rec/S --seed S --episodes 120 --paired
 
 (ten minutes a recording on one core; ``--device cuda`` trains convolutions on a GPU). ``--robots`` takes other arms,
 ``--strip docs/figures/robot-rollout.png`` draws rollouts of the first two. All settings were chosen on recording 10.
-Saved in results/, and means over recordings put into docs/antidiversity.md.
+Saved in results/, and means over recordings put into docs/results/antidiversity.md.
 
 Codes are of three steps, 150 ms: those of `LatentAction` are of one, and are added up, and whitened in each arm by
 those that were learned from, or matched by `DistributionMatcher`; all others are differences of a chart, and add up by
@@ -52,7 +52,7 @@ from pindown.simulate.images import contact_sheet, save_png
 
 STEP, ROLLED = 3, 10
 PENALTIES = np.logspace(-6, 4, 21)
-PAGE = Path(__file__).parents[1] / "docs" / "antidiversity.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "antidiversity.md"
 ARMS = ["Panda", "UR5e", "Sawyer", "Jaco", "IIWA", "Kinova3"]
 Codes = dict[str, np.ndarray]
 

@@ -5,7 +5,8 @@ Run ``python benchmarks/told_apart.py`` (seeds 900 to 929, a quarter of an hour 
 five, the first included: distant latents come nearest to sharing an observation. One start of 200 steps folds some of
 both. Where the two worlds are one it counts once. Thresholds
 were chosen on seeds 500 to 672. The baselines are two other statistics of the same codes: how much of X they leave
-untold, and the share of rows that the encoder turns over. The table is put into docs/checks.md and saved in results/.
+untold, and the share of rows that the encoder turns over. The table is put into
+docs/concepts/checks.md and saved in results/.
 """
 
 from __future__ import annotations

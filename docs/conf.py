@@ -26,7 +26,7 @@ extensions = [
     "records",
     "sample",
 ]
-exclude_patterns = ["_build", "_templates", "figures", "results", "own_method"]
+exclude_patterns = ["_build", "_templates", "figures", "results/*.jsonl", "own_method"]
 templates_path = ["_templates"]
 
 # Markdown: $…$ is a formula, and headings can be linked to.
@@ -72,4 +72,6 @@ if tags.has("prose"):  # noqa: F821 (given by Sphinx): no API, and examples are 
 
     def setup(app):
         """Leave the API page empty."""
-        app.connect("source-read", lambda app, page, text: text.__setitem__(0, "# API") if page == "api" else None)
+        app.connect(
+            "source-read", lambda app, page, text: text.__setitem__(0, "# API") if page == "reference/api" else None
+        )

@@ -8,7 +8,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 FILES = [
     ROOT / "README.md",
-    *ROOT.glob("docs/*.md"),
+    *ROOT.glob("docs/**/*.md"),
     *ROOT.glob("src/pindown/**/*.py"),
     *ROOT.glob("src/pindown/**/*.j2"),
 ]

@@ -102,7 +102,7 @@ def comparison(stem: str, score: str, chance: str | None = None, before: str | N
         theirs = dict(zip(made.scores, line.paper, strict=True))
         beside = [*([ours[before]] if before else []), *([ours.get(chance, chance)] if chance else [])]
         rows.append([*map(plain, line.setting), theirs.get(score, "–"), ours[score], *beside])
-    caption = f"*{plain(made.title)}: {plain(score)}. [All scores, settings and notes]({stem}.md)*"
+    caption = f"*{plain(made.title)}: {plain(score)}. [All scores, settings and notes](/results/{stem}.md)*"
     return f"{table(header, rows, left=len(made.headings))}\n\n{caption}"
 
 

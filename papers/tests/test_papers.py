@@ -307,7 +307,7 @@ def test_a_table_without_published_numbers_has_a_cell_for_every_heading():
     assert row.endswith("| yes | 25.00 | 50.00 | 75.00 | 12.50 |")
 
 
-DOCS = Path(__file__).parents[1] / "docs"
+DOCS = Path(__file__).parents[2] / "docs"
 
 
 @pytest.mark.parametrize("path", sorted((DOCS / "results").glob("*.jsonl")), ids=lambda path: path.stem)
@@ -320,7 +320,7 @@ def test_a_page_in_docs_is_made_from_the_results_of_its_name(path):
     missing = {row.number for row in experiment.rows} - {record.row for record in records}
     assert not missing or profile.name == "full"  # on many machines hours: the page names them
     assert all(record.answers(experiment, profile) for record in records)
-    page = (DOCS / f"{path.stem}.md").read_text("utf-8")
+    page = (DOCS / "results" / f"{path.stem}.md").read_text("utf-8")
     assert page.endswith(pindown_papers.compare(experiment, profile, records).markdown())
     if experiment.axes is not None:
         assert (DOCS / "figures" / f"{path.stem}.svg").read_text("utf-8") == pindown_papers.draw(
