@@ -52,6 +52,7 @@ from pindown.metrics.sets import (
     shd,
     support_f1,
 )
+from pindown.metrics.structure import StructureKept, structure_kept
 
 __all__ = [
     "PROBES",
@@ -67,6 +68,7 @@ __all__ = [
     "ProbeScore",
     "ProcrustesFit",
     "SetScores",
+    "StructureKept",
     "by_frequency",
     "ce_recovered",
     "chance_firing_f1",
@@ -107,5 +109,6 @@ __all__ = [
     "set_scores",
     "shd",
     "sparsity",
+    "structure_kept",
     "support_f1",
 ]
