@@ -32,7 +32,8 @@ class StructureKept:
     neighbours : float
         Fraction of the nearest neighbours within a level that stay so, beyond chance; 0 for unrelated numbers.
     variance : float
-        Fraction of the variance within levels that is linear in the embedding, features in units of their spread.
+        Fraction of the variance within levels that is linear in the embedding, features in units of their spread in
+        the level.
     n_samples : int
         Samples compared.
     """
@@ -67,7 +68,7 @@ def structure_kept(
     .. math:: \frac{o - c}{1 - c}, \qquad o = \frac1n \sum_i \frac{|N_i(X) \cap N_i(Z)|}{k}, \qquad c = \frac{k}{m - 1}
 
     with :math:`N_i` the k nearest neighbours of sample i among the m samples of its level, by Euclidean distance, and k
-    at most a quarter of m. The variance is the R² of a ridge regression of X on Z, both less their means in the level,
+    at most a quarter of m. The variance is the R² of a ridge regression of X on Z, both standardised in each level,
     trained on half of the samples and scored on the other. Blind to what an embedding does *between* levels; see
     `leakage` for that. Unrelated numbers score 0 in both, X itself 1.
 
@@ -130,11 +131,16 @@ def _neighbours(x: Matrix, k: int) -> NDArray[np.int64]:
     return found
 
 
+def _standardised(a: Matrix, level: NDArray[np.int64]) -> Matrix:
+    a = a - mean_by_label(a, level)[level]
+    spread = np.sqrt(mean_by_label(a**2, level))[level]
+    return a / np.where(spread > 0, spread, 1.0)
+
+
 def _explained(x: Matrix, z: Matrix, level: NDArray[np.int64]) -> float:
     """Return the R² of X on Z within levels, on the half of the samples that the regression has not seen."""
     number = np.unique(level, return_inverse=True)[1]
-    x, z = x - mean_by_label(x, number)[number], z - mean_by_label(z, number)[number]
-    x, z = (part / np.where(part.std(0) > 0, part.std(0), 1.0) for part in (x, z))
+    x, z = (_standardised(part, number) for part in (x, z))
     fit = np.arange(len(x)) % 2 == 0
     gram = z[fit].T @ z[fit] + RIDGE * fit.sum() * np.eye(z.shape[1])
     missed = x[~fit] - z[~fit] @ np.linalg.solve(gram, z[fit].T @ x[fit])
