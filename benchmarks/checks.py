@@ -260,8 +260,8 @@ def dictionary(d: int) -> Dictionary:
 
 def cases() -> tuple[Case, ...]:
     t, c = theory, conditions
-    data = (t.INJECTIVE_MIXING, c.ENOUGH_ROWS)
-    sound = (c.UNFOLDED_CODES, c.SIGNAL_TOLD)
+    data = (t.INJECTIVE_MIXING, c.ENOUGH_SAMPLES)
+    sound = (c.INJECTIVE_ENCODER, c.STRUCTURE_KEPT)
 
     def seen(world: str, make: Any, side: Any, holds: Any = (), fails: Any = (), **options: Any) -> Case:
         return Case("before", world, partial(look_before, make, side, **options), holds, fails)
@@ -274,10 +274,10 @@ def cases() -> tuple[Case, ...]:
     on_axes = partial(contrast, space=Reals(), p=1)
     random_encoder = partial(contrast, encoder=networks.mlp, max_iter=1)
     return (
-        seen("pairs on the sphere", sphere, as_pairs, (*data, c.RELATED_PARTNERS)),
-        seen("pairs in the box", box, as_pairs, (*data, c.RELATED_PARTNERS)),
-        seen("pairs in the reals", reals, as_pairs, (*data, c.RELATED_PARTNERS)),
-        seen("pairs, shuffled", sphere, as_strangers, data, (c.RELATED_PARTNERS,)),
+        seen("pairs on the sphere", sphere, as_pairs, (*data, c.RELATED_PAIRS)),
+        seen("pairs in the box", box, as_pairs, (*data, c.RELATED_PAIRS)),
+        seen("pairs in the reals", reals, as_pairs, (*data, c.RELATED_PAIRS)),
+        seen("pairs, shuffled", sphere, as_strangers, data, (c.RELATED_PAIRS,)),
         Case("before", "d latents in 2d columns", partial(embedded, extra=0), (t.INJECTIVE_MIXING,)),
         Case("before", "the same, d + 1 asked for", partial(embedded, extra=1), (), (t.INJECTIVE_MIXING,)),
         seen("clusters", clusters, as_signal, (*data, COUNT, t.AFFINE_GENERATORS)),
@@ -287,12 +287,12 @@ def cases() -> tuple[Case, ...]:
         seen("instances", instances, as_signal, (*data, COUNT, t.AFFINE_GENERATORS)),
         seen("instances in a hyperplane", flat_instances, as_signal, (*data, COUNT), (t.AFFINE_GENERATORS,)),
         seen("nuisance", nuisance, as_nuisance,
-             (*data, c.COMMON_VALUES, t.LINEAR_ENCODER, t.NUISANCE_VMF, c.OVERLAPPING_VALUES)),
+             (*data, c.COMMON_LEVELS, t.LINEAR_ENCODER, t.NUISANCE_VMF, c.OVERLAPPING_LEVELS)),
         seen("nuisance, d + 1 asked for", nuisance, as_nuisance, (), (t.LINEAR_ENCODER,), extra=1),
-        Case("before", "nuisance with a rare value", rare_value, (), (c.COMMON_VALUES,)),
-        seen("nuisance of shape", shapes, as_nuisance, (c.OVERLAPPING_VALUES,), (t.NUISANCE_VMF,)),
+        Case("before", "nuisance with a rare value", rare_value, (), (c.COMMON_LEVELS,)),
+        seen("nuisance of shape", shapes, as_nuisance, (c.OVERLAPPING_LEVELS,), (t.NUISANCE_VMF,)),
         seen("nuisance, values apart", partial(nuisance, concentration=500.0), as_nuisance, (),
-             (c.OVERLAPPING_VALUES,)),
+             (c.OVERLAPPING_LEVELS,)),
         seen("label beside a nuisance", partial(labelled, crossed=0.5), as_both, (t.NUISANCE_INDEPENDENT,)),
         seen("label with a nuisance", partial(labelled, crossed=0.2), as_both, (), (t.NUISANCE_INDEPENDENT,)),
         seen("structured", structured, lambda sample: {}, data),
@@ -300,8 +300,8 @@ def cases() -> tuple[Case, ...]:
         fitted("pairs on the sphere, Laplace", partial(sphere, conditional=Projected(laplace(0.2))), pairs,
                (t.UNIFORM_SPHERE, *sound), (t.VMF_CONDITIONAL,)),
         fitted("pairs around a pole", around_pole, pairs, (t.VMF_CONDITIONAL, *sound), (t.UNIFORM_SPHERE,)),
-        fitted("pairs, d − 1 components", sphere, lambda d: contrast(d - 1, max_iter=100), (), (c.SIGNAL_TOLD,)),
-        fitted("pairs, untrained perceptron", sphere, random_encoder, (), (c.UNFOLDED_CODES,)),
+        fitted("pairs, d − 1 components", sphere, lambda d: contrast(d - 1, max_iter=100), (), (c.STRUCTURE_KEPT,)),
+        fitted("pairs, untrained perceptron", sphere, random_encoder, (), (c.INJECTIVE_ENCODER,)),
         fitted("pairs, batches of 4", partial(sphere, conditional=VonMisesFisher(50.0)), partial(pairs, batch_size=4),
                (), (t.MANY_NEGATIVES,)),
         fitted("pairs in the box", box, on_reals,
@@ -321,10 +321,10 @@ def cases() -> tuple[Case, ...]:
         fitted("instances", instances, classify, (COUNT, t.AFFINE_GENERATORS, t.VMF_CLUSTERS, *sound)),
         fitted("instances in a hyperplane", flat_instances, classify, (COUNT,), (t.AFFINE_GENERATORS,)),
         # With fewer rows the codes are so far off V^⊥ that a faint leak is true.
-        fitted("nuisance", nuisance, forget, (t.INFORMATION_KEPT, c.INVARIANT_CODES), n_train=20_000),
-        fitted("nuisance, d + 1 components", nuisance, partial(forget, extra=1), (), (c.INVARIANT_CODES,)),
+        fitted("nuisance", nuisance, forget, (t.INFORMATION_KEPT, c.INVARIANT_LATENTS), n_train=20_000),
+        fitted("nuisance, d + 1 components", nuisance, partial(forget, extra=1), (), (c.INVARIANT_LATENTS,)),
         fitted("structured", structured, dictionary,
-               (t.DIVERSE_SUPPORT, t.SUFFICIENT_NONLINEARITY, c.SIGNAL_TOLD)),
+               (t.DIVERSE_SUPPORT, t.SUFFICIENT_NONLINEARITY, c.STRUCTURE_KEPT)),
         fitted("structured, dense", dense, dictionary, (), (t.DIVERSE_SUPPORT,)),
         fitted("structured, linear", linear, dictionary, (), (t.SUFFICIENT_NONLINEARITY,)),
     )  # fmt: skip

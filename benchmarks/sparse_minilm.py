@@ -35,7 +35,7 @@ def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) 
     took = time.perf_counter() - start
     found, codes = sparse.agreement(rows), sparse.sparse_codes(rows)
     print(found)
-    enough = checks.rows_for_atoms(len(rows), n_codes, rows.shape[1])
+    enough = checks.samples_for_atoms(len(rows), n_codes, rows.shape[1])
     row = {
         "tokens": len(rows),
         "columns": rows.shape[1],

@@ -1,4 +1,4 @@
-"""Whether codes of a `Dictionary` tell rows apart: what `checks.rows_told_apart` says where folds are known.
+"""Whether codes of a `Dictionary` tell rows apart: what `checks.distinct_latents` says where folds are known.
 
 Run ``python benchmarks/told_apart.py`` (seeds 900 to 929, a quarter of an hour on one core), or in parts, as
 ``noise_bands.py`` is run. Each seed has two worlds of three latents, one drawn at random, and one that is the worst of
@@ -23,7 +23,7 @@ from noise_bands import PAGE
 from sklearn.metrics import roc_auc_score
 
 from pindown import Dictionary
-from pindown.auditing.checks import rows_told_apart, signal_told
+from pindown.auditing.checks import distinct_latents, structure_kept
 from pindown.metrics import mcc
 from pindown.networks.folding import find_folding
 from pindown.simulate import Structured
@@ -50,7 +50,7 @@ def looked_at(kind: int, seed: int) -> list[dict[str, Any]]:
         est = Dictionary(3, n_restarts=1, max_iter=200, batch_size=256, verbose=False, device="cpu", random_state=seed)
         codes = est.fit(train.x).transform(test.x)
     rows = test.x.double().numpy()
-    told, apart = signal_told(est.transform, rows), rows_told_apart(est.transform, rows)
+    told, apart = structure_kept(est.transform, rows), distinct_latents(est.transform, rows)
     return [
         {
             "world": WORLDS[kind],

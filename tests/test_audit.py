@@ -205,7 +205,7 @@ def test_a_latent_that_all_fits_fold_alike_is_not_claimed():
     est = Dictionary(3, n_restarts=2, max_iter=300, verbose=False, random_state=641).fit(x)
     found = audit(est, x, n_fits=2, random_state=0)
     folded = mcc(est.transform(x), z) < 0.95
-    assert any(reason.startswith("unfolded codes fails") for reason in found.reasons) == folded
+    assert any(reason.startswith("injective encoder fails") for reason in found.reasons) == folded
 
 
 # ---- printing and saving --------------------------------------------------------------------------------------------

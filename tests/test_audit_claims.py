@@ -10,7 +10,7 @@ from pindown import Classify, Contrast, audit, theory
 from pindown.auditing.agreement import Agreement, Features, measure_for, principal_angles
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.claims import needed, not_shown, refusals
+from pindown.auditing.claims import needed, not_shown, reasons_not_to_claim
 from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
 from pindown.simulate import Clusters
@@ -85,7 +85,7 @@ def verdict(assumption, outcome):
 
 
 def test_nothing_stands_against_a_claim_if_all_is_well():
-    assert refusals(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "undecided")], [GOOD], (), ()) == ()
+    assert reasons_not_to_claim(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "undecided")], [GOOD], (), ()) == ()
 
 
 @pytest.mark.parametrize(
@@ -101,7 +101,7 @@ def test_nothing_stands_against_a_claim_if_all_is_well():
 )
 def test_any_single_failure_stands_against_a_claim(change, reason):
     well = {"theorem": theory.CLASSIFY_FREE, "verdicts": (), "agreement": [GOOD], "controls": (), "learned_nothing": ()}
-    (found,) = refusals(**(well | change))
+    (found,) = reasons_not_to_claim(**(well | change))
     assert found.startswith(reason)
 
 
@@ -115,8 +115,8 @@ def test_what_a_theorem_does_not_need_may_fail():
 
 def test_halves_are_asked_for_less_than_fits_to_the_same_rows():
     halves = Agreement("fits to two halves of the rows", "R²", (0.85,), 0.0)
-    assert refusals(theory.CLASSIFY_FREE, (), [GOOD, halves], (), ()) == ()
-    assert refusals(theory.CLASSIFY_FREE, (), [dataclasses.replace(halves, values=(0.75,))], (), ()) != ()
+    assert reasons_not_to_claim(theory.CLASSIFY_FREE, (), [GOOD, halves], (), ()) == ()
+    assert reasons_not_to_claim(theory.CLASSIFY_FREE, (), [dataclasses.replace(halves, values=(0.75,))], (), ()) != ()
 
 
 def test_a_verdict_is_not_listed_as_trust():
@@ -148,7 +148,7 @@ def test_where_x_holds_more_than_a_label_speaks_of_fits_agree_and_no_latent_is_c
     assert found.claims
     assert "the latents behind X are not claimed" in found.claim
     assert "latents are recovered" not in found.claim
-    told = next(verdict for verdict in found.verdicts if verdict.assumption == conditions.SIGNAL_TOLD)
+    told = next(verdict for verdict in found.verdicts if verdict.assumption == conditions.STRUCTURE_KEPT)
     assert told.outcome == "fails"
     assert "R² after a linear map" in found.claim
 
@@ -176,7 +176,7 @@ def test_less_is_spoken_of_by_its_own_words():
     first = Features(theory.ROEDER, ()).leading(2, 3, warped=False)
     assert first.theorem.indeterminacy == theory.LINEAR
     assert first.rest == "fits differ in the other 1 direction; no latents behind X are claimed"
-    told = Features(theory.ROEDER, (verdict(theory.INDEPENDENT_DIFFERENCES, "fails"),)).told_alone()
+    told = Features(theory.ROEDER, (verdict(theory.INDEPENDENT_DIFFERENCES, "fails"),)).predictions_alone()
     assert not told.theorem.indeterminacy.allows
     assert theory.INDEPENDENT_DIFFERENCES not in told.theorem.assumes
     assert told.verdicts == ()

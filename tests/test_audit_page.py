@@ -17,7 +17,7 @@ from pindown.auditing.audit_page import Pictures, _colourings, page_of, render
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.page import Colouring, slid
-from pindown.auditing.refits import Rows
+from pindown.auditing.refits import Samples
 from pindown.auditing.result import Audit
 from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
@@ -149,10 +149,10 @@ def test_the_page_stays_small_with_few_and_many_latents(d):
 def test_columns_keep_their_names_and_partners_are_no_column():
     x = np.random.default_rng(0).normal(size=(200, 2))
     kept = {"feature_names_in_": np.array(["dose", "<i>age</i>"], dtype=object)}
-    rows = Rows(Data(x, pairs=x + 1, truth=x[:, :1]), "pairs", units=np.arange(200))
+    rows = Samples(Data(x, pairs=x + 1, truth=x[:, :1]), "pairs", units=np.arange(200))
     drawn = _colourings(SimpleNamespace(**kept), rows, grouped=True)
     assert list(drawn) == ["group", "truth, column 0", "X, dose", "X, <i>age</i>"]
-    labelled = Rows(Data(x, signal=np.arange(200) % 3), "signal")
+    labelled = Samples(Data(x, signal=np.arange(200) % 3), "signal")
     assert next(iter(_colourings(SimpleNamespace(), labelled, grouped=False))) == "y"
 
 

@@ -45,13 +45,13 @@ def test_an_interval_leaves_out_a_twentieth_on_each_side():
 
 
 def test_a_verdict_prints_its_outcome_its_condition_and_its_reason():
-    verdict = checks.enough_values(["a", "b"] * 10, theory.TCL, d=3)
+    verdict = checks.enough_levels(["a", "b"] * 10, theory.TCL, d=3)
     name, why = "at least d + 1 segments", "2 of 4 that 3 latents need. Give 2 more segments, in general position."
     assert str(verdict) == f"fails      {name}: {why}"
 
 
 def test_assumptions_without_a_verdict_are_named():
-    verdict = checks.live_codes(rng().normal(size=(100, 2)))
+    verdict = checks.live_latents(rng().normal(size=(100, 2)))
     left = checks.unchecked(theory.FORGET, [verdict])
     assert theory.INFORMATION_KEPT not in left
     assert theory.NUISANCE_VMF in left
@@ -86,10 +86,10 @@ def said(verdicts):
 def test_before_speaks_of_what_it_was_given():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(500, random_state=0)
     groups = np.repeat(np.arange(250), 2)
-    data = {theory.INJECTIVE_MIXING: "holds", conditions.ENOUGH_ROWS: "holds"}
+    data = {theory.INJECTIVE_MIXING: "holds", conditions.ENOUGH_SAMPLES: "holds"}
     assert said(checks.before(sample.x, 3)) == data
-    assert said(checks.before(sample.x, 3, pairs=sample.x_pos)) == data | {conditions.RELATED_PARTNERS: "holds"}
-    assert said(checks.before(sample.x, 3, pairs=groups)) == data | {conditions.RELATED_PARTNERS: "fails"}
+    assert said(checks.before(sample.x, 3, pairs=sample.x_pos)) == data | {conditions.RELATED_PAIRS: "holds"}
+    assert said(checks.before(sample.x, 3, pairs=groups)) == data | {conditions.RELATED_PAIRS: "fails"}
 
 
 def test_before_sees_a_label_that_goes_with_the_nuisance():
@@ -108,8 +108,8 @@ def test_after_contrast_bears_out_the_sphere():
         theory.VMF_CONDITIONAL: "holds",
         theory.UNIFORM_SPHERE: "holds",
         theory.MANY_NEGATIVES: "holds",
-        conditions.UNFOLDED_CODES: "holds",
-        conditions.SIGNAL_TOLD: "holds",
+        conditions.INJECTIVE_ENCODER: "holds",
+        conditions.STRUCTURE_KEPT: "holds",
     }
 
 
@@ -118,7 +118,7 @@ def test_after_contrast_finds_an_untrained_perceptron_folded():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_000, random_state=0)
     untrained = Contrast(3, space=Reals(), p=1, encoder=networks.mlp, max_iter=1, verbose=False, random_state=0)
     verdicts = said(checks.after(untrained.fit(sample.x, sample.x_pos), sample.x, sample.x_pos))
-    assert verdicts[conditions.UNFOLDED_CODES] == "fails"
+    assert verdicts[conditions.INJECTIVE_ENCODER] == "fails"
     assert {theory.MATCHING_MODEL, theory.METRIC_CONDITIONAL, theory.LP_CONDITIONAL} < set(verdicts)
 
 
@@ -127,7 +127,7 @@ def test_after_classify_needs_known_classes():
     classify = Classify(2, max_iter=2, verbose=False, random_state=0).fit(sample.x, sample.u)
     with pytest.raises(ValueError, match="not there in fit"):
         checks.after(classify, sample.x, sample.u + 1)
-    assert set(said(checks.after(classify, sample.x))) == {conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD}
+    assert set(said(checks.after(classify, sample.x))) == {conditions.INJECTIVE_ENCODER, conditions.STRUCTURE_KEPT}
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
@@ -138,9 +138,9 @@ def test_after_forget_looks_for_leaks_and_for_life():
         for encoder in (networks.linear, networks.skip_mlp)
     )
     verdicts = said(checks.after(linear.fit(sample.x, sample.u), sample.x, sample.u))
-    assert verdicts == {conditions.INVARIANT_CODES: "fails", theory.INFORMATION_KEPT: "holds"}
+    assert verdicts == {conditions.INVARIANT_LATENTS: "fails", theory.INFORMATION_KEPT: "holds"}
     verdicts = said(checks.after(bent.fit(sample.x, sample.u), sample.x, sample.u))
-    assert set(verdicts) == {conditions.INVARIANT_CODES, theory.EXACT_RECONSTRUCTION}
+    assert set(verdicts) == {conditions.INVARIANT_LATENTS, theory.EXACT_RECONSTRUCTION}
     assert verdicts[theory.EXACT_RECONSTRUCTION] == "holds"
 
 
@@ -149,7 +149,7 @@ def test_after_dictionary_judges_the_support():
     sample = world.sample(1_000, random_state=0)
     dictionary = Dictionary(2, n_restarts=1, max_iter=20, verbose=False, random_state=0).fit(sample.x)
     verdicts = said(checks.after(dictionary, sample.x))
-    of_codes = {conditions.SIGNAL_TOLD, conditions.UNFOLDED_CODES}
+    of_codes = {conditions.STRUCTURE_KEPT, conditions.INJECTIVE_ENCODER}
     of_supports = {theory.DIVERSE_SUPPORT, theory.INDEPENDENT_BLOCKS, theory.SUFFICIENT_NONLINEARITY}
     assert set(verdicts) == of_supports | of_codes
     assert verdicts[theory.DIVERSE_SUPPORT] == "fails"

@@ -34,8 +34,8 @@ def test_data_vary_in_enough_directions_too_few_or_barely():
 def test_codes_that_leave_out_a_latent_cannot_tell_the_observations(seed):
     sample = Pairs.on_sphere(4, 10.0, random_state=seed).sample(2_000, random_state=seed)
     x, z = sample.x.numpy(), sample.z.numpy()
-    assert checks.signal_told(lambda x: z, x).outcome == "holds"
-    assert checks.signal_told(lambda x: z[:, :2], x).outcome == "fails"
+    assert checks.structure_kept(lambda x: z, x).outcome == "holds"
+    assert checks.structure_kept(lambda x: z[:, :2], x).outcome == "fails"
 
 
 def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
@@ -50,8 +50,8 @@ def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
 def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_is_missed(share):
     x, back = noisy_columns(share)
     assert noise_left(lambda x: x @ back, x).share == pytest.approx(share, abs=0.03)
-    assert checks.signal_told(lambda x: x @ back, x).outcome == "holds"
-    missed = checks.signal_told(lambda x: x @ back[:, :2], x)
+    assert checks.structure_kept(lambda x: x @ back, x).outcome == "holds"
+    missed = checks.structure_kept(lambda x: x @ back[:, :2], x)
     assert missed.outcome == "fails"
     assert missed.statistic == pytest.approx(2 / 3, abs=0.12)
     assert "X holds more than 2 codes can tell" in missed.why
@@ -70,8 +70,8 @@ def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
     sample = Structured.well_posed(THREE, n_candidates=5, random_state=seed).sample(800, random_state=seed)
     x, z = sample.x.numpy(), sample.z.double().numpy()
     bent = z + 0.3 * np.sin(z[:, ::-1])
-    assert checks.rows_told_apart(lambda x: bent, x).outcome == "holds"
-    laid_on_each_other = checks.rows_told_apart(lambda x: folded(bent), x)
+    assert checks.distinct_latents(lambda x: bent, x).outcome == "holds"
+    laid_on_each_other = checks.distinct_latents(lambda x: folded(bent), x)
     assert laid_on_each_other.outcome == "fails"
     assert laid_on_each_other.statistic > 0.1
     assert "Codes lay rows that differ on each other" in laid_on_each_other.why
@@ -79,15 +79,15 @@ def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
 
 def test_noise_by_which_rows_with_one_code_differ_is_no_fold_and_a_fold_shows_through_it():
     x, back = noisy_columns(0.3)
-    assert checks.rows_told_apart(lambda x: x @ back, x).outcome != "fails"
-    assert checks.rows_told_apart(lambda x: folded(x @ back), x).outcome == "fails"
+    assert checks.distinct_latents(lambda x: x @ back, x).outcome != "fails"
+    assert checks.distinct_latents(lambda x: folded(x @ back), x).outcome == "fails"
 
 
 def test_few_rows_in_many_dimensions_do_not_say_whether_codes_are_folded():
     z = rng().normal(size=(300, 10))
     x = np.hstack([z, np.sin(2 * z @ rng(1).normal(size=(10, 10)))])
-    assert checks.rows_told_apart(lambda x: z, x).outcome == "undecided"
-    few = checks.rows_told_apart(lambda x: z[:50], x[:50])
+    assert checks.distinct_latents(lambda x: z, x).outcome == "undecided"
+    few = checks.distinct_latents(lambda x: z[:50], x[:50])
     assert (few.outcome, math.isnan(few.statistic)) == ("undecided", True)
 
 
@@ -95,7 +95,7 @@ def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
     z = rng().normal(size=(2_000, 2))
     x = z + 0.4 * rng(1).normal(size=z.shape)
     assert not noise_left(lambda x: z, x).decided
-    assert checks.signal_told(lambda x: z, x).outcome == "undecided"
+    assert checks.structure_kept(lambda x: z, x).outcome == "undecided"
 
 
 @pytest.mark.parametrize("share", [0.1, 0.3])
@@ -110,14 +110,14 @@ def test_what_codes_leave_is_noise_only_if_columns_do_not_share_it(share):
 def test_folds_become_verdicts():
     cases = {(0.4, 0.01, 0): "fails", (0.0, 0.0, 1): "fails", (0.02, 0.01, 0): "holds", (0.2, 0.1, 0): "undecided"}
     for (share, doubt, flat), outcome in cases.items():
-        assert checks.unfolded_codes(Folding(share, doubt, flat, 2_000)).outcome == outcome
-    assert checks.unfolded_codes(Folding(math.nan, math.nan, 0, 50)).outcome == "undecided"
+        assert checks.injective_encoder(Folding(share, doubt, flat, 2_000)).outcome == outcome
+    assert checks.injective_encoder(Folding(math.nan, math.nan, 0, 50)).outcome == "undecided"
 
 
 def test_codes_are_alive_dead_or_nearly_so():
     z = rng().normal(size=(500, 2))
-    assert [checks.live_codes(z * [1, s]).outcome for s in (0.5, 0.03, 1e-3)] == ["holds", "undecided", "fails"]
-    assert checks.live_codes(0 * z).outcome == "fails"
+    assert [checks.live_latents(z * [1, s]).outcome for s in (0.5, 0.03, 1e-3)] == ["holds", "undecided", "fails"]
+    assert checks.live_latents(0 * z).outcome == "fails"
 
 
 def test_negatives_bound_the_information_they_can_show():

@@ -109,18 +109,18 @@ def test_a_slightly_uneven_conditional_is_undecided():
 @pytest.mark.parametrize("seed", SEEDS)
 def test_partners_are_related_unless_they_are_shuffled(seed):
     sample = Pairs.on_sphere(3, 10.0, random_state=seed).sample(300, random_state=seed)
-    assert checks.related_partners(sample.x, sample.x_pos).outcome == "holds"
-    assert checks.related_partners(sample.x, sample.x_pos.roll(7, 0)).outcome == "fails"
+    assert checks.related_pairs(sample.x, sample.x_pos).outcome == "holds"
+    assert checks.related_pairs(sample.x, sample.x_pos.roll(7, 0)).outcome == "fails"
 
 
 def test_weakly_related_partners_are_undecided():
     x, noise = rng(2).normal(size=(2, 300, 2))
-    assert checks.related_partners(x, 0.2 * x + noise).outcome == "undecided"
+    assert checks.related_pairs(x, 0.2 * x + noise).outcome == "undecided"
 
 
 def test_partners_must_match_row_by_row():
     with pytest.raises(ValueError, match=r"must have the shape of X, \(5, 2\), got \(4, 2\)"):
-        checks.related_partners(np.ones((5, 2)), np.ones((4, 2)))
+        checks.related_pairs(np.ones((5, 2)), np.ones((4, 2)))
 
 
 # Marginals.
@@ -141,8 +141,8 @@ def test_forty_points_do_not_decide_a_uniform_sphere():
 def test_a_uniform_box_is_told_from_a_normal_law(seed):
     normal_law = Around((0.0,) * 3, normal(1.0))
     for law, outcome in ((Uniform(3, Box()), "holds"), (normal_law, "fails")):
-        assert checks.uniform_on_body(law.sample(2_000, random_state=seed)).outcome == outcome
+        assert checks.uniform_in_body(law.sample(2_000, random_state=seed)).outcome == outcome
 
 
 def test_fifty_points_do_not_decide_a_uniform_box():
-    assert checks.uniform_on_body(Uniform(3, Box()).sample(50, random_state=1)).outcome == "undecided"
+    assert checks.uniform_in_body(Uniform(3, Box()).sample(50, random_state=1)).outcome == "undecided"

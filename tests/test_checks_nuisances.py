@@ -41,17 +41,17 @@ def test_a_nuisance_of_shape_is_told_from_one_of_means(seed):
     of_shape = ShapeNuisance.spread(6, 2, 3, n_layers=1, random_state=seed)
     for world, outcome in ((of_means, "holds"), (of_shape, "fails")):
         sample = world.sample(3_000, random_state=seed)
-        assert checks.same_spread(sample.x, sample.u).outcome == outcome
+        assert checks.same_covariance(sample.x, sample.u).outcome == outcome
 
 
 def test_a_hundred_rows_do_not_decide_spreads():
-    assert checks.same_spread(rng().normal(size=(100, 4)), np.arange(100) % 2).outcome == "undecided"
+    assert checks.same_covariance(rng().normal(size=(100, 4)), np.arange(100) % 2).outcome == "undecided"
 
 
 def test_nothing_is_left_to_compare_where_means_span_everything():
     e = np.arange(300) % 3
     x = 5 * np.eye(3)[e][:, :2] + rng().normal(size=(300, 2))
-    verdict = checks.same_spread(x, e)
+    verdict = checks.same_covariance(x, e)
     assert verdict.outcome == "undecided"
     assert math.isnan(verdict.statistic)
 
@@ -60,8 +60,8 @@ def test_values_overlap_or_lie_apart():
     e = np.arange(600) % 3
     x = rng().normal(size=(600, 3))
     for shift, outcome in ((2, "holds"), (20, "fails")):
-        assert checks.overlapping_values(x + shift * np.eye(3)[e], e).outcome == outcome
-    assert checks.overlapping_values(x[:30] + 20 * np.eye(3)[e[:30]], e[:30]).outcome == "undecided"
+        assert checks.overlapping_levels(x + shift * np.eye(3)[e], e).outcome == outcome
+    assert checks.overlapping_levels(x[:30] + 20 * np.eye(3)[e[:30]], e[:30]).outcome == "undecided"
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -83,10 +83,10 @@ def test_forty_rows_do_not_decide_confounding():
 def test_codes_that_tell_the_nuisance_are_found_and_collapsed_ones_prove_nothing():
     e = np.arange(2_000) % 2
     z = rng(1).normal(size=(2_000, 2))
-    told = [checks.invariant_codes(codes, e).outcome for codes in (z, z + e[:, None], np.ones_like(z))]
+    told = [checks.invariant_latents(codes, e).outcome for codes in (z, z + e[:, None], np.ones_like(z))]
     assert told == ["holds", "fails", "undecided"]
 
 
 def test_a_nuisance_of_one_value_cannot_be_forgotten():
     with pytest.raises(ValueError, match="one value only"):
-        checks.same_spread(np.eye(3), [1, 1, 1])
+        checks.same_covariance(np.eye(3), [1, 1, 1])

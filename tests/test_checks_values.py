@@ -32,35 +32,35 @@ def rng(seed=0):
 )
 def test_values_are_counted_against_each_theorem_at_five_latents(theorem, k, needed):
     enough, one_less = (np.arange(20 * n) % n for n in (needed, needed - 1))
-    assert checks.enough_values(enough, theorem, 5, k).outcome == "holds"
-    verdict = checks.enough_values(one_less, theorem, 5, k)
+    assert checks.enough_levels(enough, theorem, 5, k).outcome == "holds"
+    verdict = checks.enough_levels(one_less, theorem, 5, k)
     assert (verdict.outcome, verdict.statistic, verdict.threshold) == ("fails", needed - 1, needed)
     assert "1 more" in verdict.why
 
 
 def test_values_of_a_single_row_do_not_decide_a_count():
     labels = [0] * 50 + [1] * 50 + [2]
-    assert checks.enough_values(labels, theory.CLASSIFY_FREE, 2).outcome == "undecided"
+    assert checks.enough_levels(labels, theory.CLASSIFY_FREE, 2).outcome == "undecided"
 
 
 def test_a_theorem_that_counts_nothing_cannot_be_counted():
     with pytest.raises(ValueError, match="contrast-sphere counts nothing"):
-        checks.enough_values([0, 1], theory.CONTRAST_SPHERE, 2)
+        checks.enough_levels([0, 1], theory.CONTRAST_SPHERE, 2)
 
 
 def test_rows_are_enough_scarce_or_too_few():
-    assert [checks.enough_rows(n, 4).outcome for n in (400, 200, 79)] == ["holds", "undecided", "fails"]
+    assert [checks.enough_samples(n, 4).outcome for n in (400, 200, 79)] == ["holds", "undecided", "fails"]
 
 
 def test_rows_may_be_many_and_still_too_few_for_their_values():
     per_value = {10: "holds", 5: "undecided", 1: "fails"}
     for rows, outcome in per_value.items():
-        assert checks.enough_rows(1_000, 2, labels=np.arange(1_000) // rows).outcome == outcome
+        assert checks.enough_samples(1_000, 2, labels=np.arange(1_000) // rows).outcome == outcome
 
 
 def test_a_rare_value_is_noticed():
     for rare, outcome in {30: "holds", 17: "undecided", 3: "fails"}.items():
-        assert checks.common_values([0] * 500 + [1] * 182 + [2] * rare).outcome == outcome
+        assert checks.common_levels([0] * 500 + [1] * 182 + [2] * rare).outcome == outcome
 
 
 # Diversity of values.
@@ -72,7 +72,7 @@ def test_class_means_of_latents_span_them_unless_in_a_hyperplane(seed):
     flat = Clusters(in_hyperplane(world.vectors), world.conditional, world.mixing)
     for process, outcome in ((world, "holds"), (flat, "fails")):
         sample = process.sample(3_000, random_state=seed)
-        verdict = checks.diverse_values(sample.z, sample.u)
+        verdict = checks.diverse_levels(sample.z, sample.u)
         assert (verdict.assumption, verdict.outcome) == (theory.AFFINE_GENERATORS, outcome)
 
 
@@ -81,7 +81,7 @@ def test_class_means_of_observations_show_a_hyperplane_before_training(seed):
     world = Clusters.on_sphere(4, 16, 10.0, random_state=seed)
     flat = Clusters(in_hyperplane(world.vectors), world.conditional, world.mixing)
     seen = world.sample(3_000, random_state=seed), flat.sample(3_000, random_state=seed)
-    spanning, lying = (checks.diverse_values(sample.x, sample.u, encoded=False) for sample in seen)
+    spanning, lying = (checks.diverse_levels(sample.x, sample.u, encoded=False) for sample in seen)
     assert spanning.outcome == "holds"
     assert lying.outcome == "fails"
 
@@ -90,13 +90,13 @@ def test_few_rows_do_not_decide_whether_classes_span():
     labels = np.arange(36) % 6
     means = np.array([[1, 0], [-1, 0], [0, 0.3], [0, -0.3], [0.5, 0], [-0.5, 0]])
     codes = means[labels] + rng().normal(size=(36, 2))
-    assert checks.diverse_values(codes, labels).outcome == "undecided"
+    assert checks.diverse_levels(codes, labels).outcome == "undecided"
 
 
 def test_as_many_classes_as_latents_cannot_span():
     labels = np.arange(300) % 3
     codes = np.eye(3)[labels] + 0.1 * rng().normal(size=(300, 3))
-    verdict = checks.diverse_values(codes, labels)
+    verdict = checks.diverse_levels(codes, labels)
     assert verdict.outcome == "fails"
     assert "about 2 dimensions" in verdict.why
     assert checks.spanned_dimensions(codes, labels) == 2
@@ -114,30 +114,30 @@ def modulated(seed, n_values, *, together, means=0.0, rows=200):
 @pytest.mark.parametrize("seed", SEEDS[:1] + SEEDS[2:])
 def test_segments_must_modulate_latents_apart(seed):
     for together, rows, outcome in ((False, 200, "holds"), (True, 3_000, "fails")):
-        verdict = checks.diverse_values(*modulated(seed, 12, together=together, rows=rows), theory.TCL)
+        verdict = checks.diverse_levels(*modulated(seed, 12, together=together, rows=rows), theory.TCL)
         assert (verdict.assumption, verdict.outcome) == (theory.MODULATED_SEGMENTS, outcome)
 
 
 def test_few_rows_do_not_decide_whether_segments_modulate_latents_apart():
-    assert checks.diverse_values(*modulated(0, 12, together=True), theory.TCL).outcome == "undecided"
+    assert checks.diverse_levels(*modulated(0, 12, together=True), theory.TCL).outcome == "undecided"
 
 
 @pytest.mark.parametrize("seed", SEEDS[:1] + SEEDS[2:])
 def test_natural_parameters_must_vary_apart(seed):
     for together, rows, outcome in ((False, 200, "holds"), (True, 2_000, "fails")):
         sample = modulated(seed, 20, together=together, means=2.0, rows=rows)
-        verdict = checks.diverse_values(*sample, theory.IVAE)
+        verdict = checks.diverse_levels(*sample, theory.IVAE)
         assert (verdict.assumption, verdict.outcome) == (theory.NATURAL_PARAMETERS, outcome)
 
 
 def test_spreads_that_seem_not_to_vary_are_undecided_unless_rows_abound():
     labels = np.arange(20_000) % 10
     codes = 2 * rng().normal(size=(10, 2))[labels] + rng(1).normal(size=(20_000, 2))
-    few = checks.diverse_values(codes[:2_000], labels[:2_000], theory.AUXILIARY_ICA)
-    many = checks.diverse_values(codes, labels, theory.AUXILIARY_ICA)
+    few = checks.diverse_levels(codes[:2_000], labels[:2_000], theory.AUXILIARY_ICA)
+    many = checks.diverse_levels(codes, labels, theory.AUXILIARY_ICA)
     assert (few.assumption, few.outcome, many.outcome) == (theory.VARIABILITY, "undecided", "fails")
 
 
 def test_no_parameters_are_known_of_pairs():
     with pytest.raises(ValueError, match="no parameters are known for contrast-sphere"):
-        checks.diverse_values(np.eye(2), [0, 1], theory.CONTRAST_SPHERE)
+        checks.diverse_levels(np.eye(2), [0, 1], theory.CONTRAST_SPHERE)

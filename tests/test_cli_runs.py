@@ -199,7 +199,7 @@ def test_rows_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
     answers = {command: json.loads(call(command, *chosen).stdout) for command in ("check", "plan")}
     assert answers["check"]["n_samples"] == 300
     last = answers["check"]["verdicts"][-1]
-    assert (last["condition"], last["outcome"], last["statistic"]) == ("rows to audit", "holds", 8)
+    assert (last["condition"], last["outcome"], last["statistic"]) == ("enough samples to audit", "holds", 8)
     assert not any("an audit" in need for need in answers["plan"]["needs"])
     np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_samples, 4)), batch=np.arange(n_samples) % 20, subject=subject)
     needs = json.loads(call("plan", *chosen).stdout)["needs"]
@@ -437,7 +437,7 @@ def test_partners_beside_a_nuisance_lead_to_contrast_among_rows_of_the_same_valu
     assert type(estimator) is Contrast
     result = call("audit", "run", "--fits", 2)
     assert result.exit_code == 0, result.output
-    assert "common values: of 3 values" in result.stdout
+    assert "common levels: of 3 values" in result.stdout
 
 
 @pytest.mark.parametrize(

@@ -256,7 +256,7 @@ def test_a_few_codes_tell_no_law():
     assert any("too few to know their law" in reason for reason in found.against)
 
 
-# ---- refusals -----------------------------------------------------------------------------------------
+# ---- reasons_not_to_claim -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

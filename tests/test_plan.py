@@ -10,7 +10,7 @@ from pindown_papers.simulations import ShapeNuisance
 
 import pindown
 from pindown import Classify, Dictionary, Forget, Sparse, audit, networks, plan, theory
-from pindown.auditing.checks import conditions, divisible_rows
+from pindown.auditing.checks import conditions, splittable_samples
 from pindown.data.data import Data
 from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, in_hyperplane
 from pindown.simulate.distributions import VonMisesFisher
@@ -140,7 +140,7 @@ def test_values_that_never_meet_need_pairs_across_them():
     e = np.arange(600) % 2
     x = np.random.default_rng(0).normal(size=(600, 3)) + 30 * e[:, None] * [1, 0, 0]
     planned = plan(x, nuisance=e)
-    assert outcome_of(planned, conditions.OVERLAPPING_VALUES) == "fails"
+    assert outcome_of(planned, conditions.OVERLAPPING_LEVELS) == "fails"
     assert planned.needs == ("pairs across values of the nuisance, to carry a latent from one to another",)
 
 
@@ -238,7 +238,7 @@ def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
     ],
 )
 def test_an_audit_divides_rows_values_and_groups(n_samples, options, outcome, why):
-    verdict = divisible_rows(n_samples, **options)
+    verdict = splittable_samples(n_samples, **options)
     assert verdict.outcome == outcome
     assert why in verdict.why
 

@@ -176,16 +176,16 @@ careful = cache(missing_of_unequal)
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_classes_ten_times_as_frequent_as_others_are_no_matter(seed):
-    of_latents, of_vectors = careful(seed)
-    assert of_latents < 0.02
+    encoder_checks, of_vectors = careful(seed)
+    assert encoder_checks < 0.02
     assert of_vectors < 0.1
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_classes_taken_for_equally_frequent_bend_the_latents(monkeypatch, seed):
-    of_latents, of_vectors = careful(seed)
+    encoder_checks, of_vectors = careful(seed)
     exact = classify.cross_entropy
     monkeypatch.setattr(classify, "cross_entropy", lambda *a, scale, offsets: exact(*a, scale=scale))
     bent_latents, bent_vectors = missing_of_unequal(seed)
-    assert bent_latents > of_latents
-    assert bent_latents + bent_vectors > of_latents + of_vectors
+    assert bent_latents > encoder_checks
+    assert bent_latents + bent_vectors > encoder_checks + of_vectors

@@ -26,7 +26,7 @@ def fitted(world, seed, *, gate=TopK(K), n=8_000, n_steps=300, batch_size=512): 
     options = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False, "random_state": seed}
     sparse = Sparse(world.d, gate=gate, **options).fit(train.x.numpy())
     found, x = match_atoms(sparse.components_, world.truth), test.x.numpy()
-    said = (checks.rows_for_atoms(n, *world.dictionary.shape), *checks.after(sparse, x))
+    said = (checks.samples_for_atoms(n, *world.dictionary.shape), *checks.after(sparse, x))
     outcomes = {verdict.assumption: verdict.outcome for verdict in said}
     return found.cosine.mean(), firing_f1(sparse.sparse_codes(x), test.z.numpy(), found.matching), outcomes
 

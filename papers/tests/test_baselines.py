@@ -154,7 +154,7 @@ def test_total_correlation_is_told_by_a_classifier_that_the_codes_do_not_train()
     assert z.grad.any()
 
 
-# ---- refusals -----------------------------------------------------------------------------------------
+# ---- reasons_not_to_claim -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,7 @@ def test_a_penalty_clears_dependencies():
     assert with_penalty < without
 
 
-# ---- refusals and footprints --------------------------------------------------------------------------
+# ---- reasons_not_to_claim and footprints --------------------------------------------------------------------------
 
 
 def test_a_network_that_cannot_be_inverted_raises():

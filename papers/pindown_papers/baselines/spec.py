@@ -9,7 +9,7 @@ import numpy as np
 
 from pindown.auditing.refits import Refits
 from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import FitScore, MethodSpec, of_reconstruction
+from pindown.auditing.spec import FitScore, MethodSpec, reconstruction_evidence
 from pindown.data.data import Data
 
 
@@ -33,7 +33,7 @@ class ReconstructionSpec(MethodSpec[Any]):
         permuted = refits.held_out.with_permuted_columns(rng)
         value = min(fit.score(refits.held_out.X) for fit in refits.others)
         score = Score(self.score_name, value, refits.null.score(permuted.X), unit="nats per row")
-        return of_reconstruction(refits, permuted, score)
+        return reconstruction_evidence(refits, permuted, score)
 
     def score(self, est: Any, data: Data) -> FitScore:
         # Uninformative latents: each standardised feature is noise of variance one.

@@ -189,16 +189,16 @@ def _turned(code: Matrix, blocks: Sequence[Block]) -> float:
         return 0.0
     white = (code - code.mean(0)) / code.std(0)
     turns = special_ortho_group.rvs(d, size=N_TURNS, random_state=0).reshape(N_TURNS, d, d)
-    return float(np.mean([_by_block(in_order_of(white, white @ turn), white, blocks) for turn in turns]))
+    return float(np.mean([_by_block(matched_order(white, white @ turn), white, blocks) for turn in turns]))
 
 
-def in_order_of(code: Matrix, other: Matrix) -> Matrix:
+def matched_order(code: Matrix, other: Matrix) -> Matrix:
     """Return another fit's latents in the order in which they match those of a code best, by ranks.
 
     Examples
     --------
     >>> z = np.random.default_rng(0).normal(size=(100, 3))
-    >>> np.array_equal(in_order_of(z, z[:, [2, 0, 1]]), z)
+    >>> np.array_equal(matched_order(z, z[:, [2, 0, 1]]), z)
     True
     """
     if _is_dead(code) or _is_dead(other):
@@ -424,12 +424,12 @@ class Features:
         rest = f"fits differ in the other {counted(left, 'direction')}; " if left else ""
         return replace(self, theorem=theorem, rest=f"{rest}no latents behind X are claimed")
 
-    def told_alone(self) -> Features:
+    def predictions_alone(self) -> Features:
         """Speak of what codes tell of the label, and not of the codes: all that sure labels can decide.
 
         Examples
         --------
-        >>> Features(theory.ROEDER, ()).told_alone().theorem.subject
+        >>> Features(theory.ROEDER, ()).predictions_alone().theorem.subject
         'what X tells of the label, p(label | X), is recovered'
         """
         subject = "what X tells of the label, p(label | X), is recovered"

@@ -19,8 +19,8 @@ from pindown.auditing.agreement import Agreement
 from pindown.auditing.audit_page import pictures_of
 from pindown.auditing.checks.noise import Band, band, moved_by_noise
 from pindown.auditing.checks.verdict import Verdict, with_better
-from pindown.auditing.claims import codes_of, not_shown, refusals, said_of, sentence, spoken_of
-from pindown.auditing.refits import Refits, Rows, encoder_of, gathered, read, refit
+from pindown.auditing.claims import compared_part, conditions_on, latents_of, not_shown, reasons_not_to_claim, sentence
+from pindown.auditing.refits import Refits, Samples, encoder_of, gathered, read, refit
 from pindown.auditing.result import Audit, MethodAudit
 from pindown.auditing.spec import Estimator, spec_of
 from pindown.data.data import Data
@@ -115,7 +115,7 @@ def audit(
 
 def _audited(
     est: Estimator,
-    rows: Rows,
+    rows: Samples,
     *,
     n_fits: int,
     rng: np.random.Generator,
@@ -125,19 +125,19 @@ def _audited(
     refits = refit(est, rows, n_fits=n_fits, rng=rng, begin=begin)
     begin("what agrees, and what is told")
     spec, held_out = est.spec, refits.held_out
-    codes, other = (codes_of(fit, held_out) for fit in (est, refits.others[0]))
+    codes, other = (latents_of(fit, held_out) for fit in (est, refits.others[0]))
     found = spec.evidence(refits, rng)
     begin("which assumptions hold")
     some = rows.data.take(np.sort(rng.permutation(len(rows))[:CHECKED_ROWS]))
     before = spec.checks_before(est, some, est.n_components_, rows.data)
     after = with_better(spec.checks_after(refits.others[0], held_out.data, found.verdicts), *found.verdicts)
     seen, waived = _together(before, after), spec.waived(est, rows.data)
-    part, agreement = spoken_of(est, refits, codes, found.block, seen, waived)
+    part, agreement = compared_part(est, refits, codes, found.block, seen, waived)
     theorem: theory.Theorem | None = est.guarantee if part is None else part.theorem
-    verdicts, without = said_of(part, seen, waived)
+    verdicts, without = conditions_on(part, seen, waived)
     noise = refits.noise
     lies = None if noise.is_nil or part is not None else _band(refits, agreement, rng)
-    reasons = refusals(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
+    reasons = reasons_not_to_claim(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
     within = "the given label" if rows.data.given is not None else ""
     return Audit(
         estimator=f"{type(est).__name__}({codes.shape[1]})",
@@ -169,7 +169,7 @@ def _audited(
         not_shown=not_shown(theorem, verdicts, without, noise),
         warned=refits.warned,
         n_samples=len(rows),
-        n_learned_from=len(refits.learned_from),
+        n_learned_from=len(refits.train),
         n_held_out=len(held_out),
         n_fits=n_fits + 2 + (refits.null is not None),
         pictures=pictures_of(est, refits, codes, other, grouped=grouped),

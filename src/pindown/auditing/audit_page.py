@@ -13,7 +13,7 @@ from scipy.stats import rankdata
 
 from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
 from pindown.auditing.checks.conditions import needed
-from pindown.auditing.checks.nuisances import what_leaks
+from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.claims import enough
 from pindown.auditing.page import (
     Colouring,
@@ -30,7 +30,7 @@ from pindown.auditing.page import (
     sliders,
     squares,
 )
-from pindown.auditing.refits import Refits, Rows, has_another_start
+from pindown.auditing.refits import Refits, Samples, can_vary_initialisation
 from pindown.auditing.scores import Control, Score
 from pindown.simulate.images import contact_sheet, nearest_traversals, swaps
 
@@ -237,7 +237,7 @@ def _leakage_part(leakage: Leakage | None) -> Part | None:
     return Part(
         "What the codes still tell of the nuisance",
         f"Probes of {len(rulers)} families, trained from scratch on held-out codes and scored on others. The tick is "
-        f"chance; the worst probe counts. {what_leaks(leakage)}",
+        f"chance; the worst probe counts. {leakage_sentence(leakage)}",
         rulers=rulers,
         points=leakage.notes,
     )
@@ -435,7 +435,7 @@ def pictures_of(est: Any, refits: Refits, codes: Matrix, other: Matrix, *, group
         sheets=_sheets(codes, rows.X) if rows.X.ndim == 4 else None,
         sliders=_slid(est, codes, rows.X) if rows.X.ndim == 4 else None,
         by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, codes),
-        starts_elsewhere=est.spec.varies_initialisation and has_another_start(est.encoder_.preprocess.shape_out),
+        starts_elsewhere=est.spec.varies_initialisation and can_vary_initialisation(est.encoder_.preprocess.shape_out),
     )
 
 
@@ -460,7 +460,7 @@ def _loudest(codes: Matrix) -> Matrix:
     return codes if codes.shape[1] <= MOST_CODES else codes[:, np.sort(np.argsort(-codes.std(0))[:MOST_CODES])]
 
 
-def _colourings(est: Any, rows: Rows, *, grouped: bool) -> dict[str, NDArray[Any]]:
+def _colourings(est: Any, rows: Samples, *, grouped: bool) -> dict[str, NDArray[Any]]:
     """Return the columns that points may be coloured by: side information, then the truth, then X."""
     partners = rows.role == "pairs" and rows.side is not None and rows.side.ndim > 1
     names = getattr(est, "feature_names_in_", None)

@@ -19,15 +19,15 @@ from pindown.auditing.agreement import (
     SharedBlock,
     agreements,
     encoded_pairs,
-    in_order_of,
+    matched_order,
     measure_for,
 )
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.verdict import Verdict, unchecked
-from pindown.auditing.refits import Refits, Rows
-from pindown.auditing.scores import Control, Score, pairs_of
+from pindown.auditing.refits import Refits, Samples
+from pindown.auditing.scores import Control, Score, held_out_pairs
 from pindown.auditing.spec import Estimator
 from pindown.theory import NOISY, Assumption, Theorem
 
@@ -44,12 +44,12 @@ def enough(found: Agreement) -> float:
     return AGREED_BY_HALVES if found.between == HALVES else AGREED
 
 
-def are_agreed(agreement: Sequence[Agreement]) -> bool:
+def all_agree(agreement: Sequence[Agreement]) -> bool:
     """Say whether fits agree as well as is asked."""
     return all(found.worst >= enough(found) for found in agreement)
 
 
-def refusals(
+def reasons_not_to_claim(
     theorem: Theorem | None,
     verdicts: Sequence[Verdict],
     agreement: Sequence[Agreement],
@@ -62,7 +62,7 @@ def refusals(
 
     Examples
     --------
-    >>> refusals(None, (), (), (), ())
+    >>> reasons_not_to_claim(None, (), (), (), ())
     ('no theorem covers these parameters',)
     """
     if theorem is None:
@@ -153,11 +153,11 @@ def _of_noise(noise: Noise | None) -> tuple[str, ...]:
 
 Matrix = NDArray[np.float64]
 
-OF_ALL_CODES = (conditions.UNFOLDED_CODES, conditions.SIGNAL_TOLD)
+OF_ALL_CODES = (conditions.INJECTIVE_ENCODER, conditions.STRUCTURE_KEPT)
 """What is asked of codes that tell everything, and not of those that tell a block."""
 
 
-def spoken_of(
+def compared_part(
     est: Estimator,
     refits: Refits,
     codes: Matrix,
@@ -186,19 +186,19 @@ def spoken_of(
         What the method does without.
     """
     fit, data = refits.others[0], refits.held_out.data
-    untold = any(v.assumption == conditions.SIGNAL_TOLD and v.outcome == "fails" for v in verdicts)
-    features = est.spec.features(fit, data, codes_of(fit, refits.held_out)) if block is None else None
+    untold = any(v.assumption == conditions.STRUCTURE_KEPT and v.outcome == "fails" for v in verdicts)
+    features = est.spec.features(fit, data, latents_of(fit, refits.held_out)) if block is None else None
     part = features if untold and block is None else block
     agreement = _agreement(est, refits, codes, part)
     theorem = est.guarantee if part is None else part.theorem
-    if features is None or theorem is None or are_agreed(agreement):
+    if features is None or theorem is None or all_agree(agreement):
         return part, agreement
-    if any(verdict.outcome == "fails" for verdict in needed(theorem, *said_of(part, verdicts, waived))):
+    if any(verdict.outcome == "fails" for verdict in needed(theorem, *conditions_on(part, verdicts, waived))):
         return part, agreement
     return _less(est, refits, features) or (part, agreement)
 
 
-def said_of(
+def conditions_on(
     part: SharedBlock | Features | None, verdicts: Sequence[Verdict], waived: Sequence[Assumption]
 ) -> tuple[tuple[Verdict, ...], tuple[Assumption, ...]]:
     """Return verdicts on what is spoken of, and what is not asked of it."""
@@ -207,7 +207,7 @@ def said_of(
 
 def _less(est: Estimator, refits: Refits, features: Features) -> tuple[Features, tuple[Agreement, ...]] | None:
     """Return the most in which fits agree: directions that are told most, or what they tell; None if in nothing."""
-    spec, (train, data) = est.spec, (refits.learned_from.data, refits.held_out.data)
+    spec, (train, data) = est.spec, (refits.train.data, refits.held_out.data)
     with _known_columns():
         along = Compared.of(est, refits, lambda fit: spec.leading(fit, train, data))
     if along is not None:
@@ -216,13 +216,13 @@ def _less(est: Estimator, refits: Refits, features: Features) -> tuple[Features,
             part = spec.features(refits.others[0], data, some.others[0])
             assert part is not None  # for there are features of all codes
             part = part.leading(k, est.n_components_, warped=warped)
-            if are_agreed(found := agreements(measure_for(part.theorem.indeterminacy), some)):
+            if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), some)):
                 return part, found
     with _known_columns():
         predicted = Compared.of(est, refits, lambda fit: spec.predictions(fit, data))
     if predicted is not None:
-        part = features.told_alone()
-        if are_agreed(found := agreements(measure_for(part.theorem.indeterminacy), predicted)):
+        part = features.predictions_alone()
+        if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), predicted)):
             return part, found
     return None
 
@@ -237,24 +237,24 @@ def _agreement(
 
         def of(fit: Estimator) -> Matrix:
             compared = fit.spec.compared(fit, held_out)
-            return codes_of(fit, held_out, measure, codes) if compared is None else compared
+            return latents_of(fit, held_out, measure, codes) if compared is None else compared
 
     else:
-        measure, pairs = measure_for(part.theorem.indeterminacy), pairs_of(held_out)
+        measure, pairs = measure_for(part.theorem.indeterminacy), held_out_pairs(held_out)
 
         def of(fit: Estimator) -> Matrix:
-            return part.part(codes_of(fit, held_out), *encoded_pairs(fit, *pairs))
+            return part.part(latents_of(fit, held_out), *encoded_pairs(fit, *pairs))
 
     compared = Compared.of(est, refits, of)
     assert compared is not None
     return agreements(measure, compared)
 
 
-def codes_of(fit: Estimator, rows: Rows, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
+def latents_of(fit: Estimator, rows: Samples, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
     """Encode rows; in the order of another's latents, where a measure compares them in their order."""
     with _known_columns():
         codes = np.asarray(fit.spec.latents(fit, rows.data), dtype=np.float64)
-    return in_order_of(like, codes) if measure is not None and measure.in_order and like is not None else codes
+    return matched_order(like, codes) if measure is not None and measure.in_order and like is not None else codes
 
 
 @contextmanager

@@ -94,7 +94,7 @@ class Plan:
         return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
 
 
-def or_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tuple[str, ...]]:
+def count_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tuple[str, ...]]:
     """Return the number of latents, or of directions of the data that an encoder would see, with a note on it."""
     if n_components is not None:
         return n_components, ()
@@ -107,10 +107,10 @@ def or_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tupl
     )
 
 
-def generally_missing(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
+def missing_in_general(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
     """Return what is missing whatever the estimator."""
     needs: tuple[str, ...] = ()
-    if outcome_of(verdicts, conditions.ENOUGH_ROWS) != "holds":
+    if outcome_of(verdicts, conditions.ENOUGH_SAMPLES) != "holds":
         needs += ("more samples",)
     if outcome_of(verdicts, theory.INJECTIVE_MIXING) == "fails":
         needs += ("more observed variables, or fewer latents",)

@@ -37,12 +37,12 @@ N_BLOCKS = 40
 FEW = 10
 """Typical number of rows that share a value, up to which they stay together when rows are divided."""
 
-MIN_ROWS_OF_VALUE = MIN_SAMPLES_PER_LEVEL
+MIN_SAMPLES_OF_LEVEL = MIN_SAMPLES_PER_LEVEL
 """Held-out rows of a value of a nuisance within which fits can be compared."""
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
+class Samples:
     """Data, and how they may be divided.
 
     Parameters
@@ -79,12 +79,12 @@ class Rows:
         """What the estimator learns from, or forgets."""
         return None if self.role is None else getattr(self.data, self.role)
 
-    def take(self, rows: NDArray[Any]) -> Rows:
+    def take(self, rows: NDArray[Any]) -> Samples:
         """Return these rows."""
         units = None if self.units is None else self.units[rows]
         return replace(self, data=self.data.take(rows), strata=self.strata[rows], units=units)
 
-    def shuffled(self, rng: np.random.Generator) -> Rows:
+    def shuffled(self, rng: np.random.Generator) -> Samples:
         """Return the rows with side information that belongs to others; without any, with each column on its own.
 
         Where all rows of a unit have one value, units exchange theirs; not so where what counts is who shares a value.
@@ -95,7 +95,7 @@ class Rows:
         other: dict[str, Any] = {self.role: self.side[order]}
         return replace(self, data=replace(self.data, **other))
 
-    def with_permuted_columns(self, rng: np.random.Generator) -> Rows:
+    def with_permuted_columns(self, rng: np.random.Generator) -> Samples:
         """Return rows whose columns were permuted, each on its own: no latent reaches two of them."""
         return replace(self, data=replace(self.data, X=rng.permuted(self.X, axis=0)))
 
@@ -119,13 +119,13 @@ def exchange(side: NDArray[Any], units: Codes | None, rng: np.random.Generator) 
     return first[rng.permutation(len(first))][number]
 
 
-def with_partners(rows: Rows) -> Rows:
+def with_pairs(rows: Samples) -> Samples:
     """Make partners explicit: the next row is one as long as both lie in one group, or one stretch of the series."""
     data, side = rows.data, rows.data.pairs
     if side is None or isinstance(side, str):
         units = np.arange(len(data)) * N_BLOCKS // len(data) if rows.units is None else rows.units
         paired = replace(data, pairs=NEXT, groups=units).paired()
-        return Rows(replace(paired, groups=None), "pairs", units=paired.groups)
+        return Samples(replace(paired, groups=None), "pairs", units=paired.groups)
     if side.ndim > 1 and side.shape[1:] != (1,):
         return rows
     labels = as_numbers(side.reshape(-1))
@@ -146,8 +146,8 @@ class Refits:
     others: tuple[Any, ...]  # to the same rows
     halves: tuple[Any, ...]  # each from one half of these rows
     null: Any  # from side information that was shuffled; None where that would say nothing
-    held_out: Rows
-    learned_from: Rows
+    held_out: Samples
+    train: Samples
     warned: tuple[str, ...]
     noise: Noise  # of single columns of X
 
@@ -183,7 +183,9 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         other["encoder"] = linear
     if elsewhere and est.spec.varies_initialisation and "encoder" in parameters:
         # Behind a bend no linear map could be made again.
-        other["encoder"] = AnotherStart(linear, seed, bend=1.0) if straight else AnotherStart(est.encoder, seed)
+        other["encoder"] = (
+            OtherInitialisation(linear, seed, bend=1.0) if straight else OtherInitialisation(est.encoder, seed)
+        )
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
         most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
@@ -192,12 +194,12 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     return est.spec.fit(fresh, data)
 
 
-def has_another_start(n_in: Any) -> bool:
+def can_vary_initialisation(n_in: Any) -> bool:
     """Return whether an encoder of such inputs can start behind a random map: vectors that are not too wide.
 
     Examples
     --------
-    >>> has_another_start(50), has_another_start((30_000,)), has_another_start((3, 16, 16))
+    >>> can_vary_initialisation(50), can_vary_initialisation((30_000,)), can_vary_initialisation((3, 16, 16))
     (True, False, False)
     """
     shape = (n_in,) if isinstance(n_in, int) else n_in
@@ -205,7 +207,7 @@ def has_another_start(n_in: Any) -> bool:
 
 
 @dataclass(frozen=True)
-class AnotherStart:
+class OtherInitialisation:
     """The same kind of encoder, behind an invertible map of its own that stretches, turns and bends the data.
 
     Encoders that start at orthonormal rows of whitened data start alike, up to a rotation; where the side information
@@ -215,7 +217,7 @@ class AnotherStart:
     Examples
     --------
     >>> from pindown.networks import linear
-    >>> body = AnotherStart(linear, seed=0)(3, 2)
+    >>> body = OtherInitialisation(linear, seed=0)(3, 2)
     >>> body(torch.zeros(4, 3)).shape
     torch.Size([4, 2])
     """
@@ -227,7 +229,7 @@ class AnotherStart:
     def __call__(self, n_in: Any, n_out: int) -> nn.Module:
         """Return the module."""
         body = built("audit", "encoder", self.encoder, n_in, n_out)
-        if not has_another_start(n_in):
+        if not can_vary_initialisation(n_in):
             return body
         rng = np.random.default_rng(self.seed)
         first, second, third = (np.linalg.qr(rng.normal(size=(n_in, n_in)))[0] for _ in range(3))
@@ -261,7 +263,7 @@ def gathered(est: Any, X: Any, y: Any, given: Any, groups: Any, truth: Any, floo
     return Data(X, **sides)
 
 
-def read(est: Any, data: Data) -> Rows:
+def read(est: Any, data: Data) -> Samples:
     """Bring data into the form in which an estimator divides them, or say what is wrong with them."""
     role, roles = est.spec.side, est.spec.roles
     check_roles(type(est).__name__, data.side_variables, roles)
@@ -273,16 +275,16 @@ def read(est: Any, data: Data) -> Rows:
     used = {name: side for name, side in data.side_variables.items() if name in (*roles, "floor")}
     truth = None if data.truth is None else data.truth.reshape(len(X), -1).astype(np.float64)
     units = None if data.groups is None else as_numbers(data.groups.reshape(-1))
-    return est.spec.prepare_audit(est, Rows(Data(X, truth=truth, **used), role, units=units))
+    return est.spec.prepare_audit(est, Samples(Data(X, truth=truth, **used), role, units=units))
 
 
-def divide(rows: Rows, rng: np.random.Generator) -> tuple[Codes, Codes]:
+def divide(rows: Samples, rng: np.random.Generator) -> tuple[Codes, Codes]:
     """Return the rows to learn from and the rows to hold out, about one in four, evenly within strata.
 
     Examples
     --------
     >>> labels = np.repeat([0, 1], 40)
-    >>> rows = Rows(Data(np.zeros((80, 1)), signal=labels), "signal", labels)
+    >>> rows = Samples(Data(np.zeros((80, 1)), signal=labels), "signal", labels)
     >>> learn, hold = divide(rows, np.random.default_rng(0))
     >>> np.bincount(labels[hold]).tolist(), len(set(learn) & set(hold))
     ([10, 10], 0)
@@ -299,14 +301,14 @@ def divide(rows: Rows, rng: np.random.Generator) -> tuple[Codes, Codes]:
     return np.flatnonzero(~held), np.flatnonzero(held)
 
 
-def _drawn(fraction: float, rows: Rows, rng: np.random.Generator) -> NDArray[np.bool_]:
+def _drawn(fraction: float, rows: Samples, rng: np.random.Generator) -> NDArray[np.bool_]:
     """Choose a fraction of the samples of each stratum, or of the units; no stratum as a whole."""
     if rows.units is not None:
         return hold_out(as_numbers(rows.units), fraction, rng)
     return hold_out(np.arange(len(rows)), fraction, rng, rows.strata)
 
 
-def refit(est: Any, rows: Rows, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]) -> Refits:
+def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]) -> Refits:
     """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves, and one that can learn nothing.
 
     Not all methods have the last: see `MethodSpec.null`. ``begin`` is told what comes next.
@@ -316,7 +318,7 @@ def refit(est: Any, rows: Rows, *, n_fits: int, rng: np.random.Generator, begin:
     held_out = held_out.take(np.sort(rng.permutation(len(held_out))[:MAX_HELD_OUT]))
     held_out = est.spec.measurable(train, held_out)
 
-    def fitted(est: Any, rows: Rows, *, elsewhere: bool = False) -> Any:
+    def fitted(est: Any, rows: Samples, *, elsewhere: bool = False) -> Any:
         return refitted(est, rows.data, seed=int(rng.integers(2**31)), elsewhere=elsewhere)
 
     with warnings.catch_warnings(record=True) as caught:

@@ -19,7 +19,7 @@ from pindown import theory
 from pindown._numbers import printed
 from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.checks.noise import Band
-from pindown.auditing.checks.nuisances import what_leaks
+from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.page import check_writable, fill, write_whole
 from pindown.auditing.scores import Control, HeldOutScore, Score
@@ -197,7 +197,7 @@ class Audit:
             ("controls", [str(control) for control in self.controls]),
             ("assumptions", [str(verdict) for verdict in self.verdicts]),
             ("what partners share", [f"{self.block}; {self.block.rest}."] if self.block else []),
-            ("leakage", [what_leaks(self.leakage)] if self.leakage else []),
+            ("leakage", [leakage_sentence(self.leakage)] if self.leakage else []),
             ("noise", [f"{self.band}."] if self.band else []),
             ("against the truth", [str(score) for score in self.recovery]),
             ("the estimator warns", list(self.warned)),

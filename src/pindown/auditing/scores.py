@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 from pindown import metrics
 from pindown._numbers import printed
 from pindown.auditing.agreement import SharedBlock, encoded_pairs
-from pindown.auditing.checks.arrays import partners_of
+from pindown.auditing.checks.arrays import paired_samples
 from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP
 from pindown.auditing.checks.noise import MATCHED, WITHIN
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.refits import MIN_ROWS_OF_VALUE, Refits, Rows, exchange
+from pindown.auditing.refits import MIN_SAMPLES_OF_LEVEL, Refits, Samples, exchange
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage
@@ -112,11 +112,11 @@ class Evidence:
     block: SharedBlock | None = None
 
 
-Test = Callable[[Any, Rows, np.random.Generator], Score]
+Test = Callable[[Any, Samples, np.random.Generator], Score]
 """Says how well a fit does on rows, beside what chance would."""
 
 
-def of_side_information(refits: Refits, test: Test, rng: np.random.Generator, *more: Score) -> Evidence:
+def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generator, *more: Score) -> Evidence:
     """Test refits, one to shuffled side information, and one on rows that tell nothing; ``more`` stands beside."""
     held_out = refits.held_out
     score = min((test(fit, held_out, rng) for fit in refits.others), key=lambda score: score.value)
@@ -142,7 +142,7 @@ def _must_find_nothing(name: str, expected: str, score: Score) -> Control:
 # ---- partners -------------------------------------------------------------------------------------------------------
 
 
-def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
+def pair_test(fit: Any, rows: Samples, rng: np.random.Generator) -> Score:
     """Is a partner nearer than an unrelated row? Chance is one half.
 
     Beside a nuisance unrelated rows have the same value of it, so that to tell the nuisance is no help.
@@ -157,17 +157,17 @@ def partner_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
     return _permutation_score("a partner is nearer than an unrelated row", ranks, rng)
 
 
-def pairs_of(rows: Rows) -> tuple[NDArray[Any], NDArray[Any]]:
+def held_out_pairs(rows: Samples) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return rows and their partners, as observations."""
     anchors, partners = _one_pair_each(rows, np.zeros(len(rows)))
     return _as_rows(anchors[:, :-1], rows), _as_rows(partners[:, :-1], rows)
 
 
-def _as_rows(vectors: Matrix, like: Rows) -> NDArray[Any]:
+def _as_rows(vectors: Matrix, like: Samples) -> NDArray[Any]:
     return vectors.reshape(-1, *like.X.shape[1:]).astype(like.X.dtype)
 
 
-def _one_pair_each(rows: Rows, value: Matrix) -> tuple[Matrix, Matrix]:
+def _one_pair_each(rows: Samples, value: Matrix) -> tuple[Matrix, Matrix]:
     """Return pairs of rows, as vectors with a value at the end; where many small groups hold the partners, one of each.
 
     Then pairs share no row.
@@ -176,11 +176,11 @@ def _one_pair_each(rows: Rows, value: Matrix) -> tuple[Matrix, Matrix]:
     with_value = np.column_stack([rows.X.reshape(len(rows), -1).astype(np.float64), value])
     if side is not None and side.ndim > 1:
         side = np.column_stack([side.reshape(len(rows), -1).astype(np.float64), value])
-    anchors, partners = partners_of(with_value, side)
+    anchors, partners = paired_samples(with_value, side)
     if side is None or side.ndim > 1:
         return anchors, partners
     _, group, count = np.unique(side, return_inverse=True, return_counts=True)
-    of_anchor = np.sort(group.reshape(-1))  # partners_of has rows of one group together, and none that are alone
+    of_anchor = np.sort(group.reshape(-1))  # paired_samples has rows of one group together, and none that are alone
     first = np.unique(of_anchor[count[of_anchor] > 1], return_index=True)[1]
     return (anchors, partners) if len(first) < MIN_PAIRS else (anchors[first], partners[first])
 
@@ -207,10 +207,10 @@ def _permutation_score(name: str, blocks: list[Matrix], rng: np.random.Generator
         sum(worth[np.arange(len(worth)), rng.permutation(len(worth))].sum() for worth in blocks) / n
         for _ in range(N_PERMUTATIONS)
     ]
-    return against_permuted(name, float(sum(map(np.trace, blocks)) / n), np.array(permuted))
+    return permutation_score(name, float(sum(map(np.trace, blocks)) / n), np.array(permuted))
 
 
-def against_permuted(name: str, value: float, permuted: Matrix) -> Score:
+def permutation_score(name: str, value: float, permuted: Matrix) -> Score:
     """Return a score beside what permutations score: their mean is chance, and their share above it the p-value."""
     p_value = (1 + (permuted >= value - 1e-12).sum()) / (1 + len(permuted))
     return Score(name, value, float(permuted.mean()), float(p_value))
@@ -219,7 +219,7 @@ def against_permuted(name: str, value: float, permuted: Matrix) -> Score:
 # ---- measurements, or labels, by a linear map -----------------------------------------------------------------------
 
 
-def linear_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
+def linear_test(fit: Any, rows: Samples, rng: np.random.Generator) -> Score:
     """How much of the variance of y does a linear map of the codes tell? Chance is what it tells of others' y."""
     assert rows.side is not None
     codes = np.asarray(fit.transform(rows.X), dtype=np.float64).reshape(len(rows), -1)
@@ -229,7 +229,7 @@ def linear_test(fit: Any, rows: Rows, rng: np.random.Generator) -> Score:
     spread = max(float((told**2).sum()), 1e-300)
     orders = (exchange(rows.side, rows.units, rng) for _ in range(N_PERMUTATIONS))
     permuted = np.array([((frame.T @ told[order]) ** 2).sum() / spread for order in orders])
-    return against_permuted(LINEAR, float(((frame.T @ told) ** 2).sum() / spread), permuted)
+    return permutation_score(LINEAR, float(((frame.T @ told) ** 2).sum() / spread), permuted)
 
 
 LINEAR = "y told by a linear map of the codes (R²)"
@@ -264,7 +264,7 @@ def r2(x: NDArray[Any], rebuilt: NDArray[Any]) -> float:
 # ---- against the truth ----------------------------------------------------------------------------------------------
 
 
-def recovery(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+def recovery(codes: Matrix, rows: Samples) -> tuple[Score, ...]:
     """Compare codes of held-out rows with the truth, where it is known."""
     scores, truth = _by_a_linear_map(codes, rows), rows.data.truth
     if scores and (codes.std(0) > 0).all():
@@ -273,16 +273,16 @@ def recovery(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
     return scores
 
 
-def recovery_within_values(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+def recovery_within_levels(codes: Matrix, rows: Samples) -> tuple[Score, ...]:
     """Compare codes of held-out rows with the truth, where it is known, within each stratum."""
     if not (scores := _by_a_linear_map(codes, rows)):
         return ()
-    common = (np.bincount(rows.strata) >= MIN_ROWS_OF_VALUE)[rows.strata]
+    common = (np.bincount(rows.strata) >= MIN_SAMPLES_OF_LEVEL)[rows.strata]
     by_value = metrics.recovery_by_level(codes[common], rows.data.truth[common], rows.strata[common])
     return (*scores, Score(WITHIN, min(by_value.values()), 0.0))
 
 
-def _by_a_linear_map(codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+def _by_a_linear_map(codes: Matrix, rows: Samples) -> tuple[Score, ...]:
     if rows.data.truth is None:
         return ()
     chance = metrics.chance_linear_r2(len(codes), codes.shape[1])

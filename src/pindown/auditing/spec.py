@@ -20,17 +20,17 @@ from pindown.auditing.agreement import Features, Measure, measure_for
 from pindown.auditing.checks import (
     Estimate,
     Verdict,
-    divisible_rows,
     enough_directions,
-    enough_rows,
-    signal_told,
-    unfolded_codes,
+    enough_samples,
+    injective_encoder,
+    splittable_samples,
+    structure_kept,
 )
 from pindown.auditing.checks.arrays import held_out_r2
 from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.auditing.checks.verdict import above, with_better
-from pindown.auditing.plans import Plan, generally_missing, in_words, or_directions
-from pindown.auditing.refits import Refits, Rows, encoder_of
+from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
+from pindown.auditing.refits import Refits, Samples, encoder_of
 from pindown.auditing.scores import (
     LINEAR,
     Control,
@@ -38,9 +38,9 @@ from pindown.auditing.scores import (
     Score,
     linear_test,
     measured,
-    of_side_information,
     r2,
     recovery,
+    side_information_evidence,
 )
 from pindown.data.data import Data
 from pindown.networks.encoder import Encoder
@@ -183,7 +183,7 @@ class MethodSpec(Generic[E]):
     def plan(self, est: Any, data: Data, n_components: int | None) -> Plan:
         """Return which theorem could apply to an unfitted estimator, and what the data lack for it."""
         theorem = est.guarantee
-        widest, notes = or_directions(est, data.X, n_components)
+        widest, notes = count_directions(est, data.X, n_components)
         d = widest
         diversity = None if theorem is None else theorem.diversity
         if n_components is None and diversity is not None and not diversity.k_means and data.signal is not None:
@@ -198,7 +198,7 @@ class MethodSpec(Generic[E]):
         ]
         needs = tuple(f"{in_words(n)} more {unit.removesuffix('s') if n == 1 else unit}" for n, unit in more)
         call = f"{type(est).__name__}(n_components={d})"
-        return Plan(call, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+        return Plan(call, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
     def required(self, est: Any, data: Data) -> Choice:
         """Return parameters without which an unfitted estimator could not use the side variables."""
@@ -221,13 +221,13 @@ class MethodSpec(Generic[E]):
 
     def can_audit(self, est: Any, data: Data) -> Verdict:
         """Return whether an audit can split the samples."""
-        return divisible_rows(len(data), groups=data.groups)
+        return splittable_samples(len(data), groups=data.groups)
 
     # ---- assumptions ------------------------------------------------------------------------------------------------
 
     def checks_before(self, est: Any, data: Data, n_components: int, whole: Data) -> Verdicts:
         """Return what data show before training; counts are taken from ``whole``, which has all samples."""
-        verdicts = (enough_directions(_flat(data.X), n_components), enough_rows(len(whole), n_components))
+        verdicts = (enough_directions(_flat(data.X), n_components), enough_samples(len(whole), n_components))
         theorem = est.guarantee
         if data.signal is None or theorem is None or theorem.diversity is None or theorem.diversity.k_means:
             return verdicts
@@ -240,7 +240,7 @@ class MethodSpec(Generic[E]):
 
     def checks_after(self, est: E, data: Data, known: Verdicts = ()) -> Verdicts:
         """Return what latents show about assumptions, with the verdicts that the evidence has ``known`` already."""
-        verdicts = of_latents(est, data)
+        verdicts = encoder_checks(est, data)
         # Away from the surface on which latents lie, an encoder may fold.
         return with_better(verdicts if getattr(est, "_must_not_fold", False) else verdicts[1:], *known)
 
@@ -250,18 +250,18 @@ class MethodSpec(Generic[E]):
 
     # ---- refits of an audit -----------------------------------------------------------------------------------------
 
-    def prepare_audit(self, est: E, samples: Rows) -> Rows:
+    def prepare_audit(self, est: E, samples: Samples) -> Samples:
         """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
         return samples
 
-    def measurable(self, train: Rows, held_out: Rows) -> Rows:
+    def measurable(self, train: Samples, held_out: Samples) -> Samples:
         """Return the held-out samples on which a fit to the training samples can be measured."""
         return held_out
 
     def copy_choices(self, est: E, fresh: E) -> None:
         """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
 
-    def null(self, est: E, samples: Rows, rng: np.random.Generator) -> tuple[E, Rows] | None:
+    def null(self, est: E, samples: Samples, rng: np.random.Generator) -> tuple[E, Samples] | None:
         """Return an estimator and data from which nothing can be learned; None if such a control says nothing."""
         return est, samples.shuffled(rng)
 
@@ -270,8 +270,8 @@ class MethodSpec(Generic[E]):
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         """Return scores on held-out samples next to chance, and controls."""
         if refits.held_out.side is not None:
-            return of_side_information(refits, linear_test, rng)
-        return of_reconstruction(refits, refits.held_out.with_permuted_columns(rng))
+            return side_information_evidence(refits, linear_test, rng)
+        return reconstruction_evidence(refits, refits.held_out.with_permuted_columns(rng))
 
     def features(self, est: E, data: Data, latents: Matrix) -> Features | None:
         """Return what can be claimed of latents that keep only part of X, or of some of their directions."""
@@ -290,21 +290,21 @@ class MethodSpec(Generic[E]):
 
     # ---- comparisons ------------------------------------------------------------------------------------------------
 
-    def measure(self, est: E, samples: Rows) -> Measure:
+    def measure(self, est: E, samples: Samples) -> Measure:
         """Return how fits are compared: up to what the theorem leaves open; an affine map if there is none."""
         theorem = est.guarantee
         free = theory.AFFINE if theorem is None else theorem.indeterminacy
         return measure_for(free, samples.strata, getattr(est, "blocks_", None))
 
-    def compared(self, est: E, samples: Rows) -> Matrix | None:
+    def compared(self, est: E, samples: Samples) -> Matrix | None:
         """Return what of a fit is compared with other fits; None: its latents of the samples."""
         return None
 
-    def recovery(self, latents: Matrix, samples: Rows) -> tuple[Score, ...]:
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
         """Compare latents with the ground truth, if it is known."""
         return recovery(latents, samples)
 
-    def ceiling(self, est: E, found: Moved, samples: Rows) -> Ceiling:
+    def ceiling(self, est: E, found: Moved, samples: Samples) -> Ceiling:
         """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
         theorem = est.guarantee
         single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
@@ -352,7 +352,7 @@ def is_large_image(shape: Sequence[int]) -> bool:
     return len(shape) == 3 and math.prod(shape) > MAX_PIXELS
 
 
-def of_latents(est: Estimator, data: Data) -> Verdicts:
+def encoder_checks(est: Estimator, data: Data) -> Verdicts:
     """Check whether the encoder is injective, and how much of the observations the latents explain."""
     shape = np.shape(data.X)[1:]
     if is_large_image(shape):
@@ -360,10 +360,10 @@ def of_latents(est: Estimator, data: Data) -> Verdicts:
     else:
         vectors = torch.as_tensor(_flat(data.X))
         folding = find_folding(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
-    return (unfolded_codes(folding), signal_told(encoder_of(est, data), data.X))
+    return (injective_encoder(folding), structure_kept(encoder_of(est, data), data.X))
 
 
-def of_reconstruction(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
+def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> Evidence:
     """Compare how much of X the latents explain with how much they explain of features permuted independently."""
     chance = _reconstructed(refits.null, permuted)
     value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
@@ -381,7 +381,7 @@ def of_reconstruction(refits: Refits, permuted: Rows, *more: Score) -> Evidence:
     return Evidence((score, *more), (control,), why)
 
 
-def _reconstructed(fit: Any, samples: Rows) -> float:
+def _reconstructed(fit: Any, samples: Samples) -> float:
     latents = fit.spec.latents(fit, samples.data)
     if hasattr(fit, "inverse_transform"):
         return r2(samples.X, fit.inverse_transform(latents))

@@ -11,7 +11,7 @@ from pindown.training.validation import StepPlan
 OVERFITS = 0.25
 """Share of what a fit shows on its own rows, beyond chance, that it may lack on others before it is said."""
 
-ENOUGH_ROWS, ENOUGH = 50, 0.05
+ENOUGH_SAMPLES, ENOUGH = 50, 0.05
 """Rows held out from which a difference says something; and what must be shown of the fit's own rows, beyond chance."""
 
 
@@ -60,7 +60,7 @@ class HeldOut:
     @property
     def overfits(self) -> bool:
         """Whether much of what the fit shows on its own rows is not there on others."""
-        if self.n_samples < ENOUGH_ROWS or self.chance is None or self.trained is None:
+        if self.n_samples < ENOUGH_SAMPLES or self.chance is None or self.trained is None:
             return False
         shown = self.trained - self.chance
         by_chance = 2 / math.sqrt(self.n_samples)  # two errors of a score that spreads as far as it shows something
@@ -69,7 +69,7 @@ class HeldOut:
     @property
     def tells_nothing(self) -> bool:
         """Whether rows held out show no more than chance, of a score in nats."""
-        return self.n_samples >= ENOUGH_ROWS and self.chance is not None and self.score - self.chance < ENOUGH
+        return self.n_samples >= ENOUGH_SAMPLES and self.chance is not None and self.score - self.chance < ENOUGH
 
     @property
     def rows(self) -> str:

@@ -10,48 +10,48 @@ import numpy as np
 
 from pindown import theory
 from pindown.auditing.checks import conditions
-from pindown.auditing.checks.arrays import partners_of, read, seen
+from pindown.auditing.checks.arrays import paired_samples, read, seen
 from pindown.auditing.checks.dictionaries import (
     conditioned_atoms,
     distinct_atoms,
-    rows_for_atoms,
-    scattered_codes,
+    samples_for_atoms,
+    scattered_activations,
     sparse_combination,
-    sparsest_codes,
+    sparsest_activations,
 )
 from pindown.auditing.checks.distributions import (
     even_conditional,
     lp_conditional,
     matching_model,
-    related_partners,
+    related_pairs,
     tail_index,
-    uniform_on_body,
+    uniform_in_body,
     uniform_on_sphere,
     vmf_clusters,
     vmf_conditional,
 )
 from pindown.auditing.checks.encoders import (
+    distinct_latents,
     enough_directions,
-    live_codes,
+    injective_encoder,
+    live_latents,
     many_negatives,
-    rows_told_apart,
-    signal_told,
-    unfolded_codes,
+    structure_kept,
 )
 from pindown.auditing.checks.nuisances import (
-    invariant_codes,
-    overlapping_values,
-    same_spread,
+    invariant_latents,
+    overlapping_levels,
+    same_covariance,
     surviving_dimensions,
     unconfounded,
 )
 from pindown.auditing.checks.samples import (
-    common_values,
-    diverse_values,
-    divisible_rows,
-    enough_rows,
-    enough_values,
+    common_levels,
+    diverse_levels,
+    enough_levels,
+    enough_samples,
     spanned_dimensions,
+    splittable_samples,
 )
 from pindown.auditing.checks.supports import diverse_support, independent_blocks, sufficient_nonlinearity
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, unchecked
@@ -64,40 +64,40 @@ __all__ = [
     "Verdict",
     "after",
     "before",
-    "common_values",
+    "common_levels",
     "conditioned_atoms",
     "conditions",
     "distinct_atoms",
+    "distinct_latents",
+    "diverse_levels",
     "diverse_support",
-    "diverse_values",
-    "divisible_rows",
     "enough_directions",
-    "enough_rows",
-    "enough_values",
+    "enough_levels",
+    "enough_samples",
     "even_conditional",
     "independent_blocks",
-    "invariant_codes",
-    "live_codes",
+    "injective_encoder",
+    "invariant_latents",
+    "live_latents",
     "lp_conditional",
     "many_negatives",
     "matching_model",
-    "overlapping_values",
-    "related_partners",
-    "rows_for_atoms",
-    "rows_told_apart",
-    "same_spread",
-    "scattered_codes",
-    "signal_told",
+    "overlapping_levels",
+    "related_pairs",
+    "same_covariance",
+    "samples_for_atoms",
+    "scattered_activations",
     "spanned_dimensions",
     "sparse_combination",
-    "sparsest_codes",
+    "sparsest_activations",
+    "splittable_samples",
+    "structure_kept",
     "sufficient_nonlinearity",
     "surviving_dimensions",
     "tail_index",
     "unchecked",
     "unconfounded",
-    "unfolded_codes",
-    "uniform_on_body",
+    "uniform_in_body",
     "uniform_on_sphere",
     "vmf_clusters",
     "vmf_conditional",
@@ -145,22 +145,22 @@ def before(
     for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
         if labels is not None:
             read_labels(name, labels, len(rows))  # by the name that the caller knows
-    verdicts = [enough_directions(X, n_components), enough_rows(len(rows), n_components, signal)]
+    verdicts = [enough_directions(X, n_components), enough_samples(len(rows), n_components, signal)]
     if pairs is not None:
         partners = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
-        verdicts.append(related_partners(*partners_of(rows, partners)))
+        verdicts.append(related_pairs(*paired_samples(rows, partners)))
     if signal is not None:
-        verdicts.append(enough_values(signal, theory.CLASSIFY_NORMALISED, n_components))
-        verdicts.append(diverse_values(rows, signal, d=n_components, encoded=False))
+        verdicts.append(enough_levels(signal, theory.CLASSIFY_NORMALISED, n_components))
+        verdicts.append(diverse_levels(rows, signal, d=n_components, encoded=False))
     if nuisance is not None:
-        verdicts.append(common_values(nuisance))
+        verdicts.append(common_levels(nuisance))
         verdicts.append(surviving_dimensions(rows, nuisance, n_components))
-        verdicts.append(same_spread(rows, nuisance))
-        verdicts.append(overlapping_values(rows, nuisance))
+        verdicts.append(same_covariance(rows, nuisance))
+        verdicts.append(overlapping_levels(rows, nuisance))
     if signal is not None and nuisance is not None:
         verdicts.append(unconfounded(signal, nuisance))
     if groups is not None:
-        verdicts.append(divisible_rows(len(rows), groups=groups, nuisance=nuisance))
+        verdicts.append(splittable_samples(len(rows), groups=groups, nuisance=nuisance))
     return tuple(verdicts)
 
 
@@ -188,8 +188,8 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     holds at least d + 1 classes
     holds affine generator system
     holds vMF clusters
-    holds unfolded codes
-    holds signal told by the codes
+    holds injective encoder
+    holds structure kept
     """
     from pindown.auditing.spec import spec_of  # which imports the checks
 

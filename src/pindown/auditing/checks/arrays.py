@@ -130,13 +130,13 @@ def _landmarks(n_samples: int) -> int:
     return min(N_LANDMARKS, n_samples // 4)
 
 
-def partners_of(rows: Matrix, pairs: Any) -> tuple[Matrix, Matrix]:
+def paired_samples(rows: Matrix, pairs: Any) -> tuple[Matrix, Matrix]:
     """Return rows and a partner of each, from partners, groups, or None or "next" for the next row.
 
     Examples
     --------
     >>> import numpy as np
-    >>> [part.ravel().tolist() for part in partners_of(np.arange(3.0)[:, None], None)]
+    >>> [part.ravel().tolist() for part in paired_samples(np.arange(3.0)[:, None], None)]
     [[0.0, 1.0], [1.0, 2.0]]
     """
     pairing = pair_up(rows, None if pairs is None or isinstance(pairs, str) else as_array(pairs))

@@ -6,30 +6,32 @@ from pindown.auditing.checks import conditions
 from pindown.auditing.checks.verdict import Verdict
 from pindown.theory import DIFFEOMORPHIC_MIXING, INJECTIVE_MIXING, Assumption, Diversity, Theorem
 
-ENOUGH_ROWS = Assumption("enough samples", "model", "there are many more samples than latents, and several per value")
-DIVISIBLE_ROWS = Assumption("rows to audit", "model",
+ENOUGH_SAMPLES = Assumption(
+    "enough samples", "model", "there are many more samples than latents, and several per value"
+)
+SPLITTABLE_SAMPLES = Assumption("enough samples to audit", "model",
     "there are rows enough, and groups of rows, to hold some out and to halve the rest")  # fmt: skip
-COMMON_VALUES = Assumption("common values", "labels", "every value of the nuisance has rows enough to be compared")
-RELATED_PARTNERS = Assumption("related partners", "conditional", "partners depend on each other: κ > 0, or λ > 0")
-OVERLAPPING_VALUES = Assumption("overlapping values", "conditional",
+COMMON_LEVELS = Assumption("common levels", "labels", "every value of the nuisance has rows enough to be compared")
+RELATED_PAIRS = Assumption("related pairs", "conditional", "partners depend on each other: κ > 0, or λ > 0")
+OVERLAPPING_LEVELS = Assumption("overlapping levels", "conditional",
     "samples of different values of the nuisance look alike now and then, as vMF laws do; where they never do, nothing"
     " says which latent of one value is which of another")  # fmt: skip
-UNFOLDED_CODES = Assumption("unfolded codes", "model",
+INJECTIVE_ENCODER = Assumption("injective encoder", "model",
     "different latents have different codes, as they have at the optimum")  # fmt: skip
-SIGNAL_TOLD = Assumption("signal told by the codes", "model",
+STRUCTURE_KEPT = Assumption("structure kept", "model",
     "codes tell what is signal in X: h = f∘g is injective, and no latent was left out")  # fmt: skip
-INVARIANT_CODES = Assumption("invariant codes", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")
+INVARIANT_LATENTS = Assumption("invariant latents", "model", "ẑ ⟂ e: no reader tells the nuisance from the codes")
 DISTINCT_ATOMS = Assumption("distinct atoms", "model", "no atom of a dictionary lies beside another")
 CONDITIONED_ATOMS = Assumption("independent active atoms", "model", "atoms that fire together are far from dependent")
 
 
 OF_PRACTICE = (
-    conditions.ENOUGH_ROWS,
-    conditions.COMMON_VALUES,
-    conditions.RELATED_PARTNERS,
-    conditions.UNFOLDED_CODES,
-    conditions.INVARIANT_CODES,
-    conditions.SIGNAL_TOLD,
+    conditions.ENOUGH_SAMPLES,
+    conditions.COMMON_LEVELS,
+    conditions.RELATED_PAIRS,
+    conditions.INJECTIVE_ENCODER,
+    conditions.INVARIANT_LATENTS,
+    conditions.STRUCTURE_KEPT,
 )
 """Conditions that no theorem states and every one needs."""
 

@@ -38,14 +38,14 @@ SEARCHED, NEAR = 500, 0.9
 """Rows that are searched for codes; and the quantile of atoms whose nearest neighbour counts."""
 
 
-def rows_for_atoms(n_samples: int, d: int, m: int) -> Verdict:
+def samples_for_atoms(n_samples: int, d: int, m: int) -> Verdict:
     """Compare the number of rows with what the theorems on dictionaries count, up to their constant.
 
     It fails at half of that or less.
 
     Examples
     --------
-    >>> [rows_for_atoms(n, d=256, m=64).outcome for n in (3_500, 5_000, 8_000)]
+    >>> [samples_for_atoms(n, d=256, m=64).outcome for n in (3_500, 5_000, 8_000)]
     ['fails', 'undecided', 'holds']
     """
     theorem = theorem_for(d, m)
@@ -149,7 +149,7 @@ def conditioned_atoms(codes: Any, atoms: Any) -> Verdict:
     return Verdict(CONDITIONED_ATOMS, value, REGULAR, outcome, why)
 
 
-def scattered_codes(codes: Any) -> Verdict:
+def scattered_activations(codes: Any) -> Verdict:
     """Say whether codes fire in many combinations: few at a time, and none only beside another.
 
     The statistic is the share of codes, of those that fire at 20 rows or more, that fire beside one other at 95 % of
@@ -160,7 +160,7 @@ def scattered_codes(codes: Any) -> Verdict:
     >>> rng = np.random.default_rng(0)
     >>> free = rng.random((2_000, 10)) < 0.1
     >>> bound = np.column_stack([free, free[:, :5] & (rng.random((2_000, 5)) < 0.5)])
-    >>> [scattered_codes(codes).outcome for codes in (free, bound, rng.random((2_000, 10)) < 0.9)]
+    >>> [scattered_activations(codes).outcome for codes in (free, bound, rng.random((2_000, 10)) < 0.9)]
     ['holds', 'fails', 'fails']
     """
     fires = csr_array(codes)
@@ -188,7 +188,7 @@ def scattered_codes(codes: Any) -> Verdict:
     return Verdict(theory.SCATTERED_ACTIVATIONS, value, BOUND, outcome, why)
 
 
-def sparsest_codes(x: Any, codes: Any, atoms: Any, *, random_state: int = 0) -> Verdict:
+def sparsest_activations(x: Any, codes: Any, atoms: Any, *, random_state: int = 0) -> Verdict:
     """Compare codes of one pass with those that orthogonal matching pursuit finds, as many, on the same atoms.
 
     The statistic is the mean overlap of the two, the F1 of which codes fire at a row. An encoder of one pass leaves a
@@ -197,7 +197,7 @@ def sparsest_codes(x: Any, codes: Any, atoms: Any, *, random_state: int = 0) -> 
     Examples
     --------
     >>> x = np.array([[2.0, 0.0], [0.0, 3.0]] * 50)
-    >>> [sparsest_codes(x, codes, np.eye(2)).outcome for codes in (x, x[:, ::-1])]
+    >>> [sparsest_activations(x, codes, np.eye(2)).outcome for codes in (x, x[:, ::-1])]
     ['holds', 'fails']
     """
     rows, fires = read("x", x), csr_array(codes)

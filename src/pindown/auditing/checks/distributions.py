@@ -1,6 +1,6 @@
 """Whether latents and positives have the distributions that a theorem assumes.
 
-All but `related_partners` look at latents, so they speak after training. They presume that the latents are right up to
+All but `related_pairs` look at latents, so they speak after training. They presume that the latents are right up to
 the map that the theorem leaves open; other latents may pass or fail for no good reason.
 """
 
@@ -13,7 +13,7 @@ from scipy.spatial import cKDTree
 
 from pindown import theory
 from pindown.auditing.checks.arrays import N_RESAMPLES, Matrix, cross_predicted, on_sphere, read, whitened
-from pindown.auditing.checks.conditions import RELATED_PARTNERS
+from pindown.auditing.checks.conditions import RELATED_PAIRS
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics.arrays import mean_by_label
@@ -247,7 +247,7 @@ def even_conditional(codes: Any, partners: Any, *, random_state: int = 0) -> Ver
     return Verdict(theory.METRIC_CONDITIONAL, change.value, UNEVEN, outcome, why)
 
 
-def related_partners(X: Any, partners: Any, *, random_state: int = 0) -> Verdict:
+def related_pairs(X: Any, partners: Any, *, random_state: int = 0) -> Verdict:
     """Say whether partners have anything to do with each other, before any training.
 
     The statistic is their squared distance correlation in standard deviations of that of shuffled pairs.
@@ -256,7 +256,7 @@ def related_partners(X: Any, partners: Any, *, random_state: int = 0) -> Verdict
     --------
     >>> rng = np.random.default_rng(0)
     >>> x, noise = rng.normal(size=(2, 500, 3))
-    >>> [related_partners(x, partner).outcome for partner in (x + noise, noise)]
+    >>> [related_pairs(x, partner).outcome for partner in (x + noise, noise)]
     ['holds', 'fails']
     """
     a, b = read("X", X), read("partners", partners)
@@ -273,7 +273,7 @@ def related_partners(X: Any, partners: Any, *, random_state: int = 0) -> Verdict
     why = f"the squared distance correlation is {found:.2g}, {score:.1f} standard deviations above shuffled pairs'."
     if outcome != "holds":
         why += " Are the rows in the same order?"
-    return Verdict(RELATED_PARTNERS, score, RELATED, outcome, why)
+    return Verdict(RELATED_PAIRS, score, RELATED, outcome, why)
 
 
 def _distance(a: Matrix, b: Matrix, p: float) -> Matrix:
@@ -326,7 +326,7 @@ def _lopsidedness(unit: Matrix) -> float:
     return float(max(np.linalg.norm(unit.mean(0)), np.abs(moments - 1).max()))
 
 
-def uniform_on_body(codes: Any, *, random_state: int = 0) -> Verdict:
+def uniform_in_body(codes: Any, *, random_state: int = 0) -> Verdict:
     r"""Say whether codes fill a convex body evenly: whether their density falls off away from the middle.
 
     With r the radius of whitened codes, the statistic is the slope of log density against :math:`-r^2/2` among the
@@ -335,7 +335,7 @@ def uniform_on_body(codes: Any, *, random_state: int = 0) -> Verdict:
     Examples
     --------
     >>> rng = np.random.default_rng(0)
-    >>> [uniform_on_body(z).outcome for z in (rng.uniform(size=(2_000, 3)), rng.normal(size=(2_000, 3)))]
+    >>> [uniform_in_body(z).outcome for z in (rng.uniform(size=(2_000, 3)), rng.normal(size=(2_000, 3)))]
     ['holds', 'fails']
     """
     white = whitened(read("codes", codes))

@@ -11,7 +11,7 @@ from scipy.spatial import cKDTree
 from pindown import theory
 from pindown._names import counted
 from pindown.auditing.checks.arrays import GAMMA, N_LANDMARKS, N_RESAMPLES, Matrix, read, seen, smooth_fits, whitened
-from pindown.auditing.checks.conditions import SIGNAL_TOLD, UNFOLDED_CODES
+from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import MIN_ROWS, Encode, Noise, noise_left
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.metrics.probes import smooth_regression
@@ -78,10 +78,10 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
     return Verdict(theory.INJECTIVE_MIXING, ratio.value, FAINT, outcome, why)
 
 
-def signal_told(
+def structure_kept(
     encode: Encode,
     X: Any,
-    assumption: Assumption = SIGNAL_TOLD,
+    assumption: Assumption = STRUCTURE_KEPT,
     *,
     noise: Noise | None = None,
     random_state: int = 0,
@@ -114,7 +114,7 @@ def signal_told(
     Examples
     --------
     >>> x = np.random.default_rng(0).normal(size=(2_000, 2)) @ [[1, 1], [1, -1]]
-    >>> [signal_told(encode, x).outcome for encode in (lambda x: x, lambda x: x[:, :1])]
+    >>> [structure_kept(encode, x).outcome for encode in (lambda x: x, lambda x: x[:, :1])]
     ['holds', 'fails']
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
@@ -141,10 +141,10 @@ def signal_told(
     return Verdict(assumption, told.value, REBUILT, outcome, why)
 
 
-def rows_told_apart(
+def distinct_latents(
     encode: Encode,
     X: Any,
-    assumption: Assumption = UNFOLDED_CODES,
+    assumption: Assumption = INJECTIVE_ENCODER,
     *,
     noise: Noise | None = None,
     random_state: int = 0,
@@ -172,7 +172,7 @@ def rows_told_apart(
     --------
     >>> z = np.random.default_rng(0).normal(size=(1_000, 2))
     >>> x = np.column_stack([z, z[:, 0] * z[:, 1], z[:, 0] ** 2])
-    >>> [rows_told_apart(encode, x).outcome for encode in (lambda x: x[:, :2], lambda x: np.abs(x[:, :2]))]
+    >>> [distinct_latents(encode, x).outcome for encode in (lambda x: x[:, :2], lambda x: np.abs(x[:, :2]))]
     ['holds', 'fails']
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
@@ -260,19 +260,21 @@ def _signal_r2(terms: Matrix, counts: NDArray[np.float64], rng: Generator) -> Es
     return estimate(np.minimum(resampled, 1.0))
 
 
-def unfolded_codes(folding: Folding) -> Verdict:
+def injective_encoder(folding: Folding) -> Verdict:
     """Turn what `folding.find_folding` saw into a verdict.
 
     Examples
     --------
-    >>> unfolded_codes(Folding(fraction=0.4, uncertainty=0.01, flat=0, n_samples=2_000)).outcome
+    >>> injective_encoder(Folding(fraction=0.4, uncertainty=0.01, flat=0, n_samples=2_000)).outcome
     'fails'
     """
     outcomes: dict[str, Outcome] = {"folded": "fails", "flat": "fails", "injective": "holds", "undecided": "undecided"}
-    return Verdict(UNFOLDED_CODES, folding.fraction, THRESHOLD, outcomes[folding.verdict], f"the encoder is {folding}.")
+    return Verdict(
+        INJECTIVE_ENCODER, folding.fraction, THRESHOLD, outcomes[folding.verdict], f"the encoder is {folding}."
+    )
 
 
-def live_codes(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0) -> Verdict:
+def live_latents(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0) -> Verdict:
     """Say whether codes vary in all their directions: a constant is invariant, and worth nothing.
 
     The statistic is the least spread along a principal direction relative to the largest.
@@ -280,7 +282,7 @@ def live_codes(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, 
     Examples
     --------
     >>> z = np.random.default_rng(0).normal(size=(500, 2))
-    >>> [live_codes(z * size).outcome for size in ([1, 1], [1, 0])]
+    >>> [live_latents(z * size).outcome for size in ([1, 1], [1, 0])]
     ['holds', 'fails']
     """
     rows = read("codes", codes)

@@ -17,7 +17,7 @@ from pindown.auditing.checks.arrays import (
     whitened,
     without_rare,
 )
-from pindown.auditing.checks.conditions import INVARIANT_CODES, OVERLAPPING_VALUES
+from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics import Effort, Leakage, confounding, leakage
@@ -87,7 +87,7 @@ def touched_dimensions(X: Any, nuisance: Any, *, level: float = LEVEL) -> tuple[
     return white.shape[1], len(mean_differences(white, Grouping(labels, np.zeros_like(labels)), level=level))
 
 
-def same_spread(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
+def same_covariance(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
     r"""Say whether a nuisance moves means only: whether what is left off V has one covariance for all its values.
 
     Under `theory.NUISANCE_VMF` the law of a projection onto V^⊥ does not depend on e. In whitened coordinates of V^⊥
@@ -103,7 +103,7 @@ def same_spread(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(2, size=2_000)
     >>> x = rng.normal(size=(2_000, 3))
-    >>> [same_spread(x * size, e).outcome for size in (1, 1 + e[:, None] * [0, 1, 0])]
+    >>> [same_covariance(x * size, e).outcome for size in (1, 1 + e[:, None] * [0, 1, 0])]
     ['holds', 'fails']
     """
     rows, labels = _read(X, nuisance)
@@ -129,7 +129,7 @@ def same_spread(X: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
     return Verdict(theory.NUISANCE_VMF, size.value, SPREADS, outcome, why)
 
 
-def overlapping_values(X: Any, nuisance: Any) -> Verdict:
+def overlapping_levels(X: Any, nuisance: Any) -> Verdict:
     """Say whether rows of one value of a nuisance look like another's now and then.
 
     The statistic is the share of rows that a smooth classifier takes for another value, by cross-validation.
@@ -139,7 +139,7 @@ def overlapping_values(X: Any, nuisance: Any) -> Verdict:
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(2, size=500)
     >>> x = rng.normal(size=(500, 2))
-    >>> [overlapping_values(x + e[:, None] * shift, e).outcome for shift in (1, 20)]
+    >>> [overlapping_levels(x + e[:, None] * shift, e).outcome for shift in (1, 20)]
     ['holds', 'fails']
     """
     rows, labels = _read(X, nuisance)
@@ -149,7 +149,7 @@ def overlapping_values(X: Any, nuisance: Any) -> Verdict:
     rows, labels = rows[common], np.unique(labels[common], return_inverse=True)[1]
     if not len(labels) or labels.max() == 0:
         why = "no two values have 6 rows. Give more rows of each."
-        return Verdict(OVERLAPPING_VALUES, math.nan, APART, "undecided", why)
+        return Verdict(OVERLAPPING_LEVELS, math.nan, APART, "undecided", why)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     said = cross_val_predict(smooth_classifier(len(rows)), rows, labels, cv=folds)
     wrong = _share(int((said != labels).sum()), len(labels))
@@ -157,7 +157,7 @@ def overlapping_values(X: Any, nuisance: Any) -> Verdict:
     why = f"{wrong} of the rows look like those of another value."
     if outcome != "holds":
         why += " Where values never meet, only pairs across values say which latent of one is which of another."
-    return Verdict(OVERLAPPING_VALUES, wrong.value, APART, outcome, why)
+    return Verdict(OVERLAPPING_LEVELS, wrong.value, APART, outcome, why)
 
 
 def unconfounded(label: Any, nuisance: Any, *, random_state: int = 0) -> Verdict:
@@ -193,7 +193,7 @@ def unconfounded(label: Any, nuisance: Any, *, random_state: int = 0) -> Verdict
     return Verdict(theory.NUISANCE_INDEPENDENT, shared.value, SHARED_BITS, outcome, why)
 
 
-def invariant_codes(codes: Any, nuisance: Any, given: Any = None, *, random_state: int = 0) -> Verdict:
+def invariant_latents(codes: Any, nuisance: Any, given: Any = None, *, random_state: int = 0) -> Verdict:
     """Say whether codes still tell the nuisance to a reader trained afterwards (`metrics.leakage`).
 
     The statistic is the score of the best reader, a balanced accuracy. It fails if that is more than half of
@@ -205,45 +205,45 @@ def invariant_codes(codes: Any, nuisance: Any, given: Any = None, *, random_stat
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(2, size=2_000)
     >>> z = rng.normal(size=(2_000, 2))
-    >>> [invariant_codes(code, e).outcome for code in (z, z + e[:, None], 0 * z)]
+    >>> [invariant_latents(code, e).outcome for code in (z, z + e[:, None], 0 * z)]
     ['holds', 'fails', 'undecided']
     """
     rows, labels = _read(codes, nuisance)
     chosen = np.random.default_rng(random_state).permutation(len(rows))[:LEAK_ROWS]
     strata = None if given is None else read_labels("given", given, len(rows))[chosen]
     code, e = rows[chosen], labels[chosen]
-    return nothing_leaks(
+    return leakage_verdict(
         leakage(code, e, given=strata, effort=Effort(n_seeds=1, n_permutations=499), random_state=random_state)
     )
 
 
-def nothing_leaks(found: Leakage) -> Verdict:
-    """Turn what readers of a nuisance were found to tell into a verdict: see `invariant_codes`.
+def leakage_verdict(found: Leakage) -> Verdict:
+    """Turn what readers of a nuisance were found to tell into a verdict: see `invariant_latents`.
 
     Examples
     --------
     >>> rng = np.random.default_rng(0)
     >>> e = rng.integers(2, size=500)
-    >>> nothing_leaks(leakage(e[:, None] + rng.normal(size=(500, 1)), e, probes="linear", random_state=0)).outcome
+    >>> leakage_verdict(leakage(e[:, None] + rng.normal(size=(500, 1)), e, probes="linear", random_state=0)).outcome
     'fails'
     """
     allowed = found.ground + LEAK * (1 - found.ground)
     if found.collapsed:
         why = f"the codes have collapsed, effective rank {found.effective_rank:.1f} of {found.n_columns}."
-        return Verdict(INVARIANT_CODES, found.worst, allowed, "undecided", why)
+        return Verdict(INVARIANT_LATENTS, found.worst, allowed, "undecided", why)
     read_for_sure = found.p_value <= READ and (found.floor is None or found.interval[0] > found.floor)
     outcome: Outcome = "undecided"
     if read_for_sure and found.worst > found.ground + LEAK / 2 * (1 - found.ground):
         outcome = "fails"
     elif not read_for_sure and found.interval[1] <= allowed:
         outcome = "holds"
-    why = what_leaks(found)
+    why = leakage_sentence(found)
     if outcome != "holds":
         why += " More steps or more rows may help."
-    return Verdict(INVARIANT_CODES, found.worst, allowed, outcome, why)
+    return Verdict(INVARIANT_LATENTS, found.worst, allowed, outcome, why)
 
 
-def what_leaks(found: Leakage) -> str:
+def leakage_sentence(found: Leakage) -> str:
     """Return in a sentence how far the best reader of a nuisance gets; whether that is too far a verdict says."""
     if found.collapsed:
         return found.verdict

@@ -9,7 +9,7 @@ import numpy as np
 from pindown import theory
 from pindown._names import counted
 from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, read, without_rare
-from pindown.auditing.checks.conditions import COMMON_VALUES, DIVISIBLE_ROWS, ENOUGH_ROWS
+from pindown.auditing.checks.conditions import COMMON_LEVELS, ENOUGH_SAMPLES, SPLITTABLE_SAMPLES
 from pindown.auditing.checks.verdict import Estimate, Verdict, above, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics.arrays import mean_by_label
@@ -43,10 +43,10 @@ N_PARTS, MIN_AUDITED_ROWS, MIN_AUDITED_GROUPS = 4, 60, 8
 """An audit holds out one part in so many; rows, and groups of rows, below which it has nothing to divide."""
 
 
-def enough_values(labels: Any, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
+def enough_levels(labels: Any, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
     """Compare the number of values of a label with the count that a theorem needs.
 
-    Necessary, never sufficient: see `diverse_values`. It is undecided if the count is reached only with values of
+    Necessary, never sufficient: see `diverse_levels`. It is undecided if the count is reached only with values of
     fewer than :data:`MIN_ROWS` rows.
 
     Parameters
@@ -63,13 +63,13 @@ def enough_values(labels: Any, theorem: Theorem, d: int, k: int | None = None) -
     Two latents need three classes; five values are needed for `theory.AUXILIARY_ICA`:
 
     >>> labels = ["a", "b", "c"] * 20
-    >>> enough_values(labels, theory.CLASSIFY_FREE, d=2).outcome
+    >>> enough_levels(labels, theory.CLASSIFY_FREE, d=2).outcome
     'holds'
-    >>> print(enough_values(labels, theory.AUXILIARY_ICA, d=2))
+    >>> print(enough_levels(labels, theory.AUXILIARY_ICA, d=2))
     fails      at least 2d + 1 values of u: 3 of 5 that 2 latents need. Give 2 more values of u, in general position.
     """
     if theorem.diversity is None:
-        raise ValueError(f"enough_values: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
+        raise ValueError(f"enough_levels: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
     counts = np.bincount(read_labels("labels", labels, len(labels)))
     needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_ROWS).sum())
     latents = f"{len(counts)} of {needed} that {counted(d, 'latent')} need{'' if d > 1 else 's'}."
@@ -83,16 +83,16 @@ def enough_values(labels: Any, theorem: Theorem, d: int, k: int | None = None) -
     return Verdict(theorem.diversity, usable, needed, "holds", latents)
 
 
-def enough_rows(n_samples: int, d: int, labels: Any = None) -> Verdict:
+def enough_samples(n_samples: int, d: int, labels: Any = None) -> Verdict:
     """Compare the number of rows, in all and of a typical value of a label, with a rule of thumb.
 
     It fails below a fifth of :data:`ROWS_PER_LATENT` or :data:`ROWS_PER_VALUE`, and is undecided below these.
 
     Examples
     --------
-    >>> [enough_rows(n, d=5).outcome for n in (50, 200, 1_000)]
+    >>> [enough_samples(n, d=5).outcome for n in (50, 200, 1_000)]
     ['fails', 'undecided', 'holds']
-    >>> enough_rows(1_000, d=5, labels=np.arange(1_000)).why
+    >>> enough_samples(1_000, d=5, labels=np.arange(1_000)).why
     'there are 1000 rows for 5 latents, half of the 1000 values have 1 or fewer. Give more rows, or fewer values.'
     """
     share = n_samples / (ROWS_PER_LATENT * d)
@@ -105,10 +105,10 @@ def enough_rows(n_samples: int, d: int, labels: Any = None) -> Verdict:
         why += f", half of the {len(counts)} values have {typical} or fewer"
         remedy = "Give more rows, or fewer values."
     outcome = above(Estimate(share, share, share), 1 - 1e-9, unless_below=0.2)
-    return Verdict(ENOUGH_ROWS, share, 1.0, outcome, f"{why}." if outcome == "holds" else f"{why}. {remedy}")
+    return Verdict(ENOUGH_SAMPLES, share, 1.0, outcome, f"{why}." if outcome == "holds" else f"{why}. {remedy}")
 
 
-def divisible_rows(n_samples: int, *, groups: Any = None, nuisance: Any = None) -> Verdict:
+def splittable_samples(n_samples: int, *, groups: Any = None, nuisance: Any = None) -> Verdict:
     """Say whether an audit can divide the rows: hold a quarter out, by whole groups if there are any, halve the rest.
 
     Where it fails a fit goes through, and nothing can be claimed of it. Fits of `Forget` are compared within a value of
@@ -117,7 +117,7 @@ def divisible_rows(n_samples: int, *, groups: Any = None, nuisance: Any = None) 
     Examples
     --------
     >>> subjects = np.repeat(["anna", "ben", "cem"], 100)
-    >>> [divisible_rows(n).outcome for n in (300, 30)], divisible_rows(300, groups=subjects).outcome
+    >>> [splittable_samples(n).outcome for n in (300, 30)], splittable_samples(300, groups=subjects).outcome
     (['holds', 'fails'], 'fails')
     """
     demands = [(n_samples, MIN_AUDITED_ROWS, "rows", "Give more rows.")]
@@ -131,17 +131,19 @@ def divisible_rows(n_samples: int, *, groups: Any = None, nuisance: Any = None) 
         demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", alone))
     found, least, what, remedy = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
     why = f"an audit, which holds some out and halves the rest, needs {least} {what}, and there are {found}."
-    return Verdict(DIVISIBLE_ROWS, found, least, *(("holds", why) if found >= least else ("fails", f"{why} {remedy}")))
+    return Verdict(
+        SPLITTABLE_SAMPLES, found, least, *(("holds", why) if found >= least else ("fails", f"{why} {remedy}"))
+    )
 
 
-def common_values(labels: Any) -> Verdict:
+def common_levels(labels: Any) -> Verdict:
     """Say whether even the rarest value of a label has rows enough to be compared with the others.
 
     It holds from :data:`COMMON` rows on, and fails below :data:`MIN_ROWS`.
 
     Examples
     --------
-    >>> [common_values(["a"] * 500 + ["b"] * rare).outcome for rare in (100, 17, 2)]
+    >>> [common_levels(["a"] * 500 + ["b"] * rare).outcome for rare in (100, 17, 2)]
     ['holds', 'undecided', 'fails']
     """
     numbers = read_labels("labels", labels, len(labels))
@@ -151,7 +153,7 @@ def common_values(labels: Any) -> Verdict:
     why = f"of {len(counts)} values the rarest has {counts.min()} of {len(numbers)} rows."
     if outcome != "holds":
         why += " Give more of it, merge it with another, or leave it out."
-    return Verdict(COMMON_VALUES, rarest, COMMON, outcome, why)
+    return Verdict(COMMON_LEVELS, rarest, COMMON, outcome, why)
 
 
 Table = Callable[[Matrix, Codes, Matrix], Matrix]
@@ -199,7 +201,7 @@ _PARAMETERS = {
 }
 
 
-def diverse_values(
+def diverse_levels(
     codes: Any,
     labels: Any,
     theorem: Theorem = theory.CLASSIFY_NORMALISED,
@@ -230,12 +232,12 @@ def diverse_values(
     >>> labels = np.repeat(np.arange(6), 200)
     >>> angle = labels[:, None] * np.pi / 3
     >>> codes = np.hstack([np.cos(angle), np.sin(angle), 0 * angle]) + 0.3 * rng.normal(size=(1200, 3))
-    >>> [diverse_values(codes, labels, d=d).outcome for d in (2, 3)]
+    >>> [diverse_levels(codes, labels, d=d).outcome for d in (2, 3)]
     ['holds', 'fails']
     """
     if theorem not in _PARAMETERS:
         names = ", ".join(t.name for t in _PARAMETERS)
-        raise ValueError(f"diverse_values: no parameters are known for {theorem.name}. Give one of {names}.")
+        raise ValueError(f"diverse_levels: no parameters are known for {theorem.name}. Give one of {names}.")
     rows = read("codes", codes)
     numbers = read_labels("labels", labels, len(rows))
     parameters, flat = _PARAMETERS[theorem], FLAT if encoded else FLAT_BENT
@@ -285,7 +287,7 @@ def _pull(table: Matrix) -> Matrix:
 
 
 def spanned_dimensions(codes: Any, labels: Any, *, encoded: bool = True, random_state: int = 0) -> int:
-    """Return in how many directions the class means differ, by the measure of `diverse_values`.
+    """Return in how many directions the class means differ, by the measure of `diverse_levels`.
 
     Examples
     --------

@@ -136,5 +136,5 @@ def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption
     >>> [assumption.name for assumption in unchecked(CLASSIFY_FREE, [])]
     ['injective mixing', 'vMF clusters', 'affine generator system', 'global optimum reached']
     """
-    spoken_of = {verdict.assumption for verdict in verdicts}
-    return tuple(assumption for assumption in theorem.assumes if assumption not in spoken_of)
+    compared_part = {verdict.assumption for verdict in verdicts}
+    return tuple(assumption for assumption in theorem.assumes if assumption not in compared_part)

@@ -19,25 +19,25 @@ from pindown.auditing.agreement import Features
 from pindown.auditing.checks import (
     Verdict,
     before,
-    diverse_values,
-    enough_rows,
-    enough_values,
+    diverse_levels,
+    enough_levels,
+    enough_samples,
     vmf_clusters,
     vmf_conditional,
 )
 from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.plans import Count, Plan, generally_missing, in_words, outcome_of
-from pindown.auditing.refits import Refits, Rows, exchange
+from pindown.auditing.plans import Count, Plan, in_words, missing_in_general, outcome_of
+from pindown.auditing.refits import Refits, Samples, exchange
 from pindown.auditing.scores import (
     N_PERMUTATIONS,
     Evidence,
     Score,
-    against_permuted,
-    of_side_information,
-    partner_test,
+    pair_test,
+    permutation_score,
+    side_information_evidence,
 )
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, encoder_checks
 from pindown.data.batches import Augment
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, read_labels
@@ -69,7 +69,7 @@ class ClassifySpec(MethodSpec["Classify"]):
     labels = True
     single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals(), "vector_space": Reals()}
 
-    def prepare_audit(self, est: Classify, rows: Rows) -> Rows:
+    def prepare_audit(self, est: Classify, rows: Samples) -> Samples:
         """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
         if rows.side is not None:
             labels = rows.side.reshape(-1)
@@ -79,57 +79,57 @@ class ClassifySpec(MethodSpec["Classify"]):
             views = est.augment(torch.as_tensor(rows.X), torch.Generator().manual_seed(0)).numpy(force=True)
         return replace(rows, data=replace(rows.data, pairs=views), role="pairs")
 
-    def measurable(self, learned_from: Rows, held_out: Rows) -> Rows:
+    def measurable(self, train: Samples, held_out: Samples) -> Samples:
         """Leave out classes that lie in held-out groups alone: they cannot be recognised."""
-        return held_out.take(np.flatnonzero(np.isin(held_out.strata, learned_from.strata)))
+        return held_out.take(np.flatnonzero(np.isin(held_out.strata, train.strata)))
 
-    def null(self, est: Classify, rows: Rows, rng: np.random.Generator) -> tuple[Classify, Rows]:
+    def null(self, est: Classify, rows: Samples, rng: np.random.Generator) -> tuple[Classify, Samples]:
         if est.augment is not None:
             est = clone(est).set_params(augment=OfOtherRows(est.augment))
         return est, rows.shuffled(rng)
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
-        return of_side_information(refits, partner_test if refits.held_out.role == "pairs" else label_test, rng)
+        return side_information_evidence(refits, pair_test if refits.held_out.role == "pairs" else label_test, rng)
 
     def checks_before(self, est: Classify, data: Data, d: int, whole: Data) -> Verdicts:
         verdicts = before(data.X, d, signal=data.signal, pairs=data.pairs)
         if data.signal is None:
             return verdicts
-        counted = enough_rows(len(whole), d, whole.signal), enough_values(whole.signal, est.guarantee, d)
+        counted = enough_samples(len(whole), d, whole.signal), enough_levels(whole.signal, est.guarantee, d)
         return with_better(verdicts, *counted)
 
     def checks_after(self, est: Classify, data: Data, known: Verdicts = ()) -> Verdicts:
         if data.signal is None:
-            return of_latents(est, data)
+            return encoder_checks(est, data)
         codes, labels = est.transform(data.X), np.asarray(data.signal).reshape(-1)
         if len(unknown := np.setdiff1d(labels, est.classes_)):
             some = unknown[:5].tolist()
             raise ValueError(f"after: y has class(es) that were not there in fit: {some}. Leave these rows out.")
         verdicts = [
-            enough_values(labels, est.guarantee, est.n_components_),
-            diverse_values(codes, labels, est.guarantee),
+            enough_levels(labels, est.guarantee, est.n_components_),
+            diverse_levels(codes, labels, est.guarantee),
         ]
         if est.encoder_.space == Sphere():
             verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
-        return (*verdicts, *of_latents(est, data))
+        return (*verdicts, *encoder_checks(est, data))
 
     def features(self, est: Classify, data: Data, codes: Matrix) -> Features | None:
         """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
         if data.signal is None:
             return None
         labels = np.asarray(data.signal).reshape(-1)
-        enough = enough_values(labels, theory.ROEDER, codes.shape[1])
-        return Features(theory.ROEDER, (enough, diverse_values(codes, labels, theory.ROEDER)))
+        enough = enough_levels(labels, theory.ROEDER, codes.shape[1])
+        return Features(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
 
-    def leading(self, est: Classify, learned_from: Data, data: Data) -> Matrix:
+    def leading(self, est: Classify, train: Data, data: Data) -> Matrix:
         """Return log-odds of classes along the directions in which class means differ most.
 
         p(class | X) determines log-odds for any number of classes, and these directions do not depend on a rotation of
         the latents.
         """
-        known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (learned_from, data))
+        known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (train, data))
         known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
-        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(learned_from.signal).reshape(-1)))
+        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(train.signal).reshape(-1)))
         member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
         along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
         return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
@@ -168,7 +168,7 @@ class ClassifySpec(MethodSpec["Classify"]):
             found = f"{d} latents, for of so many rows a fit sees those, too, that a mixing bends out of the means"
         notes = () if n_components else (f"{span}: {found}.",)
         estimator = f"Classify(n_components={d}{where})"
-        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), counts, notes)
+        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), counts, notes)
 
 
 @dataclass(frozen=True)
@@ -190,14 +190,14 @@ class OfOtherRows:
         return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
 
 
-def label_test(fit: Classify, rows: Rows, rng: np.random.Generator) -> Score:
+def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
     """How often is the class of a row recognised? Chance is how often that of another row is."""
     said, true = fit.predict(rows.X), rows.side
     assert true is not None
     permuted = np.array(
         [(said == true[exchange(true, rows.units, rng)]).mean() for _ in range(N_PERMUTATIONS)], dtype=np.float64
     )
-    return against_permuted("class recognised", float((said == true).mean()), permuted)
+    return permutation_score("class recognised", float((said == true).mean()), permuted)
 
 
 def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:

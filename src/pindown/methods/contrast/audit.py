@@ -13,21 +13,21 @@ from pindown import theory
 from pindown.auditing.agreement import encoded_pairs, shared_block
 from pindown.auditing.checks import (
     before,
-    common_values,
+    common_levels,
     conditions,
     even_conditional,
     lp_conditional,
     many_negatives,
     matching_model,
-    uniform_on_body,
+    uniform_in_body,
     uniform_on_sphere,
     vmf_conditional,
 )
-from pindown.auditing.checks.arrays import partners_of, read
-from pindown.auditing.plans import Plan, generally_missing, or_directions, outcome_of
-from pindown.auditing.refits import Refits, Rows, with_partners
-from pindown.auditing.scores import Evidence, Score, of_side_information, pairs_of, partner_test
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_latents
+from pindown.auditing.checks.arrays import paired_samples, read
+from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
+from pindown.auditing.refits import Refits, Samples, with_pairs
+from pindown.auditing.scores import Evidence, Score, held_out_pairs, pair_test, side_information_evidence
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, encoder_checks
 from pindown.data.data import Data
 from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_FEATURES, UNIT_NORM, Assumption
@@ -43,33 +43,33 @@ class ContrastSpec(MethodSpec["Contrast"]):
     also = ("nuisance",)
     single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals()}
 
-    def prepare_audit(self, est: Contrast, rows: Rows) -> Rows:
-        return with_partners(replace(rows, role="pairs"))
+    def prepare_audit(self, est: Contrast, rows: Samples) -> Samples:
+        return with_pairs(replace(rows, role="pairs"))
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         held_out = refits.held_out
-        pairs = pairs_of(held_out)
+        pairs = held_out_pairs(held_out)
         block = shared_block([encoded_pairs(fit, *pairs) for fit in refits.others], rng)
         nats = min(fit.score(held_out.X, held_out.side) for fit in refits.others)
         score = Score("information between partners", nats, 0.0, unit="nats")
-        return replace(of_side_information(refits, partner_test, rng, score), block=block)
+        return replace(side_information_evidence(refits, pair_test, rng, score), block=block)
 
     def checks_before(self, est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:
         verdicts = before(data.X, d, signal=data.signal, pairs=data.pairs)
-        return verdicts if data.nuisance is None else (*verdicts, common_values(data.nuisance))
+        return verdicts if data.nuisance is None else (*verdicts, common_levels(data.nuisance))
 
     def checks_after(self, est: Contrast, data: Data, known: Verdicts = ()) -> Verdicts:
         pairs = data.pairs.reshape(len(data), -1) if np.ndim(data.pairs) > 1 else data.pairs
-        anchors, partners = partners_of(read("X", data.X), pairs)
+        anchors, partners = paired_samples(read("X", data.X), pairs)
         codes, others = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in (anchors, partners))
         if est.space == Sphere():
             laws = [vmf_conditional(codes, others), uniform_on_sphere(codes)]
         else:
-            laws = [matching_model(codes, others, est.p), even_conditional(codes, others), uniform_on_body(codes)]
+            laws = [matching_model(codes, others, est.p), even_conditional(codes, others), uniform_in_body(codes)]
             laws += [lp_conditional(codes, others)] if est.p != 2 else []
         n_negatives = est.batch_size or min(est._default_batch_size, len(anchors))
         pairs = None if isinstance(data.pairs, str) else data.pairs
-        return (*laws, many_negatives(est.score(data.X, pairs), n_negatives), *of_latents(est, data))
+        return (*laws, many_negatives(est.score(data.X, pairs), n_negatives), *encoder_checks(est, data))
 
     def waived(self, est: Contrast, data: Data) -> tuple[Assumption, ...]:
         """Return what is met by construction; a density that is learned makes up for one that is not uniform."""
@@ -83,9 +83,9 @@ class ContrastSpec(MethodSpec["Contrast"]):
         return FitScore("information between partners, in nats", est.score(data.X, data.paired().pairs), 0.0)
 
     def plan(self, est: Contrast, data: Data, n_components: int | None) -> Plan:
-        d, notes = or_directions(est, data.X, n_components)
+        d, notes = count_directions(est, data.X, n_components)
         verdicts = self.checks_before(est, replace(data, signal=None), d, data)
-        unrelated = outcome_of(verdicts, conditions.RELATED_PARTNERS) == "fails"
+        unrelated = outcome_of(verdicts, conditions.RELATED_PAIRS) == "fails"
         needs = ("partners that have to do with each other",) if unrelated else ()
         notes += (
             "with latents that fill a box or ℝ^d rather than a sphere take space=Reals(): theorem contrast-metric, and"
@@ -93,4 +93,4 @@ class ContrastSpec(MethodSpec["Contrast"]):
         )
         theorem, where = (theory.CONTRAST_METRIC, ", space=Reals()") if d == 1 else (theory.CONTRAST_SPHERE, "")
         estimator = f"Contrast(n_components={d}{where})"
-        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)

@@ -9,20 +9,20 @@ import numpy as np
 from pindown import theory
 from pindown.auditing.checks import (
     before,
+    distinct_latents,
     diverse_support,
-    enough_rows,
+    enough_samples,
     independent_blocks,
-    rows_told_apart,
-    signal_told,
+    structure_kept,
     sufficient_nonlinearity,
 )
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import noise_left
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.plans import Plan, generally_missing, or_directions
+from pindown.auditing.plans import Plan, count_directions, missing_in_general
 from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, of_reconstruction
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, reconstruction_evidence
 from pindown.data.data import Data
 from pindown.methods.dictionary.decoder_supports import held_by
 
@@ -42,12 +42,12 @@ class DictionarySpec(MethodSpec["Dictionary"]):
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         permuted = refits.held_out.with_permuted_columns(rng)
         bound = min(fit.score(refits.held_out.X) for fit in refits.others)
-        return of_reconstruction(
+        return reconstruction_evidence(
             refits, permuted, Score("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per row")
         )
 
     def checks_before(self, est: Dictionary, data: Data, d: int, whole: Data) -> Verdicts:
-        return with_better(before(data.X, d), enough_rows(len(whole), d))
+        return with_better(before(data.X, d), enough_samples(len(whole), d))
 
     def checks_after(self, est: Dictionary, data: Data, known: Verdicts = ()) -> Verdicts:
         d, pictures = est.n_components_, len(est.shape_in_) == 3
@@ -61,13 +61,13 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         encode = encoder_of(est, data)
         noise = noise_left(encode, rows)
         # Pixels jump as edges move, so that of pictures no two rows are near.
-        apart = () if pictures else (rows_told_apart(encode, rows, noise=noise),)
+        apart = () if pictures else (distinct_latents(encode, rows, noise=noise),)
         patterns = held_by(support[which]) if pictures else support
         return (
             diverse_support(dependence[which], est.threshold_),
             independent_blocks(encode(rows), patterns),
             sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
-            signal_told(encode, rows, noise=noise),
+            structure_kept(encode, rows, noise=noise),
             *apart,
         )
 
@@ -79,9 +79,9 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         return FitScore("evidence lower bound, in nats per row", est.score(data.X), -est.n_features_in_ / 2)
 
     def plan(self, est: Dictionary, data: Data, n_components: int | None) -> Plan:
-        d, notes = or_directions(est, data.X, n_components)
+        d, notes = count_directions(est, data.X, n_components)
         notes += (
             "whether the support is diverse, and its variables bent enough, shows after training: see the audit.",
         )
         verdicts, call = before(data.X, d), f"Dictionary(n_components={d})"
-        return Plan(call, theory.DICTIONARY_BLOCKS, d, verdicts, generally_missing(verdicts), notes=notes)
+        return Plan(call, theory.DICTIONARY_BLOCKS, d, verdicts, missing_in_general(verdicts), notes=notes)

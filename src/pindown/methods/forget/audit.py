@@ -15,22 +15,22 @@ from pindown._names import counted
 from pindown.auditing.checks import (
     Verdict,
     before,
-    common_values,
+    common_levels,
     conditions,
-    divisible_rows,
-    enough_rows,
-    invariant_codes,
-    live_codes,
-    same_spread,
-    signal_told,
+    enough_samples,
+    invariant_latents,
+    live_latents,
+    same_covariance,
+    splittable_samples,
+    structure_kept,
     unconfounded,
 )
 from pindown.auditing.checks.arrays import seen
 from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
-from pindown.auditing.checks.nuisances import nothing_leaks, touched_dimensions
+from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.plans import Plan, generally_missing, outcome_of, why_of
-from pindown.auditing.refits import MIN_ROWS_OF_VALUE, Refits, Rows, encoder_of, exchange
+from pindown.auditing.plans import Plan, missing_in_general, outcome_of, why_of
+from pindown.auditing.refits import MIN_SAMPLES_OF_LEVEL, Refits, Samples, encoder_of, exchange
 from pindown.auditing.scores import (
     CONTROL_LEVEL,
     LEVEL,
@@ -39,7 +39,7 @@ from pindown.auditing.scores import (
     Evidence,
     Score,
     r2,
-    recovery_within_values,
+    recovery_within_levels,
 )
 from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts
 from pindown.data.data import Data
@@ -106,13 +106,13 @@ class ForgetSpec(MethodSpec["Forget"]):
         elif kept in (CLOSED, EVEN, TRANSPORTED):
             fresh.settled_on = kept
 
-    def prepare_audit(self, est: Forget, rows: Rows) -> Rows:
+    def prepare_audit(self, est: Forget, rows: Samples) -> Samples:
         return replace(rows, strata=joint_label(est, rows.side, len(rows)))
 
-    def measurable(self, learned_from: Rows, held_out: Rows) -> Rows:
-        if np.bincount(held_out.strata).max() < MIN_ROWS_OF_VALUE:
+    def measurable(self, train: Samples, held_out: Samples) -> Samples:
+        if np.bincount(held_out.strata).max() < MIN_SAMPLES_OF_LEVEL:
             raise ValueError(
-                f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_ROWS_OF_VALUE} "
+                f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_SAMPLES_OF_LEVEL} "
                 f"rows among the {len(held_out)} held out, so that fits cannot be compared within values. Give more."
             )
         return held_out
@@ -158,7 +158,7 @@ class ForgetSpec(MethodSpec["Forget"]):
             ),
         )
         why = []
-        others = refits.learned_from
+        others = refits.train
         # Chance seldom strikes twice.
         again = quick(
             _as_columns(fit, others.X),
@@ -178,11 +178,11 @@ class ForgetSpec(MethodSpec["Forget"]):
             scores += (Score("given label told by the codes", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
                 why.append(f"the codes tell nothing of the given label ({scores[-1]})")
-        return Evidence(scores, controls, tuple(why), of_codes, (nothing_leaks(of_codes),))
+        return Evidence(scores, controls, tuple(why), of_codes, (leakage_verdict(of_codes),))
 
     def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
         label = _label(est, data)
-        counted = enough_rows(len(whole), d, whole.signal), common_values(_label(est, whole))
+        counted = enough_samples(len(whole), d, whole.signal), common_levels(_label(est, whole))
         verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
         if est.spec.needs_side(est):  # a fit that is told the nuisance, and need not be linear
             verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
@@ -194,20 +194,20 @@ class ForgetSpec(MethodSpec["Forget"]):
     def needs_side(self, est: Forget) -> bool:
         return est.charts_ is not None or est.transport_ is not None
 
-    def null(self, est: Forget, rows: Rows, rng: np.random.Generator) -> None:
+    def null(self, est: Forget, rows: Samples, rng: np.random.Generator) -> None:
         """Return None: a shuffled nuisance leaves nothing to remove."""
 
-    def recovery(self, latents: Matrix, rows: Rows) -> tuple[Score, ...]:
-        return recovery_within_values(latents, rows)
+    def recovery(self, latents: Matrix, rows: Samples) -> tuple[Score, ...]:
+        return recovery_within_levels(latents, rows)
 
-    def ceiling(self, est: Forget, found: Moved, rows: Rows) -> Ceiling:
+    def ceiling(self, est: Forget, found: Moved, rows: Samples) -> Ceiling:
         return ceiling_within(found, rows.strata)
 
     def checks_after(self, est: Forget, data: Data, known: Verdicts = ()) -> Verdicts:
         if known:  # the evidence has measured the leakage
             return (*known, *_kept(est, data))
         codes = encoder_of(est, data)(data.X)
-        return (invariant_codes(codes, _label(est, data), data.given), *_kept(est, data))
+        return (invariant_latents(codes, _label(est, data), data.given), *_kept(est, data))
 
     def waived(self, est: Forget, data: Data) -> tuple[Assumption, ...]:
         """Return what is met by construction; within a given label the nuisance may go with it."""
@@ -224,13 +224,13 @@ class ForgetSpec(MethodSpec["Forget"]):
         return FitScore(found.name, found.score, found.chance, found.rows)
 
     def can_audit(self, est: Forget, data: Data) -> Verdict:
-        return divisible_rows(len(data), groups=data.groups, nuisance=_label(est, data))
+        return splittable_samples(len(data), groups=data.groups, nuisance=_label(est, data))
 
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
         rows = seen(data.X)[0]
         pictures = len(np.shape(data.X)) > 2  # which no linear code of pixels would do for
-        linear = not pictures and same_spread(rows, nuisance).outcome != "fails"
+        linear = not pictures and same_covariance(rows, nuisance).outcome != "fails"
         n_directions, touched = touched_dimensions(rows, nuisance)
         confounded = given is None and signal is not None and unconfounded(signal, nuisance).outcome == "fails"
         told, d = (touched, 0), n_components
@@ -249,7 +249,7 @@ class ForgetSpec(MethodSpec["Forget"]):
                 f"at most {counted(n_directions - touched, 'latent')}" if touched < n_directions else "other variables"
             )
             needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
-        if outcome_of(verdicts, conditions.OVERLAPPING_VALUES) == "fails":
+        if outcome_of(verdicts, conditions.OVERLAPPING_LEVELS) == "fails":
             needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
         estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''})"
         estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
@@ -260,7 +260,7 @@ class ForgetSpec(MethodSpec["Forget"]):
             notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
         elif not pictures:
             notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
-        return Plan(estimator, theorem, d, verdicts, (*needs, *generally_missing(verdicts)), notes=notes)
+        return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
     def required(self, est: Forget, data: Data) -> Choice:
         if est.n_bins is not None or not _has_fractions(data.nuisance):
@@ -308,7 +308,7 @@ def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
     return torch.cat([first(part) for part in parts]).cpu().numpy()
 
 
-def _rebuilt_beside(fit: Forget, rows: Rows) -> Score:
+def _rebuilt_beside(fit: Forget, rows: Samples) -> Score:
     """Return R² of observations rebuilt from codes and nuisance; chance is what the nuisance alone tells."""
     codes = fit.transform(rows.X, rows.side)
     rebuilt = fit.inverse_transform(codes, rows.side)
@@ -320,10 +320,10 @@ def _kept(est: Forget, data: Data) -> Verdicts:
     """Say whether codes have kept what there is beside the nuisance."""
     encode = encoder_of(est, data)
     if est.guarantee == theory.FORGET:
-        return (live_codes(encode(data.X)),)
+        return (live_latents(encode(data.X)),)
     label = _label(est, data)
     beside = np.eye(label.max() + 1)[label]  # the decoder is told the nuisance
-    return (signal_told(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_RECONSTRUCTION),)
+    return (structure_kept(lambda rows: np.hstack([encode(rows), beside]), data.X, theory.EXACT_RECONSTRUCTION),)
 
 
 def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceSummary | None:

@@ -14,7 +14,7 @@ from sklearn.base import clone
 from sklearn.metrics import r2_score
 from sklearn.utils import check_array
 
-from pindown.auditing.checks.nuisances import what_leaks
+from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import exchange
 from pindown.auditing.result import Findings, Section
@@ -289,7 +289,7 @@ def _leakage_section(found: Leakage, fit: LatentAction, data: Divided, seed: int
     return Section(
         "What codes tell of the body",
         "Probes trained from scratch on some held-out episodes and scored on others; the worst counts. "
-        + what_leaks(found),
+        + leakage_sentence(found),
         (
             Score("body told by the codes", found.worst, found.chance, found.p_value, leak=True, floor=found.floor),
             Score("body told by displacements", of_x.worst, of_x.chance, of_x.p_value),

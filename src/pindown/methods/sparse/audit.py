@@ -11,15 +11,15 @@ from pindown.auditing.agreement import Measure
 from pindown.auditing.checks import (
     conditioned_atoms,
     distinct_atoms,
-    rows_for_atoms,
-    scattered_codes,
+    samples_for_atoms,
+    scattered_activations,
     sparse_combination,
-    sparsest_codes,
+    sparsest_activations,
 )
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
-from pindown.auditing.plans import Plan, generally_missing
-from pindown.auditing.refits import Rows
+from pindown.auditing.plans import Plan, missing_in_general
+from pindown.auditing.refits import Samples
 from pindown.auditing.scores import Score
 from pindown.auditing.spec import Choice, FitScore, MakePlan, MethodSpec, Verdicts
 from pindown.data.data import Data
@@ -53,7 +53,7 @@ class SparseSpec(MethodSpec["Sparse"]):
         return est.sparse_codes(data.X) if est.sparse_output or data.is_source else est.transform(data.X)
 
     def checks_before(self, est: Sparse, data: Data, d: int, whole: Data) -> Verdicts:
-        return (rows_for_atoms(len(whole), d, data.X.shape[1]),)
+        return (samples_for_atoms(len(whole), d, data.X.shape[1]),)
 
     def checks_after(self, est: Sparse, data: Data, known: Verdicts = ()) -> Verdicts:
         rows = read("X", data.X)
@@ -62,17 +62,17 @@ class SparseSpec(MethodSpec["Sparse"]):
             sparse_combination(centred, atoms, max(1, round(l0(codes)))),
             distinct_atoms(atoms),
             conditioned_atoms(codes, atoms),
-            scattered_codes(codes),
-            sparsest_codes(centred, codes, atoms),
+            scattered_activations(codes),
+            sparsest_activations(centred, codes, atoms),
         )
 
-    def measure(self, est: Sparse, rows: Rows) -> Measure:
+    def measure(self, est: Sparse, rows: Samples) -> Measure:
         return BY_ATOMS
 
-    def compared(self, est: Sparse, rows: Rows) -> Matrix:
+    def compared(self, est: Sparse, rows: Samples) -> Matrix:
         return est.components_.astype(np.float64)
 
-    def recovery(self, codes: Matrix, rows: Rows) -> tuple[Score, ...]:
+    def recovery(self, codes: Matrix, rows: Samples) -> tuple[Score, ...]:
         """Compare codes with the true ones, where these are known; chance is what codes of other rows score."""
         truth = rows.data.truth
         if truth is None:
@@ -82,7 +82,7 @@ class SparseSpec(MethodSpec["Sparse"]):
             Score("codes matched one to one (MCC)", feature_mcc(codes, truth), feature_mcc(codes[elsewhere], truth)),
         )
 
-    def ceiling(self, est: Sparse, found: Moved, rows: Rows) -> Ceiling:
+    def ceiling(self, est: Sparse, found: Moved, rows: Samples) -> Ceiling:
         return matched_ceiling(found)
 
     def score(self, est: Sparse, data: Data) -> FitScore:
@@ -97,7 +97,7 @@ class SparseSpec(MethodSpec["Sparse"]):
             f"rows lie {far:.2g} spreads from the origin, and are centred: where that is much, codes die.",
             "what agrees between seeds shows after training: see agreement(), and the audit.",
         )
-        return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, generally_missing(verdicts), notes=notes)
+        return Plan(f"Sparse(n_components={d})", est.guarantee, d, verdicts, missing_in_general(verdicts), notes=notes)
 
     def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         if "n_components" in given:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown.auditing.checks import Estimate, Verdict, rows_for_atoms, scattered_codes
+from pindown.auditing.checks import Estimate, Verdict, samples_for_atoms, scattered_activations
 from pindown.auditing.checks.verdict import above
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import Refits
@@ -56,11 +56,11 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         return Evidence((score,), (control,), why)
 
     def checks_before(self, est: SparseBasis, data: Data, d: int, whole: Data) -> Verdicts:
-        return (rows_for_atoms(len(whole), d, max(d, data.X.shape[1])),)
+        return (samples_for_atoms(len(whole), d, max(d, data.X.shape[1])),)
 
     def checks_after(self, est: SparseBasis, data: Data, known: Verdicts = ()) -> Verdicts:
         codes = np.asarray(est.transform(data.X), dtype=np.float64)
-        return (_many_zeros(codes), _independent(est.components_), scattered_codes(fires(codes)))
+        return (_many_zeros(codes), _independent(est.components_), scattered_activations(fires(codes)))
 
     def score(self, est: SparseBasis, data: Data) -> FitScore:
         return FitScore("sparsity of the codes", est.score(data.X), 0.0)
