@@ -90,9 +90,9 @@ def structure_kept(
     A shift and a scale per batch keep all, dropping two of three features does not, and a constant keeps nothing:
 
     >>> rng = np.random.default_rng(0)
-    >>> batch, X = np.arange(600) % 2, rng.normal(size=(600, 3))
+    >>> batch, X = np.arange(2_000) % 2, rng.normal(size=(2_000, 3))
     >>> X[batch == 1] = 5 + 2 * X[batch == 1]
-    >>> embeddings = (X - 5 * batch[:, None]) / (1 + batch[:, None]), X[:, :1], np.ones((600, 1))
+    >>> embeddings = (X - 5 * batch[:, None]) / (1 + batch[:, None]), X[:, :1], np.ones((2_000, 1))
     >>> [round(structure_kept(X, Z, batch, random_state=0).neighbours, 1) for Z in embeddings]
     [1.0, 0.1, 0.0]
     >>> [round(structure_kept(X, Z, batch, random_state=0).variance, 1) for Z in embeddings]
