@@ -69,7 +69,7 @@ def test_a_figure_is_drawn_and_numbers_that_are_not_known_are_not_printed(tmp_pa
     assert "   paper " not in result.output
 
 
-def test_a_second_call_runs_nothing_anew(tiny, tmp_path, monkeypatch):
+def test_a_second_call_runs_nothing_again(tiny, tmp_path, monkeypatch):
     path = tmp_path / "r.jsonl"
     call("reproduce", TABLE_1, "--rows", "1-2", "--output", path)
     before = path.read_bytes()
@@ -94,7 +94,7 @@ def test_other_layers_are_another_run(tiny, tmp_path):
     assert rows_and_seeds(path) == [(1, 0), (1, 0)]
 
 
-def test_a_killed_run_goes_on_after_its_last_whole_line(tiny, tmp_path):
+def test_a_killed_run_resumes_after_its_last_whole_line(tiny, tmp_path):
     path = tmp_path / "r.jsonl"
     call("reproduce", TABLE_1, "--rows", "1-2", "--output", path)
     whole = path.read_bytes()
@@ -105,7 +105,7 @@ def test_a_killed_run_goes_on_after_its_last_whole_line(tiny, tmp_path):
     assert path.read_bytes().startswith(whole.splitlines(keepends=True)[0])
 
 
-def test_ctrl_c_says_how_to_go_on(tiny, tmp_path, monkeypatch):
+def test_ctrl_c_prints_how_to_resume(tiny, tmp_path, monkeypatch):
     path = tmp_path / "r.jsonl"
     monkeypatch.setattr(sys, "argv", ["pindown", "reproduce", TABLE_1, "--output", "a b.jsonl"])
     measure = zimmermann2021.Row.measure

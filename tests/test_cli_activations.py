@@ -38,7 +38,7 @@ def run(folder):
     return place
 
 
-def test_the_number_of_atoms_stands_for_the_method_in_a_run_and_in_a_plan(run, folder):
+def test_the_option_sparse_names_the_method_in_a_run_and_in_a_plan(run, folder):
     recipe = json.loads((run / "run.json").read_text("utf-8"))["recipe"]
     assert (recipe["estimator"], recipe["n_components"], recipe["options"]["gate"]) == ("Sparse", 16, "TopK(2)")
     said = ran("plan", folder, "--sparse", 16, "--option", "gate=TopK(2)", "--json")
@@ -47,7 +47,7 @@ def test_the_number_of_atoms_stands_for_the_method_in_a_run_and_in_a_plan(run, f
     assert ran("check", folder, "--sparse", 16, "-d", 16).exit_code == 2
 
 
-def test_codes_are_written_as_a_sparse_matrix_that_scipy_reads(run, folder):
+def test_feature_activations_are_written_as_a_sparse_matrix_that_scipy_reads(run, folder):
     codes = load_npz(run / "latents.npz")
     assert codes.shape == (600, 16)
     assert codes.nnz <= 2 * 600
@@ -66,7 +66,7 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
     assert np.allclose(load_npz(tmp_path / "codes.npz").toarray(), load_npz(run / "latents.npz").toarray())
     with np.load(tmp_path / "codes.npz") as file:
         assert file["input"].tolist() == [row // 10 for row in range(600)]
-    assert "give a name in .npz" in " ".join(ran("transform", run, folder, "-o", tmp_path / "c.csv").output.split())
+    assert "Give a name in .npz" in " ".join(ran("transform", run, folder, "-o", tmp_path / "c.csv").output.split())
     assert not (tmp_path / "c.csv").exists()
 
 
@@ -91,14 +91,14 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
         (("--sparse", 16, "--signal", "batch"), "Sparse: cannot use --signal"),
     ],
 )
-def test_what_does_not_go_with_activations_is_refused_and_nothing_is_written(folder, options, message, tmp_path):
+def test_options_that_do_not_apply_to_activations_raise_and_nothing_is_written(folder, options, message, tmp_path):
     said = ran("fit", folder, *options, "-o", tmp_path / "run")
     assert said.exit_code != 0
     assert message in " ".join(said.output.split())
     assert not (tmp_path / "run").exists()
 
 
-def test_rows_that_changed_since_the_fit_are_not_audited(run, folder, tmp_path):
+def test_activations_that_changed_since_the_fit_are_not_audited(run, folder, tmp_path):
     other = tmp_path / "other"
     activations(nn.Sequential(nn.Embedding(50, 8)), [torch.zeros(20, 10).long()], "0", other)
     said = ran("audit", run, "--data", other)
@@ -106,7 +106,7 @@ def test_rows_that_changed_since_the_fit_are_not_audited(run, folder, tmp_path):
     assert "has changed since the fit" in " ".join(said.output.split())
 
 
-def test_a_sparse_matrix_keeps_what_stands_beside_it(tmp_path):
+def test_a_sparse_matrix_is_written_with_its_other_columns(tmp_path):
     from scipy.sparse import csr_array
 
     codes = csr_array(np.array([[0, 2.0], [1.0, 0]]))

@@ -44,7 +44,7 @@ def fit(*words):
     return result
 
 
-def test_names_of_rows_are_kept_and_written_beside_their_latents(here):
+def test_names_of_samples_are_written_next_to_their_latents(here):
     write("data.csv", **columns())
     result = fit("--nuisance", "batch")
     assert "samples are named by sample" in result.stderr
@@ -56,7 +56,7 @@ def test_names_of_rows_are_kept_and_written_beside_their_latents(here):
     assert "seen" not in rows("new.csv")[0]
 
 
-def test_numbers_that_name_rows_are_no_observed_variable_and_can_be_asked_for(here):
+def test_numbers_that_name_samples_are_not_observed_and_can_be_the_id(here):
     numbers = np.random.default_rng(1).permutation(10**6)[:N].tolist()
     write("data.csv", **columns(patient_id=numbers))
     assert "names samples" in fit("--nuisance", "batch").stderr
@@ -68,7 +68,7 @@ def test_numbers_that_name_rows_are_no_observed_variable_and_can_be_asked_for(he
     assert "it names samples, and is no label" in result.stderr
 
 
-def test_missing_cells_are_refused_by_name_and_filled_or_left_out_if_asked(here):
+def test_missing_cells_raise_or_are_filled_or_left_out_on_request(here):
     data = columns()
     data["x1"][3] = data["x2"][5] = ""
     write("data.csv", **data)
@@ -90,7 +90,7 @@ def test_missing_cells_are_refused_by_name_and_filled_or_left_out_if_asked(here)
     assert [row["sample"] for row in rows("run/latents.csv")] == left
 
 
-def test_counts_are_normalised_if_asked_and_other_numbers_are_refused(here):
+def test_counts_are_normalised_on_request_and_other_numbers_raise(here):
     rng = np.random.default_rng(0)
     depth = rng.integers(1, 30, size=N)[:, None]
     counts = rng.poisson(depth * np.exp(rng.normal(size=(N, 1)) * [1, -1, 0.5, 0]))
@@ -131,7 +131,7 @@ def test_a_run_of_another_version_says_so(here):
     assert "run was made by pindown 0.0.9, and this is" in result.stderr
 
 
-def test_leading_directions_are_kept_as_requested_and_plan_and_check_say_so(here):
+def test_principal_components_are_kept_on_request_and_printed_by_plan_and_check(here):
     write("data.csv", **columns())
     fit("--nuisance", "batch", "--pca", 2)
     assert json.loads(Path("run/run.json").read_text())["recipe"]["options"]["preprocess"] == (
@@ -146,7 +146,7 @@ def test_leading_directions_are_kept_as_requested_and_plan_and_check_say_so(here
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 @pytest.mark.slow
-def test_a_tossed_label_is_not_read_off_what_is_written(here):
+def test_a_random_label_cannot_be_decoded_from_the_latents_written(here):
     read, n = {"run/latents.csv": [], "plain/latents.csv": []}, 400  # 1,200 tosses: a reader errs by .014
     for seed in range(3):
         rng = np.random.default_rng(seed)

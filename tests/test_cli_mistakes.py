@@ -1,4 +1,4 @@
-"""Wrong steps on the command line: each gets one sentence that names the fix, code 2, and nothing is half written."""
+"""Mistakes on the command line: each gets one sentence with the remedy and exit code 2, and nothing is written."""
 
 import shutil
 import sys
@@ -16,11 +16,11 @@ BY_BATCH = (*FIT, "--nuisance", "batch")
 
 @dataclass(frozen=True)
 class Mistake:
-    """What a user does, what is said of it, and how the folder came to be so."""
+    """What a user does, what is printed, and what makes the folder so."""
 
     does: str
     command: tuple[str, ...]
-    told: str
+    printed: str
     before: Callable[[], object] = field(default=lambda: None)
     needs_run: bool = False
 
@@ -91,11 +91,9 @@ MISTAKES = (
     Mistake("gives no header", BY_BATCH, "Put a line with the names of the columns before it", text("1,2\n3,4\n")),
     Mistake("gives two columns one name", BY_BATCH, "several columns are called x0", text("x0,x0,batch\n1,2,a\n")),
     Mistake("leaves a cell out of a row", BY_BATCH, "line 3: 1 cells", text("x0,batch\n1,a\n2\n")),
+    Mistake("gives an unknown file format", ("fit", "data.docx", "-o", "run"), "cannot read files in '.docx'"),
     Mistake(
-        "gives a kind of file that nobody reads", ("fit", "data.docx", "-o", "run"), "cannot read files in '.docx'"
-    ),
-    Mistake(
-        "lacks the reader of a file",
+        "has not installed the reader of a file",
         ("fit", "data.parquet", "-o", "run"),
         "pip install 'pindown[tables]'",
         file("data.parquet", "PAR1"),
@@ -107,26 +105,26 @@ MISTAKES = (
         "writes over other things", BY_BATCH, "holds other things: give the name of a new folder", file("run/notes")
     ),
     Mistake("writes over a finished run", BY_BATCH, "give another name, or --force", needs_run=True),
-    Mistake("wants more latents than variables", (*BY_BATCH, "-d", "6"), "ask for at most as many"),
+    Mistake("wants more latents than variables", (*BY_BATCH, "-d", "6"), "take at most as many"),
     Mistake(
-        "gives partners of another length",
+        "gives positives of another length",
         ("fit", "data.npz", "--pairs", "later", "-o", "run"),
         "later_0 has 8 rows, but X_0 has 9",
         arrays(X=np.eye(9), later=np.eye(9)[:8]),
     ),
     Mistake(
-        "gives partners with other columns",
+        "gives positives with other columns",
         ("fit", "data.npz", "--pairs", "later", "-o", "run"),
         "later has 8 columns, but there are 9 observed variables",
         arrays(X=np.eye(9), later=np.eye(9)[:, :8]),
     ),
     Mistake("pairs by a column without repeats", (*FIT, "--pairs", "age"), "take --pairs next"),
-    Mistake("keeps and forgets the same", (*BY_BATCH, "--signal", "batch"), "Leave one of them out"),
-    Mistake("fits a signal beside a nuisance", (*BY_BATCH, "--signal", "label"), "take --given label"),
+    Mistake("keeps and removes the same", (*BY_BATCH, "--signal", "batch"), "Leave one of them out"),
+    Mistake("fits a signal next to a nuisance", (*BY_BATCH, "--signal", "label"), "take --given label"),
     Mistake("gives two side variables", (*FIT, "--signal", "label", "--pairs", "next"), "choose one"),
-    Mistake("forgets nothing within a label", (*FIT, "--given", "label"), "there is no --nuisance"),
+    Mistake("removes nothing within a label", (*FIT, "--given", "label"), "there is no --nuisance"),
     Mistake("takes a quantity for a label", (*FIT, "--signal", "age"), "Cut it into a few bins"),
-    Mistake("forgets a quantity beside text", (*BY_BATCH, "--nuisance", "age"), "Cut the quantity into a few bins"),
+    Mistake("removes a quantity next to text", (*BY_BATCH, "--nuisance", "age"), "Cut the quantity into a few bins"),
     Mistake("observes the nuisance itself", (*BY_BATCH, "--features", "batch"), "has another role, too"),
     Mistake("observes text", (*FIT, "--signal", "label", "--features", "subject"), "holds text, not numbers"),
     Mistake("drops everything", (*BY_BATCH, "--drop", "*"), "Name columns of numbers by --features"),
@@ -184,13 +182,13 @@ MISTAKES = (
         needs_run=True,
     ),
     Mistake(
-        "writes codes to a kind of file that nobody writes",
+        "writes latents to an unknown file format",
         ("transform", "run", "data.csv", "-o", "codes.xlsx"),
         "cannot write files in '.xlsx'",
         needs_run=True,
     ),
     Mistake(
-        "writes codes to a folder that is not there",
+        "writes latents to a folder that is not there",
         ("transform", "run", "data.csv", "-o", "none/codes.csv"),
         "Give a path in a folder that you may write to",
         needs_run=True,
@@ -215,14 +213,14 @@ def finished(tmp_path_factory):
 def test_the_user_who(mistake, finished, tmp_path, monkeypatch):
     shutil.copy(finished / "data.csv", tmp_path)
     if mistake.needs_run:
-        _take_along(finished, tmp_path)
+        _copy_run(finished, tmp_path)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     mistake.before()
     before = contents(tmp_path)
     result = call(*mistake.command)
     assert result.exit_code == 2, result.output
-    assert mistake.told in result.stderr
+    assert mistake.printed in result.stderr
     complaints = [
         line for line in result.stderr.splitlines() if "left out" not in line and "linear encoder" not in line
     ]
@@ -232,19 +230,19 @@ def test_the_user_who(mistake, finished, tmp_path, monkeypatch):
     assert contents(tmp_path) == before
 
 
-def _take_along(finished: Path, folder: Path) -> None:
-    """Copy a run, and let it know where its data are now."""
+def _copy_run(finished: Path, folder: Path) -> None:
+    """Copy a run, and record where its data are now."""
     shutil.copytree(finished / "run", folder / "run")
     edit_record(folder / "run", data={"path": str(folder / "data.csv")})
 
 
-def test_none_of_these_would_be_refused_without_its_mistake(finished):
-    """The twin: what the mistakes start from goes through."""
+def test_without_a_mistake_the_fit_succeeds(finished):
+    """The control: what the mistakes start from works."""
     assert (finished / "run" / "latents.csv").is_file()
     assert len(MISTAKES) >= 20
 
 
-def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(tmp_path, monkeypatch):
+def test_an_interrupted_fit_prints_the_command_that_resumes_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["pindown", *BY_BATCH])
     write_table(Path("data.csv"))
@@ -261,7 +259,7 @@ def test_an_interrupted_fit_says_how_to_go_on_and_goes_on(tmp_path, monkeypatch)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["data.csv", "run"]
 
 
-def test_force_starts_anew_where_an_unfinished_fit_was_another(tmp_path, monkeypatch):
+def test_force_replaces_an_unfinished_fit_with_other_options(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_table(Path("data.csv"))
     interrupted()
@@ -275,7 +273,7 @@ def test_a_bug_keeps_its_traceback(finished, monkeypatch):
     assert isinstance(call("transform", "run", "data.csv", "-o", "codes.csv").exception, KeyError)
 
 
-def test_a_full_disk_is_said_and_the_same_command_goes_on(tmp_path, monkeypatch):
+def test_a_full_disk_is_reported_and_the_same_command_resumes(tmp_path, monkeypatch):
     from safetensors import SafetensorError
 
     def full(*arguments, **keywords):

@@ -45,7 +45,7 @@ def run(folder):
 
 def test_a_folder_is_fitted_and_its_latents_have_the_names_of_files(folder, run):
     path, output = run
-    assert "Forget: 2 latents of pictures of 3 × 8 × 8" in output
+    assert "Forget: 2 latents of images of 3 × 8 × 8" in output
     with (path / "latents.csv").open() as file:
         rows = list(csv.DictReader(file))
     assert [row["file"] for row in rows] == [f"{number:03}.png" for number in range(N)]
@@ -54,71 +54,71 @@ def test_a_folder_is_fitted_and_its_latents_have_the_names_of_files(folder, run)
     assert load(path / "estimator.pindown").shape_in_ == (3, 8, 8)
 
 
-def test_new_pictures_are_encoded_without_labels(folder, run, tmp_path):
+def test_new_images_are_encoded_without_labels(folder, run, tmp_path):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
-    done = call("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    done = call("transform", run[0], tmp_path / "new", "-o", tmp_path / "latents.csv")
     assert done.exit_code == 0, done.output
-    with (tmp_path / "codes.csv").open() as file, (run[0] / "latents.csv").open() as known:
+    with (tmp_path / "latents.csv").open() as file, (run[0] / "latents.csv").open() as known:
         (new,), old = list(csv.DictReader(file)), list(csv.DictReader(known))[7]
     assert new["file"] == "a.png"
     assert float(new["forget0"]) == pytest.approx(float(old["forget0"]), abs=1e-4)
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "mend", "said", "noted"),
+    ("name", "content", "fix", "said", "noted"),
     [
         ("zz.png", b"half a pict", ("--skip-corrupt",), "--skip-corrupt", "zz.png"),
         ("zz.npy", np.zeros((9, 8, 3), np.uint8), ("--size", 8), "--size 64x64", ""),
         ("zz.npy", np.zeros((8, 8), np.uint8), ("--channels", 3), "--channels 3", ""),
     ],
 )
-def test_new_pictures_are_mended_as_those_of_a_fit(folder, run, tmp_path, name, content, mend, said, noted):
+def test_new_images_are_converted_like_those_of_a_fit(folder, run, tmp_path, name, content, fix, said, noted):
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
     if isinstance(content, bytes):
         (tmp_path / "new" / name).write_bytes(content)
     else:
         np.save(tmp_path / "new" / name, content)
-    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "latents.csv")
     refused = call(*words)
     assert refused.exit_code == 2, refused.output
     assert said in refused.output
-    assert not (tmp_path / "codes.csv").exists()
-    mended = call(*words, *mend, "--json")
-    assert mended.exit_code == 0, mended.output
-    assert json.loads(mended.stdout)["n_samples"] == (1 if noted else 2)
-    assert noted in mended.stderr
+    assert not (tmp_path / "latents.csv").exists()
+    fixed = call(*words, *fix, "--json")
+    assert fixed.exit_code == 0, fixed.output
+    assert json.loads(fixed.stdout)["n_samples"] == (1 if noted else 2)
+    assert noted in fixed.stderr
 
 
-def test_a_run_that_left_out_corrupt_pictures_says_so_of_new_ones(folder, run, tmp_path):
+def test_a_run_without_corrupt_images_names_new_ones_that_are_left_out(folder, run, tmp_path):
     shutil.copytree(run[0], tmp_path / "run")
     edit_record(tmp_path / "run", pictures={"skip_corrupt": True})
     (tmp_path / "new").mkdir()
     (tmp_path / "new" / "a.png").write_bytes((folder / "pictures" / "007.png").read_bytes())
     (tmp_path / "new" / "b.png").write_bytes(b"half a pict")
-    done = call("transform", tmp_path / "run", tmp_path / "new", "-o", tmp_path / "codes.csv")
+    done = call("transform", tmp_path / "run", tmp_path / "new", "-o", tmp_path / "latents.csv")
     assert done.exit_code == 0, done.output
     assert "b.png" in done.stderr
 
 
-def test_new_pictures_of_another_size_than_the_fitted_are_told_with_the_options_that_mend_them(run, tmp_path):
+def test_images_of_another_size_than_those_of_the_fit_raise_with_the_options_that_convert_them(run, tmp_path):
     (tmp_path / "new").mkdir()
     np.save(tmp_path / "new" / "a.npy", np.zeros((9, 7), np.uint8))
-    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "codes.csv")
+    words = ("transform", run[0], tmp_path / "new", "-o", tmp_path / "latents.csv")
     refused = call(*words)
     assert refused.exit_code == 2
-    assert "pictures are 1 × 9 × 7, but this run was fitted to those of 3 × 8 × 8" in refused.output
+    assert "images are 1 × 9 × 7, but this run was fitted to those of 3 × 8 × 8" in refused.output
     assert call(*words, *refused.output.rstrip(".\n").split()[-4:]).exit_code == 0  # --size 8x8 --channels 3
 
 
-def test_check_and_plan_say_what_they_can(folder):
+def test_check_and_plan_describe_images(folder):
     seen = call("check", *labelled(folder, "--nuisance", "scanner", "-d", 2))
     assert seen.exit_code == 0, seen.output
-    assert f"{N} rows looked at, pictures of 3 × 8 × 8" in seen.output
+    assert f"{N} samples, images of 3 × 8 × 8" in seen.output
     planned = call("plan", *labelled(folder, "--signal", "kind", "--size", "4x6", "-d", 2))
     assert planned.exit_code == 0, planned.output
-    assert "pictures of 3 × 4 × 6" in planned.output
+    assert "images of 3 × 4 × 6" in planned.output
     assert "--size 4x6 -d 2" in planned.output.replace("\n", " ")
 
 
@@ -138,7 +138,7 @@ def test_a_run_is_audited_and_a_folder_that_has_changed_is_not(folder, run):
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (("--nuisance", "scanner"), "-d: say how many latents to look for, such as -d 5"),
+        (("--nuisance", "scanner"), "-d must be given for images, such as -d 5"),
         (("--nuisance", "scaner", "-d", 2), "'scanner'"),
         (("--nuisance", "scanner", "-d", 2, "--size", "big"), "--size must be a number of pixels such as 64, or 48x64"),
         (("--nuisance", "scanner", "-d", 2, "--impute", "median"), "--impute is about columns of a table"),
@@ -146,24 +146,24 @@ def test_a_run_is_audited_and_a_folder_that_has_changed_is_not(folder, run):
         (("--signal", "x", "-d", 2), "column 'x' has fractions such as"),
     ],
 )
-def test_what_is_wrong_is_said_and_nothing_written(folder, tmp_path, options, said):
+def test_mistakes_with_images_raise_and_nothing_is_written(folder, tmp_path, options, said):
     refused = call("fit", *labelled(folder, *options, "-o", tmp_path / "run"))
     assert refused.exit_code == 2, refused.output
     assert said in refused.output.replace("\n", " ")
     assert not (tmp_path / "run").exists()
 
 
-def test_options_of_pictures_are_refused_beside_a_file(folder, run):
+def test_options_of_images_raise_for_a_file(folder, run):
     refused = call("check", folder / "labels.csv", "--size", 8)
     assert refused.exit_code == 2
     assert "--size is for a folder of images" in refused.output
-    refused = call("transform", run[0], folder / "labels.csv", "--skip-corrupt", "-o", folder / "codes.csv")
+    refused = call("transform", run[0], folder / "labels.csv", "--skip-corrupt", "-o", folder / "latents.csv")
     assert refused.exit_code == 2
     assert "--skip-corrupt is for a folder of images" in refused.output
 
 
 @pytest.mark.parametrize(
-    ("name", "content", "mend", "said"),
+    ("name", "content", "fix", "said"),
     [
         ("zz.png", b"half a pict", "--skip-corrupt", "zz.png"),
         ("zz.npy", np.zeros((9, 8, 3), np.uint8), "--size=8", "zz.npy"),
@@ -171,9 +171,7 @@ def test_options_of_pictures_are_refused_beside_a_file(folder, run):
         ("sub/zz.png", None, "--skip-unlabelled", "sub/zz.png"),
     ],
 )
-def test_a_picture_unlike_the_others_is_named_with_the_option_that_mends_it(
-    folder, tmp_path, name, content, mend, said
-):
+def test_an_image_unlike_the_others_is_named_with_the_option_that_fixes_it(folder, tmp_path, name, content, fix, said):
     there = tmp_path / "pictures"
     there.mkdir()
     for number in range(40):
@@ -189,6 +187,6 @@ def test_a_picture_unlike_the_others_is_named_with_the_option_that_mends_it(
     refused = call(*words)
     assert refused.exit_code == 2, refused.output
     assert said in refused.output
-    assert mend.partition("=")[0] in refused.output
-    mended = call(*words, mend)
-    assert mended.exit_code == 0, mended.output
+    assert fix.partition("=")[0] in refused.output
+    fixed = call(*words, fix)
+    assert fixed.exit_code == 0, fixed.output

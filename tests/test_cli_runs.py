@@ -38,7 +38,7 @@ def fit(data, *arguments, output="run", steps=6):
 
 
 def latents(path):
-    """Return the latents in a file, without what stands beside them."""
+    """Return the latents in a file, without its other columns."""
     names = Path(path).read_text().split("\n", 1)[0].split(",")
     beside = sum(name in ("id", "seen", "fold") for name in names)
     return np.loadtxt(path, delimiter=",", skiprows=1, usecols=range(beside, len(names)))
@@ -102,15 +102,15 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     ids=["signal", "pairs", "next", "two nuisances given a label", "nothing"],
 )
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_a_fit_is_what_it_would_be_in_python_and_its_encoder_is_kept(data, tmp_path, arguments, by_hand):
+def test_a_fit_equals_that_in_python_and_its_encoder_is_saved(data, tmp_path, arguments, by_hand):
     fit(data, *arguments, "--device", "cpu", "--folds", 0)
     expected = by_hand()
     np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), expected, rtol=1e-12)
     shuffled = dict(sorted(columns().items(), reverse=True))  # columns are found by name, whatever their order
     write_table(tmp_path / "new.csv", {name: column[:30] for name, column in shuffled.items()})
-    result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "codes.csv")
+    result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "new_latents.csv")
     assert result.exit_code == 0, result.output
-    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), expected[:30], rtol=1e-12)
+    np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), expected[:30], rtol=1e-12)
 
 
 def _nuisances():
@@ -129,9 +129,7 @@ def _smooth():
     return smooth
 
 
-def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_and_otherwise_by_one_map(
-    tmp_path, monkeypatch
-):
+def test_new_samples_are_encoded_by_the_map_of_their_batch_and_without_a_batch_by_one_map(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     sample = Expression.of_cells(20, random_state=0).sample(240, random_state=1)
     x, lab = sample.x.double().numpy(), np.array(["lab a", "lab b", "lab c"])[sample.u]
@@ -143,17 +141,15 @@ def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_an
     forget = Forget(max_iter=6, random_state=0, device="cpu").fit(x, lab)
     assert forget.charts_ is not None
     np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), forget.transform(x, lab), rtol=1e-9)
-    call("transform", "run", tmp_path / "cells.csv", "-o", tmp_path / "codes.csv")
-    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), forget.transform(x, lab), rtol=1e-9)
-    result = call("transform", "run", tmp_path / "unknown.csv", "-o", tmp_path / "codes.csv")
-    assert "unknown.csv has no column lab, so that rows are encoded by one map for all" in " ".join(
-        result.stderr.split()
-    )
-    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), forget.transform(x), rtol=1e-6)
+    call("transform", "run", tmp_path / "cells.csv", "-o", tmp_path / "new_latents.csv")
+    np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), forget.transform(x, lab), rtol=1e-9)
+    result = call("transform", "run", tmp_path / "unknown.csv", "-o", tmp_path / "new_latents.csv")
+    assert "unknown.csv has no column lab, so one map encodes all samples" in " ".join(result.stderr.split())
+    np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), forget.transform(x), rtol=1e-6)
     write_table(tmp_path / "new.csv", {**table, "lab": ["lab a"] * len(x)})
-    call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "codes.csv")
+    call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "new_latents.csv")
     expected = forget.transform(x, ["lab a"] * len(x))
-    np.testing.assert_allclose(latents(tmp_path / "codes.csv"), expected, rtol=1e-9)
+    np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), expected, rtol=1e-9)
     write_table(tmp_path / "new.csv", {**table, "lab": ["lab d"] * len(x)})
     result = call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "none.csv")
     assert result.exit_code == 2
@@ -161,7 +157,7 @@ def test_new_rows_are_encoded_by_the_chart_of_their_batch_if_the_file_says_it_an
     assert not (tmp_path / "none.csv").exists()
 
 
-def test_what_is_not_said_is_planned_and_noted(data):
+def test_parameters_left_open_are_planned_and_printed(data):
     result = fit(data, "--signal", "label")
     assert "3 latents: the means of 6 classes span 3 dimensions" in result.stderr
     run = Run.open(data.parent / "run")
@@ -171,23 +167,23 @@ def test_what_is_not_said_is_planned_and_noted(data):
     assert Run.open(data.parent / "other").recipe.options["n_bins"] == "8"
 
 
-def test_what_an_audit_will_refuse_is_said_before_the_fit(data):
+def test_data_too_small_to_audit_are_reported_before_the_fit(data):
     write_table(data, columns() | {"subject": ["a", "b"] * (N_ROWS // 2)})
-    told = "needs 8 groups, and there are 2. Give more groups"
-    assert told in fit(data, "--signal", "label", "-d", 2, "--group", "subject").stderr
+    message = "needs 8 groups, and there are 2. Give more groups"
+    assert message in fit(data, "--signal", "label", "-d", 2, "--group", "subject").stderr
     for command in ("check", "plan"):
-        said = call(command, data, *OBSERVED, "--signal", "label", "-d", 2, "--group", "subject").stdout
-        assert told in " ".join(said.split())
+        printed = call(command, data, *OBSERVED, "--signal", "label", "-d", 2, "--group", "subject").stdout
+        assert message in " ".join(printed.split())
 
 
-def test_a_check_without_groups_says_too_that_an_audit_needs_rows(data):
-    for n_samples, told in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
+def test_a_check_without_groups_reports_data_too_small_to_audit(data):
+    for n_samples, message in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
         write_table(data, {name: column[:n_samples] for name, column in columns().items()})
-        said = call("check", data, *OBSERVED, "-d", 2).stdout
-        assert told in " ".join(said.split())
+        printed = call("check", data, *OBSERVED, "-d", 2).stdout
+        assert message in " ".join(printed.split())
 
 
-def test_rows_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
+def test_samples_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
     monkeypatch.setattr("pindown.runs.recipe.LOOKED_AT", 300)
     rng, n_samples = np.random.default_rng(0), 1_000
     batch, subject = (
@@ -207,7 +203,7 @@ def test_rows_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
     assert "needs 80 rows of the commonest value of the nuisance, and there are 50." in need
 
 
-def test_what_an_estimator_refuses_is_said_in_the_words_of_the_command_line(data, monkeypatch):
+def test_errors_of_an_estimator_name_options_of_the_command_line(data, monkeypatch):
     def refuse(*arguments):
         raise ValueError("Forget: 'n_components' must be smaller, or max_iter=9 larger; n_components=None counts.")
 
@@ -222,14 +218,14 @@ def test_what_an_estimator_refuses_is_said_in_the_words_of_the_command_line(data
     assert "--option n_bins" not in result.stderr
 
 
-def test_a_plan_on_the_command_line_speaks_its_words(data):
-    said = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
-    assert "Forget, 4 latents: forget (" in said
-    assert "networks." not in said
-    assert "n_components" not in said
+def test_a_plan_on_the_command_line_names_its_options(data):
+    printed = call("plan", data, *OBSERVED, "--nuisance", "batch").stdout
+    assert "Forget, 4 latents: forget (" in printed
+    assert "networks." not in printed
+    assert "n_components" not in printed
 
 
-def test_truth_is_never_observed_and_the_audit_compares_with_it(data):
+def test_known_latents_are_not_observed_and_the_audit_compares_with_them(data):
     fit(data, "--signal", "label", "-d", 3, "--truth", "z*")
     result = call("audit", "run", "--fits", 2, "--json")
     assert result.exit_code == 0, result.output
@@ -238,7 +234,7 @@ def test_truth_is_never_observed_and_the_audit_compares_with_it(data):
     assert answer["page"] == "run/audit.html"
 
 
-def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeypatch):
+def test_an_audit_that_is_stopped_leaves_the_run_unchanged(data, monkeypatch):
     fit(data, "--signal", "label", "-d", 2, "--folds", 0)
     restored = []
 
@@ -252,12 +248,12 @@ def test_an_audit_does_not_train_the_fit_again_and_can_be_repeated(data, monkeyp
     for _ in range(2):
         result = call("audit", "run")
         assert result.exit_code == 130
-        assert "run is as it was" in result.stderr
+        assert "run is unchanged" in result.stderr
     assert contents(data.parent) == before
     np.testing.assert_allclose(restored[1], latents("run/latents.csv"), rtol=1e-12)
 
 
-def test_data_that_were_moved_can_be_pointed_at(data, monkeypatch):
+def test_an_audit_finds_data_that_were_moved(data, monkeypatch):
     fit(data, "--signal", "label", "-d", 2)
     data.rename("elsewhere.csv")
     monkeypatch.setattr("pindown.auditing.audit.audit", lambda *arguments, **options: pytest.fail("found"))
@@ -275,7 +271,7 @@ def test_every_command_that_prints_results_prints_json(data):
         ["check", data, *OBSERVED, "--signal", "label"],
         ["plan", data, *OBSERVED, "--nuisance", "batch"],
         ["fit", data, *OBSERVED, "--signal", "label", "-d", 2, "--steps", 3, "-o", "run"],
-        ["transform", "run", data, "-o", "codes.npy"],
+        ["transform", "run", data, "-o", "new_latents.npy"],
     ):
         result = call(command, *arguments, "--json")
         assert result.exit_code == 0, result.output
@@ -284,12 +280,12 @@ def test_every_command_that_prints_results_prints_json(data):
     assert answers["plan"]["estimator"].startswith("Forget(")
     assert answers["fit"]["score"]["chance"] < 1
     assert answers["transform"] == {
-        "run": "run", "output": "codes.npy", "n_samples": N_ROWS, "latents": ["classify0", "classify1"],
+        "run": "run", "output": "new_latents.npy", "n_samples": N_ROWS, "latents": ["classify0", "classify1"],
     }  # fmt: skip
-    assert np.load("codes.npy").shape == (N_ROWS, 2)
+    assert np.load("new_latents.npy").shape == (N_ROWS, 2)
 
 
-def test_check_and_plan_speak_of_all_side_variables_and_write_nothing(data):
+def test_check_and_plan_use_all_side_variables_and_write_nothing(data):
     before = contents(data.parent)
     result = call("check", data, *OBSERVED, "--signal", "label", "--nuisance", "batch", "-d", 2)
     assert "latent independent of the nuisance" in result.output
@@ -334,7 +330,7 @@ def test_a_run_records_what_it_was_made_from(data):
     assert set(record["versions"]) == {"pindown", "torch", "numpy", "scikit-learn", "python"}
 
 
-def test_warnings_are_printed_and_kept(data):
+def test_warnings_are_printed_and_recorded(data):
     result = fit(data, "--signal", "batch", "-d", 3)
     assert "3 classes cannot pin down 3 latents" in result.stderr
     scores = json.loads((data.parent / "run" / "scores.json").read_text())
@@ -342,7 +338,7 @@ def test_warnings_are_printed_and_kept(data):
     assert "warned: Classify: 3 classes" in (data.parent / "run" / "log.txt").read_text()
 
 
-def test_force_replaces_a_run_and_nothing_is_left_beside(data):
+def test_force_replaces_a_run_and_leaves_nothing_else(data):
     fit(data, "--signal", "label", "-d", 2)
     fit(data, "--signal", "label", "-d", 3, "--force")
     assert Run.open(data.parent / "run").recipe.n_components == 3
@@ -363,7 +359,7 @@ def test_a_fit_that_diverges_fails_and_leaves_the_old_run(data, monkeypatch):
     assert contents(data.parent) == before
 
 
-def test_an_absurd_learning_rate_fails_in_words_of_the_command_line_and_leaves_nothing(data):
+def test_an_absurd_learning_rate_fails_and_leaves_nothing(data):
     command = ("fit", data, *OBSERVED, "--signal", "label", "-d", 2, "--steps", 30, "-o", "run")
     result = call(*command, "--option", "learning_rate=1e30")
     assert result.exit_code == 1
@@ -372,15 +368,15 @@ def test_an_absurd_learning_rate_fails_in_words_of_the_command_line_and_leaves_n
     assert [path.name for path in data.parent.iterdir()] == ["data.csv"]
 
 
-def test_an_estimator_file_of_something_else_is_refused(data):
+def test_a_file_that_is_no_estimator_raises(data):
     fit(data, "--signal", "label", "-d", 2)
     (data.parent / "run" / "estimator.pindown").write_bytes(b"something else")
-    for command in (("transform", "run", data, "-o", "codes.csv"), ("audit", "run")):
+    for command in (("transform", "run", data, "-o", "new_latents.csv"), ("audit", "run")):
         result = call(*command)
         assert result.exit_code == 2
         assert "run/estimator.pindown is damaged, or belongs to another run" in result.stderr
     (data.parent / "run" / "estimator.pindown").unlink()
-    assert "run has no estimator.pindown: fit again" in call("transform", "run", data, "-o", "codes.csv").stderr
+    assert "run has no estimator.pindown: fit again" in call("transform", "run", data, "-o", "new_latents.csv").stderr
 
 
 def test_the_estimator_of_a_run_can_be_loaded(data):
@@ -390,7 +386,7 @@ def test_the_estimator_of_a_run_can_be_loaded(data):
     np.testing.assert_allclose(estimator.transform(X), latents("run/latents.csv"), rtol=1e-12)
 
 
-def test_a_run_gives_its_estimator_back_without_training(data, monkeypatch):
+def test_a_run_loads_its_estimator_without_training(data, monkeypatch):
     fit(data, "-d", 2, "--option", "n_restarts=2")
 
     def trained(*arguments, **options):
@@ -403,7 +399,7 @@ def test_a_run_gives_its_estimator_back_without_training(data, monkeypatch):
     np.testing.assert_array_equal(estimator.transform(X), latents("run/latents.csv"))
 
 
-def test_columns_that_are_kept_read_as_they_were_written():
+def test_columns_survive_json():
     from pindown.data.tables import Columns
 
     chosen = Columns(features=("a", "b"), nuisance=("c",), pairs="next", truth=("z*",))
@@ -411,7 +407,7 @@ def test_columns_that_are_kept_read_as_they_were_written():
     assert Columns.from_dict(replace(chosen, nuisance=()).as_dict()) != chosen
 
 
-def test_a_plan_names_the_fit_with_its_options(data):
+def test_a_plan_prints_the_fit_with_its_options(data):
     result = call("plan", data, "--features", "x*", "--signal", "label", "--option", "space=Reals()")
     assert "--option 'space=Reals()'" in result.stdout
 
@@ -430,7 +426,7 @@ def test_a_fit_from_another_kind_of_device_is_restored_without_its_random_number
     np.testing.assert_array_equal(estimator.fit(X, label).transform(X), codes)
 
 
-def test_partners_beside_a_nuisance_lead_to_contrast_among_rows_of_the_same_value(data):
+def test_pairs_and_a_nuisance_lead_to_contrast_within_levels(data):
     assert "Contrast, 2 latents" in call("plan", data, "--pairs", "subject", "--nuisance", "batch", "-d", 2).stdout
     fit(data, "--pairs", "subject", "--nuisance", "batch", "-d", 2)
     estimator = load("run/estimator.pindown")
@@ -451,7 +447,7 @@ def test_partners_beside_a_nuisance_lead_to_contrast_among_rows_of_the_same_valu
         ),
     ],
 )
-def test_a_side_variable_that_cannot_be_used_is_refused(data, sides, message):
+def test_side_variables_that_exclude_each_other_raise(data, sides, message):
     result = call("fit", data, *sides, "-o", "run")
     assert result.exit_code == 2
     assert message in result.stderr

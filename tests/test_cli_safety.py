@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from commandline import call, columns, contents, edit_record, write_table
 
-from pindown.cli._answers import LONGEST, safe
+from pindown.cli.messages import LONGEST, safe
 from pindown.errors import InputError
 from pindown.runs import Run
 
@@ -224,6 +224,7 @@ def test_ids_that_look_like_formulas_are_quoted_on_request(tmp_path, monkeypatch
         words = ("fit", "data.csv", *OBSERVED, "--id", "id", *QUICK, "-o", "run", "--force", *extra)
         result = call(*words)
         assert result.exit_code == 0, result.output
+        assert ("--quote-formulas prevents it" in result.stderr) == (not extra)
         assert Path("run/latents.csv").read_text().splitlines()[2].startswith(expected)
         assert call("transform", "run", "data.csv", "-o", "new.csv", *extra).exit_code == 0
         assert Path("new.csv").read_text().splitlines()[2].startswith(expected)
@@ -252,14 +253,14 @@ def test_sigterm_says_a_word_and_the_same_command_resumes(tmp_path):
 
 
 def test_an_audit_of_a_folder_that_is_deleted_meanwhile_makes_it_no_more(here, monkeypatch):
-    audited = __import__("pindown.cli.audit", fromlist=["_audited"])._audited
+    audited = __import__("pindown.cli.audit", fromlist=["_audit"])._audit
 
     def meanwhile(*arguments):
         found = audited(*arguments)
         shutil.rmtree(here / "run")
         return found
 
-    monkeypatch.setattr("pindown.cli.audit._audited", meanwhile)
+    monkeypatch.setattr("pindown.cli.audit._audit", meanwhile)
     result = call("audit", "run", "--fits", 2)
     assert result.exit_code == 2
     assert "run was deleted or moved meanwhile" in result.stderr

@@ -218,3 +218,10 @@ def test_two_classes_are_separated_on_a_line_unless_another_space_is_requested()
     assert recipe.build().fit(x, label).score(x, label) > 0.9
     asked = Recipe("Classify", 1, options={"space": "Sphere()"})
     assert planned(asked, study)[0] == asked
+
+
+def test_a_black_background_survives_the_record_of_a_run():
+    from pindown.runs.inputs import ImageOptions
+
+    options = ImageOptions(background=0.0, size=(4, 6))
+    assert ImageOptions.from_dict(options.as_dict()) == options

@@ -54,7 +54,7 @@ def main(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Pin down the hidden variables behind data, and say what may be claimed about them."""
+    """Recover the latent variables behind data, and say which claims about them are supported."""
     for stream in (sys.stdout, sys.stderr):
         # A terminal that has no κ gets a question mark, not a traceback.
         if hasattr(stream, "reconfigure"):

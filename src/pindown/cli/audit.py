@@ -1,16 +1,17 @@
-"""`pindown audit`: what may be said of a run."""
+"""`pindown audit`: which claims a run supports."""
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pindown.cli._answers import complain, refusing, say, say_json, stopping
-from pindown.cli._choices import DEVICE, FOREIGN, JSON
-from pindown.cli.transform import RUN, say_changes
+from pindown.cli.messages import interruptible, print_json, print_text, print_warning, user_errors
+from pindown.cli.options import ADDRESS, DEVICE, JSON, RUN
+from pindown.cli.transform import print_changes
 
 if TYPE_CHECKING:
     from pindown.auditing.result import Audit, MethodAudit
@@ -20,8 +21,8 @@ if TYPE_CHECKING:
 
 def audit_run(
     run: RUN,
-    fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; beside them three controls.")] = 3,
-    seed: Annotated[int, typer.Option(min=0, help="Of the divisions, the refits and the permutations.")] = 0,
+    fits: Annotated[int, typer.Option(min=2, help="Refits with other seeds; three controls are fitted, too.")] = 3,
+    seed: Annotated[int, typer.Option(min=0, help="Of splits, refits and permutations.")] = 0,
     truth: Annotated[
         list[str] | None, typer.Option(help="Columns with known latents, to compare with; repeatable.")
     ] = None,
@@ -29,46 +30,45 @@ def audit_run(
         Path | None, typer.Option(help="Where the data file is now, if it was moved.", show_default=False)
     ] = None,
     device: DEVICE = None,
-    estimator: FOREIGN = None,
+    estimator: ADDRESS = None,
     as_json: JSON = False,
 ) -> None:
-    """Find out what a run may claim: refit it, measure what agrees and what leaks, and write a page into the run."""
+    """Find out which claims a run supports: refit it, measure agreement and leakage, and write a page into the run."""
     from pindown.runs import Run
     from pindown.runs.inputs import in_memory, read
 
-    with stopping(f"{run} is as it was; audit it again at any time."), refusing(ValueError, OSError):
+    with interruptible(f"{run} is unchanged; audit it again at any time."), user_errors(ValueError, OSError):
         fitted = Run.open(run)
-        say_changes(fitted)
+        print_changes(fitted)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        measured = not fitted.kind(estimator).spec.labels
-        whole = read(fitted.find_data(data), columns, measured=measured)
-        study = in_memory(whole)
-        for note in study.notes[len(whole.notes) :]:
-            complain(note)
-        found = _audited(fitted, study, fits, seed, device, estimator)
-        fitted.bind()  # or a folder that was deleted meanwhile would be made again
+        whole = read(fitted.find_data(data), columns, measured=not fitted.kind(estimator).spec.labels)
+        dataset = in_memory(whole)
+        for note in dataset.notes[len(whole.notes) :]:
+            print_warning(note)
+        found = _audit(fitted, dataset, fits, seed, device, estimator)
+        fitted.bind()  # raises if the folder was deleted meanwhile, before it would be made again
         pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
         fitted.bind("audit.html", "audit.json")
         fitted.log(f"audited: {found.claim}")
     if as_json:
-        say_json({"run": str(run), "page": str(pages[0]), **found.to_dict()})
+        print_json({"run": str(run), "page": str(pages[0]), **found.to_dict()})
         return
-    say(str(found))
-    say(f"\nThe page: {pages[0]}")
+    print_text(str(found))
+    print_text(f"\nThe page: {pages[0]}")
 
 
-def _audited(run: Run, study: Data, fits: int, seed: int, device: str | None, kind: str | None) -> Audit | MethodAudit:
-    import warnings
-
+def _audit(
+    run: Run, dataset: Data, fits: int, seed: int, device: str | None, address: str | None
+) -> Audit | MethodAudit:
     import numpy as np
 
     from pindown.auditing.audit import audit
 
-    estimator = run.load(device=device, estimator=kind)
+    estimator = run.load(device=device, estimator=address)
     if device is not None:
         estimator.set_params(device=device)  # of the refits
-    if study.names:
-        estimator.feature_names_in_ = np.array(study.names, dtype=object)  # what the page calls them
+    if dataset.names:
+        estimator.feature_names_in_ = np.array(dataset.names, dtype=object)  # for the page
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in their order
-        return audit(estimator, study, n_fits=fits, random_state=seed)
+        return audit(estimator, dataset, n_fits=fits, random_state=seed)

@@ -3,221 +3,138 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pindown._names import counted
-from pindown.cli._answers import complain, console, grid, observed, refusing, say, say_json, stopping, waiting
-from pindown.cli._choices import (
-    BACKGROUND,
-    CHANNELS,
-    COMPONENTS,
-    COUNTS,
+from pindown.cli.fit import describe, read_dataset
+from pindown.cli.messages import console, grid, interruptible, print_json, print_text, spinner, user_errors
+from pindown.cli.options import (
     DATA,
-    DROP,
-    ESTIMATOR,
-    FEATURES,
-    GIVEN,
-    GROUP,
-    ID,
-    IMPUTE,
     JSON,
-    LABELS,
-    NUISANCE,
-    OPTION,
-    PAIRS,
-    PCA,
-    SIGNAL,
-    SIZE,
-    SKIP_CORRUPT,
-    SKIP_UNLABELLED,
-    SPARSE,
-    columns,
-    in_full,
-    named,
-    parameters,
+    ColumnOptions,
+    LabelledImageOptions,
+    MethodOptions,
+    Request,
+    read_request,
+    with_options,
 )
-from pindown.cli.fit import NO_COUNT
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from pindown.data.data import Data
-    from pindown.data.tables import Columns
     from pindown.methods.base import BaseEncoder
     from pindown.methods.planning import Plan
-    from pindown.runs import Recipe
 
 
-Answer = Callable[["_Seen", int | None, bool], None]
-"""What a command says of data: given what was looked at, the number of latents asked for, and whether as JSON."""
-
-
-def _of_data(answer: Answer) -> Callable[..., None]:
-    """Turn an answer into a command, with the options that say which column is what."""
-
-    def command(
-        data: DATA,
-        signal: SIGNAL = None,
-        nuisance: NUISANCE = None,
-        pairs: PAIRS = None,
-        group: GROUP = None,
-        given: GIVEN = None,
-        features: FEATURES = None,
-        drop: DROP = None,
-        id: ID = None,
-        impute: IMPUTE = None,
-        counts: COUNTS = False,
-        pca: PCA = None,
-        labels: LABELS = None,
-        size: SIZE = None,
-        channels: CHANNELS = None,
-        background: BACKGROUND = None,
-        skip_corrupt: SKIP_CORRUPT = False,
-        skip_unlabelled: SKIP_UNLABELLED = False,
-        components: COMPONENTS = None,
-        sparse: SPARSE = None,
-        estimator: ESTIMATOR = None,
-        option: OPTION = None,
-        as_json: JSON = False,
-    ) -> None:
-        chosen = columns(
-            signal=signal,
-            nuisance=nuisance,
-            pairs=pairs,
-            group=group,
-            given=given,
-            features=features,
-            drop=drop,
-            id=id,
-            impute=impute,
-            counts=counts,
-        )
-        options = {
-            "labels": labels,
-            "size": size,
-            "channels": channels,
-            "background": background,
-            "skip_corrupt": skip_corrupt,
-            "skip_unlabelled": skip_unlabelled,
-        }
-        with refusing(ValueError):
-            estimator, components = in_full(sparse, estimator, components)
-        answer(_look(data, chosen, options, estimator, parameters(option, pca), components), components, as_json)
-
-    command.__doc__ = answer.__doc__
-    return command
-
-
-@_of_data
-def check_data(seen: _Seen, components: int | None, as_json: bool) -> None:
-    """Say before training whether a theorem can apply to these data: a verdict for each condition."""
-    with stopping("nothing was written."), refusing(ValueError), waiting(f"Checking {seen.data.name}"):
+@with_options
+def check_data(
+    data: DATA,
+    columns: ColumnOptions,
+    images: LabelledImageOptions,
+    method: MethodOptions,
+    as_json: JSON = False,
+) -> None:
+    """Check before training whether a theorem can apply to the data: a verdict for each condition."""
+    seen = _read(data, columns, images, method)
+    with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
         est = seen.estimator
-        d = seen.plan(None).n_components if components is None else components
-        verdicts = (*est.spec.checks_before(est, seen.some, d, seen.some), est.spec.can_audit(est, seen.study))
+        d = seen.plan(None).n_components if seen.n_components is None else seen.n_components
+        verdicts = (*est.spec.checks_before(est, seen.sample, d, seen.sample), est.spec.can_audit(est, seen.dataset))
     if as_json:
         from pindown.auditing.result import plain
 
-        named = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
-        say_json({**seen.summary(), "n_components": d, "verdicts": named})
+        found = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
+        print_json({**seen.summary(), "n_components": d, "verdicts": found})
         return
     seen.introduce()
-    if done := seen.estimator.shown(seen.some.X).note:
-        say(f"before training {done}")
+    if preprocessing := est.shown(seen.sample.X).note:
+        print_text(f"before training {preprocessing}")
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
 
 
-@_of_data
-def plan_fit(seen: _Seen, components: int | None, as_json: bool) -> None:
-    """Say which estimator suits these data, which theorem would speak of it, and what is missing."""
-    with stopping("nothing was written."), refusing(ValueError), waiting(f"Planning for {seen.data.name}"):
-        found = seen.plan(components)
-    command = seen.command(found.n_components)
+@with_options
+def plan_fit(
+    data: DATA,
+    columns: ColumnOptions,
+    images: LabelledImageOptions,
+    method: MethodOptions,
+    as_json: JSON = False,
+) -> None:
+    """Name the estimator that suits the data, the theorem that applies to it, and what is missing."""
+    seen = _read(data, columns, images, method)
+    with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Planning for {data.name}"):
+        found = seen.plan(seen.n_components)
+    command = seen.fit_command(found.n_components)
     if as_json:
         from pindown.auditing.result import plain
 
-        say_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
+        print_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
     seen.introduce()
-    say(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'latent')}"))
+    print_text(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'latent')}"))
     if command is not None:
-        say(f"To fit it: {command}")
+        print_text(f"To fit it: {command}")
 
 
 @dataclass(frozen=True, eq=False)
 class _Seen:
-    """A study, and the sample of its rows that is looked at."""
+    """Data that were read, the sample of them that is checked, and the estimator."""
 
-    data: Path
-    asked: str | None  # estimator
-    columns: Columns
-    recipe: Recipe
+    path: Path
+    request: Request
+    n_components: int | None
+    asked: str | None  # the estimator that the user named
     estimator: BaseEncoder
-    study: Data
-    some: Data
-    pictures: dict[str, Any]
+    dataset: Data
+    sample: Data
 
     def plan(self, n_components: int | None) -> Plan:
         from pindown.runs.recipe import look
 
-        return look(self.study, self.estimator, n_components)
+        return look(self.dataset, self.estimator, n_components)
 
     def summary(self) -> dict[str, Any]:
-        return {"data": str(self.data), "n_samples": len(self.some), "n_features": self.some.n_features}
+        return {"data": str(self.path), "n_samples": len(self.sample), "n_features": self.sample.n_features}
 
     def introduce(self) -> None:
-        what = observed(self.study)
-        of = what if self.study.is_source else f"observed variables {what}"
-        say(f"{self.data}: {counted(len(self.some), 'row')} looked at, {of}")
+        what = describe(self.dataset)
+        of = what if self.dataset.is_source else f"observed variables {what}"
+        print_text(f"{self.path}: {counted(len(self.sample), 'sample')}, {of}")
 
-    def command(self, n_components: int) -> str | None:
+    def fit_command(self, n_components: int) -> str | None:
         """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
         from pindown.runs import estimator_for
 
         try:
-            estimator_for(self.columns, self.asked)
+            estimator_for(self.request.columns, self.asked)
         except ValueError:
             return None
-        words = ["pindown", "fit", str(self.data)]
+        words = ["pindown", "fit", str(self.path)]
         words += [] if self.asked is None else ["--estimator", self.asked]
-        for name, value in self.columns.as_dict().items():
-            for part in value if isinstance(value, list) else [value]:
-                words += [f"--{name}"] if part is True else [f"--{name}", part]
-        for name, value in self.pictures.items():
-            shown = "x".join(map(str, value)) if isinstance(value, list) else str(value)
-            words += [f"--{name.replace('_', '-')}"] + ([] if value is True else [shown])
-        for name, text in self.recipe.options.items():
+        for name, value in {**self.request.columns.as_dict(), **self.request.image_options}.items():
+            option = f"--{name.replace('_', '-')}"
+            if name == "size":
+                words += [option, "x".join(map(str, value))]
+            elif value is True:
+                words += [option]
+            else:
+                for part in value if isinstance(value, list) else [value]:
+                    words += [option, str(part)]
+        for name, text in self.request.recipe.options.items():
             words += ["--option", f"{name}={text}"]
         return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
-def _look(
-    data: Path,
-    chosen: Columns,
-    options: dict[str, Any],
-    asked: str | None,
-    option: list[str] | None,
-    components: int | None,
-) -> _Seen:
-    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
-        source = named(data, chosen, options)
-        from pindown.methods.registry import find
-        from pindown.runs import Recipe, estimator_for, read_options
-        from pindown.runs.inputs import Images, read
+def _read(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> _Seen:
+    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+        request = read_request(data, columns, images, method, fitted=False)
         from pindown.runs.recipe import looked_at, readable
 
-        name = estimator_for(chosen, asked, fitted=False)
-        kind = find(name)
-        recipe = Recipe(name, options=read_options(option or (), kind))
-        study = read(source, chosen, measured=not kind.spec.labels)
-        if isinstance(source, Images) and components is None:
-            raise ValueError(NO_COUNT)
-        for note in study.notes:
-            complain(note)
-        estimator = readable(recipe, study)[0].build()
-        some = study.sample(looked_at(study))
-        some = some.take(range(len(some))) if some.is_source else some
-        asked_of = source.options.as_dict() if isinstance(source, Images) else {}
-        return _Seen(data, asked, chosen, recipe, estimator, study, some, asked_of)
+        dataset = read_dataset(request)
+        recipe = replace(request.recipe, n_components=None)
+        sample = dataset.sample(looked_at(dataset))
+        sample = sample.take(range(len(sample))) if sample.is_source else sample
+        asked = method.resolved().estimator
+        estimator = readable(recipe, dataset)[0].build()
+        return _Seen(data, request, request.recipe.n_components, asked, estimator, dataset, sample)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from pindown.cli._answers import console, refusing, stopping
+from pindown.cli.messages import console, interruptible, user_errors
 
 if TYPE_CHECKING:
     from pindown.demo import MakeSections
@@ -28,7 +28,7 @@ def run_demo(
     from pindown import demo
     from pindown.auditing.page import check_writable, shown
 
-    with refusing(OSError), stopping("no page was written."):
+    with user_errors(OSError), interruptible("no page was written."):
         check_writable(output)
         result = demo.run(output, random_state=seed, make_sections=_all_sections())
     out = console()

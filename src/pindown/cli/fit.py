@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shlex
-import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,162 +13,87 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from pindown._names import counted
-from pindown.cli._answers import (
-    complain,
-    in_our_words,
-    in_shell,
+from pindown.cli.messages import (
+    all_as_options,
+    as_options,
+    command_line,
+    formulas_checked,
+    interruptible,
     is_first_process,
-    observed,
-    refusing,
-    say,
-    say_json,
-    stopping,
-    waiting,
-    without_formulas,
+    print_json,
+    print_text,
+    print_warning,
+    spinner,
+    user_errors,
 )
-from pindown.cli._choices import (
-    BACKGROUND,
-    CHANNELS,
-    COMPONENTS,
-    COUNTS,
+from pindown.cli.options import (
     DATA,
     DEVICE,
-    DROP,
-    ESTIMATOR,
-    FEATURES,
-    GIVEN,
-    GROUP,
-    ID,
-    IMPUTE,
     JSON,
-    LABELS,
-    NUISANCE,
-    OPTION,
-    PAIRS,
-    PCA,
     QUOTE_FORMULAS,
-    SIGNAL,
-    SIZE,
-    SKIP_CORRUPT,
-    SKIP_UNLABELLED,
-    SPARSE,
-    columns,
-    in_full,
-    named,
-    parameters,
+    ColumnOptions,
+    LabelledImageOptions,
+    MethodOptions,
+    Request,
+    read_request,
+    with_options,
 )
 
 if TYPE_CHECKING:
     from pindown.data.data import Data
-    from pindown.data.tables import Columns
-    from pindown.runs import Place, Recipe, Run
-    from pindown.runs.inputs import Source
-
-NO_COUNT = (
-    "n_components: say how many latents to look for, such as n_components=5: directions of pictures are no count of "
-    "them."
-)
-"""Said of pictures where nobody said how many latents there are."""
+    from pindown.runs import Place, Run
 
 
+@with_options
 def fit_data(
     data: DATA,
     output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run, to be made.", show_default=False)],
-    signal: SIGNAL = None,
-    nuisance: NUISANCE = None,
-    pairs: PAIRS = None,
-    group: GROUP = None,
-    given: GIVEN = None,
-    features: FEATURES = None,
-    drop: DROP = None,
-    id: ID = None,
-    impute: IMPUTE = None,
-    counts: COUNTS = False,
-    pca: PCA = None,
-    labels: LABELS = None,
-    size: SIZE = None,
-    channels: CHANNELS = None,
-    background: BACKGROUND = None,
-    skip_corrupt: SKIP_CORRUPT = False,
-    skip_unlabelled: SKIP_UNLABELLED = False,
+    columns: ColumnOptions,
+    images: LabelledImageOptions,
+    method: MethodOptions,
     folds: Annotated[
-        int,
-        typer.Option(
-            min=0,
-            help="Refits that encode rows they have not seen, where a label was given; 0: the fit encodes all.",
-        ),
+        int, typer.Option(min=0, help="If there is a label, encode each sample by a refit without it; 0: by the fit.")
     ] = 4,
-    truth: Annotated[
-        list[str] | None,
-        typer.Option(help="Known latents: never shown to the fit, compared with by the audit; repeatable."),
-    ] = None,
-    components: COMPONENTS = None,
-    sparse: SPARSE = None,
-    steps: Annotated[int | None, typer.Option(min=1, help="Steps of the training. By default the estimator's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of the fit: the same seed gives the same latents.")] = 0,
-    estimator: ESTIMATOR = None,
-    option: OPTION = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps. By default the estimator's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same latents.")] = 0,
     device: DEVICE = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False,
     quote_formulas: QUOTE_FORMULAS = False,
     as_json: JSON = False,
 ) -> None:
-    """Fit an encoder, and keep all that belongs to it in a folder.
+    """Fit an encoder, and write it with all that belongs to it to a folder.
 
     The side variable chooses the estimator: --nuisance leads to Forget, --pairs to Contrast, --signal to Classify, and
-    nothing to Dictionary; --estimator names another, and --sparse N a sparse dictionary. After a kill at any moment,
+    none to Dictionary; --estimator names another, and --sparse N a sparse dictionary. After a kill at any moment,
     the same command resumes. With several GPUs: torchrun -m -- pindown fit …
     """
-    chosen = columns(
-        signal=signal,
-        nuisance=nuisance,
-        pairs=pairs,
-        group=group,
-        given=given,
-        features=features,
-        drop=drop,
-        truth=truth,
-        id=id,
-        impute=impute,
-        counts=counts,
-    )
-    options = {
-        "labels": labels,
-        "size": size,
-        "channels": channels,
-        "background": background,
-        "skip_corrupt": skip_corrupt,
-        "skip_unlabelled": skip_unlabelled,
-    }
     hold = ExitStack()
-    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
-        source = named(data, chosen, options)
-        estimator, components = in_full(sparse, estimator, components)
-        from pindown.methods.registry import find
-        from pindown.runs import Place, Recipe, estimator_for, read_options
+    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+        request = read_request(data, columns, images, method, steps=steps, seed=seed)
+        from pindown.runs import Place
 
-        name = estimator_for(chosen, estimator)
-        asked = Recipe(name, components, steps, seed, read_options(parameters(option, pca), find(name)))
         place = Place(output)
-        with _first_decides() as first:
+        with _first_process_decides() as first:
             if first:
-                study, run = _begun(source, chosen, asked, place, hold, device=device, force=force)
+                dataset, run = _begin(request, place, hold, device=device, force=force)
             else:
-                study, run = _joined(source, chosen, asked, place)
+                dataset, run = read_dataset(request), place.under_way()
     with hold:
-        scores = _fitted(place, study, run, device, 0 if study.is_source else folds, quote_formulas=quote_formulas)
+        n_folds = 0 if dataset.is_source else folds
+        scores = _train(place, dataset, run, device, n_folds, quote_formulas=quote_formulas)
     if as_json:
-        say_json({"run": str(output), **scores})
+        print_json({"run": str(output), **scores})
         return
-    say(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {observed(study)}")
-    say(f"{counted(scores['n_samples'], 'row')}, {counted(scores['n_steps'], 'step')}, loss {scores['loss']:.4g}")
-    say(_in_words(scores["score"]))
-    say(f"The run: {output}. What may be claimed: {shlex.join(['pindown', 'audit', str(output)])}")
+    print_text(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {describe(dataset)}")
+    n_samples, n_steps = counted(scores["n_samples"], "sample"), counted(scores["n_steps"], "step")
+    print_text(f"{n_samples}, {n_steps}, loss {scores['loss']:.4g}")
+    print_text(_describe_score(scores["score"]))
+    print_text(f"The run: {output}. Which claims are supported: {shlex.join(['pindown', 'audit', str(output)])}")
 
 
 @contextmanager
-def _first_decides() -> Iterator[bool]:
-    """Yield whether this is the first process; others wait for it, and end if it does not begin."""
+def _first_process_decides() -> Iterator[bool]:
+    """Yield whether this is the first process; the others wait for it, and exit if it fails."""
     if int(os.environ.get("WORLD_SIZE", "1")) == 1:
         yield True
         return
@@ -186,91 +110,90 @@ def _first_decides() -> Iterator[bool]:
     try:
         yield True
     except BaseException:
-        broadcast_object_list(["refused"])
+        broadcast_object_list(["failed"])
         raise
     broadcast_object_list(["begun"])
 
 
-def _joined(source: Source, chosen: Columns, asked: Recipe, place: Place) -> tuple[Data, Run]:
-    """Return what the first process has begun, to another one."""
-    from pindown.methods.registry import find
+def read_dataset(request: Request) -> Data:
+    """Read the data of a command, and print what was left out."""
     from pindown.runs.inputs import read
 
-    study = read(source, chosen, measured=not find(asked.estimator).spec.labels)
-    return study, place.under_way()
+    dataset = read(request.source, request.columns, measured=not request.kind.spec.labels)
+    for note in dataset.notes:
+        print_warning(note)
+    return dataset
 
 
-def _begun(
-    source: Source,
-    chosen: Columns,
-    asked: Recipe,
-    place: Place,
-    hold: ExitStack,
-    *,
-    device: str | None,
-    force: bool,
-) -> tuple[Data, Run]:
-    """Check all that can be checked before training, then make and hold the folder, or the one to resume."""
+def describe(dataset: Data) -> str:
+    """Return what the data are, in a few words: names of columns, or what a folder holds."""
+    from pindown._names import listed
+
+    if not dataset.is_source:
+        return listed(dataset.names)
+    shape = dataset.X.shape
+    return f"images of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
+
+
+def _begin(request: Request, place: Place, hold: ExitStack, *, device: str | None, force: bool) -> tuple[Data, Run]:
+    """Check all that can be checked before training, then make and lock the folder, or the one to resume."""
     import numpy as np
 
+    from pindown.errors import InputError
     from pindown.methods.parameters import INJECTIVE
-    from pindown.methods.registry import find
     from pindown.runs import planned
-    from pindown.runs.inputs import Images, fingerprint, read
+    from pindown.runs.inputs import fingerprint
     from pindown.training import best_device
 
+    recipe, columns, images = request.recipe, request.columns, request.image_options
     place.check(force=force)
-    with refusing(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
-        theorem = asked.build().guarantee
+    with user_errors(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
+        theorem = recipe.build().guarantee
     if device is not None:
         best_device(device)
-    study = read(source, chosen, measured=not find(asked.estimator).spec.labels)
+    dataset = read_dataset(request)
     injective = theorem is not None and INJECTIVE & {*theorem.assumes}
-    if isinstance(source, Images) and asked.n_components is None:
-        raise ValueError(NO_COUNT)
-    if injective and asked.n_components is not None and asked.n_components > study.n_features:
-        raise ValueError(
-            f"-d {asked.n_components}: there are {counted(study.n_features, 'observed variable')}, and no injective "
-            "mixing makes fewer of these than hidden ones: ask for at most as many."
+    if injective and recipe.n_components is not None and recipe.n_components > dataset.n_features:
+        raise InputError(
+            "n_components",
+            f"`n_components={recipe.n_components}`, but there are {counted(dataset.n_features, 'observed variable')}. "
+            "An injective mixing needs as many observed variables as latents: take at most as many.",
         )
-    for note in study.notes:
-        complain(note)
-    digest, options = fingerprint(source), source.options.as_dict() if isinstance(source, Images) else {}
-    wishes = {"data": digest, "columns": chosen.as_dict(), **asked.as_dict()}
-    wishes |= {"pictures": options} if options else {}
-    run = place.begun(wishes, force=force)
+    wanted = {"data": fingerprint(request.source), "columns": columns.as_dict(), **recipe.as_dict()}
+    wanted |= {"pictures": images} if images else {}
+    run = place.begun(wanted, force=force)
     if run is not None:
         hold.enter_context(place.held())
-        if run.recipe.estimator != asked.estimator:
-            raise ValueError(f"{run.path} is damaged: delete it.")
-        complain(f"resuming {run.path}.")
+        if run.recipe.estimator != recipe.estimator:
+            raise InputError("output", f"{run.path} is damaged: delete it.")
+        print_warning(f"resuming {run.path}.")
         run.log("resumed")
-        return study, run
-    with waiting(f"Planning for {source.path.name}"):
-        recipe, notes = planned(asked, study)
-    notes = tuple(map(in_our_words, notes))
+        return dataset, run
+    with spinner(f"Planning for {request.source.path.name}"):
+        recipe, notes = planned(recipe, dataset)
+    notes = tuple(map(all_as_options, notes))
     for note in notes:
-        complain(note)
-    medians = dict(zip(study.names, np.median(study.X, axis=0).tolist(), strict=True)) if chosen.impute else {}
+        print_warning(note)
+    medians = dict(zip(dataset.names, np.median(dataset.X, axis=0).tolist(), strict=True)) if columns.impute else {}
     record = {
-        "command": shlex.join(["pindown", *sys.argv[1:]]),
-        "data": {"path": str(source.path.resolve()), "sha256": digest, "n_samples": len(study)},
-        "columns": {**chosen.as_dict(), "features": list(study.names), "drop": []},
+        "command": command_line(),
+        "data": {"path": str(request.source.path.resolve()), "sha256": wanted["data"], "n_samples": len(dataset)},
+        "columns": {**columns.as_dict(), "features": list(dataset.names), "drop": []},
         "recipe": recipe.as_dict(),
-        **({"pictures": options} if isinstance(source, Images) else {}),
+        **({"pictures": images} if images else {}),
         **({"medians": medians} if medians else {}),
-        "asked": wishes,
-        "notes": [in_shell(note) for note in (*study.notes, *notes)],
+        "asked": wanted,
+        "notes": [as_options(note) for note in (*dataset.notes, *notes)],
     }
     run = hold.enter_context(place.begun_alone(record, force=force))  # planning took seconds
     run.log(f"begun: {record['command']}")
-    return study, run
+    return dataset, run
 
 
-def _fitted(
-    place: Place, study: Data, run: Run, device: str | None, folds: int, *, quote_formulas: bool
+def _train(
+    place: Place, dataset: Data, run: Run, device: str | None, folds: int, *, quote_formulas: bool
 ) -> dict[str, Any]:
-    """Train, and write the result, in the first process; what cannot be trained leaves nothing behind."""
+    """Train and, in the first process, write the result; a fit that fails leaves nothing behind."""
     from scipy.sparse import issparse
 
     from pindown._files import write_json
@@ -279,25 +202,28 @@ def _fitted(
     from pindown.runs.recipe import fit, scores
     from pindown.training.divergence import TrainingDivergedError
 
-    go_on = f"the same command resumes: {run.record['command']}"
-    broken = refusing(OSError, then=f"When that is fixed, {go_on}")
-    refused = refusing(ValueError, of_estimator=True)
-    with stopping(go_on, diverged="Nothing was kept of this fit."), refused, broken, _noting(run) as noted:
+    resumes = f"the same command resumes: {run.record['command']}"
+    with (
+        interruptible(resumes, diverged="Nothing was kept of this fit."),
+        user_errors(ValueError, of_estimator=True),
+        user_errors(OSError, then=f"When that is fixed, {resumes}"),
+        _recorded_warnings(run) as recorded,
+    ):
         try:
             estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
-            fit(estimator, study)
+            fit(estimator, dataset)
         except (ValueError, TrainingDivergedError) as error:
-            # What was learned so far is kept, unless it would only diverge again.
+            # A checkpoint is kept, unless the fit would only diverge again.
             if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
                 place.give_up()
             raise
-        latents, beside = _exported(estimator, study, folds)
-        found = {**scores(estimator, study), "warnings": noted}
+        latents, beside = _encode(estimator, dataset, folds)
+        found = {**scores(estimator, dataset), "warnings": recorded}
         if not is_first_process():
             return found
         estimator.save(run.path / ESTIMATOR)
         names = [str(name) for name in estimator.get_feature_names_out()]
-        beside = without_formulas(beside) if quote_formulas else beside
+        beside = formulas_checked(beside, quote=quote_formulas)
         write_latents(run.path / (SPARSE_LATENTS if issparse(latents) else LATENTS), latents, names, beside)
         write_json(run.path / SCORES, found)
         run.log("fitted")
@@ -305,61 +231,62 @@ def _fitted(
     return found
 
 
-def _exported(estimator: Any, study: Data, folds: int) -> tuple[Any, dict[str, Any]]:
-    """Return the latents of the rows that were fitted, and what stands beside them: their names, and who encoded them.
+def _encode(estimator: Any, dataset: Data, folds: int) -> tuple[Any, dict[str, Any]]:
+    """Return the latents of the samples, and the columns to write next to them: ids, and who encoded a sample.
 
-    A label that was given can be learned by heart, row by row; so these are encoded by refits that have not seen them.
+    An encoder can memorise the labels it is fitted to. So where there are labels, refits encode samples that they have
+    not seen.
     """
     import numpy as np
 
     from pindown.methods import out_of_fold
 
-    beside = {} if study.ids is None else {study.id_name: study.ids}
-    if folds and (study.signal is not None or study.given is not None):
+    beside = {} if dataset.ids is None else {dataset.id_name: dataset.ids}
+    if folds and (dataset.signal is not None or dataset.given is not None):
         try:
-            with waiting(f"Refitting {folds} times, to encode rows that were not seen"):
-                codes, fold = out_of_fold(estimator, study.only(*estimator.spec.roles, "groups"), n_folds=folds)
+            with spinner(f"Refitting {folds} times, to encode samples that were not seen"):
+                latents, fold = out_of_fold(estimator, dataset.only(*estimator.spec.roles, "groups"), n_folds=folds)
         except ValueError as error:
-            complain(f"latents are those of rows that the fit has seen, since {in_our_words(str(error))}")
+            print_warning(f"latents.csv has samples that the fit has seen: {all_as_options(str(error))}")
         else:
-            complain(
-                f"a label was given, so latents.csv has each row as a refit encodes it that has not seen it ({folds} "
-                "folds, --folds)."
+            print_warning(
+                "the fit uses a label, so in latents.csv each sample is encoded by a refit that has not seen it "
+                f"({folds} folds, --folds)."
             )
-            return codes, {**beside, "fold": fold}
-    return estimator.spec.exported(estimator, study), {**beside, "seen": np.ones(len(study), dtype=np.int64)}
+            return latents, {**beside, "fold": fold}
+    return estimator.spec.exported(estimator, dataset), {**beside, "seen": np.ones(len(dataset), dtype=np.int64)}
 
 
 @contextmanager
-def _noting(run: Run) -> Iterator[list[str]]:
-    """Print what the estimator warns of, and keep it."""
+def _recorded_warnings(run: Run) -> Iterator[list[str]]:
+    """Print the warnings of the estimator, log them, and yield the list of them."""
     from sklearn.exceptions import ConvergenceWarning
 
     from pindown.errors import IdentifiabilityWarning
 
     ours = IdentifiabilityWarning, ConvergenceWarning
-    noted: list[str] = []
+    recorded: list[str] = []
     with warnings.catch_warnings():
         for kind in ours:
             warnings.simplefilter("always", kind)
         others = warnings.showwarning
 
-        def note(message, category, *where):
+        def record(message: Warning | str, category: type[Warning], *where: Any) -> None:
             if not issubclass(category, ours):
                 others(message, category, *where)
-            elif str(message) not in noted:
-                noted.append(str(message))
-                complain(in_our_words(str(message)))
+            elif str(message) not in recorded:
+                recorded.append(str(message))
+                print_warning(all_as_options(str(message)))
                 run.log(f"warned: {message}")
 
-        warnings.showwarning = note
-        yield noted
+        warnings.showwarning = record  # type: ignore[assignment]
+        yield recorded
 
 
-def _in_words(score: dict[str, Any]) -> str:
+def _describe_score(score: dict[str, Any]) -> str:
     from pindown.auditing.page import shown
 
     if score["value"] is None:
-        return f"{score['name']}: too few rows to hold some out here; the audit says."
+        return f"{score['name']}: too few samples for a validation set. `pindown audit` measures it."
     chance = "" if score["chance"] is None else f" (chance {shown(score['chance'], 3)})"
-    return f"{score['name']}, on rows {score['rows']}: {shown(score['value'], 3)}{chance}"
+    return f"{score['name']}, on samples {score['rows']}: {shown(score['value'], 3)}{chance}"

@@ -1,4 +1,4 @@
-"""`pindown probe`: what a linear map reads off the features of frozen models."""
+"""`pindown probe`: how well linear probes decode known factors from the features of frozen models."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pindown.cli._answers import refusing, say, say_json, stopping, waiting
-from pindown.cli._choices import JSON
+from pindown.cli.messages import interruptible, print_json, print_text, spinner, user_errors
+from pindown.cli.options import JSON
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -33,15 +33,15 @@ def probe_features(
         typer.Option("--group", help="Column of that table whose rows of one value stay together.", show_default=False),
     ] = None,
     only: Annotated[
-        list[str] | None, typer.Option("--factor", help="Factors to ask about; repeatable. By default all columns.")
+        list[str] | None, typer.Option("--factor", help="Factors to decode; repeatable. By default all columns.")
     ] = None,
     baseline: Annotated[
         list[str] | None,
-        typer.Option(help="More features to compare with, as name=file; repeatable: a random network, raw inputs."),
+        typer.Option(help="Other features to compare with, such as those of a random network: name=file; repeatable."),
     ] = None,
-    resamples: Annotated[int, typer.Option(min=2, help="Divisions of the rows.")] = 10,
+    resamples: Annotated[int, typer.Option(min=2, help="Splits of the samples.")] = 10,
     permutations: Annotated[
-        int | None, typer.Option(min=19, help="Permutations of the labels in each. By default as many as it takes.")
+        int | None, typer.Option(min=19, help="Permutations of the labels in each split. By default as many as needed.")
     ] = None,
     seed: Annotated[int, typer.Option(min=0, help="Of resamples, permutations and control tasks.")] = 0,
     output: Annotated[
@@ -50,8 +50,8 @@ def probe_features(
     ] = None,
     as_json: JSON = False,
 ) -> None:
-    """Ask linear probes what features tell of known factors, beside chance, control tasks and other features."""
-    with stopping("nothing was written."), refusing(ValueError, OSError):
+    """Measure how well linear probes decode known factors, next to chance, control tasks and other features."""
+    with interruptible("nothing was written."), user_errors(ValueError, OSError):
         from pindown.auditing.page import check_writable
         from pindown.auditing.probing import probe
 
@@ -63,32 +63,32 @@ def probe_features(
             if not (name and equals and path):
                 raise ValueError(f"--baseline must be name=file, such as raw=pixels.npy, got {text!r}.")
             models[name] = _only(Path(path), _models(Path(path)))
-        columns, together = _factors(factors, group, only or [])
-        with waiting("Probing"):
+        columns, groups = _factors(factors, group, only or [])
+        with spinner("Probing"):
             found = probe(
                 models,
                 columns,
-                groups=together,
+                groups=groups,
                 n_resamples=resamples,
                 n_permutations=permutations,
                 random_state=seed,
             )
         page = None if output is None else found.save(output)
     if as_json:
-        say_json({"output": None if page is None else str(page), **found.to_dict()})
+        print_json({"output": None if page is None else str(page), **found.to_dict()})
         return
-    say(str(found))
+    print_text(str(found))
     if page is not None:
-        say(f"\nThe page: {page}")
+        print_text(f"\nThe page: {page}")
 
 
 def _models(path: Path) -> dict[str, NDArray[Any]]:
-    """Return the features in a file, by name: of an .npz all of its arrays with rows and columns."""
+    """Return the features in a file, by name: of an .npz all arrays with rows and columns."""
     import numpy as np
 
     from pindown.data.tables import Columns, open_table, read_data
 
-    source = open_table(path)  # says what is wrong with a file, whatever it is
+    source = open_table(path)  # raises if the file cannot be read
     if path.suffix.lower() == ".npz":
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
@@ -106,16 +106,16 @@ def _only(path: Path, models: dict[str, NDArray[Any]]) -> NDArray[Any]:
 
 
 def _factors(path: Path, group: str | None, only: list[str]) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
-    """Return the columns to ask about, and who belongs together."""
+    """Return the columns of factors, and the groups of samples that stay together."""
     from pindown.data.tables import open_table
 
     source = open_table(path)
     for name, option in [*((name, "factor") for name in only), *([(group, "group")] if group else [])]:
         source.require(name, option)
-    asked = only or [name for name in source.names if name != group]
-    numeric = [name for name in asked if name in source.numeric]
-    words = [name for name in asked if name not in source.numeric]
-    numbers, labels = source.read(numeric, [*words, *([group] if group else [])])
+    chosen = only or [name for name in source.names if name != group]
+    numeric = [name for name in chosen if name in source.numeric]
+    texts = [name for name in chosen if name not in source.numeric]
+    numbers, labels = source.read(numeric, [*texts, *([group] if group else [])])
     columns: dict[str, NDArray[Any]] = {name: numbers[:, k] for k, name in enumerate(numeric)}
-    columns |= {name: labels[name] for name in words}
-    return {name: columns[name] for name in asked}, None if group is None else labels[group]
+    columns |= {name: labels[name] for name in texts}
+    return {name: columns[name] for name in chosen}, None if group is None else labels[group]

@@ -6,8 +6,6 @@ The tables are in the package `pindown_papers`, which is installed by the extra 
 from __future__ import annotations
 
 import importlib
-import shlex
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +15,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pindown._names import nearest
-from pindown.cli._answers import console, grid, refuse, refusing, stopping
+from pindown.cli.messages import command_line, console, fail, grid, interruptible, user_errors
 
 if TYPE_CHECKING:
     from pindown_papers import Experiment, Record, Table
@@ -43,6 +41,7 @@ def reproduce_experiment(
 ) -> None:
     """Run a paper's table again, and print its numbers next to ours."""
     from pindown.auditing.page import check_writable
+    from pindown.training import best_device
 
     papers = _papers()
     experiment = _experiment(papers, name)
@@ -53,9 +52,9 @@ def reproduce_experiment(
     default = Path("results") / f"{experiment.name.replace('/', '-')}-{profile.name}.jsonl"
     results = papers.Results(default if output is None else output)
     out = console()
-    with refusing(OSError, ValueError):  # before anything is trained
+    with user_errors(OSError, ValueError):  # before anything is trained
         if device is not None:
-            _check_device(device)
+            best_device(device)
         if figure is not None and experiment.axes is None:
             drawn = [other.name for other in papers.EXPERIMENTS if other.axes is not None]
             raise ValueError(f"{name} is a table, not a figure. Leave --figure out, or take {' or '.join(drawn)}.")
@@ -66,19 +65,22 @@ def reproduce_experiment(
     runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
     n_wanted = len(wanted_rows) * len(wanted_seeds)
     out.print(f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
-    how_to_resume = f"finished runs are kept in {results.path}; to resume: {shlex.join(['pindown', *sys.argv[1:]])}"
-    with stopping(how_to_resume), refusing(ImportError, FileNotFoundError):  # missing extras or files of a table
+    how_to_resume = f"finished runs are kept in {results.path}; to resume: {command_line()}"
+    with (
+        interruptible(how_to_resume),
+        user_errors(ImportError, FileNotFoundError),
+    ):  # missing extras or files of a table
         for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
-            with refusing(OSError):
+            with user_errors(OSError):
                 results.append(record)
             out.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
     records = [record for record in results.read() if record.row in wanted_rows and record.seed in wanted_seeds]
     table = papers.compare(experiment, profile, records)
     if markdown is not None:
-        with refusing(OSError):
+        with user_errors(OSError):
             markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
     if figure is not None:
-        with refusing(OSError):
+        with user_errors(OSError):
             figure.write_text(papers.draw(experiment, profile, records), encoding="utf-8")
     _print_comparison(out, table)
 
@@ -90,13 +92,13 @@ def _papers() -> ModuleType:
     except ModuleNotFoundError as error:
         if error.name != "pindown_papers":
             raise
-        refuse('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
+        fail('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
 
 
 def _experiment(papers: ModuleType, name: str) -> Experiment:
     by_name = {experiment.name: experiment for experiment in papers.EXPERIMENTS}
     if name not in by_name:
-        refuse(f"there is no experiment {name!r}: {nearest(name, list(by_name))}")
+        fail(f"there is no experiment {name!r}: {nearest(name, list(by_name))}")
     return by_name[name]
 
 
@@ -108,7 +110,7 @@ def _wanted_rows(experiment: Experiment, text: str | None) -> list[int]:
     for number in wanted:
         if number not in numbers:
             nearest = min(numbers, key=lambda known: abs(known - number))
-            refuse(f"there is no row {number} in {experiment.name}: did you mean {nearest}?")
+            fail(f"there is no row {number} in {experiment.name}: did you mean {nearest}?")
     return wanted
 
 
@@ -119,15 +121,9 @@ def _numbers(option: str, text: str) -> list[int]:
         first, dash, last = part.strip().partition("-")
         last = last if dash else first
         if not (first.isdecimal() and last.isdecimal() and int(first) <= int(last) < 100_000):
-            refuse(f"{option} must be numbers and ranges below 100000, such as 1,3-5, got {text!r}.")
+            fail(f"{option} must be numbers and ranges below 100000, such as 1,3-5, got {text!r}.")
         found |= dict.fromkeys(range(int(first), int(last) + 1))
     return list(found)
-
-
-def _check_device(device: str) -> None:
-    from pindown.training import best_device
-
-    best_device(device)
 
 
 def _in_a_line(record: Record) -> str:

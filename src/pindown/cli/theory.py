@@ -1,4 +1,4 @@
-"""`pindown theory`: the theorems, what they assume and count on."""
+"""`pindown theory`: the theorems, with what they assume and how much diversity they need."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from pindown._names import nearest
-from pindown.cli._answers import console, grid, refuse
+from pindown.cli.messages import console, fail, grid
 
 if TYPE_CHECKING:
     from pindown.theory import Diversity, Theorem
@@ -22,17 +22,17 @@ def show_theory(
         int | None, typer.Option("-k", min=1, help="Second dimension of some counts: the theorem says which.")
     ] = None,
 ) -> None:
-    """List the theorems: what each is given, what it promises, what stays free."""
+    """List the theorems: side information, conclusion, indeterminacy."""
     from rich.padding import Padding
     from rich.text import Text
 
     from pindown.theory import THEOREMS
 
     if k is not None and d is None:
-        refuse("-k counts nothing without -d: give both.")
+        fail("-k counts nothing without -d: give both.")
     names = [theorem.name for theorem in THEOREMS]
     if name is not None and name not in names:
-        refuse(f"there is no theorem {name!r}: {nearest(name, names)}")
+        fail(f"there is no theorem {name!r}: {nearest(name, names)}")
     out = console()
     for theorem in THEOREMS:
         if name in (None, theorem.name):

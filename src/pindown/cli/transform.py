@@ -1,4 +1,4 @@
-"""`pindown transform`: the encoder of a run, applied to new data."""
+"""`pindown transform`: apply the encoder of a run to new data."""
 
 from __future__ import annotations
 
@@ -7,19 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from pindown._names import counted, listed
-from pindown.cli._answers import complain, refusing, say, say_json, stopping, without_formulas
-from pindown.cli._choices import (
-    BACKGROUND,
-    CHANNELS,
-    DATA,
-    FOREIGN,
-    JSON,
-    QUOTE_FORMULAS,
-    SIZE,
-    SKIP_CORRUPT,
-    pictures,
-)
+from pindown._names import counted, listed, nearest
+from pindown.cli.messages import formulas_checked, interruptible, print_json, print_text, print_warning, user_errors
+from pindown.cli.options import ADDRESS, DATA, JSON, QUOTE_FORMULAS, RUN, ImageFolderOptions, with_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -27,126 +17,119 @@ if TYPE_CHECKING:
     from pindown.runs import Run
     from pindown.runs.inputs import ImageOptions, Images
 
-RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
 
-
+@with_options
 def transform_data(
     run: RUN,
     data: DATA,
     output: Annotated[
         Path, typer.Option("-o", "--output", help="File for the latents: .csv, .tsv, .npy or .npz.", show_default=False)
     ],
-    size: SIZE = None,
-    channels: CHANNELS = None,
-    background: BACKGROUND = None,
-    skip_corrupt: SKIP_CORRUPT = False,
-    estimator: FOREIGN = None,
+    images: ImageFolderOptions,
+    estimator: ADDRESS = None,
     quote_formulas: QUOTE_FORMULAS = False,
     as_json: JSON = False,
 ) -> None:
-    """Encode new rows. Columns are found by their names, in any order; others are passed over.
+    """Encode new samples. Columns are found by name, in any order; other columns are ignored.
 
-    Codes that are told the nuisance of a row take it from its column, if the file has it. Pictures are read as those
-    that were fitted, unless options say otherwise.
+    Encoders with batch-specific maps take the batch of a sample from its column, if the file has it. Images are read
+    like those of the fit, unless options say otherwise.
     """
     from scipy.sparse import issparse
 
     from pindown.data.tables import check_writable, write_latents
+    from pindown.errors import InputError
     from pindown.runs import Run
 
-    with stopping("nothing was written."), refusing(ValueError, OSError, of_estimator=data.is_dir()):
+    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
         fitted = Run.open(run)
         check_writable(output)
         if output.exists() and output.samefile(data):
-            raise ValueError(f"-o: {output} is the data file itself: give another name.")
-        say_changes(fitted)
-        asked = pictures(
-            labels=None,
-            size=size,
-            channels=channels,
-            background=background,
-            skip_corrupt=skip_corrupt,
-            skip_unlabelled=False,
-        )
-        names, latents, beside = _latents(fitted, data, asked, estimator)
-        beside = without_formulas(beside) if quote_formulas else beside
+            raise InputError("output", f"`output`: {output} is the data file itself: give another name.")
+        print_changes(fitted)
+        names, latents, beside = _encode(fitted, data, images.read(), estimator)
         if issparse(latents) and output.suffix.lower() != ".npz":
-            raise ValueError(
-                f"-o: {output.name} cannot hold a sparse matrix, which codes of activations are: give a name in .npz."
+            raise InputError(
+                "output",
+                f"`output`: {output.name} cannot hold feature activations, a sparse matrix. Give a name in .npz.",
             )
-        write_latents(output, latents, names, beside)
+        write_latents(output, latents, names, formulas_checked(beside, quote=quote_formulas))
     if as_json:
-        say_json({"run": str(run), "output": str(output), "n_samples": latents.shape[0], "latents": names})
+        print_json({"run": str(run), "output": str(output), "n_samples": latents.shape[0], "latents": names})
         return
-    say(f"{counted(latents.shape[0], 'row')} in {counted(latents.shape[1], 'latent')}: {output}")
+    print_text(f"{counted(latents.shape[0], 'sample')}, {counted(latents.shape[1], 'latent')}: {output}")
 
 
-def say_changes(run: Run) -> None:
-    """Say what of a run was made by another version, or has changed since."""
+def print_changes(run: Run) -> None:
+    """Print whether another version made a run, and which of its files have changed since."""
     if note := run.of_another_version:
-        complain(note)
+        print_warning(note)
     if changed := [name for name in run.changed_parts() if name != "estimator.pindown"]:
-        complain(f"{run.path}: changed since it was made: {listed(changed)}.")
+        print_warning(f"{run.path}: changed since it was made: {listed(changed)}.")
 
 
-Latents = tuple[list[str], Any, "dict[str, NDArray[Any]]"]
+Encoded = tuple[list[str], Any, "dict[str, NDArray[Any]]"]
 
 
-def _latents(run: Run, data: Path, asked: ImageOptions, kind: str | None) -> Latents:
-    from pindown._names import nearest
+def _encode(run: Run, data: Path, options: ImageOptions, address: str | None) -> Encoded:
+    """Return the names of latents, the latents, and the columns to write next to them."""
     from pindown.data.tables import Columns, read_data
+    from pindown.errors import InputError
     from pindown.runs.inputs import Activations, Images, open_data
 
-    source = open_data(data, asked)
+    source = open_data(data, options)
     if isinstance(source, Activations):
-        study, fitted = source.read(Columns()), run.load(estimator=kind)
-        names = [str(name) for name in fitted.get_feature_names_out()]
-        return names, fitted.spec.exported(fitted, study), {"input": study.groups}
+        dataset, fitted = source.read(Columns()), run.load(estimator=address)
+        return _names(fitted), fitted.spec.exported(fitted, dataset), {"input": dataset.groups}
     if isinstance(source, Images):
-        return _of_images(run, source, kind)
-    features = run.columns.features
-    missing = [name for name in features if name not in source.names]
-    if missing:
-        raise ValueError(
-            f"{data.name} lacks {len(missing)} of the {len(features)} columns that this run was fitted to: "
-            f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}"
-        )
-    estimator, sides = run.load(estimator=kind), run.columns.nuisance
-    known = all(name in source.names for name in sides)
+        return _encode_images(run, source, address)
     was = run.columns
+    if missing := [name for name in was.features if name not in source.names]:
+        raise InputError(
+            "data",
+            f"{data.name} lacks {len(missing)} of the {len(was.features)} columns that this run was fitted to: "
+            f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], source.names)}",
+        )
+    estimator = run.load(estimator=address)
+    known = all(name in source.names for name in was.nuisance)
     columns = Columns(
-        features=features,
-        nuisance=sides if known else (),
+        features=was.features,
+        nuisance=was.nuisance if known else (),
         id=was.id if was.id in source.names else None,
         impute=was.impute,
         counts=was.counts,
     )
-    rows = read_data(source, columns, encoded=True, medians=run.record.get("medians"))
+    samples = read_data(source, columns, encoded=True, medians=run.record.get("medians"))
     if not known and estimator.spec.needs_side(estimator):
-        complain(
-            f"{data.name} has no column {listed(list(sides))}, so that rows are encoded by one map for all of its "
-            "values, which may tell it where the map of each value would not."
+        print_warning(
+            f"{data.name} has no column {listed(was.nuisance)}, so one map encodes all samples. The latents may depend "
+            "more on it than those of batch-specific maps."
         )
-    names = [str(name) for name in estimator.get_feature_names_out()]
-    return names, estimator.spec.latents(estimator, rows), {} if rows.ids is None else {rows.id_name: rows.ids}
+    beside = {} if samples.ids is None else {samples.id_name: samples.ids}
+    return _names(estimator), estimator.spec.latents(estimator, samples), beside
 
 
-def _of_images(run: Run, folder: Images, kind: str | None) -> Latents:
-    """Encode pictures, read as those that were fitted unless it was asked otherwise, and say which were left out."""
+def _encode_images(run: Run, folder: Images, address: str | None) -> Encoded:
+    """Encode images, read like those of the fit unless options say otherwise, and print which were left out."""
     from pindown.data.tables import Columns
+    from pindown.errors import InputError
     from pindown.runs.inputs import ImageOptions, Images
 
     was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
     options = ImageOptions.from_dict({**was, **folder.options.as_dict()})
-    study = Images(folder.path, options).read(Columns(), encoded=True)
-    for note in study.notes:
-        complain(note)
-    estimator, shape = run.load(estimator=kind), study.X.shape
+    dataset = Images(folder.path, options).read(Columns(), encoded=True)
+    for note in dataset.notes:
+        print_warning(note)
+    estimator, shape = run.load(estimator=address), dataset.X.shape
     if len(estimator.shape_in_) == len(shape) and estimator.shape_in_ != shape:
         channels, height, width = estimator.shape_in_
-        raise ValueError(
-            f"{folder.path.name}: pictures are {' × '.join(map(str, shape))}, but this run was fitted to those of "
-            f"{channels} × {height} × {width}. To make them alike: --size {height}x{width} --channels {channels}."
+        raise InputError(
+            "data",
+            f"{folder.path.name}: images are {' × '.join(map(str, shape))}, but this run was fitted to those of "
+            f"{channels} × {height} × {width}. To convert them: --size {height}x{width} --channels {channels}.",
         )
-    names = [str(name) for name in estimator.get_feature_names_out()]
-    return names, estimator.spec.latents(estimator, study), {study.id_name: study.ids}
+    return _names(estimator), estimator.spec.latents(estimator, dataset), {dataset.id_name: dataset.ids}
+
+
+def _names(estimator: Any) -> list[str]:
+    return [str(name) for name in estimator.get_feature_names_out()]

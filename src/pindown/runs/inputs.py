@@ -40,7 +40,7 @@ class ImageOptions:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the options that were given, for JSON."""
-        given = {name: value for name, value in asdict(self).items() if value not in (None, False)}
+        given = {name: value for name, value in asdict(self).items() if value is not None and value is not False}
         return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items()}
 
     @classmethod

@@ -1,0 +1,280 @@
+"""What commands print, how they report errors, and how they end.
+
+Exit codes: 0 done, 2 the user can fix it, 1 failed, 130 stopped by Ctrl-C, 143 by SIGTERM. If there are several
+processes, as with torchrun, only the first one prints.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import re
+import shlex
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import typer
+
+from pindown._names import printable, quoted
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from rich.console import Console
+    from rich.table import Table as RichTable
+
+LONGEST = 250
+"""Characters of a word that are printed; a longer one is probably the name of a column."""
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+def is_first_process() -> bool:
+    """Return whether this is the only process of a command, or the first of several."""
+    return os.environ.get("RANK", "0") == "0"
+
+
+def command_line() -> str:
+    """Return the command that was given, for a shell."""
+    return shlex.join(["pindown", *sys.argv[1:]])
+
+
+# ---- print ----------------------------------------------------------------------------------------------------------
+
+
+def safe(text: str) -> str:
+    r"""Return text for a terminal: control characters are escaped, and long words are cut.
+
+    Examples
+    --------
+    >>> safe("a\x1b[31m b\nc" + "d" * 300)[:20], len(safe("d" * 300))
+    ('a\\x1b[31m b\ncddddddd', 250)
+    """
+    lines = ("".join(c if c.isprintable() else printable(c) for c in line) for line in text.split("\n"))
+    return re.sub(rf"\S{{{LONGEST + 1},}}", lambda word: printable(word[0], LONGEST), "\n".join(lines))
+
+
+def console(*, stderr: bool = False) -> Console:
+    """Return the console to print to."""
+    from rich.console import Console
+
+    return Console(highlight=False, stderr=stderr)
+
+
+def print_text(text: str) -> None:
+    """Print text without wrapping its lines."""
+    if is_first_process():
+        console().print(safe(text), markup=False, soft_wrap=True)
+
+
+def print_json(content: Mapping[str, object]) -> None:
+    """Print a result for machines."""
+    text = json.dumps(content, indent=1, ensure_ascii=False, allow_nan=False)
+    if is_first_process():
+        typer.echo(re.sub("[\x7f-\x9f]", lambda c: f"\\u{ord(c[0]):04x}", text))  # JSON does not escape these controls
+
+
+def print_warning(message: str) -> None:
+    """Print a line to standard error."""
+    if is_first_process():
+        typer.echo(safe(f"pindown: {as_options(message)}"), err=True)
+
+
+def grid(pairs: Sequence[tuple[str, str]]) -> RichTable:
+    """Return labels and texts in two columns, with the texts wrapped in theirs."""
+    from rich.table import Table
+    from rich.text import Text
+
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, style="cyan")
+    table.add_column()
+    for label, text in pairs:
+        table.add_row(safe(label), Text(safe(text)))  # Text, because brackets in a formula are not markup
+    return table
+
+
+def formulas_checked(columns: Mapping[str, NDArray[Any]], *, quote: bool) -> dict[str, NDArray[Any]]:
+    """Return columns with an apostrophe before text that spreadsheets run as a formula; or warn, unless ``quote``.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> formulas_checked({"id": np.array(["=1+1", "a", "-x"])}, quote=True)["id"].tolist()
+    ["'=1+1", 'a', "'-x"]
+    """
+    import numpy as np
+
+    checked = dict(columns)
+    for name, values in columns.items():
+        texts = [str(each) for each in values] if values.dtype.kind in "UO" else []
+        found = [text for text in texts if text.startswith(_FORMULA)]
+        if found and quote:
+            checked[name] = np.array([f"'{text}" if text.startswith(_FORMULA) else text for text in texts])
+        elif found:
+            print_warning(
+                f"spreadsheets run text such as {quoted(found[0])} as a formula: --quote-formulas prevents it."
+            )
+    return checked
+
+
+@contextmanager
+def spinner(message: str) -> Iterator[None]:
+    """Show a spinner if there is a terminal."""
+    if not sys.stderr.isatty():
+        yield
+        return
+    with console(stderr=True).status(message):
+        yield
+
+
+# ---- end ------------------------------------------------------------------------------------------------------------
+
+
+def fail(message: str) -> NoReturn:
+    """Print what is wrong, and exit with code 2."""
+    print_warning(message)
+    raise typer.Exit(2)
+
+
+@contextmanager
+def user_errors(*errors: type[Exception], then: str = "", of_estimator: bool = False) -> Iterator[None]:
+    """Print these errors as a sentence and exit; other errors are bugs and keep their traceback.
+
+    With ``of_estimator``, names of parameters outside backticks are also replaced by options. Otherwise such a word may
+    be the name of a column.
+    """
+    try:
+        yield
+    except errors as error:
+        if isinstance(error, OSError) and error.filename is not None and error.strerror is not None:
+            message = f"{error.filename}: {error.strerror}."
+        else:
+            message = str(error)
+        message = all_as_options(message) if of_estimator else message
+        fail(f"{message.rstrip('.')}. {then}" if then else message)
+
+
+@contextmanager
+def _sigterm_as_sigint() -> Iterator[list[int]]:
+    """Let SIGTERM stop a command where Ctrl-C would; yield the signals received."""
+    received: list[int] = []
+    if threading.current_thread() is not threading.main_thread():  # only the main thread may set handlers
+        yield received
+        return
+
+    def interrupt(number: int, frame: FrameType | None) -> None:
+        received.append(number)
+        signal.raise_signal(signal.SIGINT)
+
+    previous = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield received
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+
+
+@contextmanager
+def interruptible(state: str, *, diverged: str | None = None) -> Iterator[None]:
+    """Print the state when a command is stopped by Ctrl-C or SIGTERM, or because training diverged."""
+    try:
+        with _sigterm_as_sigint() as received:
+            yield
+    except KeyboardInterrupt:
+        print_warning(f"{'terminated' if received else 'stopped'}; {state}")
+        raise typer.Exit(143 if received else 130) from None
+    except RuntimeError as error:
+        from pindown.training.divergence import TrainingDivergedError
+
+        if not isinstance(error, TrainingDivergedError):
+            raise
+        print_warning(f"{all_as_options(str(error))} {diverged or state}")
+        raise typer.Exit(1) from None
+
+
+# ---- parameters as options ------------------------------------------------------------------------------------------
+
+_OPTIONS = {
+    "components": "-d",
+    "groups": "--group",
+    "max_iter": "--steps",
+    "n_components": "-d",
+    "output": "-o",
+    "random_state": "--seed",
+    **{
+        name: f"--{name.replace('_', '-')}"
+        for name in (
+            *("background", "channels", "counts", "data", "device", "drop", "estimator", "features", "force", "given"),
+            *("group", "id", "impute", "labels", "nuisance", "option", "pairs", "pca", "seed", "signal", "size"),
+            *("skip_corrupt", "skip_unlabelled", "sparse", "steps", "truth"),
+        )
+    },
+}
+"""Options by the names of parameters."""
+
+_OF_ESTIMATORS = ("batch_size", "decoder", "encoder", "gate", "learning_rate", "n_bins", "preprocess", "space")
+"""Parameters of estimators that have no option of their own: ``--option name=value``."""
+
+_OUTSIDE_BACKTICKS = {
+    r"(['`])(n_components|max_iter|random_state|learning_rate|batch_size|n_bins)\1": r"\2",  # no quotes around options
+    r"\bencoder=networks\.(\w+)": r"--option encoder=\1",
+    r"\bn_components=None\b": "no -d",
+    r"\bn_components=(\d+)": r"-d \1",
+    r"\bn_components\b": "-d",
+    r"\bmax_iter=(\d+)": r"--steps \1",
+    r"\bmax_iter\b": "--steps",
+    r"\brandom_state=(\d+)": r"--seed \1",
+    r"\brandom_state\b": "--seed",
+    r"(?<!--option )\b(space=\w+\(|encoder=…|(?:learning_rate|batch_size|n_bins)\b)": r"--option \1",
+    r"^--option: (?=-)": "",
+}
+
+
+def as_options(message: str) -> str:
+    """Return a message with the parameters in backticks written as options.
+
+    Examples
+    --------
+    >>> as_options("Leave it out: `drop='the size'`, or convert: `size=(64, 64)`, `skip_corrupt=True`.")
+    "Leave it out: --drop 'the size', or convert: --size 64x64, --skip-corrupt."
+    >>> as_options("`learning_rate=0.1` needs more steps (`max_iter`). `encoder` is a network.")
+    '--option learning_rate=0.1 needs more steps (--steps). `encoder` is a network.'
+    """
+    return re.sub(r"`(\w+)(?:=([^`]+))?`", _as_option, message)
+
+
+def _as_option(found: re.Match[str]) -> str:
+    name, text = found.groups()
+    if name not in _OPTIONS:
+        return f"--option {name}={text}" if text is not None and name in _OF_ESTIMATORS else found[0]
+    if text is None:
+        return _OPTIONS[name]
+    try:
+        value = ast.literal_eval(text)
+    except (ValueError, SyntaxError):  # a placeholder, such as …
+        return f"{_OPTIONS[name]} {text}"
+    if value is True:
+        return _OPTIONS[name]
+    if value is None:
+        return f"no {_OPTIONS[name]}"
+    return f"{_OPTIONS[name]} {'x'.join(map(str, value)) if isinstance(value, tuple) else shlex.quote(str(value))}"
+
+
+def all_as_options(message: str) -> str:
+    """Return an estimator's message with parameters written as options, also those outside backticks.
+
+    Examples
+    --------
+    >>> all_as_options("Take encoder=networks.linear, more steps (max_iter), or a smaller learning_rate (now 0.1).")
+    'Take --option encoder=linear, more steps (--steps), or a smaller --option learning_rate (now 0.1).'
+    >>> all_as_options("Forget: n_components=None counts them, 'n_components' = 7 are too many.")
+    'Forget: no -d counts them, -d = 7 are too many.'
+    """
+    message = as_options(message)
+    for pattern, option in _OUTSIDE_BACKTICKS.items():
+        message = re.sub(pattern, option, message)
+    return message

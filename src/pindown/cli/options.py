@@ -1,0 +1,290 @@
+"""Options that several commands share, each declared once, in frozen values.
+
+A command takes such a value as one argument: `with_options` gives the shell an option for each of its fields.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, fields, is_dataclass
+from inspect import Parameter, Signature, signature
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+if TYPE_CHECKING:
+    from pindown.data.tables import Columns
+    from pindown.methods.base import BaseEncoder
+    from pindown.runs import Recipe
+    from pindown.runs.inputs import ImageOptions, Source
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Return the command for `typer`: parameters that are dataclasses become an option for each of their fields."""
+    hints = get_type_hints(command, include_extras=True)
+    groups: dict[str, Any] = {name: kind for name, kind in hints.items() if is_dataclass(kind)}
+    parameters: list[Parameter] = []
+    for name, parameter in signature(command).parameters.items():
+        if name in groups:
+            types = get_type_hints(groups[name], include_extras=True)
+            for kind in types.values():
+                kind.__metadata__[0].rich_help_panel = str(groups[name].__doc__).rstrip(".")
+            parameters += [
+                Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+                for field in fields(groups[name])
+            ]
+        else:
+            parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
+
+    def run(**values: Any) -> None:
+        for name, kind in groups.items():
+            values[name] = kind(**{field.name: values.pop(field.name) for field in fields(kind)})
+        command(**values)
+
+    run.__doc__ = command.__doc__
+    run.__signature__ = Signature(parameters)  # type: ignore[attr-defined]
+    return run
+
+
+def _complete_column(ctx: typer.Context, incomplete: str) -> list[str]:
+    """Complete the name of a column of the data file."""
+    from pindown.data.tables import open_table
+
+    # While an option still lacks its value, the words before it are left over.
+    words = [ctx.params.get("data"), *ctx.args]
+    files = [Path(word) for word in words if word is not None and Path(word).is_file()]
+    try:
+        source = open_table(files[0])
+    except (IndexError, ValueError, OSError):
+        return []
+    return [name for name in (*source.names, *source.blocks) if name.startswith(incomplete)]
+
+
+def _column(help: str) -> Any:
+    return typer.Option(help=help, autocompletion=_complete_column, show_default=False)
+
+
+DATA = Annotated[
+    Path,
+    typer.Argument(
+        help="The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images.", show_default=False
+    ),
+]
+RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
+DEVICE = Annotated[
+    str | None,
+    typer.Option("--device", help="Such as cpu or cuda. By default a GPU if there is one.", show_default=False),
+]
+ADDRESS = Annotated[
+    str | None,
+    typer.Option(
+        "--estimator",
+        help="Address of the method, package.module:Class, if it is not installed as one. Its package is imported.",
+        show_default=False,
+    ),
+]
+QUOTE_FORMULAS = Annotated[
+    bool,
+    typer.Option(
+        "--quote-formulas",
+        help="Put an apostrophe before ids that a spreadsheet would take for a formula, such as =1+1.",
+    ),
+]
+JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@dataclass(frozen=True)
+class ColumnOptions:
+    """Which column has which role."""
+
+    signal: Annotated[
+        list[str] | None, _column("Column with a label to learn from; repeat it for several measurements.")
+    ] = None
+    nuisance: Annotated[list[str] | None, _column("Column to remove, such as a batch; repeat it for several.")] = None
+    pairs: Annotated[
+        str | None,
+        _column("Column whose equal values are positives, an array of positives (.npz), or `next`: the next row."),
+    ] = None
+    group: Annotated[
+        str | None,
+        _column("Column with subjects, sessions …: rows of one are never split between training and validation."),
+    ] = None
+    given: Annotated[str | None, _column("Label to keep: the nuisance is removed within its values.")] = None
+    features: Annotated[
+        list[str] | None,
+        _column("Observed variables: a name or a pattern such as 'gene_*'; repeatable. By default all other numbers."),
+    ] = None
+    drop: Annotated[list[str] | None, _column("Name or pattern of columns to leave out; repeatable.")] = None
+    truth: Annotated[
+        list[str] | None,
+        _column("Known latents, which the fit does not use and the audit compares with; repeatable."),
+    ] = None
+    id: Annotated[
+        str | None, _column("Column with the names of the samples. By default the first text with distinct values.")
+    ] = None
+    impute: Annotated[
+        str | None,
+        typer.Option(help="If numbers are missing: median or drop-rows. By default an error.", show_default=False),
+    ] = None
+    counts: Annotated[
+        bool, typer.Option("--counts", help="Observed variables are counts: scale each sample, then log(1 + x).")
+    ] = False
+
+    def read(self) -> Columns:
+        """Return the columns by role."""
+        from pindown.data.tables import Columns
+
+        parts: dict[str, Any] = {
+            name: tuple(part) if isinstance(part, list) else part for name, part in vars(self).items()
+        }
+        return Columns(**{name: part for name, part in parts.items() if part is not None})
+
+
+@dataclass(frozen=True)
+class ImageFolderOptions:
+    """How the images of a folder are read."""
+
+    size: Annotated[
+        str | None, typer.Option(help="Resize images: 64, or 48x64 for height and width.", show_default=False)
+    ] = None
+    channels: Annotated[
+        int | None, typer.Option(help="Convert images to grey (1) or colour (3).", show_default=False)
+    ] = None
+    background: Annotated[
+        float | None, typer.Option(help="Behind transparent pixels, 0 (black) to 1.", show_default=False)
+    ] = None
+    skip_corrupt: Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")] = False
+
+    def read(self) -> ImageOptions:
+        """Return the options as one value; raise if the size is not one."""
+        from pindown.errors import InputError
+        from pindown.runs.inputs import ImageOptions
+
+        sides = [] if self.size is None else self.size.lower().split("x")
+        if not all(side.isdigit() and int(side) > 0 for side in sides) or len(sides) > 2:
+            raise InputError("size", f"`size` must be a number of pixels such as 64, or 48x64, got {self.size!r}.")
+        size = (int(sides[0]), int(sides[-1])) if sides else None
+        return ImageOptions(None, size, self.channels, self.background, self.skip_corrupt)
+
+
+@dataclass(frozen=True)
+class LabelledImageOptions(ImageFolderOptions):
+    """How the images of a folder are read."""
+
+    labels: Annotated[
+        Path | None, typer.Option(help="Labels of a folder of images: a .csv with a row per file.", show_default=False)
+    ] = None
+    skip_unlabelled: Annotated[
+        bool, typer.Option("--skip-unlabelled", help="Leave out images that --labels misses.")
+    ] = False
+
+    def read(self) -> ImageOptions:
+        """Return the options as one value; raise if the size is not one."""
+        from dataclasses import replace
+
+        labels = None if self.labels is None else str(self.labels.resolve())
+        return replace(super().read(), labels=labels, skip_unlabelled=self.skip_unlabelled)
+
+
+@dataclass(frozen=True)
+class MethodOptions:
+    """Which estimator, with which parameters."""
+
+    components: Annotated[
+        int | None,
+        typer.Option("--latents", "--components", "-d", min=1, help="Number of latents. By default that of the plan."),
+    ] = None
+    sparse: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            metavar="N",
+            help="Fit a sparse dictionary of N atoms: --estimator Sparse -d N. Its gate: --option 'gate=TopK(32)'.",
+            show_default=False,
+        ),
+    ] = None
+    estimator: Annotated[
+        str | None,
+        typer.Option(
+            help="Method: Contrast, Classify, Forget, Dictionary, Sparse, SparseBasis, one that a package registered, "
+            "or package.module:Class. By default the one that uses the side variables.",
+            show_default=False,
+        ),
+    ] = None
+    option: Annotated[
+        list[str] | None,
+        typer.Option(help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
+    ] = None
+    pca: Annotated[
+        int | None,
+        typer.Option(
+            min=1, help="Keep this number of principal components. By default those above noise.", show_default=False
+        ),
+    ] = None
+
+    def resolved(self) -> MethodOptions:
+        """Return the options with `sparse` written as an estimator and its number of latents."""
+        if self.sparse is None:
+            return self
+        from pindown.errors import InputError
+        from pindown.methods.registry import OF_ATOMS, address_of
+
+        name = address_of(OF_ATOMS)
+        for other in ("estimator", "components"):
+            if getattr(self, other) is not None:
+                message = f"`sparse={self.sparse}` stands for `estimator='{name}'` `n_components={self.sparse}`: leave "
+                raise InputError("sparse", f"{message}out `{other}`, or `sparse`.")
+        return MethodOptions(self.sparse, None, name, self.option, self.pca)
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is to be fitted to what: the data, of which only the names of columns are read, and the estimator."""
+
+    source: Source
+    columns: Columns
+    recipe: Recipe
+    kind: type[BaseEncoder]
+
+    @property
+    def image_options(self) -> dict[str, Any]:
+        """The options of a folder of images that were given, for JSON."""
+        options = getattr(self.source, "options", None)
+        return {} if options is None else options.as_dict()
+
+
+def read_request(
+    data: Path,
+    columns: ColumnOptions,
+    images: LabelledImageOptions,
+    method: MethodOptions,
+    *,
+    steps: int | None = None,
+    seed: int = 0,
+    fitted: bool = True,
+) -> Request:
+    """Check the options of a command against each other and against the names of columns, and return them."""
+    chosen, source = columns.read(), None
+    if not data.is_dir() and not any(asdict(images).values()):  # at once, before the seconds of importing torch
+        from pindown.data.tables import open_table
+
+        source = open_table(data)
+        chosen.check(source)
+    method = method.resolved()
+    from pindown.methods.registry import find
+    from pindown.runs import Recipe, estimator_for, read_options
+    from pindown.runs.inputs import Images, open_data
+
+    found = open_data(data, images.read()) if source is None else source
+    name = estimator_for(chosen, method.estimator, fitted=fitted)
+    texts = [
+        *(method.option or ()),
+        *([] if method.pca is None else [f"preprocess=whiten_signal(n_components={method.pca})"]),
+    ]
+    recipe = Recipe(name, method.components, steps, seed, read_options(texts, find(name)))
+    if isinstance(found, Images) and method.components is None:
+        from pindown.errors import InputError
+
+        raise InputError("n_components", "`n_components` must be given for images, such as `n_components=5`.")
+    return Request(found, chosen, recipe, find(name))
