@@ -30,6 +30,7 @@ from pindown import Classify, Forget
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, Effort, leakage
+from pindown.training import Trainer
 
 REPORT = 2, 7
 KINDS = "windows", "repetitions"
@@ -114,7 +115,14 @@ def _both(fitted: Any, *parts: np.ndarray) -> tuple[np.ndarray, ...]:
 
 
 def _forget(n_components: int | None, seed: int) -> Forget:
-    return Forget(n_components, strength=0.5, max_iter=1_000, holdout=0, verbose=False, random_state=seed)
+    return Forget(
+        n_components,
+        strength=0.5,
+        max_iter=1_000,
+        trainer=Trainer(validation_fraction=0),
+        verbose=False,
+        random_state=seed,
+    )
 
 
 def measured(number: int, seed: int) -> list[dict[str, Any]]:

@@ -22,6 +22,7 @@ from scipy.stats import spearmanr
 
 from pindown import Classify, Data, audit
 from pindown.metrics import linear_r2
+from pindown.training import Trainer
 
 PAGE = Path(__file__).parents[1] / "docs" / "guides" / "audit.md"
 REPORT = 0, 40
@@ -64,7 +65,9 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
         y = labels if condition == "as it is" else rng.permutation(labels)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            est = Classify(world.d, max_iter=60, holdout=0.0, verbose=False, random_state=seed).fit(z @ mixing, y)
+            est = Classify(
+                world.d, max_iter=60, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed
+            ).fit(z @ mixing, y)
             said = audit(est, z @ mixing, y, n_fits=2, verbose=False, random_state=seed)
         record = {"world": world.name, "condition": condition, "seed": seed, "claims": said.claims}
         if said.claims:

@@ -32,6 +32,7 @@ from sklearn.preprocessing import StandardScaler
 from pindown import Contrast, Data
 from pindown.data.labels import combined
 from pindown.networks.spaces import Reals
+from pindown.training import Trainer
 
 N_SESSIONS, N_MOMENTS, N_CELLS = 10, 300, 60
 STEPS = (50, 100, 200, 400, 800, 1_600, 3_200)
@@ -131,7 +132,7 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
     start = time.perf_counter()
     fit = fitted()
     seconds = time.perf_counter() - start
-    stopped = [fitted(holdout=0, max_iter=n) for n in STEPS]
+    stopped = [fitted(trainer=Trainer(validation_fraction=0), max_iter=n) for n in STEPS]
     nats = [each.score(others.X, others.pairs) for each in stopped]
     best = int(np.argmax(nats))
     within = fitted(Data(train.X, pairs="next", groups=train.stretch, nuisance=train.session).paired())

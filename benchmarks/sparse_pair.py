@@ -30,6 +30,7 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.gates import TopK
 from pindown.networks.preprocessing import Rescale
 from pindown.networks.spaces import Reals
+from pindown.training import Trainer
 
 K, N_TOKENS = 32, 70_000
 SIZES = {
@@ -129,7 +130,15 @@ def fit(folder: str, n_codes: int, n_steps: int, batch_size: int, seeds: list[in
         for weight in weights:
             how: dict[str, Any] = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False}
             start = time.perf_counter()
-            pair = SparsePair(between, n_codes, gate=TopK(K), weight=weight, holdout=0, random_state=seed, **how)
+            pair = SparsePair(
+                between,
+                n_codes,
+                gate=TopK(K),
+                weight=weight,
+                trainer=Trainer(validation_fraction=0),
+                random_state=seed,
+                **how,
+            )
             pair.fit(x[~held_out])
             took = time.perf_counter() - start
             graph = pair.graph(x[held_out][:2_000])

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-from pindown import Forget
+from pindown import Forget, Trainer
 from pindown.methods.forget.baselines import MeanProjection, PerValueStandardiser, Untouched
 from pindown.metrics import PROBES, Effort, leakage
 
@@ -61,7 +61,7 @@ codes = {
 # told neither the gesture nor the session. It warns: the session moves every direction of these
 # data, so that no theorem promises a blind code, and probes must judge. It keeps four codes, since
 # that many tell five gestures apart.
-forget = Forget(max_iter=STEPS, holdout=0, verbose=False, random_state=0)
+forget = Forget(max_iter=STEPS, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0)
 with warnings.catch_warnings(record=True) as warned:
     warnings.simplefilter("always")
     forget.fit(X[train], session[train], given=gesture[train])

@@ -12,7 +12,7 @@ import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.colors import hsv_to_rgb
 
-from pindown import Forget, LatentAction, align
+from pindown import Forget, LatentAction, Trainer, align
 from pindown.methods import InverseDynamics
 from pindown.metrics import Effort, leakage, recovery_across_levels, recovery_by_level
 from pindown.simulate import Bodies
@@ -29,11 +29,11 @@ train, test = (world.sample(N_ROWS, random_state=seed) for seed in (1, 2))
 # %%
 # Two stages. `InverseDynamics` asks what must be known beside the first picture to tell the second,
 # an action, and holds the codes of both arms to one law. `Forget` then takes what still tells the arm.
-# ``holdout=0``: we probe the codes ourselves below.
+# ``trainer=Trainer(validation_fraction=0)``: we probe the codes ourselves below.
 act = LatentAction(
     n_components=2,
     dynamics=InverseDynamics(max_iter=STEPS, verbose=False),
-    forget=Forget(max_iter=STEPS, holdout=0, verbose=False),
+    forget=Forget(max_iter=STEPS, trainer=Trainer(validation_fraction=0), verbose=False),
     random_state=0,
 ).fit(train.x, train.x_pos, train.u)
 

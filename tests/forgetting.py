@@ -9,8 +9,11 @@ from pindown import Forget, networks
 from pindown.metrics import Effort, leakage
 from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
+from pindown.training import Trainer
 
-linear = partial(Forget, encoder=networks.linear, random_state=0, device="cpu", holdout=0.0)
+linear = partial(
+    Forget, encoder=networks.linear, random_state=0, device="cpu", trainer=Trainer(validation_fraction=0.0)
+)
 small = partial(networks.skip_mlp, hidden=(16,))
 READERS = ["linear", "quadratic"]
 

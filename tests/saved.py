@@ -25,6 +25,7 @@ from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, P
 from pindown.methods.latent_action import InverseDynamics
 from pindown.networks.gates import JumpReLU, Matryoshka, TopK
 from pindown.networks.spaces import Reals
+from pindown.training import Trainer
 
 RNG = np.random.default_rng(0)
 MAP = nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 3))
@@ -49,11 +50,11 @@ FITS = {
         2, space=Reals(), p=1, alpha=0.5, temperature=0.5, any_marginal=False, encoder=small, **quick
     ).fit(X, NEXT),
     "classify": lambda: Classify(2, encoder=small, **quick).fit(X, WORDS),
-    "classify with muon": lambda: Classify(2, encoder=reader, scale=3.0, optimizer=optimizers.muon, **quick).fit(
-        X, NUMBERS[::-1] % 3
-    ),
+    "classify with muon": lambda: Classify(
+        2, encoder=reader, scale=3.0, trainer=Trainer(optimizer=optimizers.muon), **quick
+    ).fit(X, NUMBERS[::-1] % 3),
     "forget": lambda: forget().fit(X, WORDS),
-    "forget in restarts": lambda: forget(n_restarts=2, holdout=0.0).fit(X, NUMBERS),
+    "forget in restarts": lambda: forget(n_restarts=2, trainer=Trainer(validation_fraction=0.0)).fit(X, NUMBERS),
     "forget two columns": lambda: forget().fit(X, np.stack([WORDS, np.array(["a", "b"])[NUMBERS % 2]], 1)),
     "forget an amount": lambda: forget(n_bins=3).fit(X, AMOUNTS),
     "forget given": lambda: forget().fit(X, NUMBERS, WORDS),

@@ -11,6 +11,7 @@ from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, the
 from pindown.methods.forget import audit as forget_audit
 from pindown.metrics import effective_rank, leakage, linear_r2, mcc
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
+from pindown.training import Trainer
 
 RNG = np.random.default_rng(0)
 
@@ -111,7 +112,13 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     )
     sample = Nuisance.on_sphere(6, 3, 10.0, n_layers=1, random_state=0).sample(1_500, random_state=1)
     nuisance = sample.u.numpy() if told else np.random.default_rng(2).permutation(sample.u.numpy())
-    options = {"holdout": 0.0, "max_iter": 40, "batch_size": 256, "verbose": False, "random_state": 0}
+    options = {
+        "trainer": Trainer(validation_fraction=0.0),
+        "max_iter": 40,
+        "batch_size": 256,
+        "verbose": False,
+        "random_state": 0,
+    }
     est = Forget(4, encoder=networks.linear, **options).fit(sample.x.numpy(), nuisance)
     found = audit(est, sample.x.numpy(), nuisance, n_fits=2, random_state=0)
     assert found.claims == told

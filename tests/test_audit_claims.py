@@ -15,6 +15,7 @@ from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
 from pindown.simulate import Clusters
 from pindown.theory.structure import identified_blocks
+from pindown.training import Trainer
 
 # ---- agreement ------------------------------------------------------------------------------------------------------
 
@@ -138,7 +139,9 @@ def classes_beside_other_latents(seed, n=1_000, *, shuffled=False):
     sample = Clusters.on_sphere(3, 8, 20.0, random_state=seed).sample(n, random_state=seed + 1)
     x = np.hstack([sample.x.numpy(), rng.normal(size=(n, 3))]) @ rng.normal(size=(6, 6))
     labels = rng.permutation(sample.u.numpy()) if shuffled else sample.u.numpy()
-    est = Classify(3, max_iter=120, batch_size=256, holdout=0.0, verbose=False, random_state=seed).fit(x, labels)
+    est = Classify(
+        3, max_iter=120, batch_size=256, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed
+    ).fit(x, labels)
     return audit(est, x, labels, n_fits=2, verbose=False, random_state=seed)
 
 
@@ -158,7 +161,9 @@ def two_classes(seed, *, shuffled=False):
     rng, labels = np.random.default_rng(seed), np.arange(300) % 2
     z = rng.normal(size=(300, 6)) + labels[:, None] * [3, 0, 0, 0, 0, 0]
     x, told = z @ rng.normal(size=(6, 6)), rng.permutation(labels) if shuffled else labels
-    est = Classify(1, max_iter=60, holdout=0.0, verbose=False, random_state=seed).fit(x, told)
+    est = Classify(1, max_iter=60, trainer=Trainer(validation_fraction=0.0), verbose=False, random_state=seed).fit(
+        x, told
+    )
     return z[:, 0], est.transform(x)[:, 0], audit(est, x, told, n_fits=2, verbose=False, random_state=seed)
 
 

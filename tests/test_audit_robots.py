@@ -8,6 +8,7 @@ import pytest
 from pindown import Classify, Forget, LatentAction, audit, networks
 from pindown.methods import InverseDynamics
 from pindown.metrics import Effort, leakage
+from pindown.training import Trainer
 
 RNG = np.random.default_rng(0)
 BODIES, STEPS, EPISODES = {"cart": 3, "sledge": 4}, 20, 64
@@ -34,7 +35,7 @@ def world(seed=0, *, jerky=False):
 
 
 PAIRS = {("cart", "sledge"): np.stack([np.arange(PAIRED)] * 2, 1)}
-QUICK = {"forget": Forget(max_iter=5, holdout=0, verbose=False), "random_state": 0}
+QUICK = {"forget": Forget(max_iter=5, trainer=Trainer(validation_fraction=0), verbose=False), "random_state": 0}
 
 
 @pytest.fixture(scope="module")

@@ -153,7 +153,10 @@ def test_a_random_label_cannot_be_decoded_from_the_latents_written(here):
         coin = rng.integers(2, size=n)
         write("data.csv", coin=[f"c{c}" for c in coin], **{f"x{j}": rng.normal(size=n).tolist() for j in range(12)})
         words = ("fit", "data.csv", "--signal", "coin", "-d", 1, "--steps", 150, "--seed", seed, "--force")
-        words += ("--option", "holdout=0")  # or rows held out would stop it before it knows the others by heart
+        words += (
+            "--option",
+            "validation_fraction=0",
+        )  # or rows held out would stop it before it knows the others by heart
         assert call(*words, "-o", "run").exit_code == 0
         assert call(*words, "-o", "plain", "--folds", 0).exit_code == 0
         for path, found in read.items():

@@ -6,10 +6,26 @@ from sklearn.utils.estimator_checks import estimator_checks_generator
 from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
 from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, Untouched
 from pindown.networks.spaces import Reals
+from pindown.training import Trainer
 
 QUICK = [
-    Classify(space=Reals(), vector_space=Reals(), scale=1.0, holdout=0, max_iter=60, device="cpu"),
-    Contrast(space=Reals(), p=1, temperature=0.5, holdout=0, batch_size=2, max_iter=20, device="cpu"),
+    Classify(
+        space=Reals(),
+        vector_space=Reals(),
+        scale=1.0,
+        trainer=Trainer(validation_fraction=0),
+        max_iter=60,
+        device="cpu",
+    ),
+    Contrast(
+        space=Reals(),
+        p=1,
+        temperature=0.5,
+        trainer=Trainer(validation_fraction=0),
+        batch_size=2,
+        max_iter=20,
+        device="cpu",
+    ),
     Dictionary(penalty=None, n_restarts=1, max_iter=10, batch_size=2, device="cpu"),
     Forget(max_iter=10),
     Sparse(max_iter=3),

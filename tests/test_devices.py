@@ -14,6 +14,7 @@ from torch import nn
 from pindown import Classify, Contrast, Dictionary, Forget, LatentAction, networks
 from pindown.methods import InverseDynamics
 from pindown.simulate import Pairs
+from pindown.training import Trainer
 
 RNG = np.random.default_rng(0)
 LABELS = RNG.integers(4, size=400)
@@ -90,7 +91,10 @@ def test_codes_of_transitions_are_counted_where_they_are_learned(device):
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_both_stages_of_latent_actions_run_where_they_are_asked_to(device):
-    stages = {"dynamics": InverseDynamics(**options(device)), "forget": Forget(holdout=0, **options(device))}
+    stages = {
+        "dynamics": InverseDynamics(**options(device)),
+        "forget": Forget(trainer=Trainer(validation_fraction=0), **options(device)),
+    }
     act = quietly(lambda _: LatentAction(1, random_state=0, **stages).fit(X, NEXT, HALVES), device)
     codes = act.transform(torch.as_tensor(X), torch.as_tensor(NEXT))
     assert codes.device.type == "cpu"

@@ -18,6 +18,7 @@ from pindown.networks.spaces import Reals, Sphere
 from pindown.simulate import Clusters, Nuisance, Pairs
 from pindown.simulate.distributions import VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp
+from pindown.training import Trainer
 
 # what is learned
 
@@ -63,7 +64,7 @@ def test_latents_are_counted_by_what_labels_can_pin_down_in_any_units():
 
 def test_a_single_latent_lives_on_the_line():
     x, y = data().x, data().u % 2
-    fitted = quick(None, holdout=0).fit(x, y)
+    fitted = quick(None, trainer=Trainer(validation_fraction=0)).fit(x, y)
     again = refitted(fitted, Data(x, signal=y), seed=1)
     for each in (fitted, again):
         assert codes(each).shape == (400, 1)

@@ -11,6 +11,7 @@ from pindown.errors import IdentifiabilityWarning
 from pindown.methods import Classify
 from pindown.networks import preprocessing
 from pindown.networks.spaces import Box
+from pindown.training import Trainer
 
 # Ten rows would not support three directions beyond noise, which is refused first.
 quick = partial(classifying.quick, preprocess=preprocessing.whiten)
@@ -31,7 +32,7 @@ def test_a_class_of_one_row_is_warned_of_by_name():
     y = np.array(list("abcd" * 15))
     y[:2] = "y", "z"
     with pytest.warns(IdentifiabilityWarning, match=r"2 of 6 classes have a single row.*: y, z\. Their class vectors"):
-        quick(holdout=0).fit(data(60).x, y)
+        quick(trainer=Trainer(validation_fraction=0)).fit(data(60).x, y)
 
 
 @pytest.mark.parametrize("fraction", [0.5, np.nan])

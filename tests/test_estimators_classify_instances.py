@@ -13,6 +13,7 @@ from pindown.metrics import linear_r2
 from pindown.networks.spaces import Sphere
 from pindown.simulate.distributions import VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp
+from pindown.training import Trainer
 
 
 @cache
@@ -66,7 +67,7 @@ def test_views_given_as_rows_with_one_id_are_instances_too():
 def test_labels_and_views_go_together_and_a_class_of_one_row_is_then_no_matter():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        fitted = quick(augment=jitter, holdout=0).fit(data(60).x, np.arange(60) // 2 * 2)
+        fitted = quick(augment=jitter, trainer=Trainer(validation_fraction=0)).fit(data(60).x, np.arange(60) // 2 * 2)
         quick(augment=jitter, max_iter=2).fit(data(60).x, np.arange(60))
     assert len(fitted.classes_) == 30
 

@@ -50,7 +50,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"temperature": -1.0}, X, X, "temperature == -1.0, must be > 0"),
         ({"max_iter": 0}, X, X, "max_iter == 0, must be >= 1"),
         ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
-        ({"weight_decay": -1}, X, X, "weight_decay == -1, must be >= 0"),
+        ({"trainer": Trainer(weight_decay=-1)}, X, X, "weight_decay == -1, must be >= 0"),
         ({"trainer": Trainer(patience=0)}, X, X, "patience == 0, must be >= 1"),
         ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
         ({"alpha": 0}, X, X, "alpha == 0, must be > 0"),

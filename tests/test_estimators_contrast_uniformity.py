@@ -14,6 +14,7 @@ from pindown.metrics import linear_r2
 from pindown.simulate import Pairs
 from pindown.simulate.distributions import Around, VonMisesFisher
 from pindown.simulate.mixing import leaky_relu_mlp
+from pindown.training import Trainer
 
 
 @cache
@@ -77,7 +78,7 @@ def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss()
     test = cap.sample(2_000, random_state=1)
 
     def recovered(any_marginal):
-        options = {"max_iter": 150, "batch_size": 256, "learning_rate": 1e-2, "weight_decay": 0.0}
+        options = {"max_iter": 150, "batch_size": 256, "learning_rate": 1e-2, "trainer": Trainer(weight_decay=0.0)}
         fitted = quick(alpha=0.5, any_marginal=any_marginal, **options).fit_process(cap)
         return linear_r2(fitted.transform(test.x), test.z)
 

@@ -52,7 +52,7 @@ def test_noise_is_not_taken_for_a_difference_of_means_or_spreads_and_a_differenc
 
 def test_the_history_has_every_step_and_a_probe_trained_afterwards_on_rows_held_out():
     X, e = moved(n=3_000)
-    forget = linear(max_iter=60, holdout=0.2).fit(X, e)
+    forget = linear(max_iter=60, trainer=Trainer(validation_fraction=0.2)).fit(X, e)
     history = forget.history_
     assert len(history.classifier_loss) == len(history.classifier_accuracy) == len(history.reconstruction) == 60
     assert history.chance_loss == pytest.approx(np.log(3))
@@ -96,14 +96,17 @@ def test_a_value_beside_which_all_others_are_rare_has_nothing_to_be_compared_wit
 
 
 def test_too_few_rows_are_not_probed():
-    few = linear(max_iter=5, holdout=0.1).fit(*moved(n=190))
+    few = linear(max_iter=5, trainer=Trainer(validation_fraction=0.1)).fit(*moved(n=190))
     assert few.history_.probe is None
     assert few.held_out_ is None
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")  # after five steps some leaks
 def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
-    for forget in (linear(max_iter=5, holdout=0.1), Forget(charts=False, encoder=small, max_iter=5, random_state=0)):
+    for forget in (
+        linear(max_iter=5, trainer=Trainer(validation_fraction=0.1)),
+        Forget(charts=False, encoder=small, max_iter=5, random_state=0),
+    ):
         held_out = forget.fit(*moved(n=300)).held_out_
         assert held_out.n_samples == 75
         assert held_out.chance == pytest.approx(1 / 3)
@@ -113,7 +116,14 @@ def test_of_few_rows_a_quarter_is_held_out_whether_codes_bend_or_not():
 def test_the_inverse_rebuilds_what_code_and_nuisance_tell(encoder):
     X, e = moved(n=2_000)
     names = np.array(["a", "b", "c"])[e]
-    forget = Forget(encoder=encoder, decoder=small, max_iter=150, holdout=0.0, device="cpu", random_state=0)
+    forget = Forget(
+        encoder=encoder,
+        decoder=small,
+        max_iter=150,
+        trainer=Trainer(validation_fraction=0.0),
+        device="cpu",
+        random_state=0,
+    )
     forget.fit(X, names)
     rebuilt = forget.inverse_transform(forget.transform(X), names)
     share = 1 - np.square(rebuilt - X).mean(0) / X.var(0)
@@ -230,7 +240,7 @@ def test_where_every_direction_tells_the_nuisance_one_code_is_kept_with_a_warnin
     ("parameters", "message"),
     [
         ({"strength": -1.0}, "strength == -1.0, must be >= 0"),
-        ({"holdout": 0.9}, "holdout == 0.9, must be <= 0.5"),
+        ({"trainer": Trainer(validation_fraction=0.9)}, "validation_fraction == 0.9, must be <= 0.5"),
         (
             {"classifier": lambda n_in, n_out: nn.Linear(n_in, 1), "charts": False},
             "`classifier` maps",

@@ -14,6 +14,7 @@ from pindown.metrics import linear_r2
 from pindown.networks import preprocessing
 from pindown.networks.spaces import Reals
 from pindown.simulate import Clusters, Pairs
+from pindown.training import Trainer
 
 QUICK = {"max_iter": 20, "random_state": 0, "device": "cpu", "verbose": False}
 
@@ -133,7 +134,9 @@ def test_rows_of_another_shape_than_fitted_are_refused():
 
 def test_a_module_is_an_encoder_and_a_second_fit_begins_where_the_first_began():
     x = np.random.default_rng(0).normal(size=(64, 4)).astype(np.float32)
-    contrast = Contrast(2, encoder=nn.Linear(4, 2), holdout=0, **QUICK)  # strangers: nothing is to be held out for
+    contrast = Contrast(
+        2, encoder=nn.Linear(4, 2), trainer=Trainer(validation_fraction=0), **QUICK
+    )  # strangers: nothing is to be held out for
     first, second = (contrast.fit(x, x[::-1].copy()).transform(x) for _ in range(2))
     np.testing.assert_array_equal(first, second)
 

@@ -56,7 +56,7 @@ def test_sparse_output_is_the_same_codes(fitted):
 
 
 def test_wide_codes_are_never_dense():
-    wide = Sparse(6_000, **QUICK | {"max_iter": 1, "holdout": 0, "sparse_output": True})
+    wide = Sparse(6_000, **QUICK | {"max_iter": 1, "trainer": Trainer(validation_fraction=0), "sparse_output": True})
     rows = np.random.default_rng(0).normal(size=(6_001, 4)).astype(np.float32)
     wide.fit(rows)
     tracemalloc.start()
@@ -258,7 +258,7 @@ def test_bad_input_is_named_in_a_sentence(options, rows, error, message):
 def test_constant_columns_are_warned_of_and_atoms_are_zero_there():
     rows = np.column_stack([X, np.full(len(X), 7.0)])
     with pytest.warns(pindown.IdentifiabilityWarning, match=r"column\(s\) 16 of X are constant, so that all atoms"):
-        sparse = Sparse(32, **QUICK | {"max_iter": 400, "holdout": 0}).fit(rows)
+        sparse = Sparse(32, **QUICK | {"max_iter": 400, "trainer": Trainer(validation_fraction=0)}).fit(rows)
     assert np.abs(sparse.components_[:, 16]).mean() < 0.1
 
 

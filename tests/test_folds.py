@@ -14,10 +14,17 @@ from pindown.methods.folds import carried, folds_of
 from pindown.metrics import linear_r2, procrustes
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
+from pindown.training import Trainer
 
 pytestmark = pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 
-line = {"space": Reals(), "vector_space": Reals(), "verbose": False, "device": "cpu", "holdout": 0}
+line = {
+    "space": Reals(),
+    "vector_space": Reals(),
+    "verbose": False,
+    "device": "cpu",
+    "trainer": Trainer(validation_fraction=0),
+}
 
 
 def read(codes, label):
@@ -53,7 +60,9 @@ def test_a_tossed_label_that_was_given_to_forget_reads_at_chance():
 
 def test_a_label_that_rows_show_is_still_there():
     X, y = load_wine(return_X_y=True)
-    est = Classify(2, max_iter=150, holdout=0, verbose=False, device="cpu", random_state=0).fit(X, y)
+    est = Classify(
+        2, max_iter=150, trainer=Trainer(validation_fraction=0), verbose=False, device="cpu", random_state=0
+    ).fit(X, y)
     codes, fold = out_of_fold(est, X, y)
     assert read(codes, y) > 0.9
     assert np.bincount(fold).tolist() == [45, 45, 44, 44]
@@ -64,9 +73,15 @@ def test_a_label_that_rows_show_is_still_there():
 def test_codes_of_a_world_come_into_the_frame_of_the_fit():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(1_500, random_state=1)
     X, partners = sample.x.numpy(), sample.x_pos.numpy()
-    est = Contrast(3, max_iter=200, holdout=0, batch_size=128, verbose=False, device="cpu", random_state=0).fit(
-        X, partners
-    )
+    est = Contrast(
+        3,
+        max_iter=200,
+        trainer=Trainer(validation_fraction=0),
+        batch_size=128,
+        verbose=False,
+        device="cpu",
+        random_state=0,
+    ).fit(X, partners)
     codes = out_of_fold(est, X, partners, n_folds=2).codes
     assert np.mean((codes - est.transform(X)) ** 2) < 0.1 * est.transform(X).var()
     assert linear_r2(codes, sample.z) > 0.9

@@ -21,6 +21,7 @@ from pindown.methods.forget.choosing import BENT, CLOSED, EVEN, FEWEST_JUDGES, F
 from pindown.methods.forget.game import History
 from pindown.metrics import Effort, leakage
 from pindown.simulate import Nuisance
+from pindown.training import Trainer
 
 quick = partial(Forget, encoder=small, decoder=small, verbose=False, device="cpu", random_state=0)
 
@@ -220,7 +221,7 @@ def test_charts_that_bend_start_at_the_closed_form_and_are_kept_with_their_way_b
 
 def test_where_one_map_is_asked_for_no_chart_is_looked_for():
     x, e = moved(n=800)
-    for forget in (quick(charts=False, max_iter=5), quick(holdout=0.0, max_iter=5)):
+    for forget in (quick(charts=False, max_iter=5), quick(trainer=Trainer(validation_fraction=0.0), max_iter=5)):
         assert forget.fit(x, e).charts_ is None
         assert forget.chosen_ is None
         assert np.array_equal(forget.transform(x, e), forget.transform(x))
@@ -285,7 +286,7 @@ def test_an_adversary_that_learned_rows_by_heart_is_named():
     options = {"classifier": partial(networks.mlp, hidden=(256, 256)), "charts": False, "max_iter": 300}
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        quick(strength=1e-6, weight_decay=0.0, **options).fit(x, e)
+        quick(strength=1e-6, trainer=Trainer(weight_decay=0.0), **options).fit(x, e)
     assert any("learned its rows by heart" in str(w.message) for w in caught)
 
 

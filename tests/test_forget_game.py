@@ -108,7 +108,15 @@ def test_even_rows_keep_off_differences_of_means_and_do_without_too_few_rows():
 
 def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value_of_a_given_label():
     sample = confounded()
-    forget = Forget(encoder=small, decoder=small, max_iter=1, strength=0.0, holdout=0.0, device="cpu", random_state=0)
+    forget = Forget(
+        encoder=small,
+        decoder=small,
+        max_iter=1,
+        strength=0.0,
+        trainer=Trainer(validation_fraction=0.0),
+        device="cpu",
+        random_state=0,
+    )
     Z = forget.fit(sample.x, sample.u, given=sample.label).transform(sample.x).numpy()
     label, e = sample.label.numpy(), sample.u.numpy()
     gaps = [Z[(label == c) & (e == 0)].mean(0) - Z[(label == c) & (e == 1)].mean(0) for c in (0, 1)]
@@ -153,7 +161,7 @@ def test_games_are_compared_on_rows_of_the_training_if_none_are_held_out():
 
 @pytest.mark.parametrize("encoder", [partial(networks.linear), lambda n_in, n_out: nn.Linear(n_in, n_out, bias=False)])
 def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
-    forget = Forget(encoder=encoder, max_iter=5, holdout=0.0, device="cpu", random_state=0)
+    forget = Forget(encoder=encoder, max_iter=5, trainer=Trainer(validation_fraction=0.0), device="cpu", random_state=0)
     assert forget.guarantee is theory.FORGET
     assert forget.fit(*moved()).components_.shape == (3, 5)
     assert (
@@ -164,5 +172,7 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
 @pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), OF_PICTURES)])
 def test_of_pictures_the_energy_distance_counts_more(shape, weight):
     rows = normal(60, 12).reshape(60, *shape)
-    est = Forget(2, max_iter=1, holdout=0, device="cpu", verbose=False, random_state=0).fit(rows, np.arange(60) % 2)
+    est = Forget(
+        2, max_iter=1, trainer=Trainer(validation_fraction=0), device="cpu", verbose=False, random_state=0
+    ).fit(rows, np.arange(60) % 2)
     assert est.objective_.energy_weight == weight

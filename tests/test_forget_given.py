@@ -21,6 +21,7 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals
 from pindown.simulate import Confounded
 from pindown.simulate.mixing import leaky_relu_mlp
+from pindown.training import Trainer
 
 small = partial(networks.skip_mlp, hidden=(32, 32))
 bending = partial(
@@ -31,7 +32,7 @@ bending = partial(
     max_iter=400,
     batch_size=256,
     learning_rate=5e-3,
-    holdout=0.0,
+    trainer=Trainer(validation_fraction=0.0),
     random_state=0,
     device="cpu",
 )

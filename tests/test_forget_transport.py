@@ -11,6 +11,7 @@ from pindown.auditing.audit_page import _slid
 from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
+from pindown.training import Trainer
 
 PROBES = ["quadratic", "boosting"]
 
@@ -75,7 +76,13 @@ def test_a_difference_that_so_few_rows_read_by_chance_does_not_count_against_a_t
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance(tmp_path):
     images, scanner = scanned(6_000, 0)
-    quick = {"max_iter": 5, "holdout": 0.3, "verbose": False, "device": "cpu", "random_state": 0}
+    quick = {
+        "max_iter": 5,
+        "trainer": Trainer(validation_fraction=0.3),
+        "verbose": False,
+        "device": "cpu",
+        "random_state": 0,
+    }
     forget = Forget(2, **quick).fit(images, scanner)
     assert forget.chosen_.kept.name == TRANSPORTED
     fixed, moved = forget.chosen_.compared

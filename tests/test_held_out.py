@@ -14,7 +14,7 @@ from pindown.methods.held_out import HeldOut
 from pindown.methods.learning import FitRun, Trained
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
-from pindown.training import TrainingLog
+from pindown.training import Trainer, TrainingLog
 
 QUIET = {"verbose": False, "random_state": 0, "device": "cpu"}
 
@@ -66,11 +66,14 @@ def test_refits_to_few_rows_go_the_way_of_the_fit():
     assert again.held_out_ is None
 
 
-def test_worlds_and_a_holdout_of_nothing_hold_nothing_out():
+def test_simulations_and_a_validation_fraction_of_zero_hold_nothing_out():
     world = Pairs.on_sphere(3, 10.0, random_state=0)
     assert Contrast(3, max_iter=20, **QUIET).fit_process(world).held_out_ is None
     sample = world.sample(400, random_state=1)
-    assert Contrast(3, max_iter=20, holdout=0, **QUIET).fit(sample.x, sample.x_pos).held_out_ is None
+    assert (
+        Contrast(3, max_iter=20, trainer=Trainer(validation_fraction=0), **QUIET).fit(sample.x, sample.x_pos).held_out_
+        is None
+    )
 
 
 @pytest.mark.slow
@@ -104,11 +107,11 @@ def test_restarts_of_a_dictionary_are_compared_by_the_rows_held_out():
     assert fitted.held_out_.chance == -2
 
 
-@pytest.mark.parametrize("holdout", [-0.1, 0.6, "a"])
-def test_a_share_that_is_none_is_refused(holdout):
+@pytest.mark.parametrize("fraction", [-0.1, 0.6, "a"])
+def test_a_validation_fraction_outside_its_range_is_refused(fraction):
     X, y = labelled(50)
-    with pytest.raises((ValueError, TypeError), match="holdout"):
-        Classify(2, holdout=holdout, **QUIET).fit(X, y)
+    with pytest.raises((ValueError, TypeError), match="validation_fraction"):
+        Classify(2, trainer=Trainer(validation_fraction=fraction), **QUIET).fit(X, y)
 
 
 def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():

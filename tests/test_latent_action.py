@@ -17,6 +17,7 @@ from pindown.methods.latent_action.dynamics import Axes, Dynamics
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
 from pindown.simulate import Bodies
 from pindown.simulate.nuisance import Arm
+from pindown.training import Trainer
 
 WORLD = Bodies.different(2, random_state=0)
 QUICK = {"max_iter": 300, "verbose": False, "random_state": 0}
@@ -146,7 +147,7 @@ def test_bodies_have_any_names():
 
 SMALL = {
     "dynamics": InverseDynamics(max_iter=500, verbose=False),
-    "forget": Forget(max_iter=500, holdout=0, verbose=False),
+    "forget": Forget(max_iter=500, trainer=Trainer(validation_fraction=0), verbose=False),
 }
 
 
@@ -188,7 +189,7 @@ def test_the_second_stage_is_played_where_it_is_needed_and_only_there(speed, nee
     straight = {"chart": networks.linear, "forward": networks.linear}
     quick = {"max_iter": 150, "learning_rate": 0.05, "verbose": False}
     dynamics = InverseDynamics(3, bottleneck=0, strength=0, **quick, **straight)
-    forget = Forget(max_iter=100, holdout=0, verbose=False)
+    forget = Forget(max_iter=100, trainer=Trainer(validation_fraction=0), verbose=False)
     act = LatentAction(dynamics=dynamics, forget=forget, random_state=0).fit(before, after, body)
     assert (act.second_stage_.played, act.forget_ is not None) == (needed, needed)
     assert act.n_components_ == (2 if needed else 3)
@@ -228,7 +229,7 @@ def test_the_number_of_codes_is_counted_unless_given(two_bodies):
     def numbers(n_components=None, n_actions=None, n_kept=None, bottleneck=0.1):
         # In two steps codes are counted, but not yet blind, which is what the second stage warns of.
         dynamics = InverseDynamics(n_actions, bottleneck=bottleneck, max_iter=2, verbose=False)
-        forget = Forget(n_kept, max_iter=2, holdout=0, verbose=False)
+        forget = Forget(n_kept, max_iter=2, trainer=Trainer(validation_fraction=0), verbose=False)
         fitted = LatentAction(n_components, dynamics=dynamics, forget=forget, random_state=0)
         fitted.fit(train.x, train.x_pos, train.u)
         return fitted.dynamics_.n_actions_, fitted.n_components_
@@ -268,7 +269,7 @@ def test_a_fit_can_be_repeated_and_leaves_the_global_generator_alone():
 
 def test_one_seed_makes_both_stages_repeatable():
     x, x_next, body = tiny()
-    forget = Forget(max_iter=3, holdout=0, verbose=False, device="cpu")
+    forget = Forget(max_iter=3, trainer=Trainer(validation_fraction=0), verbose=False, device="cpu")
     stages = {"dynamics": brief(random_state=None), "forget": forget}
     first, second = (LatentAction(1, random_state=5, **stages).fit(x, x_next, body) for _ in range(2))
     assert np.array_equal(first.transform(x, x_next), second.transform(x, x_next))
@@ -301,7 +302,7 @@ def test_parameters_can_be_cloned_and_set_from_outside():
 
 def test_the_stages_that_are_given_stay_unfitted():
     x, x_next, body = tiny()
-    dynamics, forget = brief(), Forget(max_iter=3, holdout=0, verbose=False)
+    dynamics, forget = brief(), Forget(max_iter=3, trainer=Trainer(validation_fraction=0), verbose=False)
     LatentAction(1, dynamics=dynamics, forget=forget, random_state=0).fit(x, x_next, body)
     assert not hasattr(dynamics, "model_")
     assert forget.n_components is None
@@ -391,7 +392,7 @@ def test_one_body_has_nothing_to_hide():
 def test_bodies_of_few_rows_may_stand_among_others():
     x, x_next, body = tiny()
     body[:5] = range(10, 15)
-    stages = {"dynamics": brief(), "forget": Forget(max_iter=3, holdout=0, verbose=False)}
+    stages = {"dynamics": brief(), "forget": Forget(max_iter=3, trainer=Trainer(validation_fraction=0), verbose=False)}
     with pytest.warns(IdentifiabilityWarning, match="5 transitions are of bodies too rare for probes to read"):
         act = LatentAction(1, random_state=0, **stages).fit(x, x_next, body)
     assert np.isfinite(act.transform(x, x_next)).all()
@@ -419,7 +420,12 @@ def test_what_is_not_fitted_or_not_known_is_refused():
             unfitted.transform(x, x_next)
     with pytest.raises(TypeError, match="dynamics must be InverseDynamics"):
         LatentAction(dynamics=Forget()).fit(x, x_next, body)
-    act = LatentAction(1, dynamics=brief(), forget=Forget(max_iter=3, holdout=0, verbose=False), random_state=0)
+    act = LatentAction(
+        1,
+        dynamics=brief(),
+        forget=Forget(max_iter=3, trainer=Trainer(validation_fraction=0), verbose=False),
+        random_state=0,
+    )
     act.fit(x, x_next, body)
     with pytest.raises(ValueError, match="not there in fit: 7"):
         act.predict_next(x[:1], np.zeros((1, 1)), [7])
@@ -436,7 +442,9 @@ def test_what_is_not_fitted_or_not_known_is_refused():
 
 def test_episodes_are_kept_back_whole():
     x, x_next, _ = tiny(n=400)
-    alone, together = (brief(holdout=0.2).fit(x, x_next, groups=g) for g in (None, np.arange(400) // 80))
+    alone, together = (
+        brief(trainer=Trainer(validation_fraction=0.2)).fit(x, x_next, groups=g) for g in (None, np.arange(400) // 80)
+    )
     assert (alone.held_out_.n_samples, together.held_out_.n_samples) == (80, 80)
     assert not np.array_equal(alone.transform(x, x_next), together.transform(x, x_next))
     with pytest.raises(

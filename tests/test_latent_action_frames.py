@@ -9,9 +9,10 @@ import pindown
 from pindown import Forget, LatentAction, audit
 from pindown.methods import InverseDynamics
 from pindown.metrics import linear_r2
+from pindown.training import Trainer
 
 WORLD = Filmed.different(2, size=32)
-QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}
+QUICK = {"forget": Forget(max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False), "random_state": 0}
 STEPS = 12
 
 

@@ -15,8 +15,9 @@ from pindown.methods.latent_action import body_charts, second_stage
 from pindown.methods.latent_action.recordings import Recording
 from pindown.methods.latent_action.second_stage import Codes, decided
 from pindown.metrics import PROBES, leakage, linear_r2
+from pindown.training import Trainer
 
-QUICK = {"forget": Forget(max_iter=20, holdout=0, verbose=False), "random_state": 0}
+QUICK = {"forget": Forget(max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False), "random_state": 0}
 ROBOTS = ("Panda", "Sawyer", "IIWA", "Kinova3", "Jaco", "UR5e")
 STEPS, PAIRED = 20, 24
 """Transitions of an episode, and episodes that all robots share, which are the first."""
@@ -214,7 +215,7 @@ def test_a_second_stage_is_played_only_if_it_hides_the_body_and_bends_little(mon
         Codes(np.concatenate([law(rng, False), law(rng, True)]), np.repeat([0, 1], 300), np.arange(600) // 20)
         for _ in range(2)
     )
-    forget = Forget(2, charts=False, max_iter=20, holdout=0, verbose=False, random_state=0)
+    forget = Forget(2, charts=False, max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0)
     stage, played = decided(forget, learned, held, [], seed=0)
     assert stage.before > stage.chance + second_stage.BLIND
     assert stage.transfer_after is None

@@ -16,6 +16,7 @@ from pindown.networks.spaces import Reals
 from pindown.networks.spectrum import edge, spectrum, spectrum_of_correlation
 from pindown.simulate import Bodies, Clusters, Nuisance, Pairs, Structured
 from pindown.simulate.distributions import laplace
+from pindown.training import Trainer
 
 
 def table(n, d, k=4, noise=1.0, seed=0):
@@ -271,7 +272,7 @@ def test_a_feature_of_counts_changes_the_number_of_latents_by_one_at_most():
 @pytest.mark.parametrize("make", [Classify, Contrast])
 def test_training_uses_the_directions_of_wide_data_and_finds_the_same_latents(make, monkeypatch):
     X, e = table(120, 500), np.arange(120) % 3
-    est = make(2, max_iter=10, holdout=0, verbose=False, device="cpu", random_state=0)
+    est = make(2, max_iter=10, trainer=Trainer(validation_fraction=0), verbose=False, device="cpu", random_state=0)
     shapes = []
     forward = networks.Whiten.forward
 

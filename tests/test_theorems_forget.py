@@ -19,6 +19,7 @@ from pindown.methods.forget import game as game_module
 from pindown.methods.forget.baselines import MeanProjection
 from pindown.metrics import PROBES, Effort, effective_rank, leakage, recovery_by_level
 from pindown.simulate import Nuisance
+from pindown.training import Trainer
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 5))]
 READERS = [probe for probe in PROBES if probe.name in ("linear", "quadratic", "network")]
@@ -39,7 +40,12 @@ def split(world, seed):
 
 
 def fitted(train, seed, n_components=None, **parameters):
-    parameters = {"random_state": seed, "device": "cpu", "max_iter": 300, "holdout": 0.0} | parameters
+    parameters = {
+        "random_state": seed,
+        "device": "cpu",
+        "max_iter": 300,
+        "trainer": Trainer(validation_fraction=0.0),
+    } | parameters
     return Forget(n_components, **parameters).fit(train.x, train.u)
 
 

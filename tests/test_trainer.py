@@ -5,6 +5,7 @@ import math
 import os
 import shutil
 import sys
+import warnings
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -15,9 +16,10 @@ import torch
 from descent import Regression, assert_identical, checkpoint, interrupting, run
 from safetensors.torch import load_file
 from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV
 from torch import nn
 
-from pindown import Contrast, Forget, networks
+from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
 from pindown.training import Callback, CallbackError, Trainer, constant
 from pindown.training.callbacks import Log, Report, TensorBoard, WeightsAndBiases
 from pindown.training.divergence import TrainingDivergedError
@@ -95,8 +97,15 @@ def test_a_game_of_several_batches_a_step_counts_its_steps():
     rng = np.random.default_rng(0)
     e = rng.integers(2, size=300)
     x = rng.normal(size=(300, 4)) + e[:, None] * np.eye(4)[0]
-    options = {"encoder": networks.linear, "max_iter": 25, "holdout": 0, "batch_size": 32, "random_state": 0}
-    forget = Forget(2, trainer=Trainer(accumulate=2), device="cpu", verbose=False, **options).fit(x, e)
+    options = {
+        "encoder": networks.linear,
+        "max_iter": 25,
+        "batch_size": 32,
+        "random_state": 0,
+    }
+    forget = Forget(
+        2, trainer=Trainer(accumulate=2, validation_fraction=0), device="cpu", verbose=False, **options
+    ).fit(x, e)
     assert (forget.n_iter_, len(forget.history_.classifier_loss)) == (25, 25)
     assert (forget.history_.classifier_loss > 0).all()
 
@@ -354,8 +363,55 @@ def test_a_fit_whose_trainer_is_wrong_says_so_in_the_trainers_sentence(est):
 
 def test_a_fit_that_a_callback_or_a_rate_ends_is_called_by_its_estimator():
     x = np.random.default_rng(0).normal(size=(300, 6))
-    options = {"max_iter": 60, "random_state": 0, "verbose": False, "holdout": 0}
+    options = {"max_iter": 60, "random_state": 0, "verbose": False}
     with pytest.raises(CallbackError, match=r"^Contrast: the callback Raising raised ValueError at step 50 of 60"):
-        Contrast(2, trainer=Trainer(callbacks=(Raising(50),)), **options).fit(x, x)
+        Contrast(2, trainer=Trainer(callbacks=(Raising(50),), validation_fraction=0), **options).fit(x, x)
     with pytest.raises(TrainingDivergedError, match=r"^Contrast: the loss"):
-        Contrast(2, learning_rate=1e30, **options).fit(x, x)
+        Contrast(2, learning_rate=1e30, trainer=Trainer(validation_fraction=0), **options).fit(x, x)
+
+
+# parameters of estimators
+
+
+def test_the_parameters_of_a_trainer_are_parameters_of_its_estimator():
+    est = Contrast(trainer=Trainer(weight_decay=0.5))
+    assert est.get_params()["trainer__weight_decay"] == 0.5
+    assert clone(est).trainer == est.trainer
+    before = est.trainer
+    est.set_params(trainer__weight_decay=0.1, max_iter=7)
+    assert (est.trainer.weight_decay, est.max_iter) == (0.1, 7)
+    assert before.weight_decay == 0.5  # frozen: replaced, never changed
+    assert Contrast().trainer == Trainer()
+    est.set_params(trainer=Trainer(tol=0.5), trainer__patience=3)
+    assert (est.trainer.tol, est.trainer.patience) == (0.5, 3)
+    with pytest.raises(ValueError, match="Invalid parameter"):
+        est.set_params(trainer__no_such=1)
+
+
+def test_a_grid_search_reaches_the_trainer():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(120, 4))
+    grid = {"trainer__weight_decay": [0.0, 0.3], "trainer__validation_fraction": [0.0]}
+    search = GridSearchCV(Contrast(2, max_iter=3, verbose=False, device="cpu", random_state=0), grid, cv=2)
+    search.fit(x, x + 0.01)
+    assert search.best_estimator_.trainer.weight_decay in (0.0, 0.3)
+    assert search.best_estimator_.held_out_ is None
+
+
+@pytest.mark.parametrize(
+    "est", [Contrast(), Classify(), Dictionary(), Sparse(8), Forget(charts=False), SparseBasis()], ids=repr
+)
+def test_a_trainer_overrides_what_the_method_takes(est):
+    decays = []
+
+    def seen(objective, learning_rate, weight_decay):
+        decays.append(weight_decay)
+        return adam(objective, learning_rate, weight_decay)
+
+    x = np.random.default_rng(0).normal(size=(300, 4))
+    trainer = Trainer(weight_decay=0.07, optimizer=seen, validation_fraction=0.2)
+    options = {"max_iter": 2, "device": "cpu", "verbose": False, "random_state": 0, "trainer": trainer}
+    with warnings.catch_warnings(action="ignore"):
+        est.set_params(**options).fit(x, None if est.spec.side in (None, "pairs") else np.arange(300) % 3)
+    assert decays
+    assert {*decays} == {0.07}

@@ -18,7 +18,7 @@ from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Reals, Space
-from pindown.training import Trainer, optimizers
+from pindown.training import Trainer, TrainingDefaults
 
 
 class Regress(BaseEncoder):
@@ -36,6 +36,8 @@ class Regress(BaseEncoder):
     True
     """
 
+    training_defaults = TrainingDefaults(weight_decay=0.2)
+
     def __init__(
         self,
         n_components=2,
@@ -45,8 +47,6 @@ class Regress(BaseEncoder):
         batch_size=None,
         max_iter=400,
         learning_rate=1e-2,
-        weight_decay=0.2,
-        optimizer=optimizers.adam,
         trainer=Trainer(),  # noqa: B008 (a frozen value)
         device=None,
         verbose=True,
@@ -58,8 +58,6 @@ class Regress(BaseEncoder):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

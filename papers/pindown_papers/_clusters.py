@@ -182,6 +182,7 @@ class Row:
         from pindown import networks
         from pindown.methods import Classify
         from pindown.networks.spaces import Reals, Sphere
+        from pindown.training import Trainer
 
         space = Sphere() if model.unit else Reals()
         return Classify(
@@ -192,8 +193,7 @@ class Row:
             batch_size=self.batch_size or profile.batch_size,
             max_iter=profile.max_iter,
             learning_rate=profile.learning_rate,
-            weight_decay=profile.weight_decay,
-            optimizer=profile.optimizer,
+            trainer=Trainer(weight_decay=profile.weight_decay, optimizer=profile.optimizer),
             device=device,
             random_state=seed,
         )

@@ -79,6 +79,7 @@ class PairsRow:
         """Return the estimator, not yet fitted, which learns the temperature and the density of the latents."""
         from pindown import networks
         from pindown.methods import Contrast
+        from pindown.training import Trainer
 
         return Contrast(
             size.d,
@@ -88,7 +89,7 @@ class PairsRow:
             batch_size=size.batch_size,
             max_iter=size.max_iter,
             learning_rate=size.learning_rate,
-            weight_decay=size.weight_decay,
+            trainer=Trainer(weight_decay=size.weight_decay),
             device=device,
             random_state=seed,
         )

@@ -120,15 +120,16 @@ class SignRow:
         from pindown import networks
         from pindown.methods import Classify, Forget
         from pindown.networks.spaces import Reals
+        from pindown.training import Trainer
 
         common: dict[str, Any] = {"encoder": networks.linear, "device": device, "random_state": seed, "verbose": False}
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of shuffled labels, of which a row is made on purpose
             if not self.aligns:
                 n_kept = self.d - self.n_values + 1
-                forget = Forget(n_kept, max_iter=profile.forget_iter, holdout=0, **common)
+                forget = Forget(n_kept, max_iter=profile.forget_iter, trainer=Trainer(validation_fraction=0), **common)
                 return forget.fit(x, u).components_.T
-            free: dict[str, Any] = {"space": Reals(), "vector_space": Reals(), "weight_decay": 0.0}
+            free: dict[str, Any] = {"space": Reals(), "vector_space": Reals(), "trainer": Trainer(weight_decay=0.0)}
             classify = Classify(self.n_values - 1, max_iter=profile.align_iter, **free, **common).fit(x, u)
         # The linear part of the encoder, read off its codes: they are those of the axes, less that of the origin.
         codes = classify.transform(np.vstack([np.eye(self.d), np.zeros((1, self.d))]))

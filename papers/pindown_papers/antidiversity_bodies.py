@@ -174,6 +174,7 @@ def staged(
     """Train the first stage, and the second if it has steps; transitions of one group are kept back together."""
     from pindown.errors import IdentifiabilityWarning
     from pindown.methods import Forget, InverseDynamics
+    from pindown.training import Trainer
 
     common: dict[str, Any] = {"device": device, "verbose": False, "random_state": seed}
     dynamics = InverseDynamics(n_actions, bottleneck=bottleneck, strength=strength, max_iter=dynamics_iter, **common)
@@ -182,7 +183,7 @@ def staged(
         dynamics.fit(train.before, train.after, train.body, groups=groups)
         if not forget_iter:
             return Latents(dynamics)
-        forget = Forget(n_codes, max_iter=forget_iter, holdout=0, **common)
+        forget = Forget(n_codes, max_iter=forget_iter, trainer=Trainer(validation_fraction=0), **common)
         return Latents(dynamics, forget.fit(dynamics.transform(train.before, train.after), train.body))
 
 

@@ -63,6 +63,7 @@ class Row:
     def measure(self, profile: Width, seed: int, device: str) -> dict[str, float]:
         """Train on the rows that go into an MLP, and count codes that never fire; the table shows a hundredfold."""
         from pindown.metrics import dead_fraction, l0
+        from pindown.training import Trainer
         from pindown_papers import _minilm
 
         rows = _minilm.mlp_rows(profile.n_tokens)
@@ -70,7 +71,7 @@ class Row:
         how = {
             "batch_size": profile.batch_size,
             "max_iter": profile.max_iter,
-            "holdout": 0,
+            "trainer": Trainer(validation_fraction=0),
             "device": device,
             "verbose": False,
             "revive": self.revive,

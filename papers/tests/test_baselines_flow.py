@@ -14,9 +14,17 @@ from pindown.errors import IdentifiabilityWarning
 from pindown.losses import DependencySparsity
 from pindown.metrics import linear_r2, mcc
 from pindown.simulate import Structured
+from pindown.training import Trainer
 
 LADDER = [[1, 0, 0], [1, 1, 0], [0, 1, 1]]
-QUICK = {"max_iter": 5, "batch_size": 64, "random_state": 0, "device": "cpu", "verbose": False, "holdout": 0}
+QUICK = {
+    "max_iter": 5,
+    "batch_size": 64,
+    "random_state": 0,
+    "device": "cpu",
+    "verbose": False,
+    "trainer": Trainer(validation_fraction=0),
+}
 
 
 @pytest.fixture(scope="module")

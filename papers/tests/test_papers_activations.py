@@ -19,6 +19,7 @@ from pindown import SparsePair, activations, probe
 from pindown.cli import app
 from pindown.networks.gates import TopK
 from pindown.simulate import Superposed
+from pindown.training import Trainer
 
 WORLD = Superposed.overcomplete(64, 16, n_active=3, random_state=0)
 TINY = replace(TABLE_3.quick, name="tiny", n_tokens=600, n_codes=48, k=3, batch_size=64, max_iter=8)
@@ -177,6 +178,8 @@ def test_rows_of_smollm2_go_through_its_gated_mlp_as_in_the_model(tmp_path):
     with block.mlp.register_forward_hook(lambda module, given, out: seen.append(out[0])), torch.no_grad():
         for batch in batches:
             model(**batch)
-    pair = SparsePair(block.mlp, 8, gate=TopK(2), batch_size=len(x), max_iter=1, holdout=0, verbose=False)
+    pair = SparsePair(
+        block.mlp, 8, gate=TopK(2), batch_size=len(x), max_iter=1, trainer=Trainer(validation_fraction=0), verbose=False
+    )
     assert x.shape == (len(tokens["input_ids"][0]) + len(tokens["input_ids"][1]), 576)
     np.testing.assert_allclose(pair.fit(x).mapped(x), torch.cat(seen).numpy(), atol=1e-3)

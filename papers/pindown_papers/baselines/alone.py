@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from torch import nn
 
 from pindown import networks
@@ -11,8 +13,7 @@ from pindown.methods.parameters import check_positive, check_weight
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Make
 from pindown.networks.preprocessing import Preprocess
-from pindown.training import Trainer, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer
 from pindown_papers.baselines.autoencoding import Autoencoding
 from pindown_papers.baselines.divergences import TotalCorrelation, Weighed
 from pindown_papers.baselines.spec import ReconstructionSpec
@@ -40,7 +41,7 @@ class BetaVAE(Autoencoding):
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -84,9 +85,6 @@ class BetaVAE(Autoencoding):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -102,9 +100,6 @@ class BetaVAE(Autoencoding):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
@@ -138,7 +133,7 @@ class FactorVAE(Autoencoding):
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -168,7 +163,7 @@ class FactorVAE(Autoencoding):
     """
 
     spec = ReconstructionSpec()
-    _loss_falls = False
+    training_defaults = replace(Autoencoding.training_defaults, adversarial=True)
 
     def __init__(
         self,
@@ -183,9 +178,6 @@ class FactorVAE(Autoencoding):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -201,9 +193,6 @@ class FactorVAE(Autoencoding):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

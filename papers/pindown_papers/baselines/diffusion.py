@@ -16,8 +16,7 @@ from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess
-from pindown.training import Trainer, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingDefaults
 from pindown_papers.baselines.denoising import LEVELS, Denoiser, denoising
 from pindown_papers.baselines.generating import Generating
 from pindown_papers.baselines.spec import MeanImageSpec
@@ -46,7 +45,7 @@ class EncDiff(Generating):
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
     decoder : callable
         Called as ``decoder(n_components, shape)``; returns a `pindown_papers.baselines.denoising.Denoiser`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -70,13 +69,13 @@ class EncDiff(Generating):
     --------
     >>> from pindown_papers.simulations import Sprites
     >>> x = Sprites(8, factors=("x", "hue"))(torch.rand(60, 2, generator=torch.Generator().manual_seed(0)))
-    >>> diffusion = EncDiff(2, batch_size=16, max_iter=1, holdout=0, random_state=0).fit(x)
+    >>> diffusion = EncDiff(2, batch_size=16, max_iter=1, trainer=Trainer(validation_fraction=0), random_state=0).fit(x)
     >>> diffusion.transform(x).shape, diffusion.sample(2, random_state=0).shape, diffusion.guarantee
     (torch.Size([60, 2]), (2, 3, 8, 8), None)
     """
 
     spec = MeanImageSpec()
-    _usual_rates = (1e-3, 1e-3)
+    training_defaults = TrainingDefaults(learning_rates=(1e-3, 1e-3), weight_decay=0.0)
 
     def __init__(
         self,
@@ -89,9 +88,6 @@ class EncDiff(Generating):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -105,9 +101,6 @@ class EncDiff(Generating):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

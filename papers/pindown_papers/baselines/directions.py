@@ -22,8 +22,7 @@ from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for, encoder_for
 from pindown.networks.preprocessing import Preprocess
-from pindown.training import Trainer, TrainingLog, best_device, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingLog, best_device
 from pindown_papers.baselines.autoencoding import Autoencoding
 from pindown_papers.baselines.divergences import Weighed
 from pindown_papers.baselines.spec import ReconstructionSpec
@@ -62,7 +61,7 @@ class DisCo(Autoencoding):
         row where rows are pictures; return modules. The network that contrasts is made by the first, too.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`; ``max_iter`` steps for the generator, and as many for directions.
 
     Attributes
@@ -109,9 +108,6 @@ class DisCo(Autoencoding):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -127,9 +123,6 @@ class DisCo(Autoencoding):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

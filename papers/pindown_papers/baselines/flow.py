@@ -17,8 +17,7 @@ from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.training import Trainer, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer
 from pindown_papers.baselines.bijections import Bijection, couplings
 from pindown_papers.baselines.generating import Generating
 from pindown_papers.baselines.spec import LikelihoodSpec
@@ -46,7 +45,7 @@ class Flow(Generating):
     preprocess : callable
         What is done to observations before the flow sees them, which takes the first of what comes out. The default
         gives directions unit variance, the largest first.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -89,9 +88,6 @@ class Flow(Generating):
         batch_size: int | None = None,
         max_iter: int = 1_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -104,9 +100,6 @@ class Flow(Generating):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

@@ -11,6 +11,7 @@ from pindown.methods.decoding import Decodes
 from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks.spaces import Reals, Space
+from pindown.training import TrainingDefaults
 from pindown_papers.baselines.spec import refuse_one_picture
 
 
@@ -19,7 +20,7 @@ class Generating(Decodes, BaseEncoder):
 
     penalty: Penalty | None
     _wants_vectors = True
-    _usual_rates = (3e-3, 2e-3)
+    training_defaults = TrainingDefaults(learning_rates=(3e-3, 2e-3), weight_decay=0.0)
 
     @property
     def decoder_(self) -> nn.Module:

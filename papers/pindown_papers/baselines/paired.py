@@ -11,8 +11,7 @@ from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Make
 from pindown.networks.preprocessing import Preprocess
-from pindown.training import Trainer, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer
 from pindown_papers.baselines.autoencoding import Paired
 from pindown_papers.baselines.divergences import Slow, Weighed
 
@@ -37,7 +36,7 @@ class SlowVAE(Paired):
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -80,9 +79,6 @@ class SlowVAE(Paired):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -99,9 +95,6 @@ class SlowVAE(Paired):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
@@ -131,7 +124,7 @@ class AdaGVAE(Paired):
         row where rows are pictures; return modules. The defaults suit vectors and pictures.
     preprocess : callable
         What is done to observations before the encoder sees them: see `pindown.networks.preprocessing`.
-    batch_size, max_iter, learning_rate, weight_decay, optimizer, holdout, trainer, device, verbose, random_state
+    batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
         As of `Dictionary`.
 
     Attributes
@@ -174,9 +167,6 @@ class AdaGVAE(Paired):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -191,9 +181,6 @@ class AdaGVAE(Paired):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

@@ -177,8 +177,8 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     }
     found = getattr(est, "held_out_", None)
     straight, step_plan = getattr(found, "straight", False), getattr(found, "step_plan", None)
-    if step_plan is not None and est.holdout * len(data) < FEWEST and len(est.shape_in_) == 1:
-        other |= {"holdout": 0.0, "trainer": replace(other["trainer"], step_plan=step_plan)}
+    if step_plan is not None and est.trainer.validation_fraction * len(data) < FEWEST and len(est.shape_in_) == 1:
+        other["trainer"] = replace(other["trainer"], step_plan=step_plan, validation_fraction=0.0)
     if straight:
         other["encoder"] = linear
     if elsewhere and est.spec.varies_initialisation and "encoder" in parameters:

@@ -47,19 +47,15 @@ from pindown.methods.observing import Observes
 from pindown.methods.parameters import INJECTIVE, check_common, check_components
 from pindown.networks import SkipMLP, built, default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
-from pindown.networks.image_defaults import encoder_for, first_round_for, is_image
+from pindown.networks.image_defaults import encoder_for, first_round_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Space
 from pindown.saving import Saves
 from pindown.simulate import Process
-from pindown.training import Trainer, TrainingLog, best_device, cosine
-from pindown.training.optimizers import MakeOptimizer
-
-DECAY_ROWS, DECAY_MOST = 10_000, 2.0
-"""A weight decay of None is DECAY_ROWS / n_samples, as with a prior on the weights whose weight falls with n."""
+from pindown.training import Trainer, TrainerMixin, TrainingDefaults, TrainingLog, best_device
 
 
-class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Observes, ABC):
+class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Observes, ABC):
     """An encoder trained against a side variable; abstract.
 
     A final class assigns the parameters named below in its ``__init__`` and says which part its side variable plays
@@ -69,6 +65,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     """
 
     spec: ClassVar[MethodSpec[Any]] = MethodSpec()  # what the method says about itself: its roles, score, plan, audit
+    training_defaults: ClassVar[TrainingDefaults] = TrainingDefaults()
 
     n_components: Any  # int, or None where `_look` counts them
     n_components_: int
@@ -78,21 +75,13 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     batch_size: int | None
     max_iter: int | None
     learning_rate: float | None
-    weight_decay: float | None
-    optimizer: MakeOptimizer
     trainer: Trainer
     device: str | None
     verbose: bool
     random_state: Any
     augment: Augment | None = None
-    holdout: float = 0.1
     held_out_: HeldOut | None
 
-    _default_batch_size = 512
-    _usual_rates: tuple[float, float] | None = None  # of vectors and of pictures, if no rate is given; None: by rows
-    _least_decay = 0.0  # of weights, by default, unless rows are pictures
-    _schedule = staticmethod(cosine)  # of the learning rate
-    _loss_falls = True  # as something is learned: in a game it does not
     _learns_from_shown = False  # whether objectives take rows as the first layer gives them out
     _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
     _scores_in_nats = False  # by a bound that is 0 or less where codes tell nothing
@@ -153,9 +142,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         if hasattr(self, "encoder_"):  # if this fit is broken off, the last one's must not meet what this one leaves
             del self.encoder_
-        inputs, first, summary = self._read_and_summarize(
-            X, sides, seed, device, share=self.holdout if self._loss_falls else 0.0
-        )
+        inputs, first, summary = self._read_and_summarize(X, sides, seed, device, share=self._validation_fraction)
         for message in summary.warnings:
             warn(f"{type(self).__name__}: {message}")
         self.n_components_ = summary.n_components
@@ -170,7 +157,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
             The observations and their side variables.
         """
         self._check_parameters()
-        seed, share = _random.draw_seed(self.random_state), self.holdout if self._loss_falls else 0.0
+        seed, share = _random.draw_seed(self.random_state), self._validation_fraction
         return self._read_and_summarize(data, {}, seed, torch.device("cpu"), share=share)[-1]
 
     def _read_and_summarize(
@@ -257,6 +244,11 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
         """Encode (n, …); (n, n_components)."""
         return encode(self.encoder_, x)
 
+    @property
+    def _validation_fraction(self) -> float:
+        """Fraction of the samples to hold out, from which early stopping is decided: none of an adversarial method."""
+        return 0.0 if self.training_defaults.adversarial else self.trainer.validation_fraction
+
     # ---- components -------------------------------------------------------------------------------------------------
 
     def _asked_components(self) -> int:
@@ -267,7 +259,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
 
     def _draw(self, inputs: TrainingInput, summary: DataSummary, device: torch.device) -> Batches:
         """Return what gives the batch of a step."""
-        source, size = inputs.source, self.batch_size or self._default_batch_size
+        source, size = inputs.source, self.batch_size or self.training_defaults.batch_size
         if source is None:
             rows = self._rows(inputs.data, summary, device)
             size = self._rows_per_batch(len(rows), "rows", of=len(inputs.data))
@@ -284,7 +276,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _batches(self, inputs: TrainingInput, summary: DataSummary, device: torch.device) -> list[tuple[Tensor, ...]]:
         """Return all rows of a look, in about equal batches, as the objective takes them."""
         rows = self._rows(inputs.data, summary, device)
-        n = -(-len(rows) // (self.batch_size or self._default_batch_size))
+        n = -(-len(rows) // (self.batch_size or self.training_defaults.batch_size))
         epochs = self._epochs(rows, len(rows) // n, inputs.data)
         draw, generator = self._shown(to_device(epochs, device)), _random.generator(0, device)
         return [tuple(field.clone() for field in draw(k, generator)) for k in range(len(epochs))]
@@ -326,7 +318,7 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
                 f"{type(self).__name__}: batch_size={self.batch_size} is larger than the {of} {noun} in the "
                 "data. Leave it at None to take what fits, or give more data."
             )
-        return min(self.batch_size or self._default_batch_size, n_samples)
+        return min(self.batch_size or self.training_defaults.batch_size, n_samples)
 
     # ---- training ---------------------------------------------------------------------------------------------------
 
@@ -392,12 +384,6 @@ class BaseEncoder(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, Obse
     def _encoder_for(self, first: Preprocessing, device: torch.device) -> Any:
         """Return the function that makes the encoder behind a first layer: by default what was asked for."""
         return encoder_for(self.encoder, shape_of(first), device)
-
-    def _decay(self, n_samples: float) -> float:
-        if self.weight_decay is not None:
-            return self.weight_decay
-        by_rows = min(DECAY_MOST, DECAY_ROWS / n_samples)
-        return by_rows if is_image(self.shape_in_) else max(self._least_decay, by_rows)
 
     def _optimise(
         self,

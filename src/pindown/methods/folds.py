@@ -71,9 +71,10 @@ def out_of_fold(
 
     >>> from pindown import Classify
     >>> from pindown.networks.spaces import Reals
+    >>> from pindown.training import Trainer
     >>> rng = np.random.default_rng(0)
     >>> x, coin = rng.normal(size=(200, 20)), rng.integers(2, size=200)
-    >>> line = {"space": Reals(), "vector_space": Reals(), "verbose": False, "holdout": 0}
+    >>> line = {"space": Reals(), "vector_space": Reals(), "verbose": False, "trainer": Trainer(validation_fraction=0)}
     >>> classify = Classify(1, max_iter=100, random_state=0, **line).fit(x, coin)
     >>> codes, fold = out_of_fold(classify, x, coin, n_folds=2)
     >>> [bool(abs(np.corrcoef(z[:, 0], coin)[0, 1]) > 0.25) for z in (classify.transform(x), codes)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Any, Self
 
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 from pindown import _random
 from pindown.methods.base import BaseEncoder
 from pindown.methods.inputs import DataSummary
-from pindown.methods.parameters import rate
+from pindown.methods.parameters import default_weight_decay, rate
 from pindown.networks.encoder import Encoder
 from pindown.training import best_device, constant
 
@@ -44,18 +45,20 @@ class Incremental(BaseEncoder):
         draw = self._draw(inputs, summary, device)
         if not begun:
             objective = self._made(first, summary, draw, self._space(), device, seed).to(device)
-            optimizer = self.optimizer(objective, rate(self, inputs.n_samples), self._decay(inputs.n_samples))
+            make = self.trainer.optimizer or self.training_defaults.optimizer
+            weight_decay = self.trainer.weight_decay
+            if weight_decay is None:
+                weight_decay = default_weight_decay(self, inputs.n_samples)
+            optimizer = make(objective, rate(self, inputs.n_samples), weight_decay)
             self._kept = objective, optimizer, summary
         objective, optimizer, _ = self._kept
         n_samples = inputs.n_samples if math.isfinite(inputs.n_samples) else len(inputs.data)
-        log = self.trainer.train(
+        log = replace(self.trainer, optimizer=lambda *_: optimizer).train(
             objective,
             draw,
-            max_iter=max(1, int(n_samples) // (self.batch_size or self._default_batch_size)),
+            max_iter=max(1, int(n_samples) // (self.batch_size or self.training_defaults.batch_size)),
             learning_rate=rate(self, inputs.n_samples),
-            optimizer=lambda *_: optimizer,
             schedule=constant,
-            weight_decay=self._decay(inputs.n_samples),
             seed=seed + self.n_iter_,
             device=device,
             verbose=False,

@@ -24,7 +24,7 @@ from pindown.data.splits import Rows, taken
 from pindown.errors import warn
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import DataSummary, TrainingInput
-from pindown.methods.parameters import rate, settings
+from pindown.methods.parameters import default_weight_decay, rate, settings
 from pindown.methods.unfolding import Unfolding, Watch
 from pindown.networks.encoder import Encoder
 from pindown.networks.image_defaults import first_round_for, is_image, precision_for
@@ -221,24 +221,24 @@ class FitRun:
         *max_iter: int | None,
     ) -> TrainingLog:
         """Minimise an objective in parts of the fit that have names, in so many steps if they are not the fit's."""
-        est, n_samples = self.est, self._n_rows(summary)
+        est, n_samples, defaults = self.est, self._n_rows(summary), self.est.training_defaults
         part = " ".join(filter(None, [name, part]))
         return self._trainer(objective, n_samples, validation).train(
             objective,
             draw,
             max_iter=max_iter[0] if max_iter else est.max_iter,
             learning_rate=rate(est, n_samples),
-            optimizer=est.optimizer,
-            schedule=est._schedule,
-            weight_decay=est._decay(n_samples),
+            optimizer=defaults.optimizer,
+            schedule=defaults.schedule,
+            weight_decay=default_weight_decay(est, n_samples),
             seed=seed,
             device=self.device,
             verbose=est.verbose,
             title=f"{type(est).__name__} {part}".strip(),
             settings=settings(est, self.inputs.digest) if est.trainer.checkpoint is not None else {},
             part=part,
-            epoch=n_samples / (est.batch_size or est._default_batch_size),
-            falls=est._loss_falls,
+            epoch=n_samples / (est.batch_size or defaults.batch_size),
+            falls=not defaults.adversarial,
             validation=validation,
             step_plan=step_plan,
             first_round=first_round_for(est.shape_in_, self.device),

@@ -37,6 +37,9 @@ _FUNCTIONS = {
 }
 """Parameters that are functions, and those that there are for them."""
 
+TRAINER_OPTIONS = ("weight_decay", "optimizer", "validation_fraction", "accumulate", "patience", "tol")
+"""Parameters of the trainer that can be written as text; they are given like the estimator's own."""
+
 _ELSEWHERE = {
     "n_components": "`n_components`",
     "max_iter": "`max_iter`",
@@ -57,7 +60,7 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
     >>> read_options(["strength=0.2", "encoder=linear"], Forget)
     {'strength': '0.2', 'encoder': 'linear'}
     """
-    known = [name for name in estimator._get_param_names() if name not in _ELSEWHERE]
+    known = [name for name in (*estimator._get_param_names(), *TRAINER_OPTIONS) if name not in _ELSEWHERE]
     options: dict[str, str] = {}
     for text in texts:
         name, equals, value = (part.strip() for part in text.partition("="))

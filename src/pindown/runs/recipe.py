@@ -19,7 +19,7 @@ from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
 from pindown.methods.planning import Plan, plan
 from pindown.methods.registry import BUILT_IN, SIDES, address_of, find, suited
-from pindown.runs.options import read_value, written
+from pindown.runs.options import TRAINER_OPTIONS, read_value, written
 from pindown.training import Trainer
 
 LOOKED_AT, NUMBERS_LOOKED_AT = 20_000, 1 << 25
@@ -66,9 +66,11 @@ class Recipe:
         """Return the estimator, not fitted; raise if a parameter is wrong."""
         numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
         parameters = {name: number for name, number in numbers.items() if number is not None}
-        parameters |= {name: read_value(name, text) for name, text in self.options.items()}
+        options = {name: read_value(name, text) for name, text in self.options.items()}
+        training = {name: options.pop(name) for name in TRAINER_OPTIONS if name in options}
+        parameters |= options
         where = {
-            "trainer": Trainer(checkpoint=checkpoint),
+            "trainer": Trainer(checkpoint=checkpoint, **training),
             "device": device,
             "verbose": verbose,
             "random_state": self.seed,

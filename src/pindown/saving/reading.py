@@ -305,6 +305,9 @@ _RENAMED = {
 }
 """Attributes and parts that have another name now, by the tag of their class."""
 
+_TO_TRAINER = {"weight_decay": "weight_decay", "optimizer": "optimizer", "holdout": "validation_fraction"}
+"""Parameters of estimators that those of their trainer are now."""
+
 _ADDED = {"Whiten": {"buffers": {"scale": None}}}
 """What a class did not have then, and its files lack."""
 
@@ -344,7 +347,7 @@ def _upgraded(old: Any, names: list[str]) -> Any:
         case {"value": [int(number), dict(fields)]}:
             new["value"][1] = _known(_renamed(fields, names[number]), names[number])
         case {"class": int(number), "parameters": dict(parameters), "learned": _}:
-            new["parameters"] = _known(parameters, names[number])
+            new["parameters"] = _known(_with_trainer(parameters, names), names[number])
         case {"class": int(number), "attributes": dict(attributes)}:
             attributes.pop("_is_accelerate_prepared", None)
             for kind in ("attributes", "parts"):
@@ -352,6 +355,18 @@ def _upgraded(old: Any, names: list[str]) -> Any:
             for kind, added in _ADDED.get(names[number], {}).items():
                 new[kind] = added | new.get(kind, {})
     return new
+
+
+def _with_trainer(parameters: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the parameters of an estimator, of which the trainer has those of training; ``names`` may grow."""
+    moved = {new: parameters[old] for old, new in _TO_TRAINER.items() if old in parameters}
+    if not moved:
+        return parameters
+    if "trainer" not in parameters and "Trainer" not in names:
+        names.append("Trainer")
+    number, fields = parameters.get("trainer", {"value": [names.index("Trainer"), {}]})["value"]
+    others = {name: value for name, value in parameters.items() if name not in _TO_TRAINER}
+    return others | {"trainer": {"value": [number, fields | moved]}}
 
 
 def _renamed(fields: dict[str, Any], tag: str) -> dict[str, Any]:

@@ -4,13 +4,15 @@ from pindown.training.callbacks import Callback, CallbackError
 from pindown.training.devices import best_device, processes
 from pindown.training.divergence import TrainingDivergedError
 from pindown.training.schedules import constant, cosine, waiting_cosine
-from pindown.training.trainer import Trainer, TrainingLog
+from pindown.training.trainer import Trainer, TrainerMixin, TrainingDefaults, TrainingLog
 from pindown.training.validation import Validation
 
 __all__ = [
     "Callback",
     "CallbackError",
     "Trainer",
+    "TrainerMixin",
+    "TrainingDefaults",
     "TrainingDivergedError",
     "TrainingLog",
     "Validation",

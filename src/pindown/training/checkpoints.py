@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -177,3 +178,14 @@ class Checkpoint:
                 f"checkpoint: {self.path} cannot be written ({error.strerror}). "
                 "Give a path in a folder you may write to."
             ) from error
+
+
+def stable_repr(value: Any) -> str:
+    """Return a repr without memory addresses, the same in the next process.
+
+    Examples
+    --------
+    >>> stable_repr(stable_repr)
+    '<function stable_repr>'
+    """
+    return re.sub(r" at 0x[0-9a-f]+", "", repr(value))

@@ -14,9 +14,9 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -26,7 +26,7 @@ from torch import nn
 from pindown import _random
 from pindown.data.batches import Batches
 from pindown.training.callbacks import Callback, ProgressBar, Report, audience
-from pindown.training.checkpoints import Checkpoint, State
+from pindown.training.checkpoints import Checkpoint, State, stable_repr
 from pindown.training.convergence import Length
 from pindown.training.devices import best_device, current, processes
 from pindown.training.divergence import check_losses, check_weights
@@ -45,6 +45,12 @@ from pindown.training.validation import (
 )
 
 REPORT_EVERY = 25
+
+DETERMINE_THE_RESULT = (
+    *("weight_decay", "optimizer", "validation_fraction"),
+    *("precision", "accumulate", "patience", "tol"),
+)
+"""Parameters of a trainer on which the result of a fit depends."""
 
 PRECISIONS = (None, torch.float32, torch.bfloat16, torch.float16)
 
@@ -74,11 +80,51 @@ class TrainingLog:
 
 
 @dataclass(frozen=True)
+class TrainingDefaults:
+    """What a method trains with where its user chooses nothing else; a class of estimators states it once.
+
+    Parameters
+    ----------
+    batch_size : int
+        Samples of a step.
+    learning_rates : (float, float) or None
+        For vectors and for images. None: .01, and .003 for vectors with fewer than a hundred samples per feature.
+    weight_decay : float or None
+        None: 10,000 / n_samples, at most 2, as with a prior on the weights whose influence falls with n.
+    min_weight_decay : float
+        The least for vectors, where ``weight_decay`` is None.
+    optimizer, schedule : callable
+        See `pindown.training.optimizers` and `pindown.training.schedules`.
+    adversarial : bool
+        Whether parts of the objective are trained against each other. Its loss then need not fall, so that no samples
+        are held out to stop by.
+    """
+
+    batch_size: int = 512
+    learning_rates: tuple[float, float] | None = None
+    weight_decay: float | None = None
+    min_weight_decay: float = 0.0
+    optimizer: MakeOptimizer = adam
+    schedule: Schedule = cosine
+    adversarial: bool = False
+
+
+@dataclass(frozen=True)
 class Trainer:
     """How to train, whatever it is that is trained: one value, shared by all estimators.
 
     Parameters
     ----------
+    weight_decay : float or None
+        Share of the weight matrices taken off per step, in units of the learning rate. None: what the method takes,
+        such as 10,000 / n_samples, at most 2, for `Classify`.
+    optimizer : callable or None
+        ``optimizers.adam``; or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU; or a
+        function of your own, see `pindown.training.optimizers`. None: what the method takes.
+    validation_fraction : float
+        Fraction of the samples to hold out, at most 2,000 of them: training stops early by their loss, and
+        ``held_out_`` is measured on them. If that makes fewer than 100, each sample is held out once, in five folds. 0
+        holds none out.
     precision
         Of the products in the forward and backward pass: None or ``torch.float32``, ``torch.bfloat16`` or
         ``torch.float16``. Weights, and what the optimiser keeps, stay in float32.
@@ -87,7 +133,7 @@ class Trainer:
     accumulate
         Batches per step, over which gradients are averaged: for batches that do not fit into memory at once.
     callbacks
-        Are told how it goes: see `pindown.training.callbacks`.
+        Follow the training: see `pindown.training.callbacks`.
     checkpoint
         File to save the state to now and then, and to go on from if it is there; parts of a fit, such as folds, have
         files beside it. A resumed run gives the same result as an unbroken one.
@@ -95,8 +141,8 @@ class Trainer:
         Least seconds between two saves.
     patience, tol
         Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
-    way
-        The steps to take, where a fit to rows of the same kind has found them: its ``held_out_.way``.
+    step_plan
+        The steps to take, where a fit to samples of the same kind has found them: its ``held_out_.step_plan``.
 
     Examples
     --------
@@ -115,6 +161,9 @@ class Trainer:
     (2.0, 1.0)
     """
 
+    weight_decay: float | None = None
+    optimizer: MakeOptimizer | None = None
+    validation_fraction: float = 0.1
     precision: torch.dtype | None = None
     compile: bool = False
     accumulate: int = 1
@@ -165,11 +214,8 @@ class Trainer:
             At the top of the schedule.
         seed
             Of the generator handed to ``draw``.
-        weight_decay
-            Share of the weight matrices taken off per step, in units of the learning rate.
-        optimizer
-            Such as `optimizers.adam` or `optimizers.muon`: called as ``optimizer(objective, learning_rate,
-            weight_decay)``. A parameter group may have a ``schedule`` and a ``peak`` rate of its own.
+        weight_decay, optimizer
+            What to take where the trainer's own are None.
         schedule
             Factor of the learning rate as a function of progress in [0, 1].
         device
@@ -213,7 +259,8 @@ class Trainer:
         generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
         scale = torch.tensor(LARGEST_SCALE, device=device) if self.precision is torch.float16 else None
         stopping = None if validation is None else EarlyStopping(validation, length)
-        steps = optimizer(objective, learning_rate, weight_decay)
+        weight_decay = weight_decay if self.weight_decay is None else self.weight_decay
+        steps = (self.optimizer or optimizer)(objective, learning_rate, weight_decay)
         state = State(objective, steps, generator, accelerator, scale, stopping)
         checkpoint = self._checkpoint(settings or {}, part)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
@@ -244,8 +291,20 @@ class Trainer:
 
     __call__ = train  # scikit-learn accepts as a default of a parameter what can be called
 
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters by name, so that scikit-learn reaches them: ``trainer__weight_decay``."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
+
     def check(self) -> None:
         """Raise if a parameter is not what it must be."""
+        if self.weight_decay is not None:
+            check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
+        if self.optimizer is not None and not callable(self.optimizer):
+            raise TypeError(
+                "Trainer: optimizer must be a function (objective, learning_rate, weight_decay) -> "
+                f"torch.optim.Optimizer, such as pindown.optimizers.muon, or None, got {self.optimizer!r}."
+            )
+        check_scalar(self.validation_fraction, "validation_fraction", numbers.Real, min_val=0, max_val=0.5)
         if self.precision not in PRECISIONS:
             raise ValueError(
                 "Trainer: precision must be torch.float32, torch.bfloat16, torch.float16 or None (float32), "
@@ -269,9 +328,12 @@ class Trainer:
             return None
         path = Path(self.checkpoint)
         path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
-        ours = {name: str(getattr(self, name)) for name in ("precision", "accumulate", "patience", "tol")}
-        # What stands at its default is not mentioned, so that another parameter, one day, does not change old files.
-        chosen = {name: value for name, value in ours.items() if value != str(getattr(Trainer, name))}
+        # A parameter at its default is not written, so that old checkpoints still match when parameters are added.
+        chosen = {
+            name: stable_repr(getattr(self, name))
+            for name in DETERMINE_THE_RESULT
+            if getattr(self, name) != getattr(Trainer, name)
+        }
         return Checkpoint(path, settings | chosen, self.save_every)
 
     def _on_plateau(self, curve: list[float]) -> bool:
@@ -280,6 +342,25 @@ class Trainer:
             return False
         before, lately = curve[-2 * self.patience : -self.patience], curve[-self.patience :]
         return float(np.mean(before) - np.mean(lately)) < self.tol
+
+
+class TrainerMixin:
+    """An estimator with a parameter ``trainer``, whose fields ``set_params`` and `GridSearchCV` reach; abstract.
+
+    A trainer is frozen, so that ``set_params(trainer__weight_decay=0.1)`` replaces it.
+    """
+
+    trainer: Trainer
+
+    def set_params(self, **params: Any) -> Self:
+        """Set parameters of the estimator, and those of its trainer as ``trainer__…``."""
+        inner = {name.removeprefix("trainer__"): params.pop(name) for name in [*params] if name.startswith("trainer__")}
+        super().set_params(**params)  # type: ignore[misc]  # the estimator's
+        if unknown := inner.keys() - {each.name for each in fields(Trainer)}:
+            raise ValueError(f"Invalid parameter {min(unknown)!r} for estimator {self.trainer!r}.")
+        if inner:
+            self.trainer = replace(self.trainer, **inner)
+        return self
 
 
 @dataclass

@@ -32,8 +32,7 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.networks.spectrum import SAMPLES_PER_FEATURE
 from pindown.simulate import Process
-from pindown.training import Trainer, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer
 
 PREDICT_ENTRIES = 1 << 22
 """Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
@@ -104,16 +103,9 @@ class Classify(ClassifierMixin, Incremental):
     learning_rate : float or None
         Of the optimiser, at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
         rows per column.
-    weight_decay : float or None
-        Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
-        2, since few samples are soon learned by heart; and none at all when samples are fresh at every step.
-    optimizer : callable
-        ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
-    holdout : float
-        Share of the rows kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured on
-        them. Fewer than 100 are not enough: then each row is held out once, in five folds. 0 keeps none back.
     trainer : Trainer
-        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+        Weight decay (None: 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold out, precision,
+        checkpoint, callbacks …: see `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -181,9 +173,6 @@ class Classify(ClassifierMixin, Incremental):
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float | None = None,
-        weight_decay: float | None = None,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -199,9 +188,6 @@ class Classify(ClassifierMixin, Incremental):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

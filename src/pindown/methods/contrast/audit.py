@@ -67,7 +67,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
         else:
             laws = [matching_model(codes, others, est.p), even_conditional(codes, others), uniform_in_body(codes)]
             laws += [lp_conditional(codes, others)] if est.p != 2 else []
-        n_negatives = est.batch_size or min(est._default_batch_size, len(anchors))
+        n_negatives = est.batch_size or min(est.training_defaults.batch_size, len(anchors))
         pairs = None if isinstance(data.pairs, str) else data.pairs
         return (*laws, many_negatives(est.score(data.X, pairs), n_negatives), *encoder_checks(est, data))
 
@@ -76,7 +76,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
         return (UNIT_NORM, UNIT_FEATURES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.any_marginal else ()))
 
     def figure(self, est: Contrast) -> Figure:
-        guessing = math.log(est.batch_size or est._default_batch_size) if est.alpha is None else None
+        guessing = math.log(est.batch_size or est.training_defaults.batch_size) if est.alpha is None else None
         return Figure(est.loss_curve_, guessing)
 
     def score(self, est: Contrast, data: Data) -> FitScore:

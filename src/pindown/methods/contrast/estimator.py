@@ -34,8 +34,7 @@ from pindown.networks.encoder import Encoder, Make, is_cheap
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.training import Trainer, optimizers, processes
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingDefaults, processes
 
 SCORE_ROWS = 4_096
 """Pairs compared with each other in `score`."""
@@ -90,16 +89,9 @@ class Contrast(Incremental):
         in all. A number of steps after which more would clearly help is warned of.
     learning_rate : float
         Of the optimiser, at the top of a cosine schedule.
-    weight_decay : float or None
-        Share of the weights taken off per step, in units of the learning rate. None takes 2, and of pictures 10,000 /
-        n_samples, at most 2: nothing where samples are fresh at every step.
-    optimizer : callable
-        ``optimizers.adam``, or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU.
-    holdout : float
-        Share of the rows kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured on
-        them. Fewer than 100 are not enough: then each row is held out once, in five folds. 0 keeps none back.
     trainer : Trainer
-        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+        Weight decay (None: 2; for images 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold
+        out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -146,11 +138,11 @@ class Contrast(Incremental):
     """
 
     spec = ContrastSpec()
+    training_defaults = TrainingDefaults(min_weight_decay=2.0)
     _learns_from_shown = True
     _y_is = "be the partner, or the group, of"
     _must_not_fold = True
     _scores_in_nats = True
-    _least_decay = 2.0
 
     def __init__(
         self,
@@ -167,9 +159,6 @@ class Contrast(Incremental):
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float = 2e-3,
-        weight_decay: float | None = None,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -187,9 +176,6 @@ class Contrast(Incremental):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
@@ -307,7 +293,11 @@ class Contrast(Incremental):
         return room if is_image(first.shape_out) else None
 
     def _guessing(self, n_samples: float) -> float | None:
-        return math.log(min(self.batch_size or self._default_batch_size, n_samples)) if self.alpha is None else None
+        return (
+            math.log(min(self.batch_size or self.training_defaults.batch_size, n_samples))
+            if self.alpha is None
+            else None
+        )
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         if inputs.source is not None and "pairs" not in inputs.data.side_variables:
@@ -359,7 +349,7 @@ class Contrast(Incremental):
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
         # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
-        n = (self.batch_size or self._default_batch_size) * _this_process()[1]
+        n = (self.batch_size or self.training_defaults.batch_size) * _this_process()[1]
         loss, least = float(np.mean(self.loss_curve_[-25:])), -self.alpha * math.log(n - 1)
         if loss < least:
             warn(

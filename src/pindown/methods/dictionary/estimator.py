@@ -37,8 +37,7 @@ from pindown.networks.image_defaults import decoder_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.simulate.images import Bytes
-from pindown.training import Trainer, TrainingLog, best_device, optimizers
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device
 
 PICTURE_COLUMNS, PICTURE_ROWS = 2, 64
 """Latents and rows of a batch of pictures whose derivatives are taken in a step, unless the penalty says others."""
@@ -96,15 +95,9 @@ class Dictionary(Decodes, BaseEncoder):
         Steps of each restart, and of all that follows with the penalty.
     learning_rate : float or None
         Of the optimiser, at the top of a cosine schedule. None takes .01, and .003 of pictures.
-    weight_decay : float
-        Share of the weights taken off per step, in units of the learning rate.
-    optimizer : callable
-        ``optimizers.adam`` or ``optimizers.muon``.
-    holdout : float
-        Share of the rows kept back, at most 2,000 in all: training stops by them, restarts are compared by them, and
-        ``held_out_`` is measured on them. 0 keeps none back.
     trainer : Trainer
-        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+        Weight decay (None: 0), optimizer, fraction of the samples to hold out, precision, checkpoint, callbacks …: see
+        `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -161,8 +154,8 @@ class Dictionary(Decodes, BaseEncoder):
     """
 
     spec = DictionarySpec()
+    training_defaults = TrainingDefaults(learning_rates=(1e-2, 3e-3), weight_decay=0.0)
     _wants_vectors = True
-    _usual_rates = (1e-2, 3e-3)
 
     def __init__(
         self,
@@ -176,9 +169,6 @@ class Dictionary(Decodes, BaseEncoder):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float | None = None,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = optimizers.adam,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -193,9 +183,6 @@ class Dictionary(Decodes, BaseEncoder):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose

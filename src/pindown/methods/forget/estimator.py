@@ -39,8 +39,7 @@ from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
-from pindown.training import Trainer, TrainingLog, best_device, optimizers, waiting_cosine
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device, optimizers, waiting_cosine
 
 START_ROWS = 5_000
 """Rows, about, from which the decoder's straight path starts."""
@@ -85,7 +84,7 @@ class Forget(BaseEncoder):
         Whether the nuisance of rows will be known when they are encoded, so that codes may be told it: see `transform`.
         Then a map per value in closed form is tried first, and the game is played only if that leaks on rows held out.
         Of pictures the game comes first, and a transport per value after it.
-        False, or a linear encoder, or ``holdout=0``, looks for one map for all values.
+        False, or a linear encoder, or ``Trainer(validation_fraction=0)``, looks for one map for all values.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. The default starts at the closed form, and
         can bend; an `nn.Linear`, as of ``networks.linear``, stays linear, with orthonormal rows: see ``components_``.
@@ -104,16 +103,9 @@ class Forget(BaseEncoder):
     learning_rate : float
         Of the encoder, at its top. The others' is an argument of ``optimizers.rivals``: ``functools.partial(
         optimizers.rivals, answer_rate=5e-3)``.
-    weight_decay : float or None
-        Share of the weights taken off per step, in units of the learning rate. None takes 10,000 / n_samples, at most
-        2.
-    optimizer : callable
-        See `pindown.training.optimizers`. With ``optimizers.adam`` the game is the textbook's, which circles.
-    holdout : float
-        Share of the rows, at most 4,000 in all, kept out of the training, given to the probe, and to compare codes by.
-        Of few rows it is 200 or a quarter, and none of fewer than 200. Of a linear code 500 at most, or none below 200.
     trainer : Trainer
-        How to train: precision, checkpoint, callbacks … See `pindown.training.Trainer`.
+        Weight decay (None: 10,000 / n_samples, at most 2), optimizer (None: `optimizers.rivals`), fraction of the
+        samples to hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
     device, verbose, random_state : str or None, bool, int or RandomState or None
         None takes a GPU if there is one; show progress and what was chosen, if there is a terminal; seed.
 
@@ -176,14 +168,13 @@ class Forget(BaseEncoder):
     """
 
     spec = ForgetSpec()
+    training_defaults = TrainingDefaults(optimizer=optimizers.rivals, schedule=waiting_cosine, adversarial=True)
     charts_: Charted | None = None  # not of fits that older versions saved
     transport_: SlicedTransport | None = None
     chosen_: Choice | None = None
     decoder_: Rebuild | None
     settled_on: str | None = None  # what a refit keeps, since the fit has chosen it
-    _schedule = staticmethod(waiting_cosine)
     _learns_from_shown = True
-    _loss_falls = False
     _wants_vectors = True
 
     def __init__(
@@ -201,9 +192,6 @@ class Forget(BaseEncoder):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float = 1e-3,
-        weight_decay: float | None = None,
-        optimizer: MakeOptimizer = optimizers.rivals,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -221,9 +209,6 @@ class Forget(BaseEncoder):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
@@ -332,7 +317,6 @@ class Forget(BaseEncoder):
 
     def _space(self) -> Space:
         check_scalar(self.strength, "strength", numbers.Real, min_val=0)
-        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
         if self.trainer.patience is not None:
             raise ValueError(
@@ -353,7 +337,15 @@ class Forget(BaseEncoder):
             )
         charts = self.charts and not pictures  # a map per value that is linear in pixels undoes no light and no camera
         spread = spreads(first) if pictures else None
-        asked = Asked(n_components, self.n_bins, self.holdout, charts, self._is_linear, spread, self.settled_on)
+        asked = Asked(
+            n_components,
+            self.n_bins,
+            self.trainer.validation_fraction,
+            charts,
+            self._is_linear,
+            spread,
+            self.settled_on,
+        )
         summary = look_at(inputs, first, seed, asked)
         return replace(summary, transports=self.charts and pictures and not self._is_linear and summary.can_transport)
 

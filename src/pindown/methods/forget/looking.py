@@ -70,7 +70,7 @@ class Asked:
 
     n_components: int | None
     n_bins: int | None
-    holdout: float
+    validation_fraction: float
     charts: bool
     linear: bool  # whether the encoder is
     spreads: np.ndarray | None = None  # of pictures: how much they vary along each direction; None: all the same
@@ -155,7 +155,7 @@ def look_at(inputs: TrainingInput, first: Preprocessing, seed: int, asked: Asked
         held_out=KeptOut(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
         compared=KeptOut(data.X[compared], nuisance.take(compared), is_given),
     )
-    if asked.charts and not asked.linear and asked.holdout > 0 and inputs.source is None:
+    if asked.charts and not asked.linear and asked.validation_fraction > 0 and inputs.source is None:
         # Cross-fitted, closed forms need no rows of their own to be judged by, and all can be learned from.
         some = np.sort(np.random.default_rng(seed % 2**63).permutation(len(data))[: _most_rows(first)])
         charts, choice = _charted(Some.of(data, some, nuisance), asked, seed)
@@ -185,7 +185,9 @@ def _divided(inputs: TrainingInput, rng: np.random.Generator, asked: Asked) -> t
     n, groups = len(inputs.data), inputs.data.groups
     order = rng.permutation(n)
     # Rows of a world cost nothing; those of a stream that were looked at first are trained on later.
-    share = asked.holdout if inputs.source is None else float(isinstance(inputs.source, GeneratorSource)) / 2
+    share = (
+        asked.validation_fraction if inputs.source is None else float(isinstance(inputs.source, GeneratorSource)) / 2
+    )
     n_held = min(int(share * n), MOST_HELD_OUT_OF_LINEAR if asked.linear else MOST_HELD_OUT)
     n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4)) if share else 0
     n_held = n_held if n_held >= LEAST_QUARTER else 0

@@ -91,8 +91,10 @@ class LatentAction(Saves, BaseEstimator):
     Examples
     --------
     >>> from pindown.simulate import Bodies
+    >>> from pindown.training import Trainer
     >>> sample = Bodies.different(2, random_state=0).sample(2_000, random_state=1)
-    >>> stages = {"dynamics": InverseDynamics(max_iter=100), "forget": Forget(max_iter=100, holdout=0)}
+    >>> forget = Forget(max_iter=100, trainer=Trainer(validation_fraction=0))
+    >>> stages = {"dynamics": InverseDynamics(max_iter=100), "forget": forget}
     >>> act = LatentAction(2, random_state=0, **stages).fit(sample.x, sample.x_pos, sample.u)
     >>> codes = act.transform(sample.x, sample.x_pos)
     >>> tuple(codes.shape), tuple(act.predict_next(sample.x, codes, sample.u).shape)

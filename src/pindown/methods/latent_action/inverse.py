@@ -21,16 +21,16 @@ from pindown.data.splits import Split, divided
 from pindown.errors import warn
 from pindown.methods.held_out import HeldOut
 from pindown.methods.latent_action.dynamics import Axes, Dynamics, read_bodies, read_groups, transitions, with_noise
-from pindown.methods.parameters import check_positive
+from pindown.methods.parameters import check_positive, check_trainer
 from pindown.networks.encoder import Make
 from pindown.saving import Saves
-from pindown.training import Trainer, TrainingLog, Validation, best_device, optimizers
+from pindown.training import Trainer, TrainerMixin, TrainingLog, Validation, best_device
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_ROWS = 500, 16, 4_000
 """How long codes are trained to be counted, how many there can be, and on how many observations noise is looked at."""
 
 
-class InverseDynamics(Saves, BaseEstimator):
+class InverseDynamics(Saves, TrainerMixin, BaseEstimator):
     r"""Codes of actions from transitions: what must be known beside :math:`x_t` to tell :math:`x_{t+1}`.
 
     An inverse model reads the action off two observations as a displacement in a learned chart c, and a forward model
@@ -79,11 +79,8 @@ class InverseDynamics(Saves, BaseEstimator):
         Steps.
     learning_rate : float
         Of Adam, at the top of a cosine schedule.
-    weight_decay : float
-        Share of the weights taken off per step, in units of the learning rate.
-    holdout : float
-        Share of the transitions kept back, at most 2,000 in all: training stops by them, and ``held_out_`` is measured
-        on them. 0 keeps none back.
+    trainer : Trainer
+        Weight decay (0 by default), optimizer, fraction of the transitions held out …: see `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -136,8 +133,7 @@ class InverseDynamics(Saves, BaseEstimator):
         batch_size: int | None = None,
         max_iter: int = 2_000,
         learning_rate: float = 5e-3,
-        weight_decay: float = 0.0,
-        holdout: float = 0.1,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
         random_state: RandomState = None,
@@ -150,8 +146,7 @@ class InverseDynamics(Saves, BaseEstimator):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.holdout = holdout
+        self.trainer = trainer
         self.device = device
         self.verbose = verbose
         self.random_state = random_state
@@ -181,7 +176,7 @@ class InverseDynamics(Saves, BaseEstimator):
         else:
             self.n_actions_ = self.n_actions
         data = Data(before, pairs=after, groups=read_groups(groups, len(before)))
-        division = divided(data, share=self.holdout, seed=seed, paired=True, folds=False)
+        division = divided(data, share=self.trainer.validation_fraction, seed=seed, paired=True, folds=False)
         self.model_, log = self._train(rows, self.n_actions_, self.max_iter, seed, *division)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self.kept_back_ = division[0].held_out if division else np.zeros(0, dtype=np.int64)
@@ -226,13 +221,11 @@ class InverseDynamics(Saves, BaseEstimator):
         assert isinstance(rows.x, Tensor)
         with _random.forked(seed):
             model = Dynamics(Axes(rows.x, rows.fields[0]), n_actions, self.chart, self.forward, **prices)
-        log = Trainer().train(
+        log = self.trainer.train(
             model,
             ShuffledBatches(noisy, size),
             max_iter=max_iter,
             learning_rate=self.learning_rate,
-            weight_decay=self.weight_decay,
-            optimizer=optimizers.adam,
             seed=seed,
             device=rows.x.device,
             verbose=self.verbose,
@@ -273,9 +266,9 @@ class InverseDynamics(Saves, BaseEstimator):
         if self.batch_size is not None:
             check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
         check_positive(self.learning_rate, "learning_rate")
-        for name in ("bottleneck", "strength", "weight_decay"):
+        for name in ("bottleneck", "strength"):
             check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
-        check_scalar(self.holdout, "holdout", numbers.Real, min_val=0, max_val=0.5)
+        check_trainer(self)
         if self.n_actions is None and not self.bottleneck:
             raise ValueError(
                 "InverseDynamics: n_actions=None counts the codes that the noise of a bottleneck leaves heard, but "

@@ -31,8 +31,7 @@ from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing, Rescale
 from pindown.networks.spaces import Reals, Space
-from pindown.training import Trainer
-from pindown.training.optimizers import MakeOptimizer
+from pindown.training import Trainer, TrainingDefaults
 
 ONE_IN = 32
 """Rows of a batch of which the Jacobian is penalised at one, if nobody says how many."""
@@ -149,14 +148,9 @@ class SparsePair(BaseEncoder):
         Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
         The angle by which an atom turns in a step, in radians, at most, at the top of a cosine schedule.
-    weight_decay : float
-        Share of the weights taken off per step, in units of the learning rate.
-    optimizer : callable
-        By default Adam, with its rate as an angle.
-    holdout : float
-        Share of the rows kept back: training stops by them, and ``held_out_`` is measured on them.
     trainer : Trainer
-        How to train: precision, checkpoint, patience, callbacks … See `pindown.training.Trainer`.
+        Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
+        hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
     device : str or None
         None takes a GPU if there is one.
     verbose : bool
@@ -197,10 +191,10 @@ class SparsePair(BaseEncoder):
     """
 
     spec = SparsePairSpec()
+    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
     encoder = staticmethod(Autoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
     _wants_vectors = True
-    _default_batch_size = 1_024
 
     def __init__(
         self,
@@ -214,9 +208,6 @@ class SparsePair(BaseEncoder):
         batch_size: int | None = None,
         max_iter: int | None = None,
         learning_rate: float = 0.08,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = turning,
-        holdout: float = 0.1,
         trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
         device: str | None = None,
         verbose: bool = True,
@@ -231,9 +222,6 @@ class SparsePair(BaseEncoder):
         self.batch_size = batch_size
         self.max_iter = max_iter
         self.learning_rate = learning_rate
-        self.weight_decay = weight_decay
-        self.optimizer = optimizer
-        self.holdout = holdout
         self.trainer = trainer
         self.device = device
         self.verbose = verbose
