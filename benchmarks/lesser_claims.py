@@ -90,7 +90,7 @@ def truth_of(said: Any, est: Classify, fresh: Data, odds: np.ndarray) -> tuple[s
     centred = odds - odds.mean(1, keepdims=True)
     kind = "all directions" if "first" not in subject or "the first 2" in subject else "the first direction"
     if kind == "the first direction":
-        lead = est.spec.leading(est, fresh, fresh)[:, :1]
+        lead = est.spec.weaker.leading(est, fresh, fresh)[:, :1]
         return kind, linear_r2(lead, (odds[:, 1] - odds[:, 0])[:, None])
     return kind, linear_r2(est.transform(fresh.X), centred[:, :n])
 

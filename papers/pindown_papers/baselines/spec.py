@@ -26,7 +26,6 @@ class ReconstructionSpec(MethodSpec[Any]):
     """The specification of baselines that reconstruct X and learn from nothing else."""
 
     side: ClassVar[str | None] = None
-    varies_initialisation = False
     score_name = "evidence lower bound"
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:

@@ -151,7 +151,7 @@ def _audited(
         leakage=found.leakage,
         noise=noise.share,
         band=lies,
-        recovery=spec.recovery(other, held_out),
+        recovery=spec.comparison.recovery(other, held_out),
         waived=without,
         reasons=reasons,
         claim=sentence(
@@ -180,7 +180,7 @@ def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generat
     """Return where the score of the true latents lies: below what noise lets through, by what fits disagree in."""
     fit, held_out = refits.others[0], refits.held_out
     found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
-    most = fit.spec.ceiling(fit, found, held_out)
+    most = fit.spec.comparison.ceiling(fit, found, held_out)
     return band(most, min(each.worst for each in agreement), refits.noise.share)
 
 

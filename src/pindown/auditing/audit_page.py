@@ -30,7 +30,7 @@ from pindown.auditing.page import (
     sliders,
     squares,
 )
-from pindown.auditing.refits import Refits, Samples, can_vary_initialisation
+from pindown.auditing.refits import Refits, Samples, can_vary_initialisation, varies_initialisation
 from pindown.auditing.scores import Control, Score
 from pindown.simulate.images import contact_sheet, nearest_traversals, swaps
 
@@ -435,7 +435,7 @@ def pictures_of(est: Any, refits: Refits, codes: Matrix, other: Matrix, *, group
         sheets=_sheets(codes, rows.X) if rows.X.ndim == 4 else None,
         sliders=_slid(est, codes, rows.X) if rows.X.ndim == 4 else None,
         by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, codes),
-        starts_elsewhere=est.spec.varies_initialisation and can_vary_initialisation(est.encoder_.preprocess.shape_out),
+        starts_elsewhere=varies_initialisation(est) and can_vary_initialisation(est.encoder_.preprocess.shape_out),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,9 +27,9 @@ from pindown.auditing.checks import conditions
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.verdict import Verdict, unchecked
-from pindown.auditing.refits import Refits, Samples
+from pindown.auditing.refits import Refits, Samples, latent_matrix
 from pindown.auditing.scores import Control, Score, held_out_pairs
-from pindown.auditing.spec import Estimator
+from pindown.auditing.spec import Estimator, WeakerClaims
 from pindown.theory import NOISY, Assumption, Theorem
 
 AGREED, AGREED_BY_HALVES = 0.9, 0.8
@@ -187,15 +188,16 @@ def compared_part(
     """
     fit, data = refits.others[0], refits.held_out.data
     untold = any(v.assumption == conditions.STRUCTURE_KEPT and v.outcome == "fails" for v in verdicts)
-    features = est.spec.features(fit, data, latents_of(fit, refits.held_out)) if block is None else None
+    weaker = est.spec.weaker if block is None else None
+    features = None if weaker is None else weaker.features(fit, data, latents_of(fit, refits.held_out))
     part = features if untold and block is None else block
     agreement = _agreement(est, refits, codes, part)
     theorem = est.guarantee if part is None else part.theorem
-    if features is None or theorem is None or all_agree(agreement):
+    if weaker is None or features is None or theorem is None or all_agree(agreement):
         return part, agreement
     if any(verdict.outcome == "fails" for verdict in needed(theorem, *conditions_on(part, verdicts, waived))):
         return part, agreement
-    return _less(est, refits, features) or (part, agreement)
+    return _less(est, refits, weaker, features) or (part, agreement)
 
 
 def conditions_on(
@@ -205,21 +207,23 @@ def conditions_on(
     return (*verdicts, *(() if part is None else part.verdicts)), (*waived, *(() if part is None else OF_ALL_CODES))
 
 
-def _less(est: Estimator, refits: Refits, features: Features) -> tuple[Features, tuple[Agreement, ...]] | None:
+def _less(
+    est: Estimator, refits: Refits, weaker: WeakerClaims[Any], features: Features
+) -> tuple[Features, tuple[Agreement, ...]] | None:
     """Return the most in which fits agree: directions that are told most, or what they tell; None if in nothing."""
-    spec, (train, data) = est.spec, (refits.train.data, refits.held_out.data)
+    train, data = refits.train.data, refits.held_out.data
     with _known_columns():
-        along = Compared.of(est, refits, lambda fit: spec.leading(fit, train, data))
+        along = Compared.of(est, refits, lambda fit: weaker.leading(fit, train, data))
     if along is not None:
         for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
             some = along.first(k)
-            part = spec.features(refits.others[0], data, some.others[0])
+            part = weaker.features(refits.others[0], data, some.others[0])
             assert part is not None  # for there are features of all codes
             part = part.leading(k, est.n_components_, warped=warped)
             if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), some)):
                 return part, found
     with _known_columns():
-        predicted = Compared.of(est, refits, lambda fit: spec.predictions(fit, data))
+        predicted = Compared.of(est, refits, lambda fit: weaker.predictions(fit, data))
     if predicted is not None:
         part = features.predictions_alone()
         if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), predicted)):
@@ -233,10 +237,12 @@ def _agreement(
     """Compare a fit with its refits, or the block of each that partners share."""
     held_out = refits.held_out
     if not isinstance(part, SharedBlock):
-        measure = est.spec.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
+        measure = (
+            est.spec.comparison.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
+        )
 
         def of(fit: Estimator) -> Matrix:
-            compared = fit.spec.compared(fit, held_out)
+            compared = fit.spec.comparison.matrix(fit, held_out)
             return latents_of(fit, held_out, measure, codes) if compared is None else compared
 
     else:
@@ -253,7 +259,7 @@ def _agreement(
 def latents_of(fit: Estimator, rows: Samples, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
     """Encode rows; in the order of another's latents, where a measure compares them in their order."""
     with _known_columns():
-        codes = np.asarray(fit.spec.latents(fit, rows.data), dtype=np.float64)
+        codes = latent_matrix(fit, rows.data)
     return matched_order(like, codes) if measure is not None and measure.in_order and like is not None else codes
 
 

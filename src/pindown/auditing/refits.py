@@ -16,7 +16,8 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from pindown.auditing.checks.noise import Noise, noise_left
-from pindown.auditing.checks.samples import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS
+from pindown.auditing.checks.samples import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS, splittable_samples
+from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import NEXT, Data, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import Codes, as_numbers
@@ -181,7 +182,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         other["trainer"] = replace(other["trainer"], step_plan=step_plan, validation_fraction=0.0)
     if straight:
         other["encoder"] = linear
-    if elsewhere and est.spec.varies_initialisation and "encoder" in parameters:
+    if elsewhere and varies_initialisation(est):
         # Behind a bend no linear map could be made again.
         other["encoder"] = (
             OtherInitialisation(linear, seed, bend=1.0) if straight else OtherInitialisation(est.encoder, seed)
@@ -191,7 +192,12 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
         fresh.set_params(n_components=min(est.n_components_, most))
     est.spec.copy_choices(est, fresh)
-    return est.spec.fit(fresh, data)
+    return fresh.fit(data.only(*est.spec.roles, "groups"))
+
+
+def varies_initialisation(est: Any) -> bool:
+    """Return whether refits start behind a random map of the data; a method that reconstructs X has no need of it."""
+    return not hasattr(est, "inverse_transform") and "encoder" in est.get_params(deep=False)
 
 
 def can_vary_initialisation(n_in: Any) -> bool:
@@ -275,7 +281,7 @@ def read(est: Any, data: Data) -> Samples:
     used = {name: side for name, side in data.side_variables.items() if name in (*roles, "floor")}
     truth = None if data.truth is None else data.truth.reshape(len(X), -1).astype(np.float64)
     units = None if data.groups is None else as_numbers(data.groups.reshape(-1))
-    return est.spec.prepare_audit(est, Samples(Data(X, truth=truth, **used), role, units=units))
+    return est.spec.prepare(est, Samples(Data(X, truth=truth, **used), role, units=units))
 
 
 def divide(rows: Samples, rng: np.random.Generator) -> tuple[Codes, Codes]:
@@ -316,7 +322,7 @@ def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, beg
     learn, hold = divide(rows, rng)
     train, held_out = rows.take(learn), rows.take(hold)
     held_out = held_out.take(np.sort(rng.permutation(len(held_out))[:MAX_HELD_OUT]))
-    held_out = est.spec.measurable(train, held_out)
+    held_out = _measurable(train, held_out)
 
     def fitted(est: Any, rows: Samples, *, elsewhere: bool = False) -> Any:
         return refitted(est, rows.data, seed=int(rng.integers(2**31)), elsewhere=elsewhere)
@@ -356,4 +362,29 @@ def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None
 
 def encoder_of(est: Estimator, data: Data) -> Callable[[NDArray[Any]], Matrix]:
     """Return the function that maps observations to latents, with the side variables of ``data``."""
-    return lambda X: np.asarray(est.spec.latents(est, replace(data, X=X)), dtype=np.float64)
+    return lambda X: latent_matrix(est, replace(data, X=X))
+
+
+def latent_matrix(est: Estimator, data: Data) -> Matrix:
+    """Return the latents of data as a dense matrix of double precision."""
+    latents = est.spec.latents(est, data)
+    return np.asarray(latents.toarray() if hasattr(latents, "toarray") else latents, dtype=np.float64)
+
+
+def can_split(est: Any, data: Data) -> Verdict:
+    """Return whether an audit of an estimator, fitted or not, can split the samples."""
+    levels = est.spec.prepare(est, Samples(data, "nuisance")).strata if est.spec.side == "nuisance" else None
+    return splittable_samples(len(data), groups=data.groups, nuisance=levels)
+
+
+def _measurable(train: Samples, held_out: Samples) -> Samples:
+    """Return held-out samples of classes that occur in training, or raise if no level has enough to compare fits in."""
+    if held_out.role == "nuisance" and np.bincount(held_out.strata).max() < MIN_SAMPLES_OF_LEVEL:
+        raise InputError(
+            "y",
+            f"audit: no level of y, with quantities cut into bins and columns combined, has {MIN_SAMPLES_OF_LEVEL} of "
+            f"the {len(held_out)} held-out samples, so that fits cannot be compared within levels. Give more samples.",
+        )
+    if held_out.role != "signal":
+        return held_out
+    return held_out.take(np.flatnonzero(np.isin(held_out.strata, train.strata)))

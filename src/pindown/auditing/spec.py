@@ -23,14 +23,13 @@ from pindown.auditing.checks import (
     enough_directions,
     enough_samples,
     injective_encoder,
-    splittable_samples,
     structure_kept,
 )
 from pindown.auditing.checks.arrays import held_out_r2
 from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
 from pindown.auditing.checks.verdict import above, with_better
 from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
-from pindown.auditing.refits import Refits, Samples, encoder_of
+from pindown.auditing.refits import Refits, Samples, encoder_of, latent_matrix
 from pindown.auditing.scores import (
     LINEAR,
     Control,
@@ -79,6 +78,7 @@ class Estimator(Protocol):
 
 
 E = TypeVar("E", bound=Estimator)
+C = TypeVar("C", bound=Estimator, contravariant=True)
 
 
 class Figure(NamedTuple):
@@ -109,6 +109,43 @@ MakePlan = Callable[[Any], Plan]
 """Returns the plan of an unfitted estimator for the data at hand."""
 
 
+class Comparison(Generic[E]):
+    """How fits of a method are compared: with each other, and with ground truth. Override what differs."""
+
+    def measure(self, est: E, samples: Samples) -> Measure:
+        """Return the score of two fits: up to what the theorem leaves open; up to an affine map if there is none."""
+        theorem = est.guarantee
+        free = theory.AFFINE if theorem is None else theorem.indeterminacy
+        return measure_for(free, samples.strata, getattr(est, "blocks_", None))
+
+    def matrix(self, est: E, samples: Samples) -> Matrix | None:
+        """Return what of a fit is compared with other fits; None stands for its latents of the samples."""
+        return None
+
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+        """Compare latents with the ground truth, if it is known."""
+        return recovery(latents, samples)
+
+    def ceiling(self, est: E, found: Moved, samples: Samples) -> Ceiling:
+        """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
+        theorem = est.guarantee
+        single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
+        return matched_ceiling(found) if single else linear_ceiling(found)
+
+
+class WeakerClaims(Protocol[C]):
+    """What a method can claim where latents keep only part of X, or fits agree in some directions only."""
+
+    def features(self, est: C, data: Data, latents: Matrix) -> Features | None:
+        """Return the claim about features, without one about the latents behind X."""
+
+    def leading(self, est: C, train: Data, data: Data) -> Matrix:
+        """Return latents along the directions that predict the side variable best, the best first."""
+
+    def predictions(self, est: C, data: Data) -> Matrix:
+        """Return the side variable as predicted from the latents."""
+
+
 class MethodSpec(Generic[E]):
     """What a method says about itself. Subclass it and override what differs.
 
@@ -126,8 +163,10 @@ class MethodSpec(Generic[E]):
         Whether a signal must be categorical.
     single_latent : mapping
         Parameters to use for one latent, because a sphere of one dimension has two points only.
-    varies_initialisation : bool
-        Whether refits of an audit can start behind a random map of the data.
+    comparison : Comparison
+        How fits are compared with each other and with ground truth.
+    weaker : WeakerClaims or None
+        What can be claimed where the full claim is not supported.
 
     Examples
     --------
@@ -141,7 +180,8 @@ class MethodSpec(Generic[E]):
     plan_roles: ClassVar[tuple[str, ...]] = ()
     labels: ClassVar[bool] = False
     single_latent: ClassVar[Mapping[str, Any]] = {}
-    varies_initialisation: ClassVar[bool] = True
+    comparison: ClassVar[Comparison[Any]] = Comparison()
+    weaker: ClassVar[WeakerClaims[Any] | None] = None
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -150,17 +190,9 @@ class MethodSpec(Generic[E]):
 
     # ---- latents and score ------------------------------------------------------------------------------------------
 
-    def fit(self, est: Any, data: Data) -> Any:
-        """Fit an estimator to data with the side variables it uses."""
-        return est.fit(data.only(*self.roles, "groups"))
-
     def latents(self, est: E, data: Data) -> Any:
-        """Return the latents of data, with the side variables that the encoder uses."""
+        """Return the latents of data, an array or a sparse matrix, with the side variables that the encoder uses."""
         return est.transform(data.X)
-
-    def exported(self, est: E, data: Data) -> Any:
-        """Return the latents as they are written to a file: an array or a sparse matrix."""
-        return self.latents(est, data)
 
     def needs_side(self, est: E) -> bool:
         """Return whether the encoder uses the side variable, so that latents depend on it."""
@@ -219,10 +251,6 @@ class MethodSpec(Generic[E]):
             notes += ("with one component the latent space is the real line.",)
         return Choice(parameters, notes)
 
-    def can_audit(self, est: Any, data: Data) -> Verdict:
-        """Return whether an audit can split the samples."""
-        return splittable_samples(len(data), groups=data.groups)
-
     # ---- assumptions ------------------------------------------------------------------------------------------------
 
     def checks_before(self, est: Any, data: Data, n_components: int, whole: Data) -> Verdicts:
@@ -250,13 +278,9 @@ class MethodSpec(Generic[E]):
 
     # ---- refits of an audit -----------------------------------------------------------------------------------------
 
-    def prepare_audit(self, est: E, samples: Samples) -> Samples:
+    def prepare(self, est: E, samples: Samples) -> Samples:
         """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
         return samples
-
-    def measurable(self, train: Samples, held_out: Samples) -> Samples:
-        """Return the held-out samples on which a fit to the training samples can be measured."""
-        return held_out
 
     def copy_choices(self, est: E, fresh: E) -> None:
         """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
@@ -272,43 +296,6 @@ class MethodSpec(Generic[E]):
         if refits.held_out.side is not None:
             return side_information_evidence(refits, linear_test, rng)
         return reconstruction_evidence(refits, refits.held_out.with_permuted_columns(rng))
-
-    def features(self, est: E, data: Data, latents: Matrix) -> Features | None:
-        """Return what can be claimed of latents that keep only part of X, or of some of their directions."""
-        return None
-
-    def leading(self, est: E, train: Data, data: Data) -> Matrix | None:
-        """Return latents along the directions that predict the side variable best, the best first.
-
-        Fits that disagree in all latents may agree in these.
-        """
-        return None
-
-    def predictions(self, est: E, data: Data) -> Matrix | None:
-        """Return the side variable as predicted from latents: fits may agree in it, if in nothing else."""
-        return None
-
-    # ---- comparisons ------------------------------------------------------------------------------------------------
-
-    def measure(self, est: E, samples: Samples) -> Measure:
-        """Return how fits are compared: up to what the theorem leaves open; an affine map if there is none."""
-        theorem = est.guarantee
-        free = theory.AFFINE if theorem is None else theorem.indeterminacy
-        return measure_for(free, samples.strata, getattr(est, "blocks_", None))
-
-    def compared(self, est: E, samples: Samples) -> Matrix | None:
-        """Return what of a fit is compared with other fits; None: its latents of the samples."""
-        return None
-
-    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
-        """Compare latents with the ground truth, if it is known."""
-        return recovery(latents, samples)
-
-    def ceiling(self, est: E, found: Moved, samples: Samples) -> Ceiling:
-        """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
-        theorem = est.guarantee
-        single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
-        return matched_ceiling(found) if single else linear_ceiling(found)
 
     def own_audit(self, est: E, X: Any, y: Any, sides: Mapping[str, Any], rng: np.random.Generator) -> Findings | None:
         """Return the audit of a method whose data are not samples of one table; None for all others."""
@@ -382,11 +369,11 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> 
 
 
 def _reconstructed(fit: Any, samples: Samples) -> float:
-    latents = fit.spec.latents(fit, samples.data)
+    latents = latent_matrix(fit, samples.data)
     if hasattr(fit, "inverse_transform"):
         return r2(samples.X, fit.inverse_transform(latents))
     target = _flat(samples.X).astype(np.float64)
-    return held_out_r2(latents.astype(np.float64), target, np.random.default_rng(0)).value
+    return held_out_r2(latents, target, np.random.default_rng(0)).value
 
 
 def _n_independent(side: Any) -> int:

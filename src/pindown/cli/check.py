@@ -37,10 +37,12 @@ def check_data(
 ) -> None:
     """Check before training whether a theorem can apply to the data: a verdict for each condition."""
     seen = _read(data, columns, images, method)
+    from pindown.auditing.refits import can_split
+
     with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
         est = seen.estimator
         d = seen.plan(None).n_components if seen.n_components is None else seen.n_components
-        verdicts = (*est.spec.checks_before(est, seen.sample, d, seen.sample), est.spec.can_audit(est, seen.dataset))
+        verdicts = (*est.spec.checks_before(est, seen.sample, d, seen.sample), can_split(est, seen.dataset))
     if as_json:
         from pindown.auditing.result import plain
 

@@ -254,7 +254,7 @@ def _encode(estimator: Any, dataset: Data, folds: int) -> tuple[Any, dict[str, A
                 f"({folds} folds, --folds)."
             )
             return latents, {**beside, "fold": fold}
-    return estimator.spec.exported(estimator, dataset), {**beside, "seen": np.ones(len(dataset), dtype=np.int64)}
+    return estimator.spec.latents(estimator, dataset), {**beside, "seen": np.ones(len(dataset), dtype=np.int64)}
 
 
 @contextmanager

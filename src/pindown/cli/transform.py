@@ -80,7 +80,7 @@ def _encode(run: Run, data: Path, options: ImageOptions, address: str | None) ->
     source = open_data(data, options)
     if isinstance(source, Activations):
         dataset, fitted = source.read(Columns()), run.load(estimator=address)
-        return _names(fitted), fitted.spec.exported(fitted, dataset), {"input": dataset.groups}
+        return _names(fitted), fitted.spec.latents(fitted, dataset), {"input": dataset.groups}
     if isinstance(source, Images):
         return _encode_images(run, source, address)
     was = run.columns

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown.auditing.refits import refitted
+from pindown.auditing.refits import latent_matrix, refitted
 from pindown.data.data import Data, as_array
 from pindown.data.labels import as_numbers, combined
 from pindown.data.splits import assign_folds
@@ -86,7 +86,7 @@ def out_of_fold(
             "out_of_fold: partners are the next rows, which would be in other folds. Give an array of them, or groups."
         )
     fold = folds_of(data, n_folds, random_state)
-    own = np.asarray(est.spec.latents(est, data), dtype=np.float64)
+    own = latent_matrix(est, data)
     codes = np.empty_like(own)
     # With what the fit has found, how long to train and whether to bend, which refits would look for in folds again.
     like = copy.copy(est).set_params(n_components=est.n_components_)
@@ -95,9 +95,7 @@ def out_of_fold(
         learned, left = np.flatnonzero(fold != k), np.flatnonzero(fold == k)
         with warnings.catch_warnings(action="ignore"):  # the fit has warned already
             other = refitted(like, data.take(learned), seed=random_state + k)
-        seen, new = (
-            np.asarray(other.spec.latents(other, data.take(rows)), dtype=np.float64) for rows in (learned, left)
-        )
+        seen, new = (latent_matrix(other, data.take(rows)) for rows in (learned, left))
         codes[left] = carried(seen, own[learned], new, free)
     return OutOfFold(codes, fold)
 

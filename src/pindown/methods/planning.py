@@ -8,6 +8,7 @@ from sklearn.base import clone
 
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.plans import Count, Plan
+from pindown.auditing.refits import can_split
 from pindown.data.data import Data, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import read_labels
@@ -84,7 +85,7 @@ def plan(
     shown = est.shown(data.X).note
     notes = [f"before training {shown}"] if shown else []
     notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
-    audited = spec.can_audit(est, data)
+    audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
     found = replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
     return found if np.shape(data.X)[1:] == shape else _saying_so(found, shape)

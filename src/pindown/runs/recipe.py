@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from pindown.auditing.refits import check_roles
+from pindown.auditing.refits import can_split, check_roles
 from pindown.auditing.result import plain
 from pindown.auditing.spec import FitScore
 from pindown.data.data import Data
@@ -148,7 +148,7 @@ def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
     recipe, notes = readable(recipe, data)
     est = _quietly_built(recipe)
     settled = est.spec.choose(est, data, asked, lambda est: look(data, est, recipe.n_components))
-    audited = est.spec.can_audit(est, data)
+    audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
     return recipe.having(settled.parameters), (*notes, *settled.notes, *missing)
 
@@ -169,14 +169,15 @@ def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
     """Return the plan for data, from a sample of their rows if there are many; an audit divides all of them."""
     some = data.sample(looked_at(data))
     some = some.take(range(len(some))) if some.is_source else some
-    found, audited = plan(some, estimator=est, n_components=n_components), est.spec.can_audit(est, data)
-    needs = [need for need in found.needs if need != est.spec.can_audit(est, some).why]
+    found, audited = plan(some, estimator=est, n_components=n_components), can_split(est, data)
+    needs = [need for need in found.needs if need != can_split(est, some).why]
     return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
 
 
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
     """Fit an estimator to the side variables that it uses; partners that are the next rows, within groups."""
-    return estimator.spec.fit(estimator, data.paired() if data.groups is not None else data)
+    data = data.paired() if data.groups is not None else data
+    return estimator.fit(data.only(*estimator.spec.roles, "groups"))
 
 
 def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:

@@ -63,13 +63,42 @@ _COUNTED = (
 )
 
 
+class ClassifyFeatures:
+    """What `Classify` can claim where X holds more than the latents, or fits agree in some directions only."""
+
+    def features(self, est: Classify, data: Data, codes: Matrix) -> Features | None:
+        """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
+        if data.signal is None:
+            return None
+        labels = np.asarray(data.signal).reshape(-1)
+        enough = enough_levels(labels, theory.ROEDER, codes.shape[1])
+        return Features(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
+
+    def leading(self, est: Classify, train: Data, data: Data) -> Matrix:
+        """Return log-odds of classes along the directions in which class means differ most.
+
+        p(class | X) determines log-odds for any number of classes, and these directions do not depend on a rotation of
+        the latents.
+        """
+        known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (train, data))
+        known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
+        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(train.signal).reshape(-1)))
+        member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
+        along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
+        return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
+
+    def predictions(self, est: Classify, data: Data) -> Matrix:
+        return np.asarray(est.predict_proba(data.X), dtype=np.float64)
+
+
 class ClassifySpec(MethodSpec["Classify"]):
     """The specification of `Classify`."""
 
     labels = True
+    weaker = ClassifyFeatures()
     single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals(), "vector_space": Reals()}
 
-    def prepare_audit(self, est: Classify, rows: Samples) -> Samples:
+    def prepare(self, est: Classify, rows: Samples) -> Samples:
         """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
         if rows.side is not None:
             labels = rows.side.reshape(-1)
@@ -78,10 +107,6 @@ class ClassifySpec(MethodSpec["Classify"]):
         with torch.no_grad():
             views = est.augment(torch.as_tensor(rows.X), torch.Generator().manual_seed(0)).numpy(force=True)
         return replace(rows, data=replace(rows.data, pairs=views), role="pairs")
-
-    def measurable(self, train: Samples, held_out: Samples) -> Samples:
-        """Leave out classes that lie in held-out groups alone: they cannot be recognised."""
-        return held_out.take(np.flatnonzero(np.isin(held_out.strata, train.strata)))
 
     def null(self, est: Classify, rows: Samples, rng: np.random.Generator) -> tuple[Classify, Samples]:
         if est.augment is not None:
@@ -112,30 +137,6 @@ class ClassifySpec(MethodSpec["Classify"]):
         if est.encoder_.space == Sphere():
             verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
         return (*verdicts, *encoder_checks(est, data))
-
-    def features(self, est: Classify, data: Data, codes: Matrix) -> Features | None:
-        """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
-        if data.signal is None:
-            return None
-        labels = np.asarray(data.signal).reshape(-1)
-        enough = enough_levels(labels, theory.ROEDER, codes.shape[1])
-        return Features(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
-
-    def leading(self, est: Classify, train: Data, data: Data) -> Matrix:
-        """Return log-odds of classes along the directions in which class means differ most.
-
-        p(class | X) determines log-odds for any number of classes, and these directions do not depend on a rotation of
-        the latents.
-        """
-        known, new = (est.transform(part.X) @ est.class_vectors_.T for part in (train, data))
-        known, new = (odds - odds.mean(1, keepdims=True) for odds in (known, new))
-        labels = torch.as_tensor(np.searchsorted(est.classes_, np.asarray(train.signal).reshape(-1)))
-        member = torch.nn.functional.one_hot(labels, len(est.classes_)).double()
-        along = fisher(torch.as_tensor(known).double(), member / member.sum(0).clamp_min(1)).numpy()
-        return np.asarray((new - known.mean(0)) @ along[: est.n_components_].T, dtype=np.float64)
-
-    def predictions(self, est: Classify, data: Data) -> Matrix:
-        return np.asarray(est.predict_proba(data.X), dtype=np.float64)
 
     def figure(self, est: Classify) -> Figure:
         prior = np.asarray(est.class_prior_)

@@ -43,7 +43,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
     also = ("nuisance",)
     single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals()}
 
-    def prepare_audit(self, est: Contrast, rows: Samples) -> Samples:
+    def prepare(self, est: Contrast, rows: Samples) -> Samples:
         return with_pairs(replace(rows, role="pairs"))
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:

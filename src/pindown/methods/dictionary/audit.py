@@ -37,7 +37,6 @@ class DictionarySpec(MethodSpec["Dictionary"]):
     """The specification of `Dictionary`."""
 
     side = None
-    varies_initialisation = False
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         permuted = refits.held_out.with_permuted_columns(rng)

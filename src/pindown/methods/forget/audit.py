@@ -13,7 +13,6 @@ from numpy.typing import NDArray
 from pindown import networks, theory
 from pindown._names import counted
 from pindown.auditing.checks import (
-    Verdict,
     before,
     common_levels,
     conditions,
@@ -21,7 +20,6 @@ from pindown.auditing.checks import (
     invariant_latents,
     live_latents,
     same_covariance,
-    splittable_samples,
     structure_kept,
     unconfounded,
 )
@@ -30,7 +28,7 @@ from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.plans import Plan, missing_in_general, outcome_of, why_of
-from pindown.auditing.refits import MIN_SAMPLES_OF_LEVEL, Refits, Samples, encoder_of, exchange
+from pindown.auditing.refits import Refits, Samples, encoder_of, exchange
 from pindown.auditing.scores import (
     CONTROL_LEVEL,
     LEVEL,
@@ -41,7 +39,7 @@ from pindown.auditing.scores import (
     r2,
     recovery_within_levels,
 )
-from pindown.auditing.spec import Choice, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts
+from pindown.auditing.spec import Choice, Comparison, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts
 from pindown.data.data import Data
 from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError
@@ -90,13 +88,23 @@ BINS = 8
 _OF_CLASSES = (theory.CLASSIFY_NORMALISED.diversity, theory.AFFINE_GENERATORS)
 
 
+class WithinLevels(Comparison["Forget"]):
+    """Fits of `Forget` are compared with ground truth within each level of the nuisance."""
+
+    def recovery(self, latents: Matrix, rows: Samples) -> tuple[Score, ...]:
+        return recovery_within_levels(latents, rows)
+
+    def ceiling(self, est: Forget, found: Moved, rows: Samples) -> Ceiling:
+        return ceiling_within(found, rows.strata)
+
+
 class ForgetSpec(MethodSpec["Forget"]):
     """The specification of `Forget`."""
 
     side = "nuisance"
     also = ("given",)
     plan_roles = ("signal",)
-    varies_initialisation = False
+    comparison = WithinLevels()
 
     def copy_choices(self, est: Forget, fresh: Forget) -> None:
         """Let a refit keep codes of the same kind: few rows choose between kinds by chance."""
@@ -106,16 +114,8 @@ class ForgetSpec(MethodSpec["Forget"]):
         elif kept in (CLOSED, EVEN, TRANSPORTED):
             fresh.settled_on = kept
 
-    def prepare_audit(self, est: Forget, rows: Samples) -> Samples:
+    def prepare(self, est: Forget, rows: Samples) -> Samples:
         return replace(rows, strata=joint_label(est, rows.side, len(rows)))
-
-    def measurable(self, train: Samples, held_out: Samples) -> Samples:
-        if np.bincount(held_out.strata).max() < MIN_SAMPLES_OF_LEVEL:
-            raise ValueError(
-                f"audit: no value of y, with quantities cut into bins and columns combined, has {MIN_SAMPLES_OF_LEVEL} "
-                f"rows among the {len(held_out)} held out, so that fits cannot be compared within values. Give more."
-            )
-        return held_out
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         fit, rows = refits.others[0], refits.held_out
@@ -197,12 +197,6 @@ class ForgetSpec(MethodSpec["Forget"]):
     def null(self, est: Forget, rows: Samples, rng: np.random.Generator) -> None:
         """Return None: a shuffled nuisance leaves nothing to remove."""
 
-    def recovery(self, latents: Matrix, rows: Samples) -> tuple[Score, ...]:
-        return recovery_within_levels(latents, rows)
-
-    def ceiling(self, est: Forget, found: Moved, rows: Samples) -> Ceiling:
-        return ceiling_within(found, rows.strata)
-
     def checks_after(self, est: Forget, data: Data, known: Verdicts = ()) -> Verdicts:
         if known:  # the evidence has measured the leakage
             return (*known, *_kept(est, data))
@@ -222,9 +216,6 @@ class ForgetSpec(MethodSpec["Forget"]):
         if found is None:
             return FitScore("best reader of the nuisance", rows="held out")
         return FitScore(found.name, found.score, found.chance, found.rows)
-
-    def can_audit(self, est: Forget, data: Data) -> Verdict:
-        return splittable_samples(len(data), groups=data.groups, nuisance=_label(est, data))
 
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given

@@ -21,7 +21,7 @@ from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Samples
 from pindown.auditing.scores import Score
-from pindown.auditing.spec import Choice, FitScore, MakePlan, MethodSpec, Verdicts
+from pindown.auditing.spec import Choice, Comparison, FitScore, MakePlan, MethodSpec, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.dictionaries import chance_pw_mcc, feature_mcc, l0, pw_mcc
 
@@ -38,18 +38,37 @@ BY_ATOMS = Measure(
 )
 
 
+class AtomComparison(Comparison["Sparse"]):
+    """Fits of `Sparse` are compared atom by atom."""
+
+    def measure(self, est: Sparse, rows: Samples) -> Measure:
+        return BY_ATOMS
+
+    def matrix(self, est: Sparse, rows: Samples) -> Matrix:
+        return est.components_.astype(np.float64)
+
+    def recovery(self, codes: Matrix, rows: Samples) -> tuple[Score, ...]:
+        """Compare codes with the true ones, where these are known; chance is what codes of other rows score."""
+        truth = rows.data.truth
+        if truth is None:
+            return ()
+        elsewhere = np.random.default_rng(0).permutation(len(codes))
+        return (
+            Score("codes matched one to one (MCC)", feature_mcc(codes, truth), feature_mcc(codes[elsewhere], truth)),
+        )
+
+    def ceiling(self, est: Sparse, found: Moved, rows: Samples) -> Ceiling:
+        return matched_ceiling(found)
+
+
 class SparseSpec(MethodSpec["Sparse"]):
     """The specification of `Sparse`."""
 
     side = None
-    varies_initialisation = False
+    comparison = AtomComparison()
 
-    def latents(self, est: Sparse, data: Data) -> NDArray[Any]:
-        codes = est.transform(data.X)
-        return codes.toarray() if est.sparse_output else codes
-
-    def exported(self, est: Sparse, data: Data) -> Any:
-        """Return a sparse matrix where one is wanted, or where rows are many: those of a source."""
+    def latents(self, est: Sparse, data: Data) -> Any:
+        """Return a sparse matrix where one is wanted, or where samples are many: those of a source."""
         return est.sparse_codes(data.X) if est.sparse_output or data.is_source else est.transform(data.X)
 
     def checks_before(self, est: Sparse, data: Data, d: int, whole: Data) -> Verdicts:
@@ -65,25 +84,6 @@ class SparseSpec(MethodSpec["Sparse"]):
             scattered_activations(codes),
             sparsest_activations(centred, codes, atoms),
         )
-
-    def measure(self, est: Sparse, rows: Samples) -> Measure:
-        return BY_ATOMS
-
-    def compared(self, est: Sparse, rows: Samples) -> Matrix:
-        return est.components_.astype(np.float64)
-
-    def recovery(self, codes: Matrix, rows: Samples) -> tuple[Score, ...]:
-        """Compare codes with the true ones, where these are known; chance is what codes of other rows score."""
-        truth = rows.data.truth
-        if truth is None:
-            return ()
-        elsewhere = np.random.default_rng(0).permutation(len(codes))
-        return (
-            Score("codes matched one to one (MCC)", feature_mcc(codes, truth), feature_mcc(codes[elsewhere], truth)),
-        )
-
-    def ceiling(self, est: Sparse, found: Moved, rows: Samples) -> Ceiling:
-        return matched_ceiling(found)
 
     def score(self, est: Sparse, data: Data) -> FitScore:
         return FitScore("share of variance that is rebuilt", est.score(data.X), 0.0)
@@ -110,10 +110,7 @@ class SparsePairSpec(SparseSpec):
     """The specification of `SparsePair`: as of `Sparse`, with latents of the first dictionary."""
 
     def latents(self, est: Any, data: Data) -> Any:
-        return est.transform(data.X)
-
-    def exported(self, est: Any, data: Data) -> Any:
-        return super().exported(est.before_, data)
+        return super().latents(est.before_, data)
 
     def checks_after(self, est: Any, data: Data, known: Verdicts = ()) -> Verdicts:
         return super().checks_after(est.before_, data)

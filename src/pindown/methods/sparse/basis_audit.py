@@ -39,7 +39,6 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
     """The specification of `SparseBasis`."""
 
     side = None
-    varies_initialisation = False
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         held_out, permuted = refits.held_out, refits.held_out.with_permuted_columns(rng)
