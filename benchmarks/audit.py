@@ -22,8 +22,8 @@ from _parts import asked, put_into, runs, spans
 from sklearn.metrics import roc_auc_score
 
 from pindown import networks
+from pindown.auditing import audit as audit_module
 from pindown.auditing.audit import audit
-from pindown.auditing.page import audit as audit_module
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured, in_hyperplane
 

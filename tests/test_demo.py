@@ -5,7 +5,8 @@ import warnings
 import numpy as np
 import pytest
 
-from pindown.auditing.page import Clouds, page
+from pindown.auditing import page
+from pindown.auditing.page import Clouds
 from pindown.demo import Budget, run, sections
 from pindown.errors import IdentifiabilityWarning
 from pindown.theory import CONTRAST_SPHERE, FORGET

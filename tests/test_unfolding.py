@@ -9,6 +9,7 @@ import torch
 
 from pindown import Contrast, networks
 from pindown.errors import IdentifiabilityWarning
+from pindown.methods.parameters import default_weight_decay
 from pindown.methods.unfolding import LEFT_OUT, STARTS, Unfolding, Watch, grown
 from pindown.networks import Rescale
 from pindown.networks.encoder import Encoder
@@ -129,9 +130,9 @@ def test_what_suits_pictures_is_chosen_by_their_shape_and_the_device():
         assert encoder_for(make, shape, device) is make
     est = Contrast(2)
     est.shape_in_ = image
-    assert (est._decay(math.inf), est._decay(20_000), est._decay(100)) == (0.0, 0.5, 2.0)
+    assert [default_weight_decay(est, n) for n in (math.inf, 20_000, 100)] == [0.0, 0.5, 2.0]
     est.shape_in_ = vector
-    assert est._decay(math.inf) == est._decay(20_000) == 2.0
+    assert [default_weight_decay(est, n) for n in (math.inf, 20_000)] == [2.0, 2.0]
 
 
 def around(n, seed):

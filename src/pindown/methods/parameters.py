@@ -12,6 +12,7 @@ from pindown import theory
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spectrum import SAMPLES_PER_FEATURE
+from pindown.saving.writing import Unsaved
 from pindown.training import Trainer
 from pindown.training.checkpoints import stable_repr
 
@@ -75,6 +76,8 @@ def check_common(est: BaseEncoder) -> None:
 
 def check_trainer(est: Any) -> None:
     """Raise if the trainer of an estimator is none, or has a parameter that is not what it must be."""
+    if isinstance(est.trainer, Unsaved):
+        est.trainer()
     if not isinstance(est.trainer, Trainer):
         raise TypeError(f"{type(est).__name__}: trainer must be a Trainer(…), got {est.trainer!r}.")
     est.trainer.check()
