@@ -73,7 +73,7 @@ def test_every_score_is_the_same_in_text_page_and_json(audited):
 
 def test_what_the_fit_scored_itself_is_the_same_in_the_shell_and_the_audit(audited):
     est, found, x, y = audited
-    side = {} if est.spec.side is None else {est.spec.side: y}
+    side = {} if est.spec.roles.y is None else {est.spec.roles.y: y}
     printed_by_fit = scores(est, Data(x, **side))["score"]
     own = found.to_dict()["held_out"]
     assert (own["name"], own["score"], own["chance"]) == tuple(
@@ -126,7 +126,7 @@ def test_remedies_do_not_contradict_each_other(audited):
 
 def test_a_plan_and_an_audit_agree_or_the_audit_says_why_not(audited):
     est, found, x, y = audited
-    side = {} if est.spec.side is None else {est.spec.side: y}
+    side = {} if est.spec.roles.y is None else {est.spec.roles.y: y}
     planned = plan(x, n_components=est.n_components_, **side)
     before = {verdict.name: verdict.outcome for verdict in planned.verdicts}
     for verdict in found.verdicts:

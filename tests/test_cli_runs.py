@@ -144,7 +144,7 @@ def test_new_samples_are_encoded_by_the_map_of_their_batch_and_without_a_batch_b
     call("transform", "run", tmp_path / "cells.csv", "-o", tmp_path / "new_latents.csv")
     np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), forget.transform(x, lab), rtol=1e-9)
     result = call("transform", "run", tmp_path / "unknown.csv", "-o", tmp_path / "new_latents.csv")
-    assert "unknown.csv has no column lab, so one map encodes all samples" in " ".join(result.stderr.split())
+    assert "unknown.csv has no column lab" in " ".join(result.stderr.split())
     np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), forget.transform(x), rtol=1e-6)
     write_table(tmp_path / "new.csv", {**table, "lab": ["lab a"] * len(x)})
     call("transform", "run", tmp_path / "new.csv", "-o", tmp_path / "new_latents.csv")

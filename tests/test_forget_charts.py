@@ -334,5 +334,5 @@ def test_a_refit_keeps_the_kind_of_codes_that_the_fit_chose():
         assert again.charts_ is not None
     est.chosen_ = dataclasses.replace(est.chosen_, kept=dataclasses.replace(est.chosen_.kept, name=FIXED))
     fresh = Forget()
-    Forget.spec.copy_choices(est, fresh)
+    Forget.spec.refitting.copy_choices(est, fresh)
     assert fresh.charts is False

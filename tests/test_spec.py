@@ -51,7 +51,7 @@ def test_such_a_name_would_be_seen(code):
 @pytest.mark.parametrize("kind", BUILT_IN, ids=lambda kind: kind.__name__)
 def test_a_method_is_asked_by_one_value(kind):
     assert isinstance(kind.spec, MethodSpec)
-    assert kind.spec.side in ("signal", "nuisance", "pairs", None)
+    assert kind.spec.roles.y in ("signal", "nuisance", "pairs", None)
 
 
 @pytest.mark.parametrize(

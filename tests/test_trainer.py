@@ -412,6 +412,6 @@ def test_a_trainer_overrides_what_the_method_takes(est):
     trainer = Trainer(weight_decay=0.07, optimizer=seen, validation_fraction=0.2)
     options = {"max_iter": 2, "device": "cpu", "verbose": False, "random_state": 0, "trainer": trainer}
     with warnings.catch_warnings(action="ignore"):
-        est.set_params(**options).fit(x, None if est.spec.side in (None, "pairs") else np.arange(300) % 3)
+        est.set_params(**options).fit(x, None if est.spec.roles.y in (None, "pairs") else np.arange(300) % 3)
     assert decays
     assert {*decays} == {0.07}

@@ -9,7 +9,7 @@ import numpy as np
 
 from pindown.auditing.refits import Refits
 from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import FitScore, MethodSpec, reconstruction_evidence
+from pindown.auditing.spec import FitScore, MethodSpec, Roles, reconstruction_evidence
 from pindown.data.data import Data
 
 
@@ -25,7 +25,7 @@ def refuse_one_picture(owner: str, X: Any) -> None:
 class ReconstructionSpec(MethodSpec[Any]):
     """The specification of baselines that reconstruct X and learn from nothing else."""
 
-    side: ClassVar[str | None] = None
+    roles: ClassVar[Roles] = Roles(None)
     score_name = "evidence lower bound"
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
@@ -42,7 +42,7 @@ class ReconstructionSpec(MethodSpec[Any]):
 class PairedReconstructionSpec(ReconstructionSpec):
     """The same for baselines that learn from pairs."""
 
-    side = "pairs"
+    roles: ClassVar[Roles] = Roles("pairs")
 
 
 class MeanImageSpec(ReconstructionSpec):

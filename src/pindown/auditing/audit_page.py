@@ -445,7 +445,7 @@ def _sheets(codes: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
 
 def _slid(est: Any, codes: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
     """Return pictures along codes: decoded where codes alone can be, else the nearest of those held out."""
-    alone = hasattr(est, "inverse_transform") and est.spec.side != "nuisance"  # which the decoder would be told
+    alone = hasattr(est, "inverse_transform") and est.spec.roles.y != "nuisance"  # which the decoder would be told
     decodes = alone and codes.shape[1] == est.n_components_
     return slid(codes, x, est.inverse_transform if decodes else None)
 

@@ -191,8 +191,8 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
         most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
         fresh.set_params(n_components=min(est.n_components_, most))
-    est.spec.copy_choices(est, fresh)
-    return fresh.fit(data.only(*est.spec.roles, "groups"))
+    est.spec.refitting.copy_choices(est, fresh)
+    return fresh.fit(data.only(*est.spec.roles.used, "groups"))
 
 
 def varies_initialisation(est: Any) -> bool:
@@ -257,7 +257,7 @@ MAX_HELD_OUT = 4_000
 def gathered(est: Any, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any = None) -> Data:
     """Return rows and what belongs to them as one value, ``y`` in the part that it plays for an estimator."""
     require_in_memory("audit", X)
-    role, n = est.spec.side, len(X)
+    role, n = est.spec.roles.y, len(X)
     parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth, "floor": floor}
     arrays = {name: as_array(part) for name, part in parts.items() if part is not None}
     for name, array in arrays.items():
@@ -271,7 +271,7 @@ def gathered(est: Any, X: Any, y: Any, given: Any, groups: Any, truth: Any, floo
 
 def read(est: Any, data: Data) -> Samples:
     """Bring data into the form in which an estimator divides them, or say what is wrong with them."""
-    role, roles = est.spec.side, est.spec.roles
+    role, roles = est.spec.roles.y, est.spec.roles.used
     check_roles(type(est).__name__, data.side_variables, roles)
     X = est._validated(data.X, reset=False)
     if role is not None and role not in data.side_variables and est.__sklearn_tags__().target_tags.required:
@@ -281,7 +281,7 @@ def read(est: Any, data: Data) -> Samples:
     used = {name: side for name, side in data.side_variables.items() if name in (*roles, "floor")}
     truth = None if data.truth is None else data.truth.reshape(len(X), -1).astype(np.float64)
     units = None if data.groups is None else as_numbers(data.groups.reshape(-1))
-    return est.spec.prepare(est, Samples(Data(X, truth=truth, **used), role, units=units))
+    return est.spec.refitting.samples(est, Samples(Data(X, truth=truth, **used), role, units=units))
 
 
 def divide(rows: Samples, rng: np.random.Generator) -> tuple[Codes, Codes]:
@@ -317,7 +317,7 @@ def _drawn(fraction: float, rows: Samples, rng: np.random.Generator) -> NDArray[
 def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]) -> Refits:
     """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves, and one that can learn nothing.
 
-    Not all methods have the last: see `MethodSpec.null`. ``begin`` is told what comes next.
+    Not all methods have the last: see `Refitting.null`. ``begin`` is told what comes next.
     """
     learn, hold = divide(rows, rng)
     train, held_out = rows.take(learn), rows.take(hold)
@@ -341,7 +341,7 @@ def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, beg
         for some in (half, ~half):
             begin("fit to half of the rows")
             halves.append(fitted(est, train.take(np.flatnonzero(some))))
-        if (nothing := est.spec.null(est, train, rng)) is not None:
+        if (nothing := est.spec.refitting.null(est, train, rng)) is not None:
             begin("fit to shuffled data, as a control")
             null = fitted(*nothing)
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
@@ -373,7 +373,9 @@ def latent_matrix(est: Estimator, data: Data) -> Matrix:
 
 def can_split(est: Any, data: Data) -> Verdict:
     """Return whether an audit of an estimator, fitted or not, can split the samples."""
-    levels = est.spec.prepare(est, Samples(data, "nuisance")).strata if est.spec.side == "nuisance" else None
+    levels = (
+        est.spec.refitting.samples(est, Samples(data, "nuisance")).strata if est.spec.roles.y == "nuisance" else None
+    )
     return splittable_samples(len(data), groups=data.groups, nuisance=levels)
 
 

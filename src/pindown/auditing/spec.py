@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
@@ -44,6 +45,7 @@ from pindown.auditing.scores import (
 from pindown.data.data import Data
 from pindown.networks.encoder import Encoder
 from pindown.networks.folding import find_flat_directions, find_folding
+from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 
 if TYPE_CHECKING:
@@ -72,6 +74,9 @@ class Estimator(Protocol):
     @property
     def guarantee(self) -> Theorem | None:
         """The theorem that applies if the data meet its assumptions."""
+
+    def get_params(self, deep: bool = True) -> Mapping[str, Any]:
+        """Return the parameters."""
 
     def transform(self, X: Any) -> Any:
         """Return the latents of observations."""
@@ -109,6 +114,33 @@ MakePlan = Callable[[Any], Plan]
 """Returns the plan of an unfitted estimator for the data at hand."""
 
 
+@dataclass(frozen=True)
+class Roles:
+    """The side variables that a method uses, by role: ``"signal"``, ``"nuisance"``, ``"pairs"`` or ``"given"``.
+
+    Parameters
+    ----------
+    y : str or None
+        The role of ``y`` in ``fit``; None if X is all that is used.
+    also : tuple of str
+        Further roles that ``fit`` takes as keywords.
+    plan_only : tuple of str
+        Further roles that only the plan uses.
+    categorical : bool
+        Whether a signal must be categorical.
+    """
+
+    y: str | None = "signal"
+    also: tuple[str, ...] = ()
+    plan_only: tuple[str, ...] = ()
+    categorical: bool = False
+
+    @property
+    def used(self) -> tuple[str, ...]:
+        """The roles of all side variables that ``fit`` uses."""
+        return self.also if self.y is None else (self.y, *self.also)
+
+
 class Comparison(Generic[E]):
     """How fits of a method are compared: with each other, and with ground truth. Override what differs."""
 
@@ -133,6 +165,21 @@ class Comparison(Generic[E]):
         return matched_ceiling(found) if single else linear_ceiling(found)
 
 
+class Refitting(Generic[E]):
+    """How an audit splits the samples and fits a method again. Override what differs."""
+
+    def samples(self, est: E, samples: Samples) -> Samples:
+        """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
+        return samples
+
+    def copy_choices(self, est: E, fresh: E) -> None:
+        """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
+
+    def null(self, est: E, samples: Samples, rng: np.random.Generator) -> tuple[E, Samples] | None:
+        """Return an estimator and data from which nothing can be learned; None if such a control says nothing."""
+        return est, samples.shuffled(rng)
+
+
 class WeakerClaims(Protocol[C]):
     """What a method can claim where latents keep only part of X, or fits agree in some directions only."""
 
@@ -153,50 +200,32 @@ class MethodSpec(Generic[E]):
 
     Attributes
     ----------
-    side : {"signal", "nuisance", "pairs", None}
-        The role of ``y`` in ``fit``.
-    also : tuple of str
-        Further roles that ``fit`` takes as keywords.
-    plan_roles : tuple of str
-        Further roles that only the plan uses.
-    labels : bool
-        Whether a signal must be categorical.
-    single_latent : mapping
-        Parameters to use for one latent, because a sphere of one dimension has two points only.
+    roles : Roles
+        The side variables that it uses.
     comparison : Comparison
         How fits are compared with each other and with ground truth.
+    refitting : Refitting
+        How an audit splits the samples and fits it again.
     weaker : WeakerClaims or None
         What can be claimed where the full claim is not supported.
 
     Examples
     --------
     >>> from pindown import Forget
-    >>> Forget.spec.side, Forget.spec.also, Forget.spec.roles
+    >>> Forget.spec.roles.y, Forget.spec.roles.also, Forget.spec.roles.used
     ('nuisance', ('given',), ('nuisance', 'given'))
     """
 
-    side: ClassVar[str | None] = "signal"
-    also: ClassVar[tuple[str, ...]] = ()
-    plan_roles: ClassVar[tuple[str, ...]] = ()
-    labels: ClassVar[bool] = False
-    single_latent: ClassVar[Mapping[str, Any]] = {}
+    roles: ClassVar[Roles] = Roles()
     comparison: ClassVar[Comparison[Any]] = Comparison()
+    refitting: ClassVar[Refitting[Any]] = Refitting()
     weaker: ClassVar[WeakerClaims[Any] | None] = None
-
-    @property
-    def roles(self) -> tuple[str, ...]:
-        """The roles of all side variables that ``fit`` uses."""
-        return (*([] if self.side is None else [self.side]), *self.also)
 
     # ---- latents and score ------------------------------------------------------------------------------------------
 
     def latents(self, est: E, data: Data) -> Any:
         """Return the latents of data, an array or a sparse matrix, with the side variables that the encoder uses."""
         return est.transform(data.X)
-
-    def needs_side(self, est: E) -> bool:
-        """Return whether the encoder uses the side variable, so that latents depend on it."""
-        return False
 
     def score(self, est: E, data: Data) -> FitScore:
         """Return how well a fit works on data."""
@@ -212,7 +241,7 @@ class MethodSpec(Generic[E]):
 
     # ---- before a fit: plan, parameters -----------------------------------------------------------------------------
 
-    def plan(self, est: Any, data: Data, n_components: int | None) -> Plan:
+    def plan(self, est: E, data: Data, n_components: int | None) -> Plan:
         """Return which theorem could apply to an unfitted estimator, and what the data lack for it."""
         theorem = est.guarantee
         widest, notes = count_directions(est, data.X, n_components)
@@ -232,11 +261,7 @@ class MethodSpec(Generic[E]):
         call = f"{type(est).__name__}(n_components={d})"
         return Plan(call, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
-    def required(self, est: Any, data: Data) -> Choice:
-        """Return parameters without which an unfitted estimator could not use the side variables."""
-        return Choice()
-
-    def choose(self, est: Any, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
+    def choose(self, est: E, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         """Return the parameters of an unfitted estimator that the user has not ``given``, chosen from the data."""
         parameters: dict[str, Any] = {}
         notes: tuple[str, ...] = ()
@@ -246,14 +271,15 @@ class MethodSpec(Generic[E]):
             d = parameters["n_components"] = found.n_components
             notes = (f"{counted(d, 'latent')}: {found.notes[0].rstrip('.')} (n_components asks for another number).",)
             notes += found.against()
-        if d == 1 and self.single_latent and "space" not in given:
-            parameters |= {name: value for name, value in self.single_latent.items() if name not in given}
-            notes += ("with one component the latent space is the real line.",)
+        if d == 1 and "space" not in given:  # a sphere of one dimension is two points
+            spheres = [name for name, value in est.get_params(deep=False).items() if value == Sphere()]
+            parameters |= {name: Reals() for name in spheres if name not in given}
+            notes += ("with one component the latent space is the real line.",) if spheres else ()
         return Choice(parameters, notes)
 
     # ---- assumptions ------------------------------------------------------------------------------------------------
 
-    def checks_before(self, est: Any, data: Data, n_components: int, whole: Data) -> Verdicts:
+    def checks_before(self, est: E, data: Data, n_components: int, whole: Data) -> Verdicts:
         """Return what data show before training; counts are taken from ``whole``, which has all samples."""
         verdicts = (enough_directions(_flat(data.X), n_components), enough_samples(len(whole), n_components))
         theorem = est.guarantee
@@ -275,19 +301,6 @@ class MethodSpec(Generic[E]):
     def waived(self, est: E, data: Data) -> tuple[Assumption, ...]:
         """Return the assumptions that are met by construction, or that the method does without."""
         return (UNIT_NORM, UNIT_FEATURES)
-
-    # ---- refits of an audit -----------------------------------------------------------------------------------------
-
-    def prepare(self, est: E, samples: Samples) -> Samples:
-        """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
-        return samples
-
-    def copy_choices(self, est: E, fresh: E) -> None:
-        """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
-
-    def null(self, est: E, samples: Samples, rng: np.random.Generator) -> tuple[E, Samples] | None:
-        """Return an estimator and data from which nothing can be learned; None if such a control says nothing."""
-        return est, samples.shuffled(rng)
 
     # ---- evidence ---------------------------------------------------------------------------------------------------
 

@@ -41,7 +41,7 @@ def audit_run(
         fitted = Run.open(run)
         print_changes(fitted)
         columns = fitted.columns if not truth else replace(fitted.columns, truth=tuple(truth))
-        whole = read(fitted.find_data(data), columns, measured=not fitted.kind(estimator).spec.labels)
+        whole = read(fitted.find_data(data), columns, measured=not fitted.kind(estimator).spec.roles.categorical)
         dataset = in_memory(whole)
         for note in dataset.notes[len(whole.notes) :]:
             print_warning(note)

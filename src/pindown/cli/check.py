@@ -131,12 +131,12 @@ class _Seen:
 def _read(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> _Seen:
     with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
         request = read_request(data, columns, images, method, fitted=False)
-        from pindown.runs.recipe import looked_at, readable
+        from pindown.runs.recipe import looked_at
 
         dataset = read_dataset(request)
         recipe = replace(request.recipe, n_components=None)
         sample = dataset.sample(looked_at(dataset))
         sample = sample.take(range(len(sample))) if sample.is_source else sample
         asked = method.resolved().estimator
-        estimator = readable(recipe, dataset)[0].build()
+        estimator = recipe.build()
         return _Seen(data, request, request.recipe.n_components, asked, estimator, dataset, sample)

@@ -119,7 +119,7 @@ def read_dataset(request: Request) -> Data:
     """Read the data of a command, and print what was left out."""
     from pindown.runs.inputs import read
 
-    dataset = read(request.source, request.columns, measured=not request.kind.spec.labels)
+    dataset = read(request.source, request.columns, measured=not request.kind.spec.roles.categorical)
     for note in dataset.notes:
         print_warning(note)
     return dataset
@@ -245,7 +245,9 @@ def _encode(estimator: Any, dataset: Data, folds: int) -> tuple[Any, dict[str, A
     if folds and (dataset.signal is not None or dataset.given is not None):
         try:
             with spinner(f"Refitting {folds} times, to encode samples that were not seen"):
-                latents, fold = out_of_fold(estimator, dataset.only(*estimator.spec.roles, "groups"), n_folds=folds)
+                latents, fold = out_of_fold(
+                    estimator, dataset.only(*estimator.spec.roles.used, "groups"), n_folds=folds
+                )
         except ValueError as error:
             print_warning(f"latents.csv has samples that the fit has seen: {all_as_options(str(error))}")
         else:

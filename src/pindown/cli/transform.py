@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -100,13 +101,13 @@ def _encode(run: Run, data: Path, options: ImageOptions, address: str | None) ->
         counts=was.counts,
     )
     samples = read_data(source, columns, encoded=True, medians=run.record.get("medians"))
-    if not known and estimator.spec.needs_side(estimator):
-        print_warning(
-            f"{data.name} has no column {listed(was.nuisance)}, so one map encodes all samples. The latents may depend "
-            "more on it than those of batch-specific maps."
-        )
     beside = {} if samples.ids is None else {samples.id_name: samples.ids}
-    return _names(estimator), estimator.spec.latents(estimator, samples), beside
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        latents = estimator.spec.latents(estimator, samples)
+    lacking = "" if known else f"{data.name} has no column {listed(was.nuisance)}. "
+    for warning in caught:
+        print_warning(f"{lacking}{warning.message}")
+    return _names(estimator), latents, beside
 
 
 def _encode_images(run: Run, folder: Images, address: str | None) -> Encoded:

@@ -134,7 +134,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         y : array, tensor or None
             The side variable: see the class.
         """
-        return self._fit(X, {self.spec.side: y} if self.spec.side else {})
+        return self._fit(X, {self.spec.roles.y: y} if self.spec.roles.y else {})
 
     def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
         """Train the encoder with side variables by the part they play, None for those that are not there."""
@@ -174,10 +174,10 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _divided(self, inputs: TrainingInput, share: float, seed: int) -> tuple[Split, ...]:
         """Return which rows to keep back: none of a stream, or of a world, whose rows are always new."""
-        side = self.spec.side
+        side = self.spec.roles.y
         if inputs.source is not None or side not in (None, "pairs", *inputs.data.side_variables):
             return ()
-        kinds = {"paired": side == "pairs", "labelled": self.spec.labels}
+        kinds = {"paired": side == "pairs", "labelled": self.spec.roles.categorical}
         # Fits in folds are minimised side by side, which takes a method that is minimised in one go.
         one_go = type(self)._optimise is BaseEncoder._optimise
         return divided(inputs.data, share=share, seed=seed, folds=one_go, **kinds)
@@ -300,8 +300,8 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     def _read_batch(self, summary: DataSummary, batch: dict[str, Any]) -> tuple[Any, ...]:
         sides = dict(batch)
         x, y = sides.pop("x"), sides.pop("y", None)
-        if y is not None and self.spec.side is not None:
-            sides[self.spec.side] = y
+        if y is not None and self.spec.roles.y is not None:
+            sides[self.spec.roles.y] = y
         return x, *self._fields(summary, sides)
 
     @property

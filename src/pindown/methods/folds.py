@@ -101,7 +101,7 @@ def out_of_fold(
 
 
 def _side(est: Any, y: Any) -> dict[str, Any]:
-    return {} if y is None or est.spec.side is None else {est.spec.side: y}
+    return {} if y is None or est.spec.roles.y is None else {est.spec.roles.y: y}
 
 
 def folds_of(data: Data, n_folds: int, random_state: int = 0) -> NDArray[np.int64]:

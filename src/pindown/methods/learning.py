@@ -269,7 +269,7 @@ class FitRun:
 
     def scored(self, learned: Trained, summary: DataSummary) -> HeldOut:
         """Return the score of what was learned, on rows held out and on as many that were learned from."""
-        divided, paired, scores = self.inputs.divided, self.est.spec.side == "pairs", []
+        divided, paired, scores = self.inputs.divided, self.est.spec.roles.y == "pairs", []
         for objective, division in zip(learned.objectives, divided, strict=True):
             fit = copy.copy(self.est)
             with warnings.catch_warnings(action="ignore"):

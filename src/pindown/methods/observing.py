@@ -53,14 +53,14 @@ class Observes(BaseEstimator):
             source = as_source(X)
             if self._wants_vectors and len(source.shape) > 1:
                 self._require_flat("each row of X", source.shape, source.shape)
-            inputs = read_source(source, self.spec.side, sides, rng)
+            inputs = read_source(source, self.spec.roles.y, sides, rng)
             if isinstance(inputs.source, GeneratorSource):  # a world tells more than a method asks for
-                known = (self.spec.side,) if isinstance(X, Process) else (self.spec.side, *self.spec.also)
+                known = (self.spec.roles.y,) if isinstance(X, Process) else (self.spec.roles.y, *self.spec.roles.also)
                 inputs = TrainingInput(inputs.data.only(*filter(None, known)), inputs.source)
             if reset:
                 self._remember_shape(source.shape)
             self._require_shape(source.shape)
-        check_roles(type(self).__name__, inputs.data.side_variables, self.spec.roles)
+        check_roles(type(self).__name__, inputs.data.side_variables, self.spec.roles.used)
         return inputs
 
     def _validated(self, X, *, reset: bool, start: int = 0) -> np.ndarray:
@@ -110,7 +110,7 @@ class Observes(BaseEstimator):
         for role, values in sides.items():
             if isinstance(values, str):
                 continue
-            name, relation = ("y", self._y_is) if role == self.spec.side else (role, "belong to")
+            name, relation = ("y", self._y_is) if role == self.spec.roles.y else (role, "belong to")
             n = _shape(values)[0] if _shape(values) else "none"
             if n != n_samples:
                 raise ValueError(
@@ -124,7 +124,7 @@ class Observes(BaseEstimator):
 
     def _beside(self, X: Any, y: Any) -> Any:
         """Return y, or, if there is none, what `Data` has in its place."""
-        return X.side_variables.get(self.spec.side) if y is None and isinstance(X, Data) and self.spec.side else y
+        return X.side_variables.get(self.spec.roles.y) if y is None and isinstance(X, Data) and self.spec.roles.y else y
 
     @property
     def _takes_pictures(self) -> bool:

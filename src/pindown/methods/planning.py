@@ -77,11 +77,13 @@ def plan(
     shape = np.shape(data.X)[1:]
     est, data = _laid_out(est, data)
     spec = est.spec
-    numbers = {"nuisance"} & {spec.side} | ({"signal"} & {spec.side} if not spec.labels else set())
+    numbers = {"nuisance"} & {spec.roles.y} | ({"signal"} & {spec.roles.y} if not spec.roles.categorical else set())
     for role in {"signal", "nuisance", "given", "groups"} & {*data.side_variables} - numbers:
         read_labels(role, getattr(data, role), len(data))  # by the name that the caller knows
     found = spec.plan(est, data, n_components)
-    aside = [role for role in SIDES if role in data.side_variables and role not in (*spec.roles, *spec.plan_roles)]
+    aside = [
+        role for role in SIDES if role in data.side_variables and role not in (*spec.roles.used, *spec.roles.plan_only)
+    ]
     shown = est.shown(data.X).note
     notes = [f"before training {shown}"] if shown else []
     notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
@@ -112,4 +114,4 @@ def _saying_so(found: Plan, shape: tuple[int, ...]) -> Plan:
 def _chosen(data: Data) -> BaseEncoder:
     """Return what uses all side variables there are, or else the first that uses one of them."""
     kind = suited([role for role in SIDES if role in data.side_variables])
-    return (kind or next(kind for kind in BUILT_IN if kind.spec.side in data.side_variables))()
+    return (kind or next(kind for kind in BUILT_IN if kind.spec.roles.y in data.side_variables))()

@@ -105,7 +105,7 @@ def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
     (['Dictionary', 'Contrast', 'Forget'], None)
     """
     for kind in BUILT_IN:
-        side = kind.spec.side
-        if set(roles) <= set(kind.spec.roles) and (side is None or side in roles):
+        side = kind.spec.roles.y
+        if set(roles) <= set(kind.spec.roles.used) and (side is None or side in roles):
             return kind
     return None

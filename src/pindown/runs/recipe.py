@@ -123,7 +123,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if name is not None:
         kind = find(name)
         if fitted:
-            check_roles(kind.__name__, roles, kind.spec.roles)
+            check_roles(kind.__name__, roles, kind.spec.roles.used)
         return address_of(kind)
     if (suits := suited(roles)) is not None:
         return address_of(suits)
@@ -136,7 +136,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     if fitted:
         both = " and ".join(f"`{role}`" for role in roles)
         raise InputError(roles[-1], f"no method learns from {both} at once: choose one of them.")
-    return address_of(next(kind for kind in BUILT_IN if kind.spec.side in roles))
+    return address_of(next(kind for kind in BUILT_IN if kind.spec.roles.y in roles))
 
 
 def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
@@ -145,24 +145,12 @@ def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
     If an audit would refuse the rows, it is said before they are fitted to.
     """
     asked = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    recipe, notes = readable(recipe, data)
-    est = _quietly_built(recipe)
+    with warnings.catch_warnings(action="ignore"):  # the fit warns again
+        est = recipe.build()
     settled = est.spec.choose(est, data, asked, lambda est: look(data, est, recipe.n_components))
     audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
-    return recipe.having(settled.parameters), (*notes, *settled.notes, *missing)
-
-
-def readable(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe with parameters without which its method could not read the data, and notes that say so."""
-    est = _quietly_built(recipe)
-    reading = est.spec.required(est, data)
-    return recipe.having(reading.parameters), reading.notes
-
-
-def _quietly_built(recipe: Recipe) -> BaseEncoder:
-    with warnings.catch_warnings(action="ignore"):  # the fit warns again
-        return recipe.build()
+    return recipe.having(settled.parameters), (*settled.notes, *missing)
 
 
 def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
@@ -177,7 +165,7 @@ def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
     """Fit an estimator to the side variables that it uses; partners that are the next rows, within groups."""
     data = data.paired() if data.groups is not None else data
-    return estimator.fit(data.only(*estimator.spec.roles, "groups"))
+    return estimator.fit(data.only(*estimator.spec.roles.used, "groups"))
 
 
 def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:

@@ -194,6 +194,6 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     from pindown.auditing.spec import spec_of  # which imports the checks
 
     spec = spec_of(est, "after")
-    side = {} if y is None or spec.side is None else {spec.side: y}
+    side = {} if y is None or spec.roles.y is None else {spec.roles.y: y}
     read("X", X)  # or say what is wrong with it
     return spec.checks_after(est, Data(as_array(X), given=given, **side))

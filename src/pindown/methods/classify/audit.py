@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -37,12 +36,12 @@ from pindown.auditing.scores import (
     permutation_score,
     side_information_evidence,
 )
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, encoder_checks
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.batches import Augment
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, read_labels
 from pindown.methods.classify.classes import fisher, spanned
-from pindown.networks.spaces import Reals, Sphere
+from pindown.networks.spaces import Sphere
 from pindown.theory import Theorem
 
 if TYPE_CHECKING:
@@ -91,14 +90,10 @@ class ClassifyFeatures:
         return np.asarray(est.predict_proba(data.X), dtype=np.float64)
 
 
-class ClassifySpec(MethodSpec["Classify"]):
-    """The specification of `Classify`."""
+class ClassifyRefitting(Refitting["Classify"]):
+    """Refits of `Classify` learn from all classes, or from views of each sample."""
 
-    labels = True
-    weaker = ClassifyFeatures()
-    single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals(), "vector_space": Reals()}
-
-    def prepare(self, est: Classify, rows: Samples) -> Samples:
+    def samples(self, est: Classify, rows: Samples) -> Samples:
         """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
         if rows.side is not None:
             labels = rows.side.reshape(-1)
@@ -112,6 +107,14 @@ class ClassifySpec(MethodSpec["Classify"]):
         if est.augment is not None:
             est = clone(est).set_params(augment=OfOtherRows(est.augment))
         return est, rows.shuffled(rng)
+
+
+class ClassifySpec(MethodSpec["Classify"]):
+    """The specification of `Classify`."""
+
+    roles = Roles("signal", categorical=True)
+    refitting = ClassifyRefitting()
+    weaker = ClassifyFeatures()
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         return side_information_evidence(refits, pair_test if refits.held_out.role == "pairs" else label_test, rng)

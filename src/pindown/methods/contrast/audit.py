@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -27,24 +26,27 @@ from pindown.auditing.checks.arrays import paired_samples, read
 from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, with_pairs
 from pindown.auditing.scores import Evidence, Score, held_out_pairs, pair_test, side_information_evidence
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, encoder_checks
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.data import Data
-from pindown.networks.spaces import Reals, Sphere
+from pindown.networks.spaces import Sphere
 from pindown.theory import UNIFORM_CONVEX_BODY, UNIFORM_SPHERE, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.contrast.estimator import Contrast
 
 
+class PairedSamples(Refitting["Contrast"]):
+    """Refits of `Contrast` keep positives together."""
+
+    def samples(self, est: Contrast, rows: Samples) -> Samples:
+        return with_pairs(replace(rows, role="pairs"))
+
+
 class ContrastSpec(MethodSpec["Contrast"]):
     """The specification of `Contrast`."""
 
-    side = "pairs"
-    also = ("nuisance",)
-    single_latent: ClassVar[Mapping[str, Any]] = {"space": Reals()}
-
-    def prepare(self, est: Contrast, rows: Samples) -> Samples:
-        return with_pairs(replace(rows, role="pairs"))
+    roles = Roles("pairs", also=("nuisance",))
+    refitting = PairedSamples()
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         held_out = refits.held_out

@@ -22,7 +22,7 @@ from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.plans import Plan, count_directions, missing_in_general
 from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Verdicts, reconstruction_evidence
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts, reconstruction_evidence
 from pindown.data.data import Data
 from pindown.methods.dictionary.decoder_supports import held_by
 
@@ -36,7 +36,7 @@ JACOBIAN_ROWS, PICTURE_ROWS, JACOBIAN_PIXELS = 1_000, 200, 60
 class DictionarySpec(MethodSpec["Dictionary"]):
     """The specification of `Dictionary`."""
 
-    side = None
+    roles = Roles(None)
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         permuted = refits.held_out.with_permuted_columns(rng)

@@ -39,10 +39,21 @@ from pindown.auditing.scores import (
     r2,
     recovery_within_levels,
 )
-from pindown.auditing.spec import Choice, Comparison, Figure, FitScore, MakePlan, Matrix, MethodSpec, Verdicts
+from pindown.auditing.spec import (
+    Choice,
+    Comparison,
+    Figure,
+    FitScore,
+    MakePlan,
+    Matrix,
+    MethodSpec,
+    Refitting,
+    Roles,
+    Verdicts,
+)
 from pindown.data.data import Data
 from pindown.data.labels import Codes, is_quantity, read_labels
-from pindown.errors import InputError
+from pindown.errors import InputError, warn
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.metrics import PROBES, Effort, inject_leak, leakage
@@ -98,24 +109,30 @@ class WithinLevels(Comparison["Forget"]):
         return ceiling_within(found, rows.strata)
 
 
-class ForgetSpec(MethodSpec["Forget"]):
-    """The specification of `Forget`."""
+class ForgetRefitting(Refitting["Forget"]):
+    """Refits of `Forget` have samples of each level, and latents of the same kind."""
 
-    side = "nuisance"
-    also = ("given",)
-    plan_roles = ("signal",)
-    comparison = WithinLevels()
+    def samples(self, est: Forget, rows: Samples) -> Samples:
+        return replace(rows, strata=joint_label(est, rows.side, len(rows)))
 
     def copy_choices(self, est: Forget, fresh: Forget) -> None:
-        """Let a refit keep codes of the same kind: few rows choose between kinds by chance."""
+        """Let a refit keep latents of the same kind: few samples choose between kinds by chance."""
         kept = None if est.chosen_ is None else est.chosen_.kept.name
         if kept == FIXED:
             fresh.charts = False
         elif kept in (CLOSED, EVEN, TRANSPORTED):
             fresh.settled_on = kept
 
-    def prepare(self, est: Forget, rows: Samples) -> Samples:
-        return replace(rows, strata=joint_label(est, rows.side, len(rows)))
+    def null(self, est: Forget, rows: Samples, rng: np.random.Generator) -> None:
+        """Return None: a shuffled nuisance leaves nothing to remove."""
+
+
+class ForgetSpec(MethodSpec["Forget"]):
+    """The specification of `Forget`."""
+
+    roles = Roles("nuisance", also=("given",), plan_only=("signal",))
+    comparison = WithinLevels()
+    refitting = ForgetRefitting()
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         fit, rows = refits.others[0], refits.held_out
@@ -184,18 +201,17 @@ class ForgetSpec(MethodSpec["Forget"]):
         label = _label(est, data)
         counted = enough_samples(len(whole), d, whole.signal), common_levels(_label(est, whole))
         verdicts = with_better(before(data.X, d, signal=data.signal, nuisance=label), *counted)
-        if est.spec.needs_side(est):  # a fit that is told the nuisance, and need not be linear
+        if _by_level(est):  # a fit that is told the nuisance, and need not be linear
             verdicts = tuple(verdict for verdict in verdicts if verdict.assumption not in OF_LINEAR)
         return verdicts if data.given is None else (*verdicts, unconfounded(data.given, label))
 
     def latents(self, est: Forget, data: Data) -> Any:
+        if data.nuisance is None and _by_level(est):
+            warn(
+                "Forget: the nuisance of these samples is missing, so one map encodes all of them. The latents may "
+                "depend more on it than those of batch-specific maps."
+            )
         return est.transform(data.X, data.nuisance)
-
-    def needs_side(self, est: Forget) -> bool:
-        return est.charts_ is not None or est.transport_ is not None
-
-    def null(self, est: Forget, rows: Samples, rng: np.random.Generator) -> None:
-        """Return None: a shuffled nuisance leaves nothing to remove."""
 
     def checks_after(self, est: Forget, data: Data, known: Verdicts = ()) -> Verdicts:
         if known:  # the evidence has measured the leakage
@@ -242,7 +258,8 @@ class ForgetSpec(MethodSpec["Forget"]):
             needs += (f"{most}, since the nuisance moves {counted(touched, 'dimension')}",)
         if outcome_of(verdicts, conditions.OVERLAPPING_LEVELS) == "fails":
             needs += ("pairs across values of the nuisance, to carry a latent from one to another",)
-        estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''})"
+        estimator = f"Forget(n_components={d}{', encoder=networks.linear' if linear else ''}"
+        estimator += ")" if (n_bins := _n_bins(est, data.nuisance)) is None else f", n_bins={n_bins})"
         estimator += ".fit(X, nuisance, given=label)" if confounded or given is not None else ""
         notes: tuple[str, ...] = ()
         if n_components is None:
@@ -253,33 +270,33 @@ class ForgetSpec(MethodSpec["Forget"]):
             notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
         return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
-    def required(self, est: Forget, data: Data) -> Choice:
-        if est.n_bins is not None or not _has_fractions(data.nuisance):
-            return Choice()
-        note = f"the nuisance has fractions: a quantity, cut into {BINS} bins (n_bins={BINS})."
-        return Choice({"n_bins": BINS}, (note,))
-
     def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         """Take a linear encoder where the data do not speak against it; codes are counted by the fit."""
+        parameters: dict[str, Any] = {}
+        notes: tuple[str, ...] = ()
+        if (n_bins := _n_bins(est, data.nuisance)) != est.n_bins:
+            parameters["n_bins"] = n_bins
+            notes = (f"the nuisance has fractions: a quantity, cut into {n_bins} bins (n_bins={n_bins}).",)
         if "encoder" in given:
-            return Choice()
+            return Choice(parameters, notes)
         found = make_plan(est)
-        if found.theorem is not theory.FORGET:
-            return Choice({}, found.against())
-        note = "the nuisance moves means at most, as far as can be seen: a linear encoder (encoder=…)."
-        return Choice({"encoder": networks.linear}, (note, *found.against()))
+        if found.theorem is theory.FORGET:
+            parameters["encoder"] = networks.linear
+            notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder (encoder=…).",)
+        return Choice(parameters, (*notes, *found.against()))
 
 
 def joint_label(est: Forget, y: Any, n_samples: int) -> Codes:
     """Return one number for each combination of values of a nuisance, quantities cut into bins."""
-    columns, kinds = read_columns(as_table(y, n_samples), n_samples, est.n_bins)
+    table = as_table(y, n_samples)
+    columns, kinds = read_columns(table, n_samples, _n_bins(est, table))
     numbers = np.stack([kind.numbers(column) for kind, column in zip(kinds, columns, strict=True)], 1)
     return np.unique(numbers, axis=0, return_inverse=True)[1].reshape(-1)
 
 
 def _label(est: Forget, data: Data) -> Codes:
     """Return the nuisance as one label, by the name that the caller knows."""
-    if est.n_bins is None and np.ndim(data.nuisance) == 1:
+    if np.ndim(data.nuisance) == 1 and _n_bins(est, data.nuisance) is None:
         return read_labels("nuisance", data.nuisance, len(data))
     return joint_label(est, data.nuisance, len(data))
 
@@ -287,7 +304,7 @@ def _label(est: Forget, data: Data) -> Codes:
 def _in_own_units(fit: Forget, codes: NDArray[Any]) -> NDArray[Any]:
     """Return codes of charts, each with unit spread: they vary as X does, perhaps along one direction most."""
     spread = codes.std(0)
-    return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if fit.spec.needs_side(fit) else codes
+    return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if _by_level(fit) else codes
 
 
 def _as_columns(fit: Forget, X: NDArray[Any]) -> NDArray[Any]:
@@ -339,6 +356,16 @@ def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
         return f"{told}, and {d} {'is' if d == 1 else 'are'} left."
     kept = f"{counted(d, 'latent')} {'is' if d == 1 else 'are'} kept that may tell it"
     return f"{told}: {left or 'none'} {'is' if left < 2 else 'are'} left, and {kept}."
+
+
+def _by_level(est: Forget) -> bool:
+    """Return whether samples of each level are encoded by a map of its own."""
+    return est.charts_ is not None or est.transport_ is not None
+
+
+def _n_bins(est: Forget, nuisance: Any) -> int | None:
+    """Return the number of bins of a nuisance that is a quantity; None for labels."""
+    return BINS if est.n_bins is None and _has_fractions(nuisance) else est.n_bins
 
 
 def _has_fractions(nuisance: Any) -> bool:

@@ -19,7 +19,7 @@ from pindown.auditing.plans import Plan
 from pindown.auditing.refits import exchange
 from pindown.auditing.result import Findings, Section
 from pindown.auditing.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Score
-from pindown.auditing.spec import MethodSpec, Verdicts
+from pindown.auditing.spec import MethodSpec, Roles, Verdicts
 from pindown.data.data import Data, from_torch
 from pindown.data.labels import combined
 from pindown.errors import IdentifiabilityWarning, InputError
@@ -392,7 +392,7 @@ def _all(parts: Codes) -> np.ndarray:
 class LatentActionSpec(MethodSpec["LatentAction"]):
     """The specification of `LatentAction`, whose data are transitions of several bodies."""
 
-    side = "pairs"
+    roles = Roles("pairs")
 
     def own_audit(
         self, est: LatentAction, X: Any, y: Any, sides: Mapping[str, Any], rng: np.random.Generator

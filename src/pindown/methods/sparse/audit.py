@@ -21,7 +21,7 @@ from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Samples
 from pindown.auditing.scores import Score
-from pindown.auditing.spec import Choice, Comparison, FitScore, MakePlan, MethodSpec, Verdicts
+from pindown.auditing.spec import Choice, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.dictionaries import chance_pw_mcc, feature_mcc, l0, pw_mcc
 
@@ -64,7 +64,7 @@ class AtomComparison(Comparison["Sparse"]):
 class SparseSpec(MethodSpec["Sparse"]):
     """The specification of `Sparse`."""
 
-    side = None
+    roles = Roles(None)
     comparison = AtomComparison()
 
     def latents(self, est: Sparse, data: Data) -> Any:

@@ -13,7 +13,7 @@ from pindown.auditing.checks.verdict import above
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import Refits
 from pindown.auditing.scores import Control, Evidence, Score
-from pindown.auditing.spec import FitScore, MethodSpec, Verdicts
+from pindown.auditing.spec import FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ REGULAR = 0.02
 class SparseBasisSpec(MethodSpec["SparseBasis"]):
     """The specification of `SparseBasis`."""
 
-    side = None
+    roles = Roles(None)
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         held_out, permuted = refits.held_out, refits.held_out.with_permuted_columns(rng)
