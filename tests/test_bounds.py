@@ -93,5 +93,5 @@ def test_tests_that_compare_are_found_and_others_are_not(tools):
     _, bounds = tools
     found = bounds.tests()
     assert f"tests/test_bounds.py::{test_a_margin_counts_spreads_on_the_side_of_the_bound.__name__}" in found
-    assert "README.md" in found
+    assert "docs/tutorials/pairs.md" in found
     assert not any(name.startswith("tests/test_tables.py") for name in found)
