@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers import supports
 from pindown_papers.simulations import Instances, Projected, ShapeNuisance
 from torch import Tensor
 
@@ -30,7 +31,6 @@ from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Clusters, Confounded, Nuisance, Pairs, Sample, Structured, in_hyperplane
 from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, laplace, normal
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal, sparse
-from pindown.theory import random_supports
 
 REPORT = 0, 100
 PAGE = Path(__file__).parents[1] / "docs" / "concepts" / "checks.md"
@@ -160,7 +160,7 @@ def labelled(seed: int, crossed: float) -> Confounded:
 
 def structured(seed: int) -> Structured:
     """Make a world that keeps away from the edges of what the theorem assumes."""
-    support = random_supports.diverse(6, 3, random_state=seed)
+    support = supports.diverse(6, 3, random_state=seed)
     return Structured.well_posed(support, n_candidates=5, random_state=seed)
 
 
@@ -169,7 +169,7 @@ def dense(seed: int) -> Structured:
 
 
 def linear(seed: int) -> Structured:
-    support = random_supports.diverse(6, 3, random_state=seed)
+    support = supports.diverse(6, 3, random_state=seed)
     return replace(structured(seed), mixing=sparse(support, strength=0.0, random_state=seed))
 
 

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 import pytest
+from pindown_papers import supports
 
 from pindown.auditing import checks
 from pindown.auditing.checks.noise import noise_left
 from pindown.networks.folding import Folding
 from pindown.simulate import Pairs, Structured
-from pindown.theory import random_supports
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
 
@@ -129,7 +129,7 @@ def test_negatives_bound_the_information_they_can_show():
 
 
 def test_a_support_is_diverse_if_a_wide_gap_says_so():
-    strong = random_supports.diverse(6, 3, random_state=0)
+    strong = supports.diverse(6, 3, random_state=0)
     assert checks.diverse_support(strong, 0.1).outcome == "holds"
     assert checks.diverse_support(np.where(strong, 0.7, 0.1), 0.2).outcome == "holds"
     assert checks.diverse_support(np.ones((6, 3)), 0.1).outcome == "fails"
@@ -163,7 +163,7 @@ def test_two_codes_of_one_angle_are_not_independent_however_little_they_correlat
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bent_variables_are_told_from_linear_ones(seed):
-    support = random_supports.diverse(6, 3, random_state=seed)
+    support = supports.diverse(6, 3, random_state=seed)
     world = Structured.from_support(support, random_state=seed)
     z = world.sample(500, random_state=seed).z.double()
     bent = world.mixing.gradients(z)

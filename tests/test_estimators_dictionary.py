@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 import torch
 from pindown_papers.penalties import HessianPenalty, LatentSparsity, OroJAR
+from pindown_papers.sets import support_f1
 from torch import nn
 
 from pindown import Dictionary, networks, theory
@@ -12,7 +13,6 @@ from pindown.methods.dictionary.decoder_supports import widest_gap
 from pindown.methods.dictionary.rotation import sparsest_rotation
 from pindown.methods.dictionary.unrolling import start_unrolled, unrolled
 from pindown.metrics import linear_r2, mcc
-from pindown.metrics.sets import support_f1
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Reals

@@ -7,21 +7,13 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from pindown_papers import supports as random_supports
+from pindown_papers.supports import diversity, index_set, parts, splitting_variables
 
 from pindown.errors import InputError
 from pindown.simulate import mixing
-from pindown.theory import random_supports
 from pindown.theory.drawing import draw_support
-from pindown.theory.structure import (
-    as_support,
-    atomic_regions,
-    diversity,
-    identified_blocks,
-    index_set,
-    is_diverse,
-    parts,
-    splitting_variables,
-)
+from pindown.theory.structure import as_support, atomic_regions, identified_blocks, is_diverse
 
 modest = settings(deadline=None, max_examples=60)
 SEVEN = np.array([[code >> k & 1 for code in range(1, 8)] for k in range(3)])  # latent c − 1 is seen by the bits of c

@@ -6,10 +6,10 @@ rotation of three latents, scores .826.
 
 import numpy as np
 import pytest
+from pindown_papers.sets import support_f1
 
 from pindown import Dictionary, theory
 from pindown.metrics import linear_r2, mcc
-from pindown.metrics.sets import support_f1
 from pindown.simulate import Structured
 from pindown.theory.structure import identified_blocks
 

@@ -59,12 +59,10 @@ from pindown.methods.dictionary.rotated_page import before_and_after
 from pindown.metrics import (
     chance_linear_r2,
     chance_mcc,
-    chance_support_f1,
     linear_r2,
     match_latents,
     mcc,
     procrustes,
-    support_f1,
 )
 from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Clusters, Pairs, Structured, in_hyperplane
@@ -74,6 +72,7 @@ from pindown.simulate.images import nearest_traversals, swaps
 from pindown.simulate.renderers import Room
 from pindown.training import Trainer
 from pindown.training.callbacks import Film
+from pindown_papers.sets import chance_support_f1, support_f1
 
 SCALE = 0.1
 """Of the Laplace distribution of positives in the unit box."""

@@ -134,12 +134,12 @@ class Row:
         import numpy as np
 
         from pindown.simulate import Structured
-        from pindown.theory import random_supports
+        from pindown_papers.supports import diverse
 
         m = 2 * self.d
         if not self.is_diverse:
             return Structured.well_posed(np.ones((m, self.d)), nonlinearity=0.02, random_state=seed)
-        support = random_supports.diverse(m, self.d, density=min(0.5, 2.5 / self.d), random_state=seed)
+        support = diverse(m, self.d, density=min(0.5, 2.5 / self.d), random_state=seed)
         return Structured.well_posed(support, random_state=seed)
 
     def estimator(self, profile: Recipe, seed: int, device: str) -> Dictionary:
@@ -161,6 +161,7 @@ class Row:
 
         from pindown import _random, metrics
         from pindown_papers._supervised import fit_supervised
+        from pindown_papers.sets import support_f1
 
         world = self.world(seed)
         chance = _random.generator(seed)
@@ -191,7 +192,7 @@ class Row:
             "chance": metrics.chance_mcc(self.d),
             "supervised": metrics.mcc(z_supervised, held_out.z),
             "linear r2": metrics.linear_r2(z_hat, held_out.z),
-            "support f1": metrics.support_f1(dictionary.support_, world.support, matching=matching),
+            "support f1": support_f1(dictionary.support_, world.support, matching=matching),
             "nonlinearity": float(world.nonlinearity().min()),
         }
         return scores | _set_scores(z_hat.numpy(), held_out.z.numpy(), world.support, matching)
@@ -199,7 +200,7 @@ class Row:
 
 def _set_scores(z_hat: np.ndarray, z: np.ndarray, support: np.ndarray, matching: np.ndarray) -> dict[str, float]:
     """Return Figure 4's scores, for the first two groups of observed variables of which each has all three parts."""
-    from pindown.metrics import chance_set_scores, set_scores
+    from pindown_papers.sets import chance_set_scores, set_scores
 
     groups = next(_overlapping_groups(support), None)
     if groups is None:

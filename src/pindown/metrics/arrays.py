@@ -134,6 +134,14 @@ def matched_sum(similarity: Matrix, matched_by: Matrix | None = None) -> float:
     )
 
 
+def best_matching(similarity: Matrix) -> Labels:
+    """Return for each column of ``similarity`` its row in the matching with the largest sum, or −1."""
+    rows, columns = linear_sum_assignment(similarity, maximize=True)
+    matching = np.full(similarity.shape[1], -1)
+    matching[columns] = rows
+    return matching
+
+
 def largest_positive(rows: Matrix) -> Matrix:
     """Make the largest entry of each row positive: decompositions leave the sign open."""
     return rows * np.sign(rows[np.arange(len(rows)), np.abs(rows).argmax(axis=1)])[:, None]

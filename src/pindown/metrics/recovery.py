@@ -30,9 +30,11 @@ from sklearn.metrics import r2_score
 from pindown.data.labels import numbered
 from pindown.errors import InputError
 from pindown.metrics.arrays import (
+    Labels,
     Matrix,
     Method,
     RandomState,
+    best_matching,
     check_positive,
     check_same_samples,
     check_varies,
@@ -164,6 +166,23 @@ def chance_mcc(
     if method == "spearman":
         found = 6 / np.pi * np.arcsin(found / 2)
     return float(np.mean([matched_sum(one) / d for one in found]))
+
+
+def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson") -> Labels:
+    """Return for each latent the column of the embedding that is matched to it: largest sum of absolute correlations.
+
+    The matching of `mcc`, on all samples given; −1 for a latent that is left over where there are too few columns.
+
+    Examples
+    --------
+    >>> z = np.random.default_rng(0).normal(size=(100, 3))
+    >>> match_latents(-z[:, [2, 0, 1]], z)
+    array([1, 2, 0])
+    """
+    a_hat, a = read_pair(z_hat, z)
+    for name, values in (("z_hat", a_hat), ("z", a)):
+        check_varies(name, values, values, "their correlation is undefined")
+    return best_matching(np.abs(correlations(a_hat, a, method)))
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,21 +7,20 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
-from sklearn.linear_model import LinearRegression
-
-from pindown.errors import InputError
-from pindown.metrics import (
-    chance_mcc,
+from pindown_papers.sets import (
     chance_set_scores,
     chance_shd,
     chance_support_f1,
-    match_latents,
     match_supports,
     mcc_above_chance,
     set_scores,
     shd,
     support_f1,
 )
+from sklearn.linear_model import LinearRegression
+
+from pindown.errors import InputError
+from pindown.metrics import chance_mcc, match_latents
 
 modest = settings(deadline=None, max_examples=50)
 # z_0 is seen by x_0 alone, z_1 and z_2 by both, z_3 by x_1 alone.

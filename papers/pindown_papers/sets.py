@@ -19,7 +19,6 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
-from scipy.optimize import linear_sum_assignment
 from sklearn.base import BaseEstimator, clone
 from sklearn.kernel_approximation import Nystroem
 from sklearn.linear_model import RidgeCV
@@ -30,9 +29,9 @@ from sklearn.preprocessing import PolynomialFeatures, SplineTransformer, Standar
 from pindown.errors import InputError
 from pindown.metrics.arrays import (
     Labels,
-    Matrix,
     Method,
     RandomState,
+    best_matching,
     check_positive,
     check_varies,
     correlations,
@@ -42,7 +41,8 @@ from pindown.metrics.arrays import (
 )
 from pindown.metrics.probes import STRENGTHS
 from pindown.metrics.recovery import chance_mcc, mcc
-from pindown.theory.structure import Parts, Support, as_support, parts
+from pindown.theory.structure import Support, as_support
+from pindown_papers.supports import Parts, parts
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ def set_scores(
     (fit_hat, fit), (score_hat, score) = in_halves(a_hat, a, a_hat.shape[1] + 3, True, rng)
     check_varies("z_hat", fit_hat, a_hat, "they can be matched to no latent")
     if matching is None:
-        columns = _matching(np.abs(correlations(fit_hat, fit)))
+        columns = best_matching(np.abs(correlations(fit_hat, fit)))
     else:
         columns = _read_matching(matching, a_hat.shape[1], a.shape[1])
     if (missing := np.flatnonzero(columns < 0)).size:
@@ -168,27 +168,10 @@ def chance_set_scores(
     check_positive(n_draws=n_draws)
     squares = np.linalg.qr(np.random.default_rng(random_state).normal(size=(n_draws, d, d))).Q ** 2
     # (columns of the embedding, latents); row j becomes the column that is matched to latent j
-    mean = np.mean([q[_matching(np.sqrt(q))] for q in squares], axis=0)
+    mean = np.mean([q[best_matching(np.sqrt(q))] for q in squares], axis=0)
     return _scores(
         parts(matrix, group_a, group_b), lambda target, part: float(mean[np.ix_(part, target)].sum(axis=0).mean())
     )
-
-
-def match_latents(z_hat: ArrayLike, z: ArrayLike, *, method: Method = "pearson") -> Labels:
-    """Return for each latent the column of the embedding that is matched to it: largest sum of absolute correlations.
-
-    The matching of `mcc`, on all samples given; −1 for a latent that is left over where there are too few columns.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(100, 3))
-    >>> match_latents(-z[:, [2, 0, 1]], z)
-    array([1, 2, 0])
-    """
-    a_hat, a = read_pair(z_hat, z)
-    for name, values in (("z_hat", a_hat), ("z", a)):
-        check_varies(name, values, values, "their correlation is undefined")
-    return _matching(np.abs(correlations(a_hat, a, method)))
 
 
 def match_supports(support_hat: ArrayLike, support: ArrayLike) -> Labels:
@@ -202,7 +185,7 @@ def match_supports(support_hat: ArrayLike, support: ArrayLike) -> Labels:
     array([1, 0])
     """
     found, true = _read_supports(support_hat, support)
-    return _matching(found.T.astype(float) @ true)
+    return best_matching(found.T.astype(float) @ true)
 
 
 def support_f1(support_hat: ArrayLike, support: ArrayLike, *, matching: ArrayLike | None = None) -> float:
@@ -348,14 +331,6 @@ def _smooth(n_samples: int, seed: int) -> Pipeline:
     radial = Nystroem(n_components=min(100, n_samples), random_state=seed)
     features = make_union(splines, products, radial)
     return make_pipeline(StandardScaler(), features, StandardScaler(), RidgeCV(alphas=STRENGTHS))
-
-
-def _matching(similarity: Matrix) -> Labels:
-    """Return for each column of ``similarity`` its row in the matching with the largest sum, or −1."""
-    rows, columns = linear_sum_assignment(similarity, maximize=True)
-    matching = np.full(similarity.shape[1], -1)
-    matching[columns] = rows
-    return matching
 
 
 def _read_matching(matching: ArrayLike, d_hat: int, d: int) -> Labels:
