@@ -227,7 +227,7 @@ def _overlapping_groups(support: np.ndarray) -> Iterator[tuple[tuple[int, ...], 
     >>> next(_overlapping_groups(np.array([[1, 1, 0], [0, 1, 1], [1, 0, 0]])))
     ((0,), (1,))
     """
-    from pindown.theory.structure import parts
+    from pindown_papers.supports import parts
 
     variables = range(len(support))
     groups = list(chain(combinations(variables, 1), combinations(variables, 2)))

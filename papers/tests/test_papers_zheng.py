@@ -7,10 +7,11 @@ import numpy as np
 import pindown_papers
 import pytest
 from pindown_papers import zheng2025
+from pindown_papers.supports import parts
 from pindown_papers.zheng2025 import EXPERIMENTS, FIGURE_4, FIGURE_5, QUICK, TABLE_4, TABLE_5, TABLE_6
 from scipy.stats import ttest_1samp
 
-from pindown.theory.structure import identified_blocks, parts
+from pindown.theory.structure import identified_blocks
 
 SMALL = replace(QUICK, n_samples=4_000, n_restarts=1, max_iter=400, supervised_iter=300, n_eval=4_000)
 
