@@ -98,7 +98,7 @@ def comparison(stem: str, score: str, chance: str | None = None, before: str | N
     header = [*made.headings, "theirs", "ours", *(["before"] if before else []), *(["chance"] if chance else [])]
     rows = []
     for line in made.lines:
-        ours = dict(zip((*made.scores, *made.beside), (*line.ours, *line.beside), strict=True))
+        ours = dict(zip((*made.scores, *made.further), (*line.ours, *line.further), strict=True))
         theirs = dict(zip(made.scores, line.paper, strict=True))
         beside = [*([ours[before]] if before else []), *([ours.get(chance, chance)] if chance else [])]
         rows.append([*map(plain, line.setting), theirs.get(score, "–"), ours[score], *beside])

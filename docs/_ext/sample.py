@@ -9,7 +9,7 @@ from pindown.simulate import Clusters
 
 
 def write(path: Path) -> None:
-    """Fit a world of eight classes and three latents, audit the fit, and save the page."""
+    """Fit a simulation of eight classes and three latents, audit the fit, and save the page."""
     sample = Clusters.on_sphere(3, n_classes=8, concentration=10.0, random_state=0).sample(4_000, random_state=1)
     classify = Classify(n_components=3, max_iter=400, verbose=False, random_state=0).fit(sample.x, sample.u)
     audit(classify, sample.x, sample.u, random_state=0).save(path)

@@ -1,4 +1,4 @@
-"""The papers' tables as values, one file per paper, with the paper's numbers beside what we measure.
+"""The papers' tables as values, one file per paper, with the paper's numbers next to what we measure.
 
 >>> [experiment.name for experiment in EXPERIMENTS][:3]
 ['zimmermann2021/table1', 'zimmermann2021/identification', 'zimmermann2021/sprites']

@@ -1,4 +1,4 @@
-"""A row of Reizinger et al.: a world of clusters, and what `Classify` makes of it."""
+"""A row of Reizinger et al.: a simulation of clusters, and what `Classify` makes of it."""
 
 from __future__ import annotations
 
@@ -58,8 +58,8 @@ def in_plane(n: int, d: int, seed: int) -> Tensor:
 
 
 @dataclass(frozen=True)
-class World:
-    """A world of the paper; that of its first row unless said otherwise.
+class ClusterSetting:
+    """A simulation of the paper; that of its first row unless said otherwise.
 
     Parameters
     ----------
@@ -80,7 +80,7 @@ class World:
     class_vectors: Callable[[int, int, int], Tensor] = uniform
 
     def build(self, *, n_layers: int, most_instances: int, seed: int) -> Clusters | Instances:
-        """Build the world; worlds of one dimension share the mixing of a seed."""
+        """Build the simulation; simulations of one dimension share the mixing of a seed."""
         from pindown.simulate import Clusters
         from pindown_papers.simulations import Instances
 
@@ -109,7 +109,7 @@ UNIT, FREE = Model("unit", unit=True), Model("free", unit=False)
 
 @dataclass(frozen=True)
 class Recipe(Profile):
-    """How the worlds are mixed, how encoders are trained, and how they are scored.
+    """How the simulations are mixed, how encoders are trained, and how they are scored.
 
     Parameters
     ----------
@@ -120,7 +120,7 @@ class Recipe(Profile):
     width, n_blocks
         Of the residual encoder.
     most_instances
-        A world with more is cut down to so many.
+        A simulation with more is cut down to so many.
     n_eval
         Held-out samples: a linear map is fitted on one half of them and scored on the other.
     """
@@ -151,8 +151,8 @@ class Row:
     number
         Its place.
     cells
-        The world in the paper's words, under all headings but the last.
-    world
+        The simulation in the paper's words, under all headings but the last.
+    simulation
         Where latents and labels come from.
     assumptions_hold
         Whether the theorems may be applied to it.
@@ -166,7 +166,7 @@ class Row:
 
     number: int
     cells: tuple[str, ...]
-    world: World
+    simulation: ClusterSetting
     assumptions_hold: bool
     models: tuple[Model, ...]
     published: tuple[Published, ...]
@@ -186,7 +186,7 @@ class Row:
 
         space = Sphere() if model.unit else Reals()
         return Classify(
-            self.world.d,
+            self.simulation.d,
             space=space,
             vector_space=space,
             encoder=partial(networks.residual, width=profile.width, n_blocks=profile.n_blocks),
@@ -202,14 +202,14 @@ class Row:
         """Train each model on fresh samples, and score it on others."""
         from pindown.metrics import linear_r2
 
-        world = self.world.build(n_layers=profile.n_layers, most_instances=profile.most_instances, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
-        scores = {"linear": linear_r2(held_out.x, held_out.z)} | _spread(world)
+        simulation = self.simulation.build(n_layers=profile.n_layers, most_instances=profile.most_instances, seed=seed)
+        held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        scores = {"linear": linear_r2(held_out.x, held_out.z)} | _spread(simulation)
         n_warned = 0
         for model in self.models:
             classify = self.estimator(model, profile, seed, device)
-            n_warned += _warns(partial(classify.fit_process, world))
-            found = _scores(classify, world, held_out.x, held_out.z)
+            n_warned += _warns(partial(classify.fit_process, simulation))
+            found = _scores(classify, simulation, held_out.x, held_out.z)
             scores |= {f"{model.name} {name}": value for name, value in found.items()}
         return scores | {"warned": n_warned / len(self.models)}
 
@@ -227,7 +227,7 @@ def _warns(fit: Callable[[], object]) -> bool:
     return len(others) < len(caught)
 
 
-def _scores(classify: Classify, world: Clusters | Instances, x: Tensor, z: Tensor) -> dict[str, float]:
+def _scores(classify: Classify, simulation: Clusters | Instances, x: Tensor, z: Tensor) -> dict[str, float]:
     """Return what a fit recovers: latents, class vectors, the posterior, and with unit codes the angles."""
     import torch
 
@@ -237,40 +237,40 @@ def _scores(classify: Classify, world: Clusters | Instances, x: Tensor, z: Tenso
     z_hat = classify.transform(x)
     scores = {"z": linear_r2(z_hat, z)}
     if len(classify.classes_) >= 2 * (classify.n_components + 3):  # the fewest that linear_r2 can hold half of out
-        scores["w"] = linear_r2(classify.class_vectors_, world.vectors)
+        scores["w"] = linear_r2(classify.class_vectors_, simulation.vectors)
     if classify.space == Sphere():
         # The paper's codes are free, and their length is the concentration: ours is the scale.
-        target = _inverse_concentration(world)
+        target = _inverse_concentration(simulation)
         scores["MAE"] = orthogonality_error(classify.scale_ * z_hat, z, target=target).absolute
     with torch.inference_mode():
-        scores["excess"] = _excess(classify, world, z_hat[:_N_POSTERIOR], z[:_N_POSTERIOR])
+        scores["excess"] = _excess(classify, simulation, z_hat[:_N_POSTERIOR], z[:_N_POSTERIOR])
     return scores
 
 
-def _law(world: Clusters | Instances) -> Conditional:
+def _law(simulation: Clusters | Instances) -> Conditional:
     from pindown_papers.simulations import Instances
 
-    return (world.clusters if isinstance(world, Instances) else world).conditional
+    return (simulation.clusters if isinstance(simulation, Instances) else simulation).conditional
 
 
-def _inverse_concentration(world: Clusters | Instances) -> float | None:
+def _inverse_concentration(simulation: Clusters | Instances) -> float | None:
     from pindown.simulate.distributions import VonMisesFisher
 
-    law = _law(world)
+    law = _law(simulation)
     return 1 / law.concentration if isinstance(law, VonMisesFisher) else None
 
 
-def _spread(world: Clusters | Instances) -> dict[str, float]:
+def _spread(simulation: Clusters | Instances) -> dict[str, float]:
     """Mean absolute value of the noise in one dimension, s Γ(2/β)/Γ(1/β), where it is projected onto the sphere."""
     from pindown_papers.simulations import Projected
 
-    law = _law(world)
+    law = _law(simulation)
     if not isinstance(law, Projected):
         return {}
     return {"spread": law.base.scale * gamma(2 / law.base.shape) / gamma(1 / law.base.shape)}
 
 
-def _excess(classify: Classify, world: Clusters | Instances, z_hat: Tensor, z: Tensor) -> float:
+def _excess(classify: Classify, simulation: Clusters | Instances, z_hat: Tensor, z: Tensor) -> float:
     """Mean Kullback–Leibler divergence of the fit's posterior from the true one, in nats.
 
     Its mean over z is the cross-entropy of the fit less that of the best classifier, with far less noise than the
@@ -281,7 +281,7 @@ def _excess(classify: Classify, world: Clusters | Instances, z_hat: Tensor, z: T
     vectors = torch.as_tensor(classify.class_vectors_).to(z_hat)
     total = 0.0
     for code, latent in zip(z_hat.split(128), z.split(128), strict=True):  # instances may be many
-        truth = world.log_posterior(latent)
+        truth = simulation.log_posterior(latent)
         fit = (classify.scale_ * code @ vectors.T).log_softmax(1)
         total += (truth.exp() * (truth - fit)).sum().item()
     return total / len(z)

@@ -17,7 +17,7 @@ from typing import Any, Generic, Protocol, TypeVar
 import pindown
 
 EVALUATION_SEEDS = 900_000_000
-"""Held-out samples of run s are drawn with this plus s: no world and no training starts from a seed up there."""
+"""Held-out samples of run s are drawn with this plus s: no simulation and no training starts from a seed up there."""
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ class Experiment(Generic[ProfileT]):
         Of the cells in `Row.setting`.
     scores
         The scores the paper prints, in the order of `Row.published`.
-    beside
+    further
         Scores that we add.
     rows
         The table.
@@ -136,7 +136,7 @@ class Experiment(Generic[ProfileT]):
     axes
         How to draw it, if the paper has a figure.
     every_seed
-        Whether cells show each seed beside the mean: a large ± may be one that collapsed.
+        Whether cells show each seed next to the mean: a large ± may be one that collapsed.
     """
 
     name: str
@@ -144,7 +144,7 @@ class Experiment(Generic[ProfileT]):
     source: str
     headings: tuple[str, ...]
     scores: tuple[str, ...]
-    beside: tuple[str, ...]
+    further: tuple[str, ...]
     rows: tuple[Row[ProfileT], ...]
     quick: ProfileT
     full: ProfileT

@@ -1,4 +1,4 @@
-"""A figure of a paper from records: one SVG file, the paper's points beside ours."""
+"""A figure of a paper from records: one SVG file, the paper's points next to ours."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row about pairs: a world of partners, and the `Contrast` that is fitted to it."""
+"""A row about pairs: a simulation of positives, and the `Contrast` that is fitted to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Size(Profile):
-    """How the worlds are made, how the encoder is trained, and how it is scored.
+    """How the simulations are made, how the encoder is trained, and how it is scored.
 
     Parameters
     ----------
@@ -46,14 +46,14 @@ class Size(Profile):
 
 @dataclass(frozen=True)
 class PairsRow:
-    """A world, and the space and the norm of the model.
+    """A simulation, and the space and the norm of the model.
 
     Parameters
     ----------
     number
         Its place in the table.
-    latents, partners
-        The world in words.
+    latents, positives
+        The simulation in words.
     marginal, conditional
         Its laws.
     space, p
@@ -62,14 +62,14 @@ class PairsRow:
 
     number: int
     latents: str
-    partners: str
+    positives: str
     marginal: Callable[[int], Marginal]
     conditional: Callable[[], Conditional]
     space: Callable[[], Space]
     p: int
 
-    def world(self, d: int, *, n_layers: int, seed: int) -> Pairs:
-        """Build the world; rows share the mixing of a seed, as in the paper."""
+    def simulation(self, d: int, *, n_layers: int, seed: int) -> Pairs:
+        """Build the simulation; rows share the mixing of a seed, as in the paper."""
         from pindown.simulate import Pairs
         from pindown.simulate.mixing import leaky_relu_mlp
 

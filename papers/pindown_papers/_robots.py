@@ -66,7 +66,7 @@ class Arms:
 
 @lru_cache(maxsize=2)
 def small(seed: int) -> Arms:
-    """Divide the recording that comes with the package: half of the paired episodes, drawn anew, are held out."""
+    """Divide the recording that comes with the package: half of the paired episodes, drawn again, are held out."""
     with np.load(SMALL) as recorded:
         robots = [name.removesuffix("/joints") for name in recorded if name.endswith("/joints")]
         parts = {r: (recorded[f"{r}/joints"], recorded[f"{r}/position"]) for r in robots}

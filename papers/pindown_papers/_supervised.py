@@ -78,10 +78,10 @@ def fit_supervised(
     >>> from pindown.metrics import linear_r2
     >>> from pindown.simulate import Pairs
     >>> from pindown.networks.spaces import Sphere
-    >>> world = Pairs.on_sphere(3, 10.0, random_state=0)
-    >>> encoder = fit_supervised(world, space=Sphere(), body=networks.skip_mlp, batch_size=256, max_iter=200,
+    >>> simulation = Pairs.on_sphere(3, 10.0, random_state=0)
+    >>> encoder = fit_supervised(simulation, space=Sphere(), body=networks.skip_mlp, batch_size=256, max_iter=200,
     ...     learning_rate=5e-3, weight_decay=0.0, seed=0, device="cpu")
-    >>> test = world.sample(2_000, random_state=1)
+    >>> test = simulation.sample(2_000, random_state=1)
     >>> linear_r2(test.x, test.z) < 0.95 < 0.99 < linear_r2(encoder(test.x), test.z)
     True
     """

@@ -1,4 +1,4 @@
-"""The paper's table beside ours, made from records: data for whoever prints it, and Markdown for the docs."""
+"""The paper's table next to ours, made from records: data for whoever prints it, and Markdown for the docs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Line:
     setting: tuple[str, ...]
     paper: tuple[str, ...]
     ours: tuple[str, ...]
-    beside: tuple[str, ...]
+    further: tuple[str, ...]
 
     @property
     def paired(self) -> tuple[str, ...]:
@@ -32,15 +32,15 @@ class Table:
     title: str
     headings: tuple[str, ...]
     scores: tuple[str, ...]
-    beside: tuple[str, ...]
+    further: tuple[str, ...]
     lines: tuple[Line, ...]
     notes: tuple[str, ...]
 
     def markdown(self) -> str:
         """Return the table for a page: a column per cell, the notes below."""
         pairs = [f"{score}, {whose}" for score in self.scores for whose in ("paper", "ours")]
-        header = ["row", *self.headings, *pairs, *self.beside]
-        body = [[str(line.number), *line.setting, *line.paired, *line.beside] for line in self.lines]
+        header = ["row", *self.headings, *pairs, *self.further]
+        body = [[str(line.number), *line.setting, *line.paired, *line.further] for line in self.lines]
         rows = [header, ["---"] * len(header), *body]
         escaped = ([cell.replace("|", "\\|") for cell in cells] for cells in rows)  # as |C| has them
         text = "\n".join(f"| {' | '.join(cells)} |" for cells in escaped)
@@ -68,14 +68,14 @@ def compare(experiment: Experiment, profile: Profile, records: Sequence[Record])
                     setting=row.setting,
                     paper=tuple(str(published) for published in row.published),
                     ours=tuple(_summary(runs, score, experiment.every_seed) for score in experiment.scores),
-                    beside=tuple(_summary(runs, score, experiment.every_seed) for score in experiment.beside),
+                    further=tuple(_summary(runs, score, experiment.every_seed) for score in experiment.further),
                 )
             )
     return Table(
         title=f"{experiment.source}: {experiment.title}",
         headings=experiment.headings,
         scores=experiment.scores,
-        beside=experiment.beside,
+        further=experiment.further,
         lines=tuple(lines),
         notes=(*_provenance(profile, list(ours.values())), *_left_out(experiment, lines), *experiment.notes),
     )

@@ -5,7 +5,7 @@ linear encoder that tells the values of e apart lands in V = span{v_e − v_e'},
 no numbers, so there are none to compare with. Its other experiments are in `pindown_papers.antidiversity_bodies` and
 `pindown_papers.antidiversity_worlds`.
 
-Torch is imported where a world is built, not where a table is read.
+Torch is imported where a simulation is built, not where a table is read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Signed(Profile):
 
 @dataclass(frozen=True)
 class SignRow:
-    """A world of vMF clusters, seen as it is, and a sign of the cross-entropy.
+    """A simulation of vMF clusters, seen as it is, and a sign of the cross-entropy.
 
     Parameters
     ----------
@@ -83,7 +83,7 @@ class SignRow:
         return (_UNKNOWN, _UNKNOWN)
 
     def build(self, seed: int) -> Nuisance:
-        """Build the world: ã itself is observed."""
+        """Build the simulation: ã itself is observed."""
         from pindown.networks.spaces import Sphere
         from pindown.simulate import Clusters, Nuisance
         from pindown.simulate.distributions import VonMisesFisher
@@ -97,14 +97,14 @@ class SignRow:
         """Train, and return the angles of the encoder's rows to V and to V^⊥, in hundreds of degrees."""
         import numpy as np
 
-        world = self.build(seed)
-        sample = world.sample(profile.n_samples, random_state=seed + 1)
+        simulation = self.build(seed)
+        sample = simulation.sample(profile.n_samples, random_state=seed + 1)
         assert sample.u is not None
         x, u = sample.x.numpy(), sample.u.numpy()
         if self.shuffled:
             u = np.random.default_rng(seed).permutation(u)
         rows = self.rows(x, u, profile, seed, device)
-        along, across = world.nuisance_space.numpy(), world.complement.numpy()
+        along, across = simulation.nuisance_space.numpy(), simulation.complement.numpy()
         means = np.stack([x[u == e].mean(0) for e in range(self.n_values)])
         spanned, rest = _spanned(means - means.mean(0), self.n_values - 1)
         return {
@@ -163,12 +163,12 @@ SIGNS = Experiment(
     name="antidiversity/signs",
     title="where two signs of one loss lead, in degrees",
     source="Anti-diversity",
-    headings=("world", "values of e", "cross-entropy", "assumptions hold"),
+    headings=("simulation", "values of e", "cross-entropy", "assumptions hold"),
     scores=("to V", "to V⊥"),
-    beside=("class means",),
+    further=("class means",),
     rows=tuple(
-        SignRow(number, aligns=aligns, **world)
-        for number, (world, aligns) in enumerate(((w, a) for w in _WORLDS for a in (True, False)), start=1)
+        SignRow(number, aligns=aligns, **simulation)
+        for number, (simulation, aligns) in enumerate(((w, a) for w in _WORLDS for a in (True, False)), start=1)
     ),
     quick=Signed("quick", (0, 1, 2, 3, 4), n_samples=20_000, align_iter=1_000, forget_iter=600),
     full=Signed("full", (0, 1, 2, 3, 4), n_samples=200_000, align_iter=10_000, forget_iter=5_000),

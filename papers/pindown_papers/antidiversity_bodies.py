@@ -111,12 +111,12 @@ class CellRow:
         """Train, and audit on transitions that were held out."""
         from pindown.metrics import recovery_across_levels, recovery_by_level
 
-        world = _bodies(profile.n_bodies, seed)
+        simulation = _bodies(profile.n_bodies, seed)
         latents = self.latents(profile, seed, device)
         test = _held_out(profile, seed)
         codes = latents.encode(test)
         across = recovery_across_levels(codes, test.action, test.body, random_state=seed)
-        moved = world.same_motions(profile.n_eval // 4, random_state=EVALUATION_SEEDS + seed)
+        moved = simulation.same_motions(profile.n_eval // 4, random_state=EVALUATION_SEEDS + seed)
         return {
             "recovery": min(recovery_by_level(codes, test.action, test.body, random_state=seed).values()),
             "leakage": _told(codes, test.body, seed),
@@ -242,9 +242,9 @@ BODIES = Experiment(
     name="antidiversity/bodies",
     title="latent actions of planar arms, four cells, in %",
     source="Anti-diversity, after Liu et al. 2026 (SCAR)",
-    headings=("world", "regulariser", "assumptions hold"),
+    headings=("simulation", "regulariser", "assumptions hold"),
     scores=("recovery", "leakage", "floor", "transfer 0", "transfer 50"),
-    beside=("transfer 10", "rollout 0", "rollout 50", "pooled", "elsewhere"),
+    further=("transfer 10", "rollout 0", "rollout 50", "pooled", "elsewhere"),
     rows=(
         CellRow(1, kl=False, reversal=False),
         CellRow(2, kl=True, reversal=False),

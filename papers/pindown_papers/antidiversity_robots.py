@@ -32,7 +32,7 @@ class Recorded(Profile):
     Parameters
     ----------
     arms
-        Returns the transitions of a seed: of one recording, divided anew, or of a recording of its own.
+        Returns the transitions of a seed: of one recording, divided again, or of a recording of its own.
     n_actions
         Codes, where they are not counted.
     bottleneck, strength
@@ -257,7 +257,7 @@ ROBOTS = Experiment(
     source="Anti-diversity, after Liu et al. 2026 (SCAR)",
     headings=("codes", "told beside joints", "assumptions hold"),
     scores=("within", "leakage", "floor", "transfer 0", "transfer 50", "left out"),
-    beside=(
+    further=(
         "within, mean",
         "pooled",
         *(f"labels {k}" for k in _robots.LABELS),

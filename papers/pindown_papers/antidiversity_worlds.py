@@ -1,7 +1,7 @@
-"""What `Forget` hides and keeps in worlds whose truth is known, beside the erasers it must earn its place against.
+"""What `Forget` hides and keeps in simulations whose truth is known, beside the erasers it must earn its place against.
 
 The post "Anti-Diversity is All You Need to Get a Unified Latent Space" states a theorem and has no numbers; these are
-the worlds of its theorem (linear code, vMF clusters), and two in which closed forms must leak: equal means with
+the simulations of its theorem (linear code, vMF clusters), and two in which closed forms must leak: equal means with
 different spreads, and clusters behind a nonlinear mixing.
 """
 
@@ -45,7 +45,7 @@ class Hidden(Profile):
 
 @dataclass(frozen=True)
 class WorldRow:
-    """A world with a nuisance.
+    """A simulation with a nuisance.
 
     Parameters
     ----------
@@ -81,7 +81,7 @@ class WorldRow:
         return (Published(math.nan),) * len(WORLDS.scores)
 
     def build(self, seed: int) -> Nuisance | ShapeNuisance:
-        """Build the world."""
+        """Build the simulation."""
         from pindown.simulate import Nuisance
         from pindown_papers.simulations import ShapeNuisance
 
@@ -98,9 +98,9 @@ class WorldRow:
 
         from pindown.metrics import Effort, effective_rank, leakage, recovery_by_level
 
-        world = self.build(seed)
-        train = world.sample(profile.n_samples, random_state=seed + 1)
-        test = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        simulation = self.build(seed)
+        train = simulation.sample(profile.n_samples, random_state=seed + 1)
+        test = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         assert test.u is not None
         e = test.u.numpy()
         forget, seconds = self.fitted(train, profile, seed, device)
@@ -116,7 +116,7 @@ class WorldRow:
         scores = {
             "above floor": told(codes) - floor,
             "recovery": kept(codes),
-            "recovery beside w": kept(np.hstack([codes, _touched(world, test)])),
+            "recovery beside w": kept(np.hstack([codes, _touched(simulation, test)])),
             "recovery from x": kept(test.x.numpy()),
             "dimensions filled": effective_rank(codes) / codes.shape[1],
             "floor": floor - 1 / self.n_values,
@@ -126,7 +126,7 @@ class WorldRow:
         for name, left in erased.items():
             scores[name] = told(left) - floor
         scores["recovery from class means"] = kept(erased["class means"])
-        return scores | (self.angles(world, train, forget) if self.n_layers == 1 else {})
+        return scores | (self.angles(simulation, train, forget) if self.n_layers == 1 else {})
 
     def fitted(self, train: Sample, profile: Hidden, seed: int, device: str) -> tuple[Forget, float]:
         """Train, and say how many seconds it took."""
@@ -148,7 +148,7 @@ class WorldRow:
             forget.fit(train.x.numpy(), train.u)
         return forget, time.monotonic() - start
 
-    def angles(self, world: Nuisance | ShapeNuisance, train: Sample, forget: Forget) -> dict[str, float]:
+    def angles(self, simulation: Nuisance | ShapeNuisance, train: Sample, forget: Forget) -> dict[str, float]:
         """Return the largest angle between the rows and those of a blind code, in hundreds of degrees."""
         import numpy as np
         from scipy.linalg import subspace_angles
@@ -158,19 +158,19 @@ class WorldRow:
         rows = {"angle": forget.components_}
         if not self.n_spread:
             rows["angle, means"] = MeanProjection().fit(train.x.numpy(), train.u).components_
-        blind = world.invariant_space.numpy()
+        blind = simulation.invariant_space.numpy()
         return {name: float(np.degrees(subspace_angles(some.T, blind).max())) / 100 for name, some in rows.items()}
 
 
-def _touched(world: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
+def _touched(simulation: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
     """Return w, the coordinates of ã that the nuisance touches."""
     from pindown.simulate.mixing import Mixing
     from pindown_papers.simulations import ShapeNuisance
 
-    mixing = world.mixing if isinstance(world, ShapeNuisance) else world.clusters.mixing
-    assert isinstance(mixing, Mixing), "the table's worlds are no pictures"
+    mixing = simulation.mixing if isinstance(simulation, ShapeNuisance) else simulation.clusters.mixing
+    assert isinstance(mixing, Mixing), "the table's simulations are no pictures"
     a = mixing.inverse(sample.x).numpy()
-    return a[:, world.d :] if isinstance(world, ShapeNuisance) else a @ world.nuisance_space.numpy()
+    return a[:, simulation.d :] if isinstance(simulation, ShapeNuisance) else a @ simulation.nuisance_space.numpy()
 
 
 def _erased(train: Sample, test: Sample) -> dict[str, np.ndarray]:
@@ -192,9 +192,9 @@ WORLDS = Experiment(
     name="antidiversity/worlds",
     title="what Forget hides and keeps, in %",
     source="Anti-diversity",
-    headings=("world", "values differ in", "mixing"),
+    headings=("simulation", "values differ in", "mixing"),
     scores=("above floor", "recovery"),
-    beside=(
+    further=(
         "recovery beside w",
         "recovery from x",
         "recovery from class means",

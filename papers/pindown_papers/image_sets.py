@@ -307,7 +307,7 @@ class KittiMasks(ImageSet):
     path : str or Path
         The file; its masks are held in memory.
     gap : int
-        Frames from one to its partner.
+        Frames from one to its positive.
     """
 
     factors = ("x", "y", "size")
@@ -330,10 +330,10 @@ class KittiMasks(ImageSet):
         super().__init__((1, *self.frames.shape[1:3]), np.concatenate(latents)[self.first])
 
     def take(self, rows: NDArray[np.int64]) -> Batch:
-        """Return these rows and their partners."""
+        """Return these rows and their positives."""
         rows = np.asarray(rows)
-        partners = as_channels(255 * self.frames[self.first[rows] + self.gap].astype(np.uint8))
-        return {**super().take(rows), "pairs": partners}
+        positives = as_channels(255 * self.frames[self.first[rows] + self.gap].astype(np.uint8))
+        return {**super().take(rows), "pairs": positives}
 
     def _pictures(self, rows: NDArray[np.int64]) -> NDArray[Any]:
         return 255 * self.frames[self.first[rows]].astype(np.uint8)

@@ -1,6 +1,6 @@
 """Figures 4 and 5 of Reizinger et al. 2024: what fat tails, batches, concentration, classes and dimensions do.
 
-The paper draws these numbers and does not print them. Where a point is a row of its Table 2, that number stands beside
+The paper draws these numbers and does not print them. Where a point is a row of its Table 2, that number stands next to
 ours; the values along the axes are our choice.
 """
 
@@ -9,7 +9,7 @@ from __future__ import annotations
 from functools import partial
 from math import nan
 
-from pindown_papers._clusters import FREE, UNIT, Row, World, published
+from pindown_papers._clusters import FREE, UNIT, ClusterSetting, Row, published
 from pindown_papers._experiment import Axes, Experiment
 from pindown_papers._laws import projected, truncated_laplace, vmf
 from pindown_papers.reizinger2024 import FULL, NOTES, QUICK
@@ -23,14 +23,14 @@ FIGURE_4 = Experiment(
     name="reizinger2024/figure4",
     title="Laplace (β = 1) to normal (β = 2) noise, in %",
     source="Reizinger et al. 2024, Figure 4",
-    headings=("world", "scale α", "shape β", "assumptions hold"),
+    headings=("simulation", "scale α", "shape β", "assumptions hold"),
     scores=("unit z", "unit w"),
-    beside=("spread", "linear", "unit excess"),
+    further=("spread", "linear", "unit excess"),
     rows=tuple(
         Row(
             number,
             ("generalised normal, projected", f"α = {scale:g}", f"β = {shape:g}"),
-            World(conditional=partial(projected, scale, shape)),
+            ClusterSetting(conditional=partial(projected, scale, shape)),
             assumptions_hold=False,
             models=(UNIT,),
             published=published(*_LAPLACE.get((scale, shape), (nan, nan))),
@@ -51,14 +51,14 @@ FIGURE_5A = Experiment(
     name="reizinger2024/figure5a",
     title="batch size against concentration, in %",
     source="Reizinger et al. 2024, Figure 5, left",
-    headings=("world", "concentration κ", "batch size", "assumptions hold"),
+    headings=("simulation", "concentration κ", "batch size", "assumptions hold"),
     scores=("unit z",),
-    beside=("unit w", "linear", "unit excess"),
+    further=("unit w", "linear", "unit excess"),
     rows=tuple(
         Row(
             number,
             ("vMF", f"κ = {kappa:g}", f"batch = {batch:,}"),
-            World(conditional=partial(vmf, kappa)),
+            ClusterSetting(conditional=partial(vmf, kappa)),
             assumptions_hold=True,
             models=(UNIT,),
             published=published(_BY_CONCENTRATION.get((kappa, batch), nan)),
@@ -80,14 +80,14 @@ FIGURE_5B = Experiment(
     name="reizinger2024/figure5b",
     title="classes against dimensions, in %",
     source="Reizinger et al. 2024, Figure 5, middle",
-    headings=("world", "dimensions d", "classes", "assumptions hold"),
+    headings=("simulation", "dimensions d", "classes", "assumptions hold"),
     scores=("unit z",),
-    beside=("unit w", "linear", "unit excess", "warned"),
+    further=("unit w", "linear", "unit excess", "warned"),
     rows=tuple(
         Row(
             number,
             ("vMF κ=10", f"d = {d}", f"classes = {n_classes:,}"),
-            World(d=d, n_classes=n_classes),
+            ClusterSetting(d=d, n_classes=n_classes),
             assumptions_hold=n_classes > d,
             models=(UNIT,),
             published=published(_BY_CLASSES.get((d, n_classes), nan)),
@@ -98,7 +98,11 @@ FIGURE_5B = Experiment(
     ),
     quick=QUICK,
     full=FULL,
-    notes=(*NOTES, _POINTS, "warned: whether the fit said that its classes are too few, without knowing the world."),
+    notes=(
+        *NOTES,
+        _POINTS,
+        "warned: whether the fit said that its classes are too few, without knowing the simulation.",
+    ),
     axes=Axes(x="classes", line="dimensions d", scores=("unit z",)),
 )
 
@@ -106,14 +110,14 @@ FIGURE_5C = Experiment(
     name="reizinger2024/figure5c",
     title="Laplace noise truncated to [−T, T], in %",
     source="Reizinger et al. 2024, Figure 5, right",
-    headings=("world", "scale α", "truncation T", "assumptions hold"),
+    headings=("simulation", "scale α", "truncation T", "assumptions hold"),
     scores=("free z",),
-    beside=("free w", "linear", "free excess"),
+    further=("free w", "linear", "free excess"),
     rows=tuple(
         Row(
             number,
             ("truncated Laplace, off the sphere", f"α = {scale:g}", f"T = {edge:g}"),
-            World(conditional=partial(truncated_laplace, scale, edge)),
+            ClusterSetting(conditional=partial(truncated_laplace, scale, edge)),
             assumptions_hold=False,
             models=(FREE,),
             published=published(nan),

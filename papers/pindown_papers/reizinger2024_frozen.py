@@ -2,7 +2,7 @@
 
 There, factors of ImageNet-X are read off the second-to-last layer of trained models, of an untrained one, and off raw
 pixels. ImageNet's pictures cannot be had here: ours are composed (`pindown.simulate.Composed`), and no number of
-theirs, which are drawn and not printed, stands beside ours. For those who have the pictures there is
+theirs, which are drawn and not printed, stands next to ours. For those who have the pictures there is
 `pindown_papers.imagenet_x`.
 
 Torch is imported where a model is run, not where the table is read.
@@ -90,9 +90,9 @@ def _trained(profile: Pictures, seed: int, device: str) -> Classify:
     from pindown.methods import Classify
     from pindown_papers.simulations import Composed
 
-    world = Composed(profile.n_objects, size=profile.pixels, random_state=EVALUATION_SEEDS + seed)
+    simulation = Composed(profile.n_objects, size=profile.pixels, random_state=EVALUATION_SEEDS + seed)
     how: dict[str, Any] = {"batch_size": 256, "max_iter": profile.max_iter, "device": device, "verbose": False}
-    return Classify(32, random_state=seed, **how).fit_process(world)
+    return Classify(32, random_state=seed, **how).fit_process(simulation)
 
 
 def efficientnet(x: Tensor, profile: Pictures, seed: int, device: str) -> NDArray[np.float32]:
@@ -158,11 +158,11 @@ class Row:
         from pindown.auditing.probing import probe
         from pindown_papers.simulations import Composed
 
-        world = Composed(profile.n_objects, size=profile.pixels, random_state=seed)
-        sample = world.sample(profile.n_pictures, random_state=EVALUATION_SEEDS + seed)
+        simulation = Composed(profile.n_objects, size=profile.pixels, random_state=seed)
+        sample = simulation.sample(profile.n_pictures, random_state=EVALUATION_SEEDS + seed)
         features = self.read(sample.x, profile, seed, device)
         assert sample.u is not None
-        factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(world.factors)}
+        factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(simulation.factors)}
         how = {"n_resamples": profile.n_resamples, "n_permutations": 19, "random_state": seed}
         found = probe({self.model: features}, factors, groups=sample.u.numpy(), **how)
         scores = {each.factor: each.score for each in found.probed}
@@ -175,7 +175,7 @@ FIGURE_3 = Experiment(
     source="After Reizinger et al. 2024, Figure 3",
     headings=("model", "weights", "assumptions hold"),
     scores=(),
-    beside=(*FACTORS, "control task"),
+    further=(*FACTORS, "control task"),
     rows=(
         Row(1, "classifier of objects", "trained", classifier),
         Row(2, "classifier of objects", "random", untrained_classifier),

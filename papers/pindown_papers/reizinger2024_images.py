@@ -3,7 +3,7 @@
 After the image experiments of Reizinger et al. (2024), on rooms of ours: their sets cannot be had here, so that theirs
 and ours are scores of different data.
 
-Torch is imported where a world is built, not where the table is read.
+Torch is imported where a simulation is built, not where the table is read.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ class Row:
         covered = "all five" if self.n_spanned == len(FACTORS) else ", ".join(FACTORS[: self.n_spanned])
         return str(self.n_classes), covered.replace("_", " ")
 
-    def world(self, pixels: int, seed: int) -> Clusters:
+    def simulation(self, pixels: int, seed: int) -> Clusters:
         """Return rooms whose latents lie in clusters on the sphere."""
         import torch
 
@@ -59,15 +59,15 @@ class Row:
         """Train, and read each factor off the codes of held-out pictures; as Pearson's r."""
         from pindown.methods import Classify
 
-        world = self.world(profile.pixels, seed)
+        simulation = self.simulation(profile.pixels, seed)
         how: dict[str, Any] = {
             "batch_size": profile.batch_size,
             "max_iter": profile.max_iter,
             "device": device,
             "random_state": seed,
         }
-        est = Classify(len(FACTORS), **how).fit_process(world)
-        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        est = Classify(len(FACTORS), **how).fit_process(simulation)
+        held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         return _read_off(est.transform(held_out.x), held_out.z)
 
 
@@ -149,7 +149,7 @@ PICTURES = Experiment(
     source="After Reizinger et al. 2024, image experiments",
     headings=("classes", "spanned by class vectors"),
     scores=(),
-    beside=tuple(name.replace("_", " ") for name in FACTORS),
+    further=tuple(name.replace("_", " ") for name in FACTORS),
     rows=(Row(1, 20, 5), Row(2, 100, 5), Row(3, 20, 3), ShapeRow(4, 5), ShapeRow(5, 64), PixelsRow(6, 64)),
     quick=Size("quick", (0,), pixels=16, batch_size=512, max_iter=500, n_eval=4_000),
     full=Size("full", (0, 1, 2), pixels=64, batch_size=512, max_iter=2_000, n_eval=5_000),

@@ -1,8 +1,8 @@
 """Zheng et al., Diverse Dictionary Learning: what a sparse Jacobian recovers without any side information.
 
 `FIGURE_4`: parts of the latents that must not explain each other. `FIGURE_5`: latents recovered where the structure is
-diverse, and where it is dense. `TABLE_4`: other penalties on the same worlds. `TABLE_5`: noise. `TABLE_6`: the weight
-of the penalty. Torch is imported where a world is built, not where a table is read.
+diverse, and where it is dense. `TABLE_4`: other penalties on the same simulations. `TABLE_5`: noise. `TABLE_6`:
+the weight of the penalty. Torch is imported where a simulation is built, not where a table is read.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class Recipe(Profile):
 
 @dataclass(frozen=True)
 class Row:
-    """A row of a table: a world, and the penalty of the fit.
+    """A row of a table: a simulation, and the penalty of the fit.
 
     Parameters
     ----------
@@ -129,8 +129,8 @@ class Row:
         """Whether the penalty is one that the theorems speak of."""
         return self.name == "count" or self.name.startswith("L1")
 
-    def world(self, seed: int) -> Structured:
-        """Build the world: as nonlinear and as injective as the theorem wants it, if the structure is diverse."""
+    def simulation(self, seed: int) -> Structured:
+        """Build the simulation: as nonlinear and as injective as the theorem wants it, if the structure is diverse."""
         import numpy as np
 
         from pindown.simulate import Structured
@@ -163,18 +163,18 @@ class Row:
         from pindown_papers._supervised import fit_supervised
         from pindown_papers.sets import support_f1
 
-        world = self.world(seed)
+        simulation = self.simulation(seed)
         chance = _random.generator(seed)
 
         def seen(x: torch.Tensor) -> torch.Tensor:
             return x + self.noise * x.std(0) * torch.randn(x.shape, generator=chance)
 
-        train = world.sample(profile.n_samples, random_state=seed)
-        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        train = simulation.sample(profile.n_samples, random_state=seed)
+        held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         dictionary = self.estimator(profile, seed, device).fit(seen(train.x))
         z_hat = dictionary.transform(seen(held_out.x)).cpu()
         supervised = fit_supervised(
-            world,
+            simulation,
             space=dictionary.encoder_.space,
             body=dictionary.encoder,
             batch_size=512,
@@ -192,10 +192,10 @@ class Row:
             "chance": metrics.chance_mcc(self.d),
             "supervised": metrics.mcc(z_supervised, held_out.z),
             "linear r2": metrics.linear_r2(z_hat, held_out.z),
-            "support f1": support_f1(dictionary.support_, world.support, matching=matching),
-            "nonlinearity": float(world.nonlinearity().min()),
+            "support f1": support_f1(dictionary.support_, simulation.support, matching=matching),
+            "nonlinearity": float(simulation.nonlinearity().min()),
         }
-        return scores | _set_scores(z_hat.numpy(), held_out.z.numpy(), world.support, matching)
+        return scores | _set_scores(z_hat.numpy(), held_out.z.numpy(), simulation.support, matching)
 
 
 def _set_scores(z_hat: np.ndarray, z: np.ndarray, support: np.ndarray, matching: np.ndarray) -> dict[str, float]:
@@ -272,15 +272,15 @@ FULL = Recipe(
 )
 
 _HEADINGS = ("latents", "structure", "noise", "penalty", "assumptions hold")
-_BESIDE = ("chance", "supervised", "linear r2", "support f1", "nonlinearity")
+_FURTHER = ("chance", "supervised", "linear r2", "support f1", "nonlinearity")
 _NOTES = (
     "mcc: mean correlation after the best matching; chance is that of a random rotation. supervised: the same encoder"
     " trained on the true latents, without noise. linear r2: of all codes together, which a rotation leaves as it is.",
-    "support f1: of the recovered graph, its columns matched by the latents. nonlinearity: the least of the world's"
-    " observed variables, √(λ_min/λ_max) of the mean outer product of gradients on the support, times 100.",
-    "The paper's worlds are not published: widths, masks and activation are ours. Twice as many observed variables as"
-    " latents, 10,000 samples; diverse supports of density min(.5, 2.5/d), worlds whose nonlinearity is at least .05"
-    " and whose standardised Jacobian has no singular value below .1 (dense: .02 and .1).",
+    "support f1: of the recovered graph, its columns matched by the latents. nonlinearity: the least of the"
+    " simulation's observed variables, √(λ_min/λ_max) of the mean outer product of gradients on the support, × 100.",
+    "The paper's simulations are not published: widths, masks and activation are ours. Twice as many observed variables"
+    " as latents, 10,000 samples; diverse supports of density min(.5, 2.5/d), simulations whose nonlinearity is at"
+    " least .05 and whose standardised Jacobian has no singular value below .1 (dense: .02 and .1).",
     "count is our default, a soft number of dependencies; L1 the paper's penalty, in standardised units, so that its"
     " weights are no multiples of the paper's.",
 )
@@ -291,7 +291,7 @@ FIGURE_4 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Figure 4",
     headings=_HEADINGS,
     scores=("Int", "SymDiff", "Comp A", "Comp B", "Ref"),
-    beside=("chance Int", "chance SymDiff", "mcc"),
+    further=("chance Int", "chance SymDiff", "mcc"),
     rows=_rows(
         *(
             (d, True, name, penalty, 0.0, (_UNKNOWN,) * 5)
@@ -310,7 +310,7 @@ FIGURE_5 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Figure 5",
     headings=_HEADINGS,
     scores=("mcc",),
-    beside=_BESIDE,
+    further=_FURTHER,
     rows=_rows(
         *((d, True, "count", count, 0.0, _OURS[d]) for d in (3, 4, 5, 10)),
         *((d, False, "count", count, 0.0, _BASE[d]) for d in (3, 4, 5)),
@@ -319,7 +319,7 @@ FIGURE_5 = Experiment(
     full=FULL,
     notes=(
         *_NOTES,
-        "At d = 10 the figure reads about 84 for diverse structures; no dense world that we drew is injective there.",
+        "At d = 10 the figure reads about 84 for diverse structures; no dense simulation of ours is injective there.",
     ),
     axes=Axes(x="latents", line="structure", scores=("mcc", "support f1")),
 )
@@ -330,7 +330,7 @@ TABLE_4 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Table 4",
     headings=_HEADINGS,
     scores=("mcc",),
-    beside=_BESIDE,
+    further=_FURTHER,
     rows=_rows(
         *(
             case
@@ -354,7 +354,7 @@ TABLE_5 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Table 5",
     headings=_HEADINGS,
     scores=("mcc",),
-    beside=_BESIDE,
+    further=_FURTHER,
     rows=_rows(
         *(
             (d, True, "count", count, noise, published[d])
@@ -373,7 +373,7 @@ TABLE_6 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Table 6",
     headings=_HEADINGS,
     scores=("mcc",),
-    beside=_BESIDE,
+    further=_FURTHER,
     rows=_rows(
         *(
             (d, True, *_weighed(weight), 0.0, published[d - 3])

@@ -123,7 +123,7 @@ TABLE_3 = Experiment(
     source="Zheng et al., Diverse Dictionary Learning, Table 3",
     headings=("method", "silent codes are", "assumptions hold"),
     scores=("dead codes",),
-    beside=("window in tokens", "dead, held out", "its window", "variance rebuilt", "L0"),
+    further=("window in tokens", "dead, held out", "its window", "variance rebuilt", "L0"),
     rows=(
         Row(1, "TopK", top_k, False, (Published(439),)),
         Row(2, "BatchTopK", batch_top_k, False, (Published(207),)),

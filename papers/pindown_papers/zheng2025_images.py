@@ -1,9 +1,9 @@
-"""Pictures: penalties on the decoders of FactorVAE, DisCo and EncDiff, and `Dictionary`, on worlds of ours.
+"""Pictures: penalties on the decoders of FactorVAE, DisCo and EncDiff, and `Dictionary`, on simulations of ours.
 
 After Table 1 of Zheng et al., and the penalties that its appendix compares. Their pictures cannot be had, so that
 theirs and ours are scores of different data: orderings may be compared, numbers may not.
 
-Torch is imported where a world is built, not where the table is read.
+Torch is imported where a simulation is built, not where the table is read.
 """
 
 from __future__ import annotations
@@ -43,26 +43,26 @@ class Pictures(Profile):
 
 @dataclass(frozen=True)
 class PictureRow:
-    """A world, and a generator of it."""
+    """A simulation, and a generator of it."""
 
     number: int
-    world: str
+    simulation: str
     method: str
     published: tuple[Published, ...]
 
     @property
     def setting(self) -> tuple[str, ...]:
         """Cells under the headings."""
-        return self.world, self.method
+        return self.simulation, self.method
 
     def renderer(self, pixels: int) -> Renderer:
         """Return who draws."""
         from pindown.simulate.renderers import Room
         from pindown_papers.simulations import RobotArm, Sprites
 
-        if self.world == "sprites":
+        if self.simulation == "sprites":
             return Sprites(pixels, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0})
-        if self.world == "rooms":
+        if self.simulation == "rooms":
             names = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
             return Room(pixels, factors=names, fixed={"shape": 0}, samples=1)
         return RobotArm(pixels, factors=("yaw", "shoulder", "elbow", "arm_hue", "ground_hue"), samples=1)
@@ -96,7 +96,7 @@ class PictureRow:
 
     @property
     def n_factors(self) -> int:
-        """How many factors the world has, and codes are asked for."""
+        """How many factors the simulation has, and codes are asked for."""
         return self.renderer(8).d
 
     def codes(self, profile: Pictures, seed: int, device: str) -> tuple[Any, Any]:
@@ -153,7 +153,7 @@ UNROLLED = (
 
 UNKNOWN = (Published(float("nan")),) * 2
 
-# One row per world and method, packed by hand; rooms stand beside Shapes3D, the arm beside MPI3D.
+# One row per simulation and method, packed by hand; rooms stand next to Shapes3D, the arm beside MPI3D.
 # fmt: off
 
 ROWS = (
@@ -183,9 +183,9 @@ TABLE_1 = Experiment(
     name="zheng2025/table1",
     title="generators of pictures, disentanglement in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 1 and its comparison of penalties",
-    headings=("world", "method"),
+    headings=("simulation", "method"),
     scores=("FactorVAE score", "DCI"),
-    beside=("MIG", "r2", "mcc", "chance mcc"),
+    further=("MIG", "r2", "mcc", "chance mcc"),
     rows=ROWS,
     quick=Pictures("quick", (0,), pixels=8, n_samples=2_000, n_eval=800, batch_size=64, max_iter=250),
     full=FULL,

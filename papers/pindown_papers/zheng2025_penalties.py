@@ -1,8 +1,8 @@
-"""Tables 7 and 8 of Zheng et al.: penalties on the decoder of FactorVAE, every seed shown, on worlds of ours.
+"""Tables 7 and 8 of Zheng et al.: penalties on the decoder of FactorVAE, every seed shown, on simulations of ours.
 
-Sprites stand beside Cars3D, the arm beside MPI3D, as pictures of another kind: orderings may be compared, numbers not.
+Sprites stand next to Cars3D, the arm beside MPI3D, as pictures of another kind: orderings may be compared, numbers not.
 
-Torch is imported where a world is built, not where the table is read.
+Torch is imported where a simulation is built, not where the table is read.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from pindown_papers.zheng2025_images import FULL, UNROLLED, PictureRow, Pictures
 
 @dataclass(frozen=True)
 class PenaltyRow:
-    """A world, a penalty, and how many times larger pictures are drawn."""
+    """A simulation, a penalty, and how many times larger pictures are drawn."""
 
     number: int
-    world: str
+    simulation: str
     method: str
     published: tuple[Published, ...]
     enlarged: int = 1
@@ -26,12 +26,12 @@ class PenaltyRow:
     @property
     def setting(self) -> tuple[str, ...]:
         """Cells under the headings."""
-        return self.world, self.method + (f", {self.enlarged} × the pixels" if self.enlarged > 1 else "")
+        return self.simulation, self.method + (f", {self.enlarged} × the pixels" if self.enlarged > 1 else "")
 
     @property
     def pictures(self) -> PictureRow:
         """The same row, as Table 1 has it."""
-        return PictureRow(self.number, self.world, self.method, self.published)
+        return PictureRow(self.number, self.simulation, self.method, self.published)
 
     def measure(self, profile: Pictures, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out pictures."""
@@ -48,7 +48,7 @@ class PenaltyRow:
         }
 
 
-# Packed by hand: the paper's scores, of Cars3D where the world is sprites, and of MPI3D where it is the arm.
+# Packed by hand: the paper's scores, of Cars3D where the simulation is sprites, and of MPI3D where it is the arm.
 # fmt: off
 
 CARS = (
@@ -73,12 +73,12 @@ ROWS_7 = (
     PenaltyRow(4, "sprites", "+ Jacobian L1", of(72.3, 2.3, 14.1, 0.4), enlarged=2),
 )
 ROWS_8 = tuple(
-    PenaltyRow(number, world, *row)
-    for number, (world, row) in enumerate([("sprites", r) for r in CARS] + [("arm", r) for r in MPI], 1)
+    PenaltyRow(number, simulation, *row)
+    for number, (simulation, row) in enumerate([("sprites", r) for r in CARS] + [("arm", r) for r in MPI], 1)
 )
 
 QUICK = Pictures("quick", (0, 1), pixels=8, n_samples=1_000, n_eval=600, batch_size=64, max_iter=80)
-BESIDE = ("MIG", "InfoM", "InfoE", "InfoC", "r2", "mcc", "chance mcc")
+FURTHER = ("MIG", "InfoM", "InfoE", "InfoC", "r2", "mcc", "chance mcc")
 NOTES = (
     "**The data differ.** The paper's pictures cannot be had here: theirs are scores of Cars3D and MPI3D, three seeds;"
     " ours are of `mixing.Sprites` (size, x, y) and `mixing.Arm` (five factors). Numbers are not comparable, orderings"
@@ -93,9 +93,9 @@ TABLE_7 = Experiment(
     name="zheng2025/table7",
     title="penalties and larger pictures, scores in %",
     source="After Zheng et al., Diverse Dictionary Learning, Table 7",
-    headings=("world", "method"),
+    headings=("simulation", "method"),
     scores=("FactorVAE score", "DCI"),
-    beside=BESIDE,
+    further=FURTHER,
     rows=ROWS_7,
     quick=QUICK,
     full=FULL,

@@ -1,11 +1,11 @@
 """Zimmermann et al., Contrastive Learning Inverts the Data Generating Process, ICML 2021, arXiv:2102.08850.
 
-`TABLE_1`: twelve worlds of pairs, on the sphere, in the box and in R^d; two of them meet the assumptions of the
+`TABLE_1`: twelve simulations of pairs, on the sphere, in the box and in R^d; two of them meet the assumptions of the
 theorems, ten break them in the marginal, the conditional or the model. An encoder trained with InfoNCE is scored
 by the R² of a linear map from its codes to the latents, between that of the raw observations (linear) and that of
 an encoder trained on the latents themselves (supervised).
 
-Torch is imported where a world is built, not where the table is read: the command line lists experiments at once.
+Torch is imported where a simulation is built, not where the table is read: the command line lists experiments at once.
 """
 
 from __future__ import annotations
@@ -109,7 +109,7 @@ def reals() -> Space:
 
 @dataclass(frozen=True)
 class Recipe(Size):
-    """How the worlds are made, how both encoders are trained, and how they are scored.
+    """How the simulations are made, how both encoders are trained, and how they are scored.
 
     Parameters
     ----------
@@ -138,7 +138,7 @@ class Row(PairsRow):
     model
         In the paper's words.
     assumptions_hold
-        Whether world and model meet all that a theorem assumes of them, according to the paper.
+        Whether simulation and model meet all that a theorem assumes of them, according to the paper.
     linear, supervised, unsupervised
         The paper's scores.
     """
@@ -152,7 +152,7 @@ class Row(PairsRow):
     @property
     def setting(self) -> tuple[str, ...]:
         """Cells under the headings."""
-        return (self.latents, self.partners, self.model, "yes" if self.assumptions_hold else "no")
+        return (self.latents, self.positives, self.model, "yes" if self.assumptions_hold else "no")
 
     @property
     def published(self) -> tuple[Published, ...]:
@@ -172,11 +172,11 @@ class Row(PairsRow):
         from pindown.metrics import linear_r2, mcc
         from pindown_papers._supervised import fit_supervised
 
-        world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        simulation = self.simulation(profile.d, n_layers=profile.n_layers, seed=seed)
+        held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
         contrast = self.estimator(profile, seed, device)
         supervised = fit_supervised(
-            world,
+            simulation,
             space=contrast.space,
             body=contrast.encoder,
             batch_size=profile.batch_size,
@@ -189,7 +189,7 @@ class Row(PairsRow):
         )
         with torch.inference_mode():
             z_supervised = supervised(held_out.x.to(device)).cpu()
-        z_hat = contrast.fit_process(world).transform(held_out.x)
+        z_hat = contrast.fit_process(simulation).transform(held_out.x)
         return {
             "linear": linear_r2(held_out.x, held_out.z),
             "supervised": linear_r2(z_supervised, held_out.z),
@@ -243,7 +243,7 @@ TABLE_1_ROWS = (
 # fmt: on
 
 # Five dimensions, because ten need batches a small machine has no time for: among 512 negatives in a box of ten
-# dimensions none comes as near as a partner, and the loss is zero before the encoder is good.
+# dimensions none comes as near as a positive, and the loss is zero before the encoder is good.
 # The temperature is learned, because with κ = 400 (row 5) and τ = 1 nearly all of the signal drowns in log n; and
 # so is the marginal, which plain InfoNCE takes for uniform (rows 9 to 12: it is not).
 QUICK = Recipe(
@@ -284,17 +284,17 @@ FULL = Recipe(
 
 TABLE_1 = Experiment(
     name="zimmermann2021/table1",
-    title="latents recovered in twelve worlds, R² in %",
+    title="latents recovered in twelve simulations, R² in %",
     source="Zimmermann et al. 2021, ICML, Table 1",
-    headings=("latents", "partners", "model", "assumptions hold"),
+    headings=("latents", "positives", "model", "assumptions hold"),
     scores=("linear", "supervised", "unsupervised"),
-    beside=("mcc",),
+    further=("mcc",),
     rows=TABLE_1_ROWS,
     quick=QUICK,
     full=FULL,
     notes=(
         "The paper has d = 10, batches of 6144, τ = 1 and 5 runs; its ± is shown where we know it. Compare"
-        " linear scores first: the higher they are, the easier is the world.",
+        " linear scores first: the higher they are, the easier is the simulation.",
         "Ours trains another encoder (a linear path beside a perceptron), and in the full profile for 8,000 steps where"
         " the paper took 300,000.",
         "The full profile was chosen on seed 11, its widths on seed 0 as well.",
@@ -304,8 +304,8 @@ TABLE_1 = Experiment(
         "mcc (in %) sees rotations, which stay free in most rows: a random rotation scores 72.9 at d = 5, 59.4 at"
         " d = 10. Row 7 is far below: of Laplace noise the third absolute moment is 6.0 along an axis and 5.3 at 45°,"
         " so β=3 draws the codes away from the axes.",
-        "A learned temperature gives the sphere's model the world's κ, so that row 3 meets the assumptions after all;"
-        " any_marginal corrects for latents that are not uniform (rows 9 to 12). The paper's loss does neither.",
+        "A learned temperature gives the sphere's model the simulation's κ, so that row 3 meets the assumptions after"
+        " all; any_marginal corrects for latents that are not uniform (rows 9 to 12). The paper's loss does neither.",
         "The paper's public code mixes with three layers (--layers 3), whose linear scores, 64.5 on the sphere, 72.2 in"
         " the box and 63 in R^d, are far below the table's: those of two layers come near to it.",
     ),

@@ -1,11 +1,11 @@
-"""What is identified, theory beside measurement: sphere, box and R^d, each with partners of power 1, 2 and 3.
+"""What is identified, theory beside measurement: sphere, box and R^d, each with positives of power 1, 2 and 3.
 
-Not a table of Zimmermann et al. (ICML 2021), but what their theorems say of one. Partners differ by noise of density
+Not a table of Zimmermann et al. (ICML 2021), but what their theorems say of one. Positives differ by noise of density
 ∝ e^{−λ‖·‖_p^p}, and the model compares codes with the same power. With p = 2 rotations keep the norm, and the latents
 come back up to one; with p ≠ 2 in a box or in R^d each comes back alone. R² of a linear fit does not see rotations,
 the mean correlation coefficient (MCC) does.
 
-Torch is imported where a world is built, not where the table is read.
+Torch is imported where a simulation is built, not where the table is read.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def laplace_noise(scale: float) -> Conditional:
 
 @dataclass(frozen=True)
 class Row(PairsRow):
-    """A world and a model with the same power."""
+    """A simulation and a model with the same power."""
 
     published: tuple[Published, ...] = ()
 
@@ -78,11 +78,11 @@ class Row(PairsRow):
         model = f"{'sphere' if self.space is sphere else 'R^d'}, p={self.p}"
         theorem = self.guarantee
         if theorem is None:
-            return (self.latents, self.partners, model, "no theorem", "–")
+            return (self.latents, self.positives, model, "no theorem", "–")
         broken = self.broken(theorem)
         return (
             self.latents,
-            self.partners,
+            self.positives,
             model,
             theorem.indeterminacy.name,
             f"all but {broken}" if broken else "yes",
@@ -96,17 +96,17 @@ class Row(PairsRow):
         return Contrast(space=self.space(), p=self.p).guarantee
 
     def broken(self, theorem: Theorem) -> str:
-        """Return what the theorem assumes of the world and does not find there, by name."""
-        held = self.world(2, n_layers=1, seed=0).assumptions
+        """Return what the theorem assumes of the simulation and does not find there, by name."""
+        held = self.simulation(2, n_layers=1, seed=0).assumptions
         return ", ".join(a.name for a in theorem.assumes if a.about != "model" and a not in held)
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out samples."""
         from pindown.metrics import chance_mcc, linear_r2, mcc
 
-        world = self.world(profile.d, n_layers=profile.n_layers, seed=seed)
-        held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
-        z_hat = self.contrast(profile, seed, device).fit_process(world).transform(held_out.x)
+        simulation = self.simulation(profile.d, n_layers=profile.n_layers, seed=seed)
+        held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+        z_hat = self.contrast(profile, seed, device).fit_process(simulation).transform(held_out.x)
         return {
             "linear": linear_r2(held_out.x, held_out.z),
             "r2": linear_r2(z_hat, held_out.z),
@@ -133,7 +133,7 @@ ROWS = (
 # fmt: on
 
 # Four dimensions, so that a random rotation (chance mcc .77 ± .08) is not taken for axes that were found. With a
-# third of the steps r2 is the same, but codes of power 3 have not yet turned to their axes in every world.
+# third of the steps r2 is the same, but codes of power 3 have not yet turned to their axes in every simulation.
 QUICK = Size(
     name="quick",
     seeds=(0, 1, 2),
@@ -165,15 +165,15 @@ IDENTIFICATION = Experiment(
     name="zimmermann2021/identification",
     title="what is identified, by space and power, in %",
     source="After Zimmermann et al. 2021, ICML",
-    headings=("latents", "partners", "model", "theory: recovered up to", "assumptions hold"),
+    headings=("latents", "positives", "model", "theory: recovered up to", "assumptions hold"),
     scores=(),
-    beside=("linear", "r2", "mcc", "chance mcc"),
+    further=("linear", "r2", "mcc", "chance mcc"),
     rows=ROWS,
     quick=QUICK,
     full=FULL,
     notes=(
         "The paper has no such table; the column of the theory is the theorem that `Contrast.guarantee` names for the"
-        " model, and what of its assumptions this world breaks.",
+        " model, and what of its assumptions this simulation breaks.",
         "linear is R² of the raw observations, r2 that of the codes; both ignore affine maps. mcc ignores order, signs,"
         " scales and shifts, but no rotation: where one stays free, mcc comes out like that of a random rotation"
         " (chance mcc) while r2 is near 100.",

@@ -1,10 +1,10 @@
 """Pictures: the scores of codes of sprites, and what decides whether axes are found in rooms.
 
-The first is after the image tables of Zimmermann et al. (ICML 2021): partners by UNI and LAP, alignment and uniformity
+The first is after the image tables of Zimmermann et al. (ICML 2021): positives by UNI and LAP, alignment and uniformity
 L_AU(α, p) beside InfoNCE. The second asks what they ask of 3DIdent, on rooms of ours. Their pictures cannot be had, so
 that theirs and ours are scores of different data: orderings may be compared, numbers may not.
 
-Torch is imported where a world is built, not where the table is read.
+Torch is imported where a simulation is built, not where the table is read.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class Size(Profile):
     n_eval: int
 
 
-def fitted_codes(est: Any, world: Pairs, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
-    """Fit an estimator to a world that is drawn in every step; return codes and latents of held-out pictures."""
+def fitted_codes(est: Any, simulation: Pairs, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
+    """Fit an estimator to a simulation that is drawn in every step; return codes and latents of held-out pictures."""
     est.set_params(batch_size=profile.batch_size, max_iter=profile.max_iter, device=device, random_state=seed)
-    est.fit_process(world)
-    held_out = world.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
+    est.fit_process(simulation)
+    held_out = simulation.sample(profile.n_eval, random_state=EVALUATION_SEEDS + seed)
     return est.transform(held_out.x), held_out.z
 
 
@@ -59,10 +59,10 @@ def fitted_codes(est: Any, world: Pairs, profile: Size, seed: int, device: str) 
 
 @dataclass(frozen=True)
 class SpritesRow:
-    """How partners come about, and the loss: InfoNCE, L_AU with a weight of uniformity, or that of a generator."""
+    """How positives come about, and the loss: InfoNCE, L_AU with a weight of uniformity, or that of a generator."""
 
     number: int
-    partners: str
+    positives: str
     alpha: float | None
     p: int
     published: tuple[Published, ...]
@@ -72,15 +72,15 @@ class SpritesRow:
     def setting(self) -> tuple[str, ...]:
         """Cells under the headings."""
         if self.generator is not None:
-            return self.partners, self.generator, "–"
-        return self.partners, "InfoNCE" if self.alpha is None else f"L_AU, α={self.alpha:g}", str(self.p)
+            return self.positives, self.generator, "–"
+        return self.positives, "InfoNCE" if self.alpha is None else f"L_AU, α={self.alpha:g}", str(self.p)
 
-    def world(self, pixels: int) -> Pairs:
+    def simulation(self, pixels: int) -> Pairs:
         """Return sprites on the grid."""
         from pindown.simulate import Pairs
         from pindown_papers.simulations import Grid, LaplaceSteps, SomeChange, Sprites
 
-        law = SomeChange(sizes=SIZES) if self.partners == "UNI" else LaplaceSteps(SIZES, categories=(0,))
+        law = SomeChange(sizes=SIZES) if self.positives == "UNI" else LaplaceSteps(SIZES, categories=(0,))
         return Pairs(Grid(SIZES), law, Sprites(pixels))
 
     def codes(self, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
@@ -89,14 +89,14 @@ class SpritesRow:
         from pindown.networks.spaces import Reals
         from pindown_papers.baselines import AdaGVAE, SlowVAE
 
-        world = self.world(profile.pixels)
+        simulation = self.simulation(profile.pixels)
         if self.generator is not None:
             kind = {"SlowVAE": SlowVAE, "AdaGVAE": AdaGVAE}[self.generator]
-            return fitted_codes(kind(world.d, verbose=False), world, profile, seed, device)
+            return fitted_codes(kind(simulation.d, verbose=False), simulation, profile, seed, device)
         # As the paper's code has it: with α near 1 nothing else would hold the codes.
         own: dict[str, Any] = {} if self.alpha is None else {"self_negatives": True, "any_marginal": False}
-        est = Contrast(world.d, space=Reals(), p=self.p, alpha=self.alpha, **own)
-        return fitted_codes(est, world, profile, seed, device)
+        est = Contrast(simulation.d, space=Reals(), p=self.p, alpha=self.alpha, **own)
+        return fitted_codes(est, simulation, profile, seed, device)
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:
         """Train, and score on held-out pictures."""
@@ -124,7 +124,7 @@ def of(*numbers: float) -> tuple[Published, ...]:
     return tuple(Published(number) for number in numbers)
 
 
-# The image table, packed by hand: one row per law of partners and loss.
+# The image table, packed by hand: one row per law of positives and loss.
 # fmt: off
 
 SPRITES_ROWS = (
@@ -149,16 +149,16 @@ SPRITES = Experiment(
     name="zimmermann2021/sprites",
     title="disentanglement scores of sprites, in %",
     source="After Zimmermann et al. 2021, ICML, image tables",
-    headings=("partners", "loss", "p"),
+    headings=("positives", "loss", "p"),
     scores=("BetaVAE", "FactorVAE", "MIG", "DCI", "modularity", "SAP"),
-    beside=("mcc",),
+    further=("mcc",),
     rows=SPRITES_ROWS,
     quick=Size("quick", (0,), pixels=16, batch_size=256, max_iter=300, n_eval=2_000),
     full=Size("full", (0, 1, 2), pixels=32, batch_size=512, max_iter=2_000, n_eval=5_000),
     notes=(
         DIFFERENT,
         "UNI: some factors, drawn at random, take a new value; LAP: all but the shape take a Laplace step on the grid.",
-        "FactorVAE's score and modularity hardly see a rotation, or give noise a high score: read them beside MIG and"
+        "FactorVAE's score and modularity hardly see a rotation, or give noise a high score: read them next to MIG and"
         " DCI. Definitions are those of `pindown.metrics.disentanglement`, five codes for five factors.",
         "AdaGVAE and SlowVAE are generators, `pindown_papers.baselines`; trained on as many images for as many steps.",
         "L_AU counts each sample among its own negatives, as the paper's code does; InfoNCE does not.",
@@ -173,7 +173,7 @@ SPRITES = Experiment(
 
 @dataclass(frozen=True)
 class RoomRow:
-    """The power of the partners' law in a box, and the power that the model compares codes by."""
+    """The power of the positives' law in a box, and the power that the model compares codes by."""
 
     number: int
     power: int
@@ -183,11 +183,11 @@ class RoomRow:
     @property
     def setting(self) -> tuple[str, ...]:
         """Cells under the headings."""
-        partners = {1: "Laplace .1", 2: "Normal .1", 3: "cubic .2"}[self.power]
+        positives = {1: "Laplace .1", 2: "Normal .1", 3: "cubic .2"}[self.power]
         axes = "each factor alone" if self.power == self.p != 2 else "an affine map" if self.power == self.p else "–"
-        return partners, str(self.p), axes
+        return positives, str(self.p), axes
 
-    def world(self, pixels: int) -> Pairs:
+    def simulation(self, pixels: int) -> Pairs:
         """Return rooms of cubes with five factors."""
         from pindown.networks.spaces import Box
         from pindown.simulate import Pairs
@@ -205,7 +205,7 @@ class RoomRow:
         from pindown.networks.spaces import Reals
 
         est = Contrast(5, space=Reals(), p=self.p)
-        z_hat, z = fitted_codes(est, self.world(profile.pixels), profile, seed, device)
+        z_hat, z = fitted_codes(est, self.simulation(profile.pixels), profile, seed, device)
         return {"r2": linear_r2(z_hat, z), "mcc": mcc(z_hat, z), "chance mcc": chance_mcc(5)}
 
 
@@ -217,9 +217,9 @@ ROOMS = Experiment(
     name="zimmermann2021/rooms",
     title="rooms: which powers find the axes, in %",
     source="After Zimmermann et al. 2021, ICML, 3DIdent",
-    headings=("partners", "p of the model", "theory: recovered up to"),
+    headings=("positives", "p of the model", "theory: recovered up to"),
     scores=(),
-    beside=("r2", "mcc", "chance mcc"),
+    further=("r2", "mcc", "chance mcc"),
     rows=ROOM_ROWS,
     quick=Size("quick", (0,), pixels=16, batch_size=256, max_iter=500, n_eval=4_000),
     full=Size("full", (0, 1, 2), pixels=64, batch_size=512, max_iter=2_000, n_eval=5_000),
@@ -227,7 +227,7 @@ ROOMS = Experiment(
         "3DIdent's pictures cannot be had here, so that the question is asked of `mixing.Room`: cubes, three hues, size"
         " and azimuth in a box.",
         "r2 ignores affine maps; mcc ignores order, signs, scales and shifts, but no rotation. Where the model has"
-        " another power than the partners, no theorem speaks.",
+        " another power than the positives, no theorem speaks.",
     ),
 )
 

@@ -21,13 +21,15 @@ ALONE, PAIRED = (BetaVAE, DisCo, FactorVAE, Flow), (SlowVAE, AdaGVAE)
 
 
 @pytest.fixture(scope="module")
-def world():
+def simulation():
     return Structured.well_posed(SUPPORT, n_candidates=5, separation=0.15, random_state=0)
 
 
 @pytest.fixture(scope="module")
-def plain(world):
-    return BetaVAE(3, beta=1, max_iter=500, random_state=0, device="cpu").fit(world.sample(3_000, random_state=1).x)
+def plain(simulation):
+    return BetaVAE(3, beta=1, max_iter=500, random_state=0, device="cpu").fit(
+        simulation.sample(3_000, random_state=1).x
+    )
 
 
 # ---- manners of all -----------------------------------------------------------------------------------
@@ -53,8 +55,8 @@ def test_each_fits_encodes_decodes_samples_and_is_saved(kind, shape, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [BetaVAE, DisCo, FactorVAE])
-def test_a_penalty_is_taken_along(kind, world):
-    x = world.sample(200, random_state=1).x
+def test_a_penalty_is_taken_along(kind, simulation):
+    x = simulation.sample(200, random_state=1).x
     est = kind(3, penalty=DependencySparsity(5.0, n_columns=1), **QUICK | {"max_iter": 20}).fit(x)
     without = kind(3, **QUICK | {"max_iter": 20}).fit(x)
     assert not torch.equal(est.transform(x), without.transform(x))
@@ -73,16 +75,16 @@ def test_codes_of_hues_stay_folded_unless_they_start_unrolled():
     assert held[False] < 0.7  # .563 to .602
 
 
-def test_rows_without_partners_go_with_the_next(world):
-    x = world.sample(100, random_state=1).x
+def test_rows_without_partners_go_with_the_next(simulation):
+    x = simulation.sample(100, random_state=1).x
     assert SlowVAE(3, **QUICK).fit(x).transform(x).shape == (100, 3)
 
 
 # ---- a plain autoencoder is turned by its Jacobian ----------------------------------------------------
 
 
-def test_a_trained_autoencoder_is_disentangled_without_training(plain, world):
-    test = world.sample(3_000, random_state=2)
+def test_a_trained_autoencoder_is_disentangled_without_training(plain, simulation):
+    test = simulation.sample(3_000, random_state=2)
     evenly = torch.tensor([[2.0, -1.0, 2.0], [2.0, 2.0, -1.0], [-1.0, 2.0, 2.0]]) / 3  # each axis into all
     codes, back = plain.transform(test.x).float() @ evenly, torch.nn.Linear(3, 3, bias=False)
     back.weight.data = evenly
@@ -91,8 +93,8 @@ def test_a_trained_autoencoder_is_disentangled_without_training(plain, world):
     assert found.after <= found.before
 
 
-def test_directions_turn_codes_and_leave_the_generator_as_it_was(world):
-    x = world.sample(300, random_state=1).x
+def test_directions_turn_codes_and_leave_the_generator_as_it_was(simulation):
+    x = simulation.sample(300, random_state=1).x
     est = DisCo(3, **QUICK | {"max_iter": 20}).fit(x)
     turn = est.directions_
     np.testing.assert_allclose(turn.T @ turn, np.eye(3), atol=1e-5)
@@ -190,8 +192,8 @@ def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
         disentangle(decoder, est.transform(x))
 
 
-def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain, world):
-    found = audit(BetaVAE(3, **QUICK).fit(x := world.sample(120, random_state=1).x), x, random_state=0)
+def test_a_baseline_that_is_asked_for_a_guarantee_says_that_there_is_none(plain, simulation):
+    found = audit(BetaVAE(3, **QUICK).fit(x := simulation.sample(120, random_state=1).x), x, random_state=0)
     assert plain.guarantee is None
     assert "no theorem covers" in found.claim
     assert found.theorem is None

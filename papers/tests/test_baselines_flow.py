@@ -28,15 +28,15 @@ QUICK = {
 
 
 @pytest.fixture(scope="module")
-def world():
+def simulation():
     return Structured.well_posed(LADDER, random_state=2)
 
 
 @pytest.fixture(scope="module")
-def flow(world):
+def flow(simulation):
     est = Flow(3, batch_size=256, max_iter=250, random_state=2, device="cpu", verbose=False)
     with warnings.catch_warnings(action="ignore", category=IdentifiabilityWarning):  # it may know its own rows better
-        return est.fit(world.sample(2_000, random_state=1).x)
+        return est.fit(simulation.sample(2_000, random_state=1).x)
 
 
 # ---- the map and its inverse --------------------------------------------------------------------------
@@ -56,8 +56,8 @@ def test_a_bijection_begins_as_the_identity_and_knows_its_volume(make):
     torch.testing.assert_close(bijection.inverse(codes), x)
 
 
-def test_rows_come_back_from_their_codes(flow, world):
-    x = world.sample(200, random_state=3).x
+def test_rows_come_back_from_their_codes(flow, simulation):
+    x = simulation.sample(200, random_state=3).x
     torch.testing.assert_close(flow.inverse_transform(flow.transform(x)), x, atol=1e-4, rtol=1e-4)
 
 
@@ -79,8 +79,8 @@ def test_codes_are_the_leading_directions_of_wide_rows_before_anything_is_learne
 # ---- what it is worth ---------------------------------------------------------------------------------
 
 
-def test_it_is_disentangled_without_training(flow, world):
-    test = world.sample(2_000, random_state=2)
+def test_it_is_disentangled_without_training(flow, simulation):
+    test = simulation.sample(2_000, random_state=2)
     codes = flow.transform(test.x).numpy()
     found = disentangle(flow.decoder_, codes)
     assert linear_r2(codes, test.z) > 0.79

@@ -62,10 +62,10 @@ def test_the_laws_of_the_worlds_are_those_of_the_paper():
 
 def broken(row: zimmermann2021.Row) -> set[theory.Assumption]:
     """What of the theorem that covers the row's model is broken, where the model is the paper's: τ = 1."""
-    world = row.world(3, n_layers=2, seed=0)
+    simulation = row.simulation(3, n_layers=2, seed=0)
     theorem = row.estimator(replace(TINY, temperature=1.0), 0, "cpu").guarantee
-    missing = {a for a in theorem.assumes if a.about != "model"} - world.assumptions
-    law = world.conditional
+    missing = {a for a in theorem.assumes if a.about != "model"} - simulation.assumptions
+    law = simulation.conditional
     on_sphere = row.space() == Sphere()
     matching = law == VonMisesFisher(1 / 1.0) if on_sphere else getattr(law, "base", law).shape == row.p  # κ = 1/τ
     return missing | (set() if matching else {theory.MATCHING_MODEL})
@@ -76,12 +76,12 @@ def test_each_row_breaks_the_assumptions_that_the_paper_says_it_breaks():
     assert {row.number: broken(row) for row in TABLE_1_ROWS} == {
         1: set(),
         2: set(),
-        3: {model},  # κ = 10 in the world, 1 in the model
+        3: {model},  # κ = 10 in the simulation, 1 in the model
         4: {model, vmf},
         5: {model, vmf},
-        6: {model},  # power 1 in the world, 2 in the model
+        6: {model},  # power 1 in the simulation, 2 in the model
         7: {model},
-        8: {model, theory.LP_CONDITIONAL},  # the theorem for β = 3 is for worlds with p ≠ 2
+        8: {model, theory.LP_CONDITIONAL},  # the theorem for β = 3 is for simulations with p ≠ 2
         9: {model, vmf, theory.UNIFORM_SPHERE},
         10: {model, vmf, theory.UNIFORM_SPHERE},
         11: {theory.UNIFORM_CONVEX_BODY},
@@ -96,8 +96,8 @@ def test_assumptions_hold_says_the_same_as_worlds_and_theorems():
 
 
 def test_rows_share_the_mixing_of_a_seed():
-    first, last = (TABLE_1_ROWS[i].world(3, n_layers=2, seed=5).mixing.weights for i in (0, 11))
-    other = TABLE_1_ROWS[0].world(3, n_layers=2, seed=6).mixing.weights
+    first, last = (TABLE_1_ROWS[i].simulation(3, n_layers=2, seed=5).mixing.weights for i in (0, 11))
+    other = TABLE_1_ROWS[0].simulation(3, n_layers=2, seed=6).mixing.weights
     assert first.equal(last)
     assert not first.equal(other)
 
@@ -267,7 +267,7 @@ def test_partners_of_power_two_recover_the_latents_but_none_alone(row):
     assert leaves_rotations_free(row)
     scores = [row.measure(REDUCED, seed, "cpu") for seed in range(4)]
     assert min(each["r2"] for each in scores) > 0.99
-    # One rotation may lie near the axes by chance, so that only a mean over worlds tells: it is .826, ± .04.
+    # One rotation may lie near the axes by chance, so that only a mean over simulations tells: it is .826, ± .04.
     assert 1 - np.mean([each["mcc"] for each in scores]) > 0.03
     assert scores[0]["chance mcc"] == pytest.approx(0.826, abs=0.02)
 
@@ -282,8 +282,8 @@ def test_the_quick_grid_says_what_the_theory_says(row, seed):
 
 
 def test_the_grid_has_every_space_with_every_power_of_the_world_in_the_model():
-    worlds = {(row.latents.split(",")[0], row.p) for row in ROWS}
-    assert worlds == {(space, p) for space in ("sphere", "box", "R^d") for p in (1, 2, 3)}
+    simulations = {(row.latents.split(",")[0], row.p) for row in ROWS}
+    assert simulations == {(space, p) for space in ("sphere", "box", "R^d") for p in (1, 2, 3)}
     for row in ROWS:
         law = row.conditional()
         assert getattr(getattr(law, "base", law), "shape", 2) == row.p  # the von Mises–Fisher law compares squares

@@ -36,7 +36,7 @@ def no_model(monkeypatch):
 @pytest.mark.parametrize("row", TABLE_3.rows, ids=lambda row: f"{row.method} {row.revive}")
 def test_dead_codes_are_counted_with_their_windows(row, no_model):
     scores = row.measure(TINY, 0, "cpu")
-    assert [*TABLE_3.scores, *TABLE_3.beside] == [*scores]
+    assert [*TABLE_3.scores, *TABLE_3.further] == [*scores]
     assert (scores["window in tokens"], scores["its window"]) == (6.0, 0.6)
     assert 0 <= scores["dead codes"] <= scores["dead, held out"] <= 0.48
     assert 0 < 100 * scores["L0"] < 12
@@ -53,7 +53,7 @@ def test_theirs_are_the_papers_and_ours_is_wide_enough_with_five_seeds():
 @pytest.mark.filterwarnings("ignore::UserWarning")
 def test_factors_are_read_off_features_with_a_score_for_each(number):
     scores = FIGURE_3.rows[number - 1].measure(TINY_PICTURES, 0, "cpu")
-    assert [*FIGURE_3.beside] == [*scores]
+    assert [*FIGURE_3.further] == [*scores]
     assert all(0 <= score <= 1 for score in scores.values())
 
 
@@ -100,9 +100,9 @@ def test_factors_are_independent_of_each_other_and_of_the_object():
 
 
 def test_each_factor_does_what_it_says():
-    world = Composed(cutouts(1, 24, random_state=0), size=24)
-    sample = world.sample(600, random_state=1)
-    x, has = sample.x, dict(zip(world.factors, (sample.z > 0).T, strict=True))
+    simulation = Composed(cutouts(1, 24, random_state=0), size=24)
+    sample = simulation.sample(600, random_state=1)
+    x, has = sample.x, dict(zip(simulation.factors, (sample.z > 0).T, strict=True))
     assert x[has["darkness"]].mean() < 0.45 * x[~has["darkness"]].mean()
     assert (x[has["grey"]].std(1) < 1e-6).all()
     assert x[~has["grey"]].std(1).mean() > 0.02
@@ -111,9 +111,9 @@ def test_each_factor_does_what_it_says():
 
 
 def test_raw_pixels_tell_darkness_and_little_else():
-    world = Composed(40, size=8, random_state=0)
-    sample = world.sample(320, random_state=1)
-    factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(world.factors)}
+    simulation = Composed(40, size=8, random_state=0)
+    sample = simulation.sample(320, random_state=1)
+    factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(simulation.factors)}
     found = probe(sample.x.flatten(1).numpy(), factors, groups=sample.u.numpy(), n_resamples=3, n_permutations=19)
     scores = {each.factor: each.score for each in found.probed}
     assert scores["darkness"] > 0.9

@@ -55,7 +55,7 @@ def test_a_run_has_all_scores_and_can_be_repeated(experiment, row, profile):
     run = [(experiment.rows[row], 3)]
     first, second = (next(pindown_papers.reproduce(experiment, profile, run, device="cpu")) for _ in range(2))
     of_extras = {"LEACE"}
-    assert set(experiment.scores) | set(experiment.beside) - of_extras <= set(first.scores)
+    assert set(experiment.scores) | set(experiment.further) - of_extras <= set(first.scores)
     scores, again = ({name: score for name, score in r.scores.items() if name != "fit, s"} for r in (first, second))
     assert scores == again
     (line,) = pindown_papers.compare(experiment, profile, [first]).lines
@@ -79,7 +79,7 @@ def test_a_run_of_robots_has_all_scores_and_can_be_repeated(row):
     first, second = (next(pindown_papers.reproduce(ROBOTS, BRIEF, [(row, 3)], device="cpu")).scores for _ in range(2))
     assert first == second
     of_some = {"adopted", "codes", "second stage", *(f"labels {k}, one line" for k in _robots.LABELS)}
-    assert {*ROBOTS.scores, *ROBOTS.beside} - of_some <= set(first)
+    assert {*ROBOTS.scores, *ROBOTS.further} - of_some <= set(first)
 
 
 def test_episodes_of_robots_are_held_out_whole_and_pairs_are_the_same_commands():
@@ -149,7 +149,7 @@ def test_shuffled_worlds_and_imbalanced_ones_say_so():
     assert (u == 0).float().mean().item() == pytest.approx(10 / 13, abs=0.01)
 
 
-# Worlds and two stages, at full length, on seeds that nothing was chosen on.
+# Simulations and two stages, at full length, on seeds that nothing was chosen on.
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""Papers on pictures: every row runs, on the worlds that it says, and theirs are the paper's."""
+"""Papers on pictures: every row runs, on the simulations that it says, and theirs are the paper's."""
 
 from dataclasses import replace
 
@@ -34,10 +34,10 @@ def test_theirs_are_the_papers_and_the_notes_say_that_the_data_differ():
 
 def test_partners_are_by_uni_and_lap_on_the_grid():
     for row in (SPRITES.rows[0], SPRITES.rows[5]):
-        sample = row.world(8).sample(200, random_state=0)
+        sample = row.simulation(8).sample(200, random_state=0)
         changed = (sample.z != sample.z_pos).float().mean(0)
         assert sample.z.shape == (200, len(SIZES))
-        assert (changed[0] == 0) == (row.partners == "LAP")  # the shape is a category
+        assert (changed[0] == 0) == (row.positives == "LAP")  # the shape is a category
         assert (changed[1:] > 0.2).all()
 
 
@@ -51,7 +51,7 @@ def test_partners_are_by_uni_and_lap_on_the_grid():
 def test_rows_run_small(experiment, number):
     tiny = replace(experiment.quick, name="tiny", pixels=8, batch_size=32, max_iter=2, n_eval=400)
     scores = experiment.rows[number - 1].measure(tiny, 0, "cpu")
-    assert [*experiment.scores, *experiment.beside] == [*scores]
+    assert [*experiment.scores, *experiment.further] == [*scores]
     assert np.isfinite([*scores.values()]).all()
 
 
@@ -63,7 +63,7 @@ def test_generators_of_pictures_run_small(table, number):
         pytest.importorskip("diffusers")
     tiny = replace(table.quick, name="tiny", pixels=8, n_samples=100, n_eval=300, batch_size=32, max_iter=2)
     scores = table.rows[number - 1].measure(tiny, 0, "cpu")
-    assert {*table.scores, *table.beside} == {*scores}
+    assert {*table.scores, *table.further} == {*scores}
     assert np.isfinite([*scores.values()]).all()
 
 
@@ -81,7 +81,7 @@ def test_every_generator_of_pictures_can_be_built():
     for row in TABLE_1.rows:
         assert row.generator(TABLE_1.quick, 0, "cpu").n_components == row.renderer(8).d == 5
     for row in TABLE_8.rows:
-        n_factors = {"sprites": 3, "arm": 5}[row.world]
+        n_factors = {"sprites": 3, "arm": 5}[row.simulation]
         assert row.pictures.generator(TABLE_8.quick, 0, "cpu").n_components == n_factors
 
 

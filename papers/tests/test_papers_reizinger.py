@@ -1,4 +1,4 @@
-"""Reizinger et al.: tables are the paper's, worlds those of its code, and rows come out as they should."""
+"""Reizinger et al.: tables are the paper's, simulations those of its code, and rows come out as they should."""
 
 import math
 from dataclasses import fields, replace
@@ -27,7 +27,7 @@ TINY = replace(TABLE_2.quick, name="tiny", batch_size=32, max_iter=2, width=4, m
 
 
 def built(row, seed=0):
-    return row.world.build(n_layers=2, most_instances=1_000, seed=seed)
+    return row.simulation.build(n_layers=2, most_instances=1_000, seed=seed)
 
 
 # The tables are the paper's.
@@ -75,8 +75,8 @@ def test_assumptions_hold_says_the_same_as_the_worlds(experiment):
 
 def test_the_worlds_of_table_2_are_those_of_the_paper():
     def facts(row):
-        world = built(row)
-        return world.n_instances, world.d, world.clusters.n_classes, world.clusters.conditional
+        simulation = built(row)
+        return simulation.n_instances, simulation.d, simulation.clusters.n_classes, simulation.clusters.conditional
 
     kappa = VonMisesFisher
     assert [facts(row) for row in TABLE_2_ROWS] == [
@@ -91,7 +91,7 @@ def test_the_worlds_of_table_2_are_those_of_the_paper():
         (1_000, 5, 100, Projected(GeneralizedNormal(1.0, 1.0))),
         (1_000, 5, 100, Projected(GeneralizedNormal(2**0.5, 2.0))),  # a normal law of standard deviation 1
     ]
-    assert TABLE_2_ROWS[1].world.build(n_layers=2, most_instances=10**6, seed=0).n_instances == 100_000
+    assert TABLE_2_ROWS[1].simulation.build(n_layers=2, most_instances=10**6, seed=0).n_instances == 100_000
 
 
 def test_table_3_labels_classes_where_table_2_labels_instances():
@@ -172,7 +172,7 @@ def test_a_run_has_all_scores_and_a_killed_reproduction_goes_on_where_it_was(exp
     for record in pindown_papers.reproduce(experiment, TINY, [(row, 3)], device="cpu"):
         results.append(record)
     (kept,) = results.open()
-    assert set(experiment.scores) | set(experiment.beside) <= set(kept.scores)
+    assert set(experiment.scores) | set(experiment.further) <= set(kept.scores)
     rest = pindown_papers.pending(experiment, TINY, [kept], rows=[1, 2], seeds=[3])
     assert [(row.number, seed) for row, seed in rest] == [(1, 3)]
     (line,) = pindown_papers.compare(experiment, TINY, [kept]).lines
@@ -196,7 +196,7 @@ SMALL = replace(TINY, n_layers=2, batch_size=256, max_iter=300, width=64, n_eval
 
 def small(row, **changes):
     changes = {"d": 4, "n_classes": 30, "n_instances": 120} | changes
-    return replace(row, world=replace(row.world, **changes))
+    return replace(row, simulation=replace(row.simulation, **changes))
 
 
 SEEDS = [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in (1, 2, 3, 4))]
@@ -238,13 +238,13 @@ def test_the_excess_of_the_truth_is_zero_and_that_of_a_wrong_scale_is_not():
     class Timid(Truth):
         scale_ = 8.0
 
-    world = built(TABLE_3_ROWS[0])
-    z = world.sample(500, random_state=0, dtype=torch.float64).z
-    assert _clusters._excess(Truth(), world, z, z) == pytest.approx(0, abs=1e-9)
-    found = _clusters._excess(Timid(), world, z, z)
-    labels = world.sample(50_000, random_state=0, dtype=torch.float64)
+    simulation = built(TABLE_3_ROWS[0])
+    z = simulation.sample(500, random_state=0, dtype=torch.float64).z
+    assert _clusters._excess(Truth(), simulation, z, z) == pytest.approx(0, abs=1e-9)
+    found = _clusters._excess(Timid(), simulation, z, z)
+    labels = simulation.sample(50_000, random_state=0, dtype=torch.float64)
     loss = {
-        scale: torch.nn.functional.cross_entropy(scale * labels.z @ world.vectors.T, labels.u).item()
+        scale: torch.nn.functional.cross_entropy(scale * labels.z @ simulation.vectors.T, labels.u).item()
         for scale in (8.0, 10.0)
     }
     assert found == pytest.approx(loss[8.0] - loss[10.0], rel=0.1)  # it is a difference of cross-entropies
@@ -262,7 +262,7 @@ def test_the_spread_of_the_noise_is_known_by_hand():
 def test_the_quick_profile_reaches_the_paper_or_nearly_so(number):
     row = replace(TABLE_2_ROWS[number - 1], models=(UNIT,))
     ours = [100 * row.measure(TABLE_2.quick, seed, "cpu")["unit z"] for seed in range(5)]
-    assert sum(ours) / 5 > row.published[0].mean - 1  # theirs is a mean over worlds, too
+    assert sum(ours) / 5 > row.published[0].mean - 1  # theirs is a mean over simulations, too
     assert min(ours) > row.published[0].mean - 3
 
 

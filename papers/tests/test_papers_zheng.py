@@ -44,12 +44,12 @@ def test_the_papers_numbers_stand_beside_the_worlds_they_belong_to(experiment, s
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_diverse_world_has_a_block_per_latent_and_a_dense_one_has_one(seed):
-    diverse, dense = (FIGURE_5.rows[i].world(seed) for i in (0, 4))
+    diverse, dense = (FIGURE_5.rows[i].simulation(seed) for i in (0, 4))
     assert len(identified_blocks(diverse.support)) == diverse.d == 3
     assert len(identified_blocks(dense.support)) == 1
-    for world in (diverse, dense):
-        for groups in zheng2025._overlapping_groups(world.support):
-            found = parts(world.support, *groups)
+    for simulation in (diverse, dense):
+        for groups in zheng2025._overlapping_groups(simulation.support):
+            found = parts(simulation.support, *groups)
             assert found.shared
             assert found.only_first
             assert found.only_second
@@ -102,7 +102,7 @@ RESULTS = Path(__file__).parents[2] / "docs" / "results"
 
 
 def on_record(experiment, number, score):
-    """The score of each world of a row, by seed."""
+    """The score of each simulation of a row, by seed."""
     records = pindown_papers.Results(RESULTS / f"{experiment.name.replace('/', '-')}-quick.jsonl").read()
     found = {r.seed: r.scores[score] for r in records if r.row == number and r.answers(experiment, QUICK)}
     assert sorted(found) == list(range(10))

@@ -21,7 +21,7 @@ def test_what_is_drawn_anew_of_a_grid_lies_on_it():
     drawn = Pairs(grid, law, SPRITES).conditional.sample(z, random_state=1)
     assert set(drawn[:, 0].tolist()) == set(z[:, 0].tolist())  # three values
     moved = (drawn[:, 0] != z[:, 0]).float().mean().item()
-    assert moved == pytest.approx(0.5 * 2 / 3, abs=0.03)  # a third of those drawn anew are what they were
+    assert moved == pytest.approx(0.5 * 2 / 3, abs=0.03)  # a third of those drawn again are what they were
 
 
 @pytest.mark.parametrize(

@@ -73,11 +73,11 @@ class Autoencoding(Generating):
 
 
 class Paired(Autoencoding):
-    """An autoencoder of two views of each row, its partner the second; abstract."""
+    """An autoencoder of two views of each row, its positive the second; abstract."""
 
     spec = PairedReconstructionSpec()
     unrolled = False
-    _y_is = "be the partner, or the group, of"
+    _y_is = "be the positive, or the group, of"
     _n_views = 2
 
     def fit(self, X, y=None) -> Self:
@@ -88,8 +88,8 @@ class Paired(Autoencoding):
         X : array or tensor of shape (n_samples, …), Data, or Source
             The observations.
         y : array, tensor or None
-            Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
-            row's partner is the next row.
+            Positives, an array like X; or groups, (n_samples,), whose rows are positives of each other; or None: each
+            row's positive is the next row.
         """
         return self._fit(X, {"pairs": y})
 

@@ -44,9 +44,9 @@ class Composed(Process):
 
     Examples
     --------
-    >>> world = Composed(20, size=16, random_state=0)
-    >>> sample = world.sample(8, random_state=1)
-    >>> tuple(sample.x.shape), tuple(sample.z.shape), world.factors[:3]
+    >>> simulation = Composed(20, size=16, random_state=0)
+    >>> sample = simulation.sample(8, random_state=1)
+    >>> tuple(sample.x.shape), tuple(sample.z.shape), simulation.factors[:3]
     ((8, 3, 16, 16), (8, 7), ('size', 'darkness', 'right'))
     """
 

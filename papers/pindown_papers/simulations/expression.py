@@ -44,9 +44,9 @@ class Expression(Process):
 
     Examples
     --------
-    >>> world = Expression.of_cells(50, random_state=0)
-    >>> sample = world.sample(1000, random_state=1)
-    >>> tuple(sample.x.shape), world.d, len(sample.label.unique()), len(sample.u.unique())
+    >>> simulation = Expression.of_cells(50, random_state=0)
+    >>> sample = simulation.sample(1000, random_state=1)
+    >>> tuple(sample.x.shape), simulation.d, len(sample.label.unique()), len(sample.u.unique())
     ((1000, 50), 5, 4, 3)
     """
 
@@ -91,7 +91,7 @@ class Expression(Process):
         skew: float = 1.0,
         random_state: RandomState = None,
     ) -> "Expression":
-        """Make a world with random types, programmes and laboratories.
+        """Make a simulation with random types, programmes and laboratories.
 
         ``separation`` is the distance between types in standard deviations of a programme, ``signal`` what a programme
         adds to a gene beside noise of 1, ``shift`` and the logarithm ``stretch`` how far laboratories differ; with a
@@ -130,7 +130,7 @@ class Expression(Process):
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """What the theorems may rest on in this world: the laboratory and the type are independent, or not."""
+        """What the theorems may rest on in this simulation: the laboratory and the type are independent, or not."""
         outer = self.joint.sum(1, keepdim=True) * self.joint.sum(0) / self.joint.sum()
         return frozenset({theory.NUISANCE_INDEPENDENT} if torch.allclose(outer, self.joint) else set())
 

@@ -52,11 +52,11 @@ class Filmed(Process):
 
     Examples
     --------
-    >>> world = Filmed.different(2, size=16)
-    >>> sample = world.sample(5, random_state=0)
+    >>> simulation = Filmed.different(2, size=16)
+    >>> sample = simulation.sample(5, random_state=0)
     >>> tuple(sample.x.shape), tuple(sample.x_pos.shape), tuple(sample.z.shape)
     ((5, 3, 16, 16), (5, 3, 16, 16), (5, 3))
-    >>> film = world.episodes(4, 10, random_state=0)
+    >>> film = simulation.episodes(4, 10, random_state=0)
     >>> tuple(film.frames.shape), tuple(film.actions.shape)
     ((4, 11, 3, 16, 16), (4, 10, 3))
     """
@@ -95,7 +95,7 @@ class Filmed(Process):
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """What the theorems may rest on in this world."""
+        """What the theorems may rest on in this simulation."""
         return frozenset({theory.NUISANCE_INDEPENDENT})
 
     def observe(self, hand: Tensor, body: int) -> Tensor:

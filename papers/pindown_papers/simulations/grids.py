@@ -1,4 +1,4 @@
-"""Laws of latents on a grid, as the image sets of the field have them: a marginal, partners by UNI and LAP, categories.
+"""Distributions on a grid, as in the image sets of the field: a marginal, positives by UNI and LAP, categories.
 
 A factor of K values is the latent (i + ½) / K between 0 and 1, i = 0, …, K − 1, so that a renderer draws it as it draws
 continuous ones.
@@ -173,11 +173,11 @@ class LaplaceSteps:
 
 @dataclass(frozen=True)
 class Redrawn:
-    r"""Partners of which some factors follow no law of steps: each stays as it is, or is drawn anew with a probability.
+    r"""Positives of which some factors have no distribution of steps: each stays, or is drawn again with a probability.
 
-    So categories have partners: a value s becomes :math:`\tilde s` with :math:`p(\tilde s | s) \propto
+    So categories have positives: a value s becomes :math:`\tilde s` with :math:`p(\tilde s | s) \propto
     e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a law as before. Of a
-    law on a grid, values that are drawn anew are those of the grid.
+    law on a grid, values that are drawn again are those of the grid.
 
     Parameters
     ----------
@@ -186,14 +186,14 @@ class Redrawn:
     factors : tuple of int
         Which of the latents.
     probability : float
-        With which each is drawn anew, uniformly; 0: they always stay, 1: partners share nothing of them.
+        With which each is drawn again, uniformly; 0: they always stay, 1: positives share nothing of them.
 
     Examples
     --------
     >>> from pindown.simulate.distributions import Truncated, laplace
     >>> z = torch.full((1_000, 3), 0.5)
-    >>> partners = Redrawn(Truncated(laplace(0.1)), factors=(2,), probability=0.3)
-    >>> moved = (partners.sample(z, random_state=0) != z).float().mean(0)
+    >>> positives = Redrawn(Truncated(laplace(0.1)), factors=(2,), probability=0.3)
+    >>> moved = (positives.sample(z, random_state=0) != z).float().mean(0)
     >>> [round(share, 1) for share in moved.tolist()]
     [1.0, 1.0, 0.3]
     """

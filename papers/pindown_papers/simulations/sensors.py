@@ -19,14 +19,14 @@ from pindown.theory import Assumption
 
 @dataclass(frozen=True, eq=False)
 class Sensors(Process):
-    """A world seen by one of several sensors e, drawn at random: x = gain_e · x' + offset_e + noise_e · ε, ε ~ N(0, I).
+    """A simulation seen by one of several random sensors e: x = gain_e · x' + offset_e + noise_e · ε, ε ~ N(0, I).
 
-    The scanners of several hospitals, the cameras of several robots. The latents are those of the world, independent
-    of e. Partners and labels of the world are not passed on.
+    The scanners of several hospitals, the cameras of several robots. The latents are those of the simulation and
+    independent of e. Positives and labels of the simulation are not passed on.
 
     Parameters
     ----------
-    world : Process
+    simulation : Process
         What there is to see.
     gains, offsets, noises : tuple of float
         One number per sensor.
@@ -45,7 +45,7 @@ class Sensors(Process):
 
     role_of_u = "nuisance"
 
-    world: Process
+    simulation: Process
     gains: tuple[float, ...]
     offsets: tuple[float, ...]
     noises: tuple[float, ...]
@@ -65,7 +65,7 @@ class Sensors(Process):
     @property
     def d(self) -> int:
         """Number of latent dimensions."""
-        return self.world.d
+        return self.simulation.d
 
     @property
     def prior(self) -> NDArray[np.float64]:
@@ -74,13 +74,13 @@ class Sensors(Process):
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """What the theorems may rest on in this world: with noise no map is injective."""
+        """What the theorems may rest on in this simulation: with noise no map is injective."""
         mixing = {theory.INJECTIVE_MIXING, theory.DIFFEOMORPHIC_MIXING}
         held = frozenset({theory.NUISANCE_INDEPENDENT})
-        return held | (self.world.assumptions & mixing if not any(self.noises) else frozenset())
+        return held | (self.simulation.assumptions & mixing if not any(self.noises) else frozenset())
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
-        scene = self.world._draw(n, rng, device, dtype)
+        scene = self.simulation._draw(n, rng, device, dtype)
         u = torch.randint(len(self.gains), (n,), generator=rng, device=device)
         settings = placed(self._settings, device).to(dtype)[:, u]  # (3, n)
         gain, offset, noise = settings.reshape(3, n, *[1] * (scene.x.ndim - 1))

@@ -135,10 +135,10 @@ def _print_comparison(out: Console, table: Table) -> None:
     """Print each setting on a line, then the paper's numbers and ours below it."""
     from rich.text import Text
 
-    names = (*table.scores, *table.beside)
+    names = (*table.scores, *table.further)
     unknown = ("–",) * len(table.scores)
-    papers = [(*line.paper, *("" for _ in table.beside)) for line in table.lines]
-    ours = [(*line.ours, *line.beside) for line in table.lines]
+    papers = [(*line.paper, *("" for _ in table.further)) for line in table.lines]
+    ours = [(*line.ours, *line.further) for line in table.lines]
     widths = [max(map(len, column)) for column in zip(names, *papers, *ours, strict=True)]
 
     def aligned(label: str, cells: Sequence[str]) -> Text:
