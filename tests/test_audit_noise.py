@@ -28,19 +28,19 @@ def rng(seed=0):
 # ---- ceilings, by arithmetic ----------------------------------------------------------------------------------------
 
 
-def noisy_codes(share, n=20_000):
-    """Return latents, codes that are a turned image of them with noise, and codes with noise once more."""
+def noisy_latents(share, n=20_000):
+    """Return latents, latents that are a turned image of them with noise, and latents with noise once more."""
     z = rng().normal(size=(n, 3))
     turn, _ = np.linalg.qr(rng(1).normal(size=(3, 3)))
     size = np.sqrt(share / (1 - share))
-    codes = (z + size * rng(2).normal(size=z.shape)) @ turn
-    return z, Moved(codes, tuple(codes + size * rng(3 + k).normal(size=z.shape) @ turn for k in range(4)))
+    latents = (z + size * rng(2).normal(size=z.shape)) @ turn
+    return z, Moved(latents, tuple(latents + size * rng(3 + k).normal(size=z.shape) @ turn for k in range(4)))
 
 
 @pytest.mark.parametrize("share", [0.1, 0.4])
 def test_the_ceiling_of_a_linear_map_is_what_latents_score(share):
-    z, found = noisy_codes(share)
-    assert linear_ceiling(found).value == pytest.approx(linear_r2(found.codes, z), abs=0.02)
+    z, found = noisy_latents(share)
+    assert linear_ceiling(found).value == pytest.approx(linear_r2(found.latents, z), abs=0.02)
     assert linear_ceiling(found).value == pytest.approx(1 - share, abs=0.02)
 
 
@@ -48,15 +48,15 @@ def test_the_ceiling_of_a_linear_map_is_what_latents_score(share):
 def test_the_ceiling_of_matched_latents_is_what_they_score(share):
     z = rng().normal(size=(20_000, 2))
     size = np.sqrt(share / (1 - share))
-    codes = z + size * rng(1).normal(size=z.shape)
-    found = Moved(codes, (codes + size * rng(2).normal(size=z.shape),))
-    assert matched_ceiling(found).value == pytest.approx(mcc(codes, z), abs=0.02)  # √(1 − share)
+    latents = z + size * rng(1).normal(size=z.shape)
+    found = Moved(latents, (latents + size * rng(2).normal(size=z.shape),))
+    assert matched_ceiling(found).value == pytest.approx(mcc(latents, z), abs=0.02)  # √(1 − share)
 
 
 def test_the_ceiling_within_values_is_what_latents_score_there():
-    z, found = noisy_codes(0.3, n=2_000)
+    z, found = noisy_latents(0.3, n=2_000)
     values = np.arange(2_000) % 3
-    true = min(recovery_by_level(found.codes, z, values).values())
+    true = min(recovery_by_level(found.latents, z, values).values())
     assert ceiling_within(found, values).value == pytest.approx(true, abs=0.06)
 
 
@@ -134,10 +134,10 @@ def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_th
         return
     assert found.block.n_shared == 3
     assert found.theorem.name == "contrast-content"
-    assert "the block of 3 directions of the codes that partners share is recovered" in found.claim
-    assert "the other 2 directions of the codes are not recovered" in found.claim
-    codes, alone = est.transform(x), np.zeros(len(x), dtype=int)
-    assert recovery_by_level(codes, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_level(codes, z[:, 3:], alone)[0]
+    assert "the block of 3 directions of the latents that partners share is recovered" in found.claim
+    assert "the other 2 directions of the latents are not recovered" in found.claim
+    latents, alone = est.transform(x), np.zeros(len(x), dtype=int)
+    assert recovery_by_level(latents, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_level(latents, z[:, 3:], alone)[0]
 
 
 def test_strangers_share_no_block():

@@ -46,7 +46,10 @@ def test_an_interval_leaves_out_a_twentieth_on_each_side():
 
 def test_a_verdict_prints_its_outcome_its_condition_and_its_reason():
     verdict = checks.enough_levels(["a", "b"] * 10, theory.TCL, d=3)
-    name, why = "at least d + 1 segments", "2 of 4 that 3 latents need. Give 2 more segments, in general position."
+    name, why = (
+        "at least d + 1 segments",
+        "3 latents need 4, and there are 2. Give 2 more segments, in general position.",
+    )
     assert str(verdict) == f"fails      {name}: {why}"
 
 

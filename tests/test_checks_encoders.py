@@ -27,7 +27,7 @@ def test_data_vary_in_enough_directions_too_few_or_barely():
     assert checks.enough_directions(x, 2).outcome == "holds"
     assert checks.enough_directions(x, 3).outcome == "fails"
     assert checks.enough_directions(x + 1e-3 * rng(1).normal(size=x.shape), 3).outcome == "undecided"
-    assert "3 columns" in checks.enough_directions(x, 4).why
+    assert "3 features" in checks.enough_directions(x, 4).why
 
 
 @pytest.mark.parametrize("seed", SEEDS)
@@ -49,12 +49,12 @@ def noisy_columns(share, n_latents=3, n_columns=30, n=1_500):
 @pytest.mark.parametrize("share", [0.1, 0.5])
 def test_what_codes_must_tell_of_noisy_columns_is_the_signal_and_a_latent_less_is_missed(share):
     x, back = noisy_columns(share)
-    assert noise_left(lambda x: x @ back, x).share == pytest.approx(share, abs=0.03)
+    assert noise_left(lambda x: x @ back, x).fraction == pytest.approx(share, abs=0.03)
     assert checks.structure_kept(lambda x: x @ back, x).outcome == "holds"
     missed = checks.structure_kept(lambda x: x @ back[:, :2], x)
     assert missed.outcome == "fails"
     assert missed.statistic == pytest.approx(2 / 3, abs=0.12)
-    assert "X holds more than 2 codes can tell" in missed.why
+    assert "2 latents" in missed.why
 
 
 THREE = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
@@ -74,7 +74,7 @@ def test_codes_that_bend_tell_rows_apart_and_codes_that_fold_do_not(seed):
     laid_on_each_other = checks.distinct_latents(lambda x: folded(bent), x)
     assert laid_on_each_other.outcome == "fails"
     assert laid_on_each_other.statistic > 0.1
-    assert "Codes lay rows that differ on each other" in laid_on_each_other.why
+    assert "merges" in laid_on_each_other.why
 
 
 def test_noise_by_which_rows_with_one_code_differ_is_no_fold_and_a_fold_shows_through_it():
@@ -101,7 +101,7 @@ def test_few_columns_show_no_noise_and_what_codes_leave_of_them_is_signal():
 @pytest.mark.parametrize("share", [0.1, 0.3])
 def test_what_codes_leave_is_noise_only_if_columns_do_not_share_it(share):
     x, back = noisy_columns(share, n_latents=2, n_columns=10)
-    assert noise_left(lambda x: x @ back, x).share == pytest.approx(share, abs=0.05)
+    assert noise_left(lambda x: x @ back, x).fraction == pytest.approx(share, abs=0.05)
     left_out = noise_left(lambda x: x @ back[:, :1], x)
     assert left_out.is_nil
     assert not left_out.decided
@@ -144,8 +144,8 @@ def test_strengths_without_a_gap_are_all_edges():
 
 def test_latents_that_reach_the_same_variables_are_named():
     table = [[1, 1, 0], [1, 1, 1], [0, 0, 1]]
-    assert "[0, 1] reach the same variables" in checks.diverse_support(table, 0.5).why
-    assert "[2] reach nothing" in checks.diverse_support([[1, 0, 0], [0, 1, 0]], 0.5).why
+    assert "[0, 1] reach the same features" in checks.diverse_support(table, 0.5).why
+    assert "[2] reach no feature" in checks.diverse_support([[1, 0, 0], [0, 1, 0]], 0.5).why
 
 
 def test_two_codes_of_one_angle_are_not_independent_however_little_they_correlate():

@@ -218,7 +218,7 @@ def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
     planned = plan(sample.x, signal=sample.u, groups=subjects)
     assert "needs 8 groups, and there are 5. Give more groups" in planned.needs[-1]
     assert plan(sample.x, signal=sample.u, groups=np.arange(400) % 8).needs == plan(sample.x, signal=sample.u).needs
-    with pytest.raises(ValueError, match="rows come in 5 groups, too few"):
+    with pytest.raises(ValueError, match="8 groups, and there are 5"):
         audit(
             Classify(2, max_iter=1, verbose=False, random_state=0).fit(sample.x, sample.u),
             sample.x,
@@ -230,9 +230,9 @@ def test_what_an_audit_would_refuse_is_said_before_anything_is_fitted():
 @pytest.mark.parametrize(
     ("n_samples", "options", "outcome", "why"),
     [
-        (59, {}, "fails", "needs 60 rows, and there are 59. Give more rows."),
-        (60, {}, "holds", "needs 60 rows, and there are 60."),
-        (90, {"nuisance": np.arange(90) % 2}, "fails", "needs 80 rows of the commonest value of the nuisance"),
+        (59, {}, "fails", "needs 60 samples, and there are 59. Give more samples."),
+        (60, {}, "holds", "needs 60 samples, and there are 60."),
+        (90, {"nuisance": np.arange(90) % 2}, "fails", "needs 80 samples of the commonest level of the nuisance"),
         (90, {"nuisance": np.arange(90) // 80}, "holds", "and there are 80."),
         (90, {"groups": np.arange(90) % 7}, "fails", "needs 8 groups, and there are 7."),
     ],

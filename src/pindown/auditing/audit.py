@@ -149,7 +149,7 @@ def _audited(
         controls=found.controls,
         block=found.block,
         leakage=found.leakage,
-        noise=noise.share,
+        noise=noise.fraction,
         band=lies,
         recovery=spec.comparison.recovery(other, held_out),
         waived=without,
@@ -181,7 +181,7 @@ def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generat
     fit, held_out = refits.others[0], refits.held_out
     found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
     most = fit.spec.comparison.ceiling(fit, found, held_out)
-    return band(most, min(each.worst for each in agreement), refits.noise.share)
+    return band(most, min(each.worst for each in agreement), refits.noise.fraction)
 
 
 def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

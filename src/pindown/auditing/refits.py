@@ -16,7 +16,7 @@ from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
 from pindown.auditing.checks.noise import Noise, noise_left
-from pindown.auditing.checks.samples import MIN_AUDITED_GROUPS, MIN_AUDITED_ROWS, N_PARTS, splittable_samples
+from pindown.auditing.checks.samples import N_PARTS, splittable_samples
 from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import NEXT, Data, as_array
 from pindown.data.files import require_in_memory
@@ -295,14 +295,9 @@ def divide(rows: Samples, rng: np.random.Generator) -> tuple[Codes, Codes]:
     >>> np.bincount(labels[hold]).tolist(), len(set(learn) & set(hold))
     ([10, 10], 0)
     """
-    if len(rows) < MIN_AUDITED_ROWS:
-        few = f"audit: {len(rows)} rows are too few to hold some out and halve the rest"
-        raise ValueError(f"{few}: give {MIN_AUDITED_ROWS}.")
-    if rows.units is not None and (n_groups := len(np.unique(rows.units))) < MIN_AUDITED_GROUPS:
-        raise ValueError(
-            f"audit: rows come in {n_groups} groups, too few to hold some out and to halve the rest: at least "
-            f"{MIN_AUDITED_GROUPS} are needed. Without groups rows are taken to be independent."
-        )
+    levels = rows.strata if rows.role == "nuisance" else None
+    if (verdict := splittable_samples(len(rows), groups=rows.units, nuisance=levels)).outcome == "fails":
+        raise InputError("X", f"audit: {verdict.why}")
     held = _drawn(1 / N_PARTS, rows, rng)
     return np.flatnonzero(~held), np.flatnonzero(held)
 

@@ -375,7 +375,7 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> 
         f"R² {elsewhere:.3f}.",
         elsewhere <= chance + MIN_RECONSTRUCTION_GAIN * (1 - chance),
     )
-    gain = (value - chance) / max(1 - refits.noise.share - chance, 1e-12)  # noise cannot be reconstructed
+    gain = (value - chance) / max(1 - refits.noise.fraction - chance, 1e-12)  # noise cannot be reconstructed
     enough = gain >= MIN_RECONSTRUCTION_GAIN
     why = () if enough else (f"columns that were permuted are rebuilt about as well ({score})",)
     return Evidence((score, *more), (control,), why)

@@ -1,16 +1,19 @@
-"""Checks: can a theorem apply to these data, and do the codes bear it out? Each returns a `Verdict`.
+"""Checks: can a theorem apply to these data, and do the latents support it? Each returns a `Verdict`.
 
-`before` looks at data alone, `after` at a fitted estimator. Every single check is a function of arrays that can be
-called by itself, and says what it is blind to.
+`before` takes data alone, `after` a fitted estimator. Every check is a function of arrays that can be called by itself,
+and says what it is blind to.
 """
 
-from typing import Any
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pindown import theory
 from pindown.auditing.checks import conditions
-from pindown.auditing.checks.arrays import paired_samples, read, seen
+from pindown.auditing.checks.arrays import paired_samples, read, signal_coordinates
 from pindown.auditing.checks.dictionaries import (
     conditioned_atoms,
     distinct_atoms,
@@ -57,6 +60,9 @@ from pindown.auditing.checks.supports import diverse_support, independent_blocks
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, unchecked
 from pindown.data.data import Data, as_array
 from pindown.data.labels import read_labels
+
+if TYPE_CHECKING:
+    from pindown.auditing.spec import Estimator
 
 __all__ = [
     "Estimate",
@@ -105,22 +111,28 @@ __all__ = [
 
 
 def before(
-    X: Any, n_components: int, *, signal: Any = None, nuisance: Any = None, pairs: Any = None, groups: Any = None
+    X: ArrayLike,
+    n_components: int,
+    *,
+    signal: ArrayLike | None = None,
+    nuisance: ArrayLike | None = None,
+    pairs: ArrayLike | None = None,
+    groups: ArrayLike | None = None,
 ) -> tuple[Verdict, ...]:
-    """Say of data what can be said before anything is trained: whether a theorem can apply.
+    """Return what data show before anything is trained: whether a theorem can apply.
 
     Parameters
     ----------
     X : array (n, n_features)
         The observations.
     n_components : int
-        How many latents one hopes for.
+        The number of latents to look for.
     signal, nuisance : array (n,), optional
-        A label to learn from, and one to forget.
+        A label to learn from, and one to remove.
     pairs : array, optional
-        Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+        Positives (n, n_features), or groups (n,) whose samples are positives of each other.
     groups : array (n,), optional
-        Subjects, sessions …, whose rows an audit keeps together.
+        Subjects, sessions …, which an audit does not divide.
 
     Returns
     -------
@@ -141,14 +153,14 @@ def before(
     holds at least d + 1 classes
     holds affine generator system
     """
-    rows, found = seen(X)
+    rows, found = signal_coordinates(X)
     for name, labels in {"signal": signal, "nuisance": nuisance, "groups": groups}.items():
         if labels is not None:
-            read_labels(name, labels, len(rows))  # by the name that the caller knows
+            read_labels(name, labels, len(rows))  # raises by the name that the caller knows
     verdicts = [enough_directions(X, n_components), enough_samples(len(rows), n_components, signal)]
     if pairs is not None:
-        partners = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
-        verdicts.append(related_pairs(*paired_samples(rows, partners)))
+        positives = pairs if np.ndim(pairs) < 2 else found.coordinates(as_array(pairs).reshape(len(rows), -1))
+        verdicts.append(related_pairs(*paired_samples(rows, positives)))
     if signal is not None:
         verdicts.append(enough_levels(signal, theory.CLASSIFY_NORMALISED, n_components))
         verdicts.append(diverse_levels(rows, signal, d=n_components, encoded=False))
@@ -164,8 +176,10 @@ def before(
     return tuple(verdicts)
 
 
-def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdict, ...]:
-    """Say of a fitted estimator and data, best such as it has not seen, which assumptions its codes bear out.
+def after(
+    est: Estimator, X: ArrayLike, y: ArrayLike | None = None, *, given: ArrayLike | None = None
+) -> tuple[Verdict, ...]:
+    """Return what latents of a fitted estimator show, best of new data: which assumptions they support.
 
     Parameters
     ----------
@@ -174,14 +188,14 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     X, y
         Observations and side variable, as in ``est.fit``.
     given : array (n,), optional
-        For `Forget`: the label within whose values the nuisance was to be forgotten.
+        For `Forget`: the label within whose levels the nuisance was to be removed.
 
     Examples
     --------
     >>> from pindown import Classify
     >>> from pindown.simulate import Clusters
-    >>> world = Clusters.on_sphere(3, 12, 10.0, random_state=0)
-    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> simulation = Clusters.on_sphere(3, 12, 10.0, random_state=0)
+    >>> train, test = (simulation.sample(3_000, random_state=s) for s in (1, 2))
     >>> classify = Classify(3, max_iter=200, random_state=0).fit(train.x, train.u)
     >>> for verdict in after(classify, test.x, test.u):
     ...     print(verdict.outcome, verdict.name)
@@ -194,6 +208,6 @@ def after(est: Any, X: Any, y: Any = None, *, given: Any = None) -> tuple[Verdic
     from pindown.auditing.spec import spec_of  # which imports the checks
 
     spec = spec_of(est, "after")
-    side = {} if y is None or spec.roles.y is None else {spec.roles.y: y}
-    read("X", X)  # or say what is wrong with it
+    side: dict[str, Any] = {} if y is None or spec.roles.y is None else {spec.roles.y: y}
+    read("X", X)  # or raise
     return spec.checks_after(est, Data(as_array(X), given=given, **side))

@@ -10,9 +10,9 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from pindown import theory
-from pindown.auditing.checks.arrays import N_RESAMPLES, read
+from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import CONDITIONED_ATOMS, DISTINCT_ATOMS
-from pindown.auditing.checks.verdict import Estimate, Verdict, above, below, estimate
+from pindown.auditing.checks.verdict import N_RESAMPLES, Estimate, Verdict, above, below, estimate
 from pindown.metrics.dictionaries import firing, l0, matching_pursuit
 from pindown.theory import Theorem
 

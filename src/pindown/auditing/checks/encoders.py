@@ -1,19 +1,20 @@
-"""Could there be an injective mixing, and does an encoder undo it? Directions of data, folds, what codes tell of X."""
+"""Could there be an injective mixing, and does an encoder undo it? Directions of X, folds, and structure kept."""
+
+from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
-from numpy.random import Generator
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from scipy.spatial import cKDTree
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import GAMMA, N_LANDMARKS, N_RESAMPLES, Matrix, read, seen, smooth_fits, whitened
+from pindown.auditing.checks.arrays import GAMMA, N_LANDMARKS, read, signal_coordinates, smooth_fits, whitened
 from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
-from pindown.auditing.checks.noise import MIN_ROWS, Encode, Noise, noise_left
-from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
+from pindown.auditing.checks.noise import MIN_SAMPLES, Encode, Noise, noise_left
+from pindown.auditing.checks.verdict import Outcome, Verdict, above, below, bootstrap, judge
+from pindown.metrics.arrays import Matrix
 from pindown.metrics.probes import smooth_regression
 from pindown.networks.folding import THRESHOLD, Folding
 from pindown.networks.spectrum import SAMPLES_PER_DIRECTION
@@ -22,33 +23,31 @@ from pindown.theory import Assumption
 FAINT, NOTHING = 1e-2, 1e-5
 """Spread along a principal direction, relative to the largest, that counts as one; and below which there is none."""
 
-REBUILT, NOT_REBUILT = 0.9, 0.85
-"""Share of the signal in X that codes must tell, and below which they do not: four of five latents tell .8."""
+KEPT, NOT_KEPT = 0.9, 0.85
+"""Fraction of the signal in X that latents must explain, and below which they do not: four of five latents give .8."""
 
-STRETCH, LEAST_SIGNAL = 2.0, 0.05
-"""By how much a prediction that noise has shrunk is stretched at most; and the least share of signal in a direction."""
+MAX_STRETCH, MIN_SIGNAL = 2.0, 0.05
+"""Largest factor that undoes what noise shrinks in a prediction; least fraction of signal in a direction."""
 
-ALIKE, NOT_ALIKE = 0.03, 0.01
-"""Share of the variance of X by which rows with one code differ, from which they were laid on each other; and surely
-not below: .05 to .1 where a latent is folded, .013 at the most where none is."""
+MERGED, NOT_MERGED = 0.03, 0.01
+"""Fraction of the variance of X by which samples with equal latents differ if they are merged, and if they are not."""
 
-NEAREST, NEAR = 10, 0.5
-"""Neighbours among codes that are looked at; and share of the variance of X that must lie between the nearest at most,
-as well as of their difference that distance must leave unexplained before they count as laid on each other."""
+N_NEIGHBOURS, NEAR = 10, 0.5
+"""Neighbours of a sample; and the largest fraction of the variance of X between nearest neighbours that are near."""
 
 DEAD = 1e-2
-"""Spread of codes along any direction, relative to the largest, below which it has been given up."""
+"""Spread of latents along a direction, relative to the largest, below which the direction is dead."""
 
 ROOM = 1.0
-"""Nats that must lie between the information found and the most that so many negatives can show."""
+"""Nats between the information found and the most that so many negatives can show."""
 
 
-def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
-    """Say whether the data vary in as many directions as there are to be latents.
+def enough_directions(X: ArrayLike, d: int, *, random_state: int = 0) -> Verdict:
+    """Say whether the data vary in at least as many directions as there should be latents.
 
     No continuous injective map takes a d-dimensional ball, or the sphere in d dimensions, into fewer than d. The
-    statistic is the spread along principal direction d of standardised columns relative to the first; noise is no
-    direction: see `networks.spectrum`.
+    statistic is the spread along principal direction d of standardised features relative to the first; directions of
+    noise do not count: see `networks.spectrum`.
 
     Examples
     --------
@@ -57,57 +56,73 @@ def enough_directions(X: Any, d: int, *, random_state: int = 0) -> Verdict:
     ['holds', 'fails', 'fails']
     """
     rows = read("X", X)
-    if rows.shape[1] < d:
-        why = (
-            f"X has {counted(rows.shape[1], 'column')}: no injective mixing makes fewer observed than hidden variables."
-        )
-        return Verdict(theory.INJECTIVE_MIXING, rows.shape[1], d, "fails", f"{why} Ask for fewer latents.")
-    along, found = seen(rows)
+    n_features = rows.shape[1]
+    if n_features < d:
+        why = f"X has {counted(n_features, 'feature')}, fewer than the latents. Ask for at most {n_features}."
+        return Verdict(theory.INJECTIVE_MIXING, n_features, d, "fails", why)
+    along, found = signal_coordinates(rows)
     if found.n_kept < d:
-        why = f"{found.account} There are fewer latents than {d}, or X was reduced: ask for at most {found.n_kept}."
+        why = f"{found.account} Ask for at most {counted(found.n_kept, 'latent')}."
         return Verdict(theory.INJECTIVE_MIXING, found.n_kept, d, "fails", why)
     rng = np.random.default_rng(random_state)
-    resampled = (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES))
-    ratio = estimate([principal_spreads(along[some])[d - 1] for some in resampled])
-    outcome = above(ratio, FAINT, unless_below=NOTHING)
-    why = f"X varies along its principal direction {d} by {ratio} of the most."
-    if outcome == "fails":
-        why += " There are fewer latents than that, or X was reduced: ask for fewer."
-    elif outcome == "undecided":
-        why += " That may be noise: ask for fewer latents."
-    return Verdict(theory.INJECTIVE_MIXING, ratio.value, FAINT, outcome, why)
+    ratio = bootstrap(lambda some: principal_spreads(along[some])[d - 1], len(rows), rng)
+    n_wide = int((principal_spreads(along) > FAINT).sum())
+    return judge(
+        theory.INJECTIVE_MIXING,
+        ratio,
+        FAINT,
+        above(ratio, FAINT, unless_below=NOTHING),
+        f"the spread of X along principal direction {d} is {ratio} of the largest.",
+        fails=f"Ask for at most {counted(n_wide, 'latent')}.",
+        undecided=f"That may be noise: {counted(n_wide, 'latent')} would be safe.",
+    )
+
+
+def principal_spreads(rows: Matrix) -> Matrix:
+    """Return standard deviations along principal directions, relative to the first; zeros where nothing varies.
+
+    Examples
+    --------
+    >>> principal_spreads(np.array([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).tolist()
+    [1.0, 0.25]
+    """
+    centred = rows - rows.mean(0)
+    products = centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred  # the smaller of the two
+    size = np.sqrt(np.linalg.eigvalsh(products)[::-1].clip(0))
+    padded = np.pad(size, (0, rows.shape[1] - len(size)))
+    return padded / size[0] if size[0] > 0 else padded
 
 
 def structure_kept(
     encode: Encode,
-    X: Any,
+    X: ArrayLike,
     assumption: Assumption = STRUCTURE_KEPT,
     *,
     noise: Noise | None = None,
     random_state: int = 0,
 ) -> Verdict:
-    r"""Say whether codes tell the signal in X, as they must if mixing and encoder are injective.
+    r"""Say whether latents explain the signal in X, as they must if mixing and encoder are injective.
 
-    Each direction :math:`u_k` of X that stands out of noise (unit variance; at least a hundredth of the largest spread)
-    is told by a smooth regression on codes, :math:`w_k`, made on half of the rows. Both hold the same noise, and would
-    agree in it. So fresh noise ε of the size that was measured is added to X, and what it moves is subtracted:
+    For each direction :math:`u_k` of X that stands out of noise (unit variance; at least a hundredth of the largest
+    spread), a smooth regression on the latents of half of the samples predicts :math:`w_k`. Both contain the same
+    noise, and would agree in it. So fresh noise ε of the measured size is added to X, and its effect subtracted:
 
-    .. math:: \text{told}_k = \frac{(\mathrm{cov}(w_k, u_k) - \mathrm{E}\, \Delta w_k ε_k)^2}
+    .. math:: r^2_k = \frac{(\mathrm{cov}(w_k, u_k) - \mathrm{E}\, \Delta w_k ε_k)^2}
               {(\mathrm{var}\, w_k - \mathrm{E}\, \Delta w_k^2)\,(1 - \mathrm{var}\, ε_k)},
 
-    the squared correlation of their signals. The statistic is its mean, weighted by the share of signal in each
-    direction. Without noise it is the share of the variance of whitened X that codes tell. One latent of many is not
-    missed. Of pictures directions count by their variance, and that little is told leaves the question open: moving
-    edges are no smooth function of anything.
+    the squared correlation of the signals. The statistic is its mean, weighted by the fraction of signal in each
+    direction. Without noise it is the fraction of the variance of whitened X that latents explain. Blind to one missing
+    latent of many. For pictures directions count by their variance, and a low value leaves the question open: moving
+    edges are no smooth function of the latents.
 
     Parameters
     ----------
     encode : callable
-        Maps rows (n, …) to codes (n, d).
+        Maps observations (n, …) to latents (n, d).
     X : array (n, …)
         The observations, best such as the encoder has not seen.
     assumption : Assumption
-        What the verdict speaks of.
+        What the verdict is about.
     noise : Noise, optional
         Of X, if it was measured already.
 
@@ -119,50 +134,96 @@ def structure_kept(
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
     noise = noise_left(encode, rows) if noise is None else noise
-    codes = read("codes", encode(rows))
+    latents = read("latents", encode(rows))
     white, kept = _standing_out(rows, noise)
     pictures = rows.ndim == 4
-    counts = noise.seen.variances[kept] if pictures else np.ones(len(kept))
-    told = _signal_r2(_terms(encode, codes, rows, white, noise, kept, rng), counts, rng)
-    outcome = above(told, REBUILT, unless_below=NOT_REBUILT)
-    n_codes, n_directions = codes.shape[1], len(kept)
-    alike = "each counted by its variance" if pictures else "each counted alike"
-    why = f"codes tell {told} of the signal in {counted(n_directions, 'direction')} of X, {alike}."
+    weights = noise.spectrum.variances[kept] if pictures else np.ones(len(kept))
+    terms = _products(encode, latents, rows, white, noise, kept, rng)
+    r2 = bootstrap(lambda some: _signal_r2(terms[:, some].mean(1), weights), len(rows), rng)
+    outcome = above(r2, KEPT, unless_below=NOT_KEPT)
+    directions = counted(len(kept), "direction")
+    found = f"latents explain {r2.percent} of the signal in X, averaged over {directions} of X."
     if pictures and outcome == "fails":
-        outcome = "undecided"  # as edges move, pixels are no smooth function of what is seen
-        why += " A smooth map of codes draws no edges, so that of pictures this alone decides nothing."
-    elif outcome != "holds" and n_codes < n_directions:
-        why += (
-            f" X holds more than {counted(n_codes, 'code')} can tell: try more latents, where the side variable "
-            "supports them, or leave out columns that it is not about."
+        why = f"{found} Smooth maps of latents draw no edges, so that for pictures this alone decides nothing."
+        return Verdict(assumption, r2.value, KEPT, "undecided", why)
+    advice = "The encoder lost some of it: more samples, or more steps, may help."
+    if latents.shape[1] < len(kept):
+        advice = (
+            f"X varies in more ways than {counted(latents.shape[1], 'latent')} can describe. Leave out features that "
+            "these latents are not about, or claim a part of X only."
         )
-    elif outcome != "holds":
-        why += " The encoder has given some of it up: more rows, or more steps, may help."
-    return Verdict(assumption, told.value, REBUILT, outcome, why)
+    return judge(assumption, r2, KEPT, outcome, found, fails=advice)
+
+
+def _standing_out(rows: NDArray[np.float64], noise: Noise) -> tuple[Matrix, NDArray[np.int64]]:
+    """Return samples along the directions that stand out of noise, each of unit variance, and which these are."""
+    spreads, most = np.sqrt(noise.spectrum.variances), max(1, len(rows) // SAMPLES_PER_DIRECTION)
+    kept = np.flatnonzero(spreads[: noise.spectrum.n_signal] > FAINT * spreads[0])[:most]
+    along = noise.spectrum.coordinates(rows.reshape(len(rows), -1), noise.spectrum.n_signal)
+    return along[:, kept] / spreads[kept], kept
+
+
+def _products(
+    encode: Encode,
+    latents: Matrix,
+    rows: NDArray[np.float64],
+    white: Matrix,
+    noise: Noise,
+    kept: NDArray[np.int64],
+    rng: np.random.Generator,
+) -> Matrix:
+    """Return per sample and direction what the explained signal is computed from; (6, n, directions).
+
+    Prediction times observation, the squares of both, and the same three for the effect of fresh noise.
+    """
+    moved, fresh = [], []
+    for extra in noise.draws(len(rows), rng) if not noise.is_nil else ():
+        moved.append(read("latents", encode(rows + extra)))
+        along = noise.spectrum.coordinates(extra.reshape(len(rows), -1) + noise.spectrum.mean, noise.spectrum.n_signal)
+        fresh.append(along[:, kept] / np.sqrt(noise.spectrum.variances[kept]))
+    products = np.zeros((6, *white.shape))
+    for fit, held_out, mean in smooth_fits(latents, white, rng):
+        observed = white[held_out] - mean
+        predicted = fit.predict(latents[held_out]).reshape(observed.shape) - mean
+        products[:3, held_out] = predicted * observed, predicted**2, observed**2
+        for z, extra in zip(moved, fresh, strict=True):
+            change = fit.predict(z[held_out]).reshape(observed.shape) - mean - predicted
+            products[3:, held_out] += np.stack([change * extra[held_out], change**2, extra[held_out] ** 2]) / len(moved)
+    return products
+
+
+def _signal_r2(products: Matrix, weights: Matrix) -> float:
+    """Return the fraction of the signal that is explained, averaged over directions by their signal."""
+    both, predicted, observed, both_noise, predicted_noise, noise = products
+    signal = np.maximum(observed - noise, MIN_SIGNAL * observed)
+    shared, explained = np.maximum(both - both_noise, 0), np.maximum(predicted - predicted_noise, 1e-12)
+    stretch = np.minimum(shared / explained, MAX_STRETCH)  # noise shrinks predictions; far more would be noise itself
+    missed = signal - 2 * stretch * shared + stretch**2 * explained
+    fraction = signal / np.maximum(observed, 1e-300)
+    return min(1.0, float(np.average(1 - missed / np.maximum(signal, 1e-300), weights=fraction * weights)))
 
 
 def distinct_latents(
     encode: Encode,
-    X: Any,
+    X: ArrayLike,
     assumption: Assumption = INJECTIVE_ENCODER,
     *,
     noise: Noise | None = None,
     random_state: int = 0,
 ) -> Verdict:
-    r"""Say whether rows that differ have codes that differ, by rows whose codes are neighbours.
+    r"""Say whether samples that differ have latents that differ, by samples whose latents are neighbours.
 
-    With :math:`u_i` the directions of X that stand out of noise, :math:`c_i` the codes, both of unit variance, and
-    i(k) the row whose code is the k-th nearest to that of row i,
+    With :math:`u_i` the directions of X that stand out of noise, :math:`c_i` the latents, both of unit variance, and
+    i(k) the sample whose latents are the k-th nearest to those of sample i,
 
     .. math:: \gamma_k = \tfrac12 \mathrm{E} \lVert u_i - u_{i(k)} \rVert^2 \to
               \mathrm{E}\, \mathrm{var}(u \mid c) \quad\text{as}\quad
               \delta_k = \mathrm{E} \lVert c_i - c_{i(k)} \rVert^2 \to 0.
 
-    The statistic is where a line through :math:`(\delta_k, \gamma_k)`, k up to ten, meets 0 [1]_, as a share of the
-    variance, less the noise that was measured, and less where it does for a smooth regression of u on c, which is a
-    function of codes, so that what it shows is distance. It is about 0 if u is a function of c, however bent, and not
-    if codes lay one sheet of rows on another: what these differ by is then left to chance. Codes that leave out a
-    smooth rest of X, as those of a short fit do, pass. In many dimensions no codes are near: that is undecided.
+    The statistic is the intercept of a line through :math:`(\delta_k, \gamma_k)`, k up to ten [1]_, as a fraction of
+    the variance, less the measured noise, and less the same intercept for a smooth regression of u on c. It is about 0
+    if u is a function of c, however nonlinear, and not if the encoder merges distant samples. Blind to latents that
+    leave out a smooth part of X. In many dimensions no latents are near each other: then it is undecided.
 
     References
     ----------
@@ -177,91 +238,40 @@ def distinct_latents(
     """
     rng, rows = np.random.default_rng(random_state), np.asarray(X)
     noise = noise_left(encode, rows) if noise is None else noise
-    codes = whitened(read("codes", encode(rows)))
+    latents = whitened(read("latents", encode(rows)))
+    if len(rows) < MIN_SAMPLES or not latents.shape[1]:
+        why = f"{counted(len(rows), 'sample')} are too few to have near neighbours. Give at least {MIN_SAMPLES}."
+        return Verdict(assumption, math.nan, MERGED, "undecided", why)
     white, kept = _standing_out(rows, noise)
-    if len(rows) < MIN_ROWS or not codes.shape[1]:
-        why = f"{counted(len(rows), 'row')} have no codes near enough to each other to be compared: give {MIN_ROWS}."
-        return Verdict(assumption, math.nan, ALIKE, "undecided", why)
-    apart, near = cKDTree(codes).query(codes, k=NEAREST + 1)
-    smooth = smooth_regression(codes, white, GAMMA, min(N_LANDMARKS, len(rows) // 4)).predict(codes)
+    distance, near = cKDTree(latents).query(latents, k=N_NEIGHBOURS + 1)
+    smooth = smooth_regression(latents, white, GAMMA, min(N_LANDMARKS, len(rows) // 4)).predict(latents)
     differ, by_distance = (
         np.square(u[:, None] - u[near[:, 1:]]).mean(2) / 2 for u in (white, np.asarray(smooth).reshape(white.shape))
     )
-    own = (noise.seen.directions[:, kept] ** 2).T @ noise.seen.noise / noise.seen.variances[kept]
-    resampled = []
-    for some in (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES)):
-        means = (apart[some, 1:] ** 2).mean(0), (differ - by_distance)[some].mean(0)
-        resampled.append(np.polyfit(*means, 1)[1] - own.mean())
-    share = estimate(np.maximum(resampled, 0.0))
-    nearest, outcome = float(differ[:, 0].mean() - own.mean()), below(share, NOT_ALIKE)
-    if outcome == "fails" and (share.low <= ALIKE or share.value <= NEAR * nearest):
-        outcome = "undecided"
-    if outcome == "holds" and nearest > NEAR * (1 - own.mean()):
-        outcome = "undecided"
-    why = f"rows with one code would differ by {share} of the variance of X, and not at all if codes told them apart."
-    if outcome == "fails":
-        why += (
-            " Codes lay rows that differ on each other: give more restarts, more rows, or more columns that tell them "
-            "apart; where distant latents look nearly alike, none may help."
-        )
-    elif outcome == "undecided":
-        why += " So few rows have no nearer codes, or some rows that differ lie on each other: more rows would show."
-    return Verdict(assumption, share.value, ALIKE, outcome, why)
+    own = (noise.spectrum.directions[:, kept] ** 2).T @ noise.spectrum.noise / noise.spectrum.variances[kept]
 
+    def intercept(some: NDArray[np.int64]) -> float:
+        means = (distance[some, 1:] ** 2).mean(0), (differ - by_distance)[some].mean(0)
+        return max(float(np.polyfit(*means, 1)[1] - own.mean()), 0.0)
 
-def _standing_out(rows: Any, noise: Noise) -> tuple[Matrix, NDArray[np.int64]]:
-    """Return rows along the directions that stand out of noise, each of unit variance, and which these are."""
-    spreads, most = np.sqrt(noise.seen.variances), max(1, len(rows) // SAMPLES_PER_DIRECTION)
-    kept = np.flatnonzero(spreads[: noise.seen.n_signal] > FAINT * spreads[0])[:most]
-    return noise.seen.coordinates(rows.reshape(len(rows), -1), noise.seen.n_signal)[:, kept] / spreads[kept], kept
-
-
-def _terms(
-    encode: Encode, codes: Matrix, rows: Any, white: Matrix, noise: Noise, kept: NDArray[np.int64], rng: Generator
-) -> Matrix:
-    """Return per row and direction what signal is counted by; (5, n, directions).
-
-    Products of prediction and observation, squares of both, what fresh noise moves both by together, squares of that,
-    and of the noise.
-    """
-    moved, fresh = [], []
-    if not noise.is_nil:
-        for extra in noise.draws(len(rows), rng):
-            moved.append(read("codes", encode(rows + extra)))
-            along = noise.seen.coordinates(extra.reshape(len(rows), -1) + noise.seen.mean, noise.seen.n_signal)
-            fresh.append(along[:, kept] / np.sqrt(noise.seen.variances[kept]))
-    terms = np.zeros((6, *white.shape))
-    for fit, held_out, mean in smooth_fits(codes, white, rng):
-        observed = white[held_out] - mean
-        said = _like(fit.predict(codes[held_out]), observed) - mean
-        terms[:3, held_out] = said * observed, said**2, observed**2
-        for code, extra in zip(moved, fresh, strict=True):
-            by = _like(fit.predict(code[held_out]), observed) - mean - said
-            terms[3:, held_out] += np.stack([by * extra[held_out], by**2, extra[held_out] ** 2]) / len(moved)
-    return terms
-
-
-def _like(predicted: Any, observed: Matrix) -> Matrix:
-    return np.asarray(predicted).reshape(observed.shape)
-
-
-def _signal_r2(terms: Matrix, counts: NDArray[np.float64], rng: Generator) -> Estimate:
-    """Return the squared correlation of signals, mean over directions by their share of signal; resampled by rows."""
-    n = terms.shape[1]
-    resampled = []
-    for _ in range(N_RESAMPLES):
-        both, said, observed, both_noise, said_noise, noise = terms[:, rng.integers(n, size=n)].mean(1)
-        signal = np.maximum(observed - noise, LEAST_SIGNAL * observed)
-        shared, told = np.maximum(both - both_noise, 0), np.maximum(said - said_noise, 1e-12)
-        stretch = np.minimum(shared / told, STRETCH)  # what noise has shrunk; far more would be noise itself
-        missed = signal - 2 * stretch * shared + stretch**2 * told
-        share = signal / np.maximum(observed, 1e-300)
-        resampled.append(np.average(1 - missed / np.maximum(signal, 1e-300), weights=share * counts))
-    return estimate(np.minimum(resampled, 1.0))
+    merged = bootstrap(intercept, len(rows), rng)
+    nearest, outcome = float(differ[:, 0].mean() - own.mean()), below(merged, NOT_MERGED)
+    few_are_merged = outcome == "fails" and (merged.low <= MERGED or merged.value <= NEAR * nearest)
+    none_is_near = outcome == "holds" and nearest > NEAR * (1 - own.mean())
+    return judge(
+        assumption,
+        merged,
+        MERGED,
+        "undecided" if few_are_merged or none_is_near else outcome,
+        f"samples with equal latents would differ by {merged.percent} of the variance of X (0 % if no two are merged).",
+        fails="The encoder merges samples that differ. More restarts, samples, or features that tell them apart may "
+        "help; where distant samples look nearly alike, nothing may.",
+        undecided="Samples are too few to have near neighbours, or a few are merged: more samples would show.",
+    )
 
 
 def injective_encoder(folding: Folding) -> Verdict:
-    """Turn what `folding.find_folding` saw into a verdict.
+    """Return the verdict on what `folding.find_folding` measured.
 
     Examples
     --------
@@ -269,13 +279,14 @@ def injective_encoder(folding: Folding) -> Verdict:
     'fails'
     """
     outcomes: dict[str, Outcome] = {"folded": "fails", "flat": "fails", "injective": "holds", "undecided": "undecided"}
-    return Verdict(
-        INJECTIVE_ENCODER, folding.fraction, THRESHOLD, outcomes[folding.verdict], f"the encoder is {folding}."
-    )
+    outcome = outcomes[folding.verdict]
+    return Verdict(INJECTIVE_ENCODER, folding.fraction, THRESHOLD, outcome, f"the encoder is {folding}.")
 
 
-def live_latents(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0) -> Verdict:
-    """Say whether codes vary in all their directions: a constant is invariant, and worth nothing.
+def live_latents(
+    latents: ArrayLike, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0
+) -> Verdict:
+    """Say whether latents vary in all their directions: a constant is invariant, and useless.
 
     The statistic is the least spread along a principal direction relative to the largest.
 
@@ -285,44 +296,28 @@ def live_latents(codes: Any, assumption: Assumption = theory.INFORMATION_KEPT, *
     >>> [live_latents(z * size).outcome for size in ([1, 1], [1, 0])]
     ['holds', 'fails']
     """
-    rows = read("codes", codes)
+    rows = read("latents", latents)
     rng = np.random.default_rng(random_state)
-    resampled = (rng.integers(len(rows), size=len(rows)) for _ in range(N_RESAMPLES))
-    least = estimate([principal_spreads(rows[some])[-1] for some in resampled])
+    least = bootstrap(lambda some: principal_spreads(rows[some])[-1], len(rows), rng)
+    found = f"the least spread of the latents along a direction is {least} of the largest."
+    n_live = int((principal_spreads(rows) > DEAD).sum())
+    fails = (
+        f"Only {counted(n_live, 'direction')} of the latents vary: ask for {n_live}, or push less towards invariance."
+    )
     outcome = above(least, 10 * DEAD, unless_below=DEAD)
-    why = f"along the direction in which codes vary least they vary by {least} of the most."
-    if outcome == "fails":
-        why += " A latent was given up: ask for fewer, or for a weaker push towards invariance."
-    return Verdict(assumption, least.value, DEAD, outcome, why)
+    return judge(assumption, least, DEAD, outcome, found, fails=fails, undecided="One direction hardly varies.")
 
 
 def many_negatives(information: float, n_negatives: int) -> Verdict:
-    """Say whether there were enough negatives to show the information between partners, which InfoNCE bounds by log M.
+    """Say whether negatives are enough to show the information between positives, which InfoNCE bounds by log M.
 
     Examples
     --------
     >>> [many_negatives(information=2.0, n_negatives=m).outcome for m in (512, 16, 4)]
     ['holds', 'undecided', 'fails']
     """
-    room = math.log(n_negatives) - information
-    outcome = above(Estimate(room, room, room), ROOM, unless_below=ROOM / 4)
-    most = math.log(n_negatives)
-    why = f"partners share at least {information:.2f} nats, and {n_negatives} negatives show at most {most:.2f}."
-    if outcome != "holds":
-        why += " Take a larger batch_size."
-    return Verdict(theory.MANY_NEGATIVES, room, ROOM, outcome, why)
-
-
-def principal_spreads(rows: Matrix) -> Matrix:
-    """Return standard deviations along principal directions, relative to the first; zeros where nothing varies.
-
-    Examples
-    --------
-    >>> principal_spreads(np.array([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).tolist()
-    [1.0, 0.25]
-    """
-    centred = rows - rows.mean(0)
-    within = centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred  # the smaller of the two
-    size = np.sqrt(np.linalg.eigvalsh(within)[::-1].clip(0))
-    padded = np.pad(size, (0, rows.shape[1] - len(size)))
-    return padded / size[0] if size[0] > 0 else padded
+    bound = math.log(n_negatives)
+    room = bound - information
+    found = f"positives share at least {information:.2f} nats, and {n_negatives} negatives can show {bound:.2f}."
+    outcome = above(room, ROOM, unless_below=ROOM / 4)
+    return judge(theory.MANY_NEGATIVES, room, ROOM, outcome, found, fails="Take a larger batch_size.")

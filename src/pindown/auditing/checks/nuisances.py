@@ -9,19 +9,12 @@ from sklearn.model_selection import StratifiedKFold, cross_val_predict
 from pindown import theory
 from pindown._names import counted
 from pindown._numbers import printed
-from pindown.auditing.checks.arrays import (
-    Codes,
-    Matrix,
-    read,
-    smooth_classifier,
-    whitened,
-    without_rare,
-)
+from pindown.auditing.checks.arrays import read, smooth_classifier, whitened, without_rare
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics import Effort, Leakage, confounding, leakage
-from pindown.metrics.arrays import mean_by_label
+from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
 
 SURE, UNSURE = 1e-6, 0.05
@@ -255,7 +248,7 @@ def leakage_sentence(found: Leakage) -> str:
     )
 
 
-def _read(X: Any, nuisance: Any) -> tuple[Matrix, Codes]:
+def _read(X: Any, nuisance: Any) -> tuple[Matrix, Labels]:
     rows = read("X", X)
     labels = read_labels("nuisance", nuisance, len(rows))
     if labels.max() == 0:
@@ -263,7 +256,7 @@ def _read(X: Any, nuisance: Any) -> tuple[Matrix, Codes]:
     return rows, labels
 
 
-def _covariance_scatter(rows: Matrix, labels: Codes) -> float:
+def _covariance_scatter(rows: Matrix, labels: Labels) -> float:
     n, d = rows.shape
     pooled = rows.T @ rows / n
     counts = np.bincount(labels)

@@ -1,58 +1,55 @@
-"""Is a label diverse enough? How many values it has, how many rows each, and in how many directions they differ."""
+"""Is a label diverse enough? How many levels it has, how many samples each, and in how many directions they differ."""
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
+from numpy.typing import ArrayLike
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import N_SPLITS, Codes, Matrix, halves, read, without_rare
+from pindown.auditing.checks.arrays import N_SPLITS, halves, read, without_rare
 from pindown.auditing.checks.conditions import COMMON_LEVELS, ENOUGH_SAMPLES, SPLITTABLE_SAMPLES
-from pindown.auditing.checks.verdict import Estimate, Verdict, above, estimate
+from pindown.auditing.checks.verdict import Outcome, Verdict, above, estimate, judge
 from pindown.data.labels import read_labels
-from pindown.metrics.arrays import mean_by_label
+from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Assumption, Theorem
 
 FLAT = 0.15
 """Least spread of parameters along any direction, relative to the largest, that counts as a dimension."""
 
+FLAT_BEFORE = 0.2
+"""The same before training, when a nonlinear mixing lifts what is flat."""
+
 LEAST_CHANGE = 0.3
-"""Root mean square change between values, of precisions relative to themselves, that counts as a change at all."""
+"""Root mean square change of precisions between levels, relative to themselves, that counts as a change at all."""
 
-FLAT_BENT = 0.2
-"""The same before training, when a nonlinear mixing lifts what is flat.
-
-Intervals of the ratio reached up to .2 with class vectors in a hyperplane, and down to .25 with others (two layers of
-mixing, 3 to 5 latents, four classes per latent, seeds 100 to 129).
-"""
-
-MIN_ROWS = 4
-"""Rows of a value below which its parameters are not estimated: two in each half."""
+MIN_SAMPLES = 4
+"""Samples of a level below which its parameters are not estimated: two in each half."""
 
 COMMON = 30
-"""Rows of the rarest value from which it can be compared with the others."""
+"""Samples of the rarest level from which it can be compared with the others."""
 
-ROWS_PER_LATENT, ROWS_PER_VALUE = 100, 10
-"""Rows below which an estimate is mostly noise: a rule of thumb; with a fifth of them nothing can be learned."""
+SAMPLES_PER_LATENT, SAMPLES_PER_LEVEL = 100, 10
+"""Samples below which an estimate is mostly noise: a rule of thumb; with a fifth of them nothing can be learned."""
+
+N_PARTS, MIN_AUDITED_SAMPLES, MIN_AUDITED_GROUPS = 4, 60, 8
+"""An audit holds out one part in so many; samples, and groups of them, below which it has nothing to divide."""
 
 
-N_PARTS, MIN_AUDITED_ROWS, MIN_AUDITED_GROUPS = 4, 60, 8
-"""An audit holds out one part in so many; rows, and groups of rows, below which it has nothing to divide."""
+def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
+    """Compare the number of levels of a label with the number that a theorem needs.
 
-
-def enough_levels(labels: Any, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
-    """Compare the number of values of a label with the count that a theorem needs.
-
-    Necessary, never sufficient: see `diverse_levels`. It is undecided if the count is reached only with values of
-    fewer than :data:`MIN_ROWS` rows.
+    Necessary, never sufficient: see `diverse_levels`. It is undecided if the number is reached only with levels of
+    fewer than :data:`MIN_SAMPLES` samples.
 
     Parameters
     ----------
     labels : array (n,)
-        A class, segment, domain or intervention of each row.
+        A class, segment, domain or intervention of each sample.
     theorem : Theorem
         One that counts, such as `theory.CLASSIFY_NORMALISED`.
     d, k : int
@@ -60,59 +57,57 @@ def enough_levels(labels: Any, theorem: Theorem, d: int, k: int | None = None) -
 
     Examples
     --------
-    Two latents need three classes; five values are needed for `theory.AUXILIARY_ICA`:
+    Two latents need three classes; `theory.AUXILIARY_ICA` needs five levels:
 
     >>> labels = ["a", "b", "c"] * 20
     >>> enough_levels(labels, theory.CLASSIFY_FREE, d=2).outcome
     'holds'
-    >>> print(enough_levels(labels, theory.AUXILIARY_ICA, d=2))
-    fails      at least 2d + 1 values of u: 3 of 5 that 2 latents need. Give 2 more values of u, in general position.
+    >>> enough_levels(labels, theory.AUXILIARY_ICA, d=2).why
+    '2 latents need 5, and there are 3. Give 2 more values of u, in general position.'
     """
     if theorem.diversity is None:
         raise ValueError(f"enough_levels: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
-    counts = np.bincount(read_labels("labels", labels, len(labels)))
-    needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_ROWS).sum())
-    latents = f"{len(counts)} of {needed} that {counted(d, 'latent')} need{'' if d > 1 else 's'}."
-    unit = theorem.diversity.unit
+    counts = np.bincount(read_labels("labels", labels, len(np.asarray(labels))))
+    needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_SAMPLES).sum())
+    found = f"{counted(d, 'latent')} need{'s' if d == 1 else ''} {needed}, and there are {len(counts)}."
     if len(counts) < needed:
-        more = f"Give {needed - len(counts)} more {unit}, in general position."
-        return Verdict(theorem.diversity, len(counts), needed, "fails", f"{latents} {more}")
-    if usable < needed:
-        why = f"{latents} But only {usable} have {MIN_ROWS} rows or more, so little is known of the others."
-        return Verdict(theorem.diversity, usable, needed, "undecided", f"{why} Give more rows of these.")
-    return Verdict(theorem.diversity, usable, needed, "holds", latents)
+        more = f"Give {needed - len(counts)} more {theorem.diversity.unit}, in general position."
+        return Verdict(theorem.diversity, len(counts), needed, "fails", f"{found} {more}")
+    outcome: Outcome = "holds" if usable >= needed else "undecided"
+    few = f"But only {usable} have {MIN_SAMPLES} samples or more: give more samples of the others."
+    return judge(theorem.diversity, usable, needed, outcome, found, undecided=few)
 
 
-def enough_samples(n_samples: int, d: int, labels: Any = None) -> Verdict:
-    """Compare the number of rows, in all and of a typical value of a label, with a rule of thumb.
+def enough_samples(n_samples: int, d: int, labels: ArrayLike | None = None) -> Verdict:
+    """Compare the number of samples, in all and of a typical level of a label, with a rule of thumb.
 
-    It fails below a fifth of :data:`ROWS_PER_LATENT` or :data:`ROWS_PER_VALUE`, and is undecided below these.
+    It fails below a fifth of :data:`SAMPLES_PER_LATENT` or :data:`SAMPLES_PER_LEVEL`, and is undecided below these.
 
     Examples
     --------
     >>> [enough_samples(n, d=5).outcome for n in (50, 200, 1_000)]
     ['fails', 'undecided', 'holds']
     >>> enough_samples(1_000, d=5, labels=np.arange(1_000)).why
-    'there are 1000 rows for 5 latents, half of the 1000 values have 1 or fewer. Give more rows, or fewer values.'
+    '1000 samples for 5 latents; half of the 1000 levels have 1 or fewer. Give more samples, or merge levels.'
     """
-    share = n_samples / (ROWS_PER_LATENT * d)
-    why = f"there are {n_samples} rows for {counted(d, 'latent')}"
-    remedy = "Give more rows."
+    fraction = n_samples / (SAMPLES_PER_LATENT * d)
+    found, advice = f"{n_samples} samples for {counted(d, 'latent')}", "Give more samples."
     if labels is not None:
         counts = np.bincount(read_labels("labels", labels, n_samples))
         typical = int(np.median(counts))
-        share = min(share, typical / ROWS_PER_VALUE)
-        why += f", half of the {len(counts)} values have {typical} or fewer"
-        remedy = "Give more rows, or fewer values."
-    outcome = above(Estimate(share, share, share), 1 - 1e-9, unless_below=0.2)
-    return Verdict(ENOUGH_SAMPLES, share, 1.0, outcome, f"{why}." if outcome == "holds" else f"{why}. {remedy}")
+        fraction = min(fraction, typical / SAMPLES_PER_LEVEL)
+        found += f"; half of the {len(counts)} levels have {typical} or fewer"
+        advice = "Give more samples, or merge levels."
+    return judge(ENOUGH_SAMPLES, fraction, 1.0, above(fraction, 1, unless_below=0.2), f"{found}.", fails=advice)
 
 
-def splittable_samples(n_samples: int, *, groups: Any = None, nuisance: Any = None) -> Verdict:
-    """Say whether an audit can divide the rows: hold a quarter out, by whole groups if there are any, halve the rest.
+def splittable_samples(
+    n_samples: int, *, groups: ArrayLike | None = None, nuisance: ArrayLike | None = None
+) -> Verdict:
+    """Say whether an audit can divide the samples: hold out a quarter, by whole groups if any, and halve the rest.
 
-    Where it fails a fit goes through, and nothing can be claimed of it. Fits of `Forget` are compared within a value of
-    the nuisance, so that one value at least must have rows enough.
+    Where it fails a fit goes through, and an audit raises. Fits of `Forget` are compared within a level of the
+    nuisance, so that at least one level must have enough samples.
 
     Examples
     --------
@@ -120,49 +115,46 @@ def splittable_samples(n_samples: int, *, groups: Any = None, nuisance: Any = No
     >>> [splittable_samples(n).outcome for n in (300, 30)], splittable_samples(300, groups=subjects).outcome
     (['holds', 'fails'], 'fails')
     """
-    demands = [(n_samples, MIN_AUDITED_ROWS, "rows", "Give more rows.")]
+    demands = [(n_samples, MIN_AUDITED_SAMPLES, "samples", "Give more samples.")]
     if nuisance is not None:
-        common = int(np.bincount(read_labels("nuisance", nuisance, n_samples)).max())
-        joined = "Give more rows, or join values."
-        demands.append((common, N_PARTS * MIN_SAMPLES_PER_LEVEL, "rows of the commonest value of the nuisance", joined))
+        largest = int(np.bincount(read_labels("nuisance", nuisance, n_samples)).max())
+        unit = "samples of the commonest level of the nuisance"
+        demands.append((largest, N_PARTS * MIN_SAMPLES_PER_LEVEL, unit, "Give more samples, or merge levels."))
     if groups is not None:
         n_groups = int(read_labels("groups", groups, n_samples).max()) + 1
-        alone = "Give more groups, or leave them out if rows are independent."
-        demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", alone))
-    found, least, what, remedy = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
-    why = f"an audit, which holds some out and halves the rest, needs {least} {what}, and there are {found}."
-    return Verdict(
-        SPLITTABLE_SAMPLES, found, least, *(("holds", why) if found >= least else ("fails", f"{why} {remedy}"))
-    )
+        advice = "Give more groups, or leave `groups` out if samples are independent."
+        demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", advice))
+    found, least, unit, advice = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
+    why = f"an audit holds some out and halves the rest. It needs {least} {unit}, and there are {found}."
+    return judge(SPLITTABLE_SAMPLES, found, least, above(found, least), why, fails=advice)
 
 
-def common_levels(labels: Any) -> Verdict:
-    """Say whether even the rarest value of a label has rows enough to be compared with the others.
+def common_levels(labels: ArrayLike) -> Verdict:
+    """Say whether even the rarest level of a label has enough samples to be compared with the others.
 
-    It holds from :data:`COMMON` rows on, and fails below :data:`MIN_ROWS`.
+    It holds from :data:`COMMON` samples on, and fails below :data:`MIN_SAMPLES`.
 
     Examples
     --------
     >>> [common_levels(["a"] * 500 + ["b"] * rare).outcome for rare in (100, 17, 2)]
     ['holds', 'undecided', 'fails']
     """
-    numbers = read_labels("labels", labels, len(labels))
-    counts = np.bincount(numbers)
-    rarest = float(counts.min())
-    outcome = above(Estimate(rarest, rarest, rarest), COMMON - 0.5, unless_below=MIN_ROWS)
-    why = f"of {len(counts)} values the rarest has {counts.min()} of {len(numbers)} rows."
-    if outcome != "holds":
-        why += " Give more of it, merge it with another, or leave it out."
-    return Verdict(COMMON_LEVELS, rarest, COMMON, outcome, why)
+    counts = np.bincount(read_labels("labels", labels, len(np.asarray(labels))))
+    rarest = int(counts.min())
+    outcome = above(rarest, COMMON, unless_below=MIN_SAMPLES)
+    found = f"the rarest of {len(counts)} levels has {rarest} of {counts.sum()} samples."
+    return judge(
+        COMMON_LEVELS, rarest, COMMON, outcome, found, fails="Give more of it, merge it with another, or leave it out."
+    )
 
 
-Table = Callable[[Matrix, Codes, Matrix], Matrix]
-"""Maps codes (n, d), labels (n,) and weights (n,) to parameters, a row per value."""
+Table = Callable[[Matrix, Labels, Matrix], Matrix]
+"""Maps latents (n, d), labels (n,) and weights (n,) to parameters, a row per level."""
 
 
 @dataclass(frozen=True)
 class _Parameters:
-    """What a theorem says of p(z|u): which numbers describe it, how many per latent, and what is assumed of them."""
+    """The numbers by which a theorem describes p(z|u), how many per latent, and what it assumes about them."""
 
     assumption: Assumption
     per_latent: int
@@ -170,20 +162,20 @@ class _Parameters:
     what: str
 
 
-def _precisions(codes: Matrix, labels: Codes, weights: Matrix) -> Matrix:
-    """Return −1/(2σ²) of each value and latent, in units of its mean over values."""
-    spread = mean_by_label(codes**2, labels, weights) - mean_by_label(codes, labels, weights) ** 2
+def _precisions(latents: Matrix, labels: Labels, weights: Matrix) -> Matrix:
+    """Return −1/(2σ²) of each level and latent, in units of its mean over levels."""
+    spread = mean_by_label(latents**2, labels, weights) - mean_by_label(latents, labels, weights) ** 2
     precision = -0.5 / np.maximum(spread, 1e-12)
     return precision / np.abs(precision).mean(0)
 
 
-def _natural(codes: Matrix, labels: Codes, weights: Matrix) -> Matrix:
-    """Return μ/σ² and −1/(2σ²) of each value and latent, each kind in units of its largest singular value.
+def _natural(latents: Matrix, labels: Labels, weights: Matrix) -> Matrix:
+    """Return μ/σ² and −1/(2σ²) of each level and latent, each kind in units of its largest singular value.
 
-    Unless that is small: what hardly varies must not be blown up.
+    Unless that is small, so that what hardly varies is not blown up.
     """
-    means, precision = mean_by_label(codes, labels, weights), _precisions(codes, labels, weights)
-    within = np.sqrt(np.average((codes - means[labels]) ** 2, axis=0, weights=weights))
+    means, precision = mean_by_label(latents, labels, weights), _precisions(latents, labels, weights)
+    within = np.sqrt(np.average((latents - means[labels]) ** 2, axis=0, weights=weights))
     blocks = [-2 * precision * means / np.maximum(within, 1e-12), precision]
     least = LEAST_CHANGE * np.sqrt(len(means))
     return np.hstack([block / max(np.linalg.norm(block - block.mean(0), 2), least) for block in blocks])
@@ -202,27 +194,27 @@ _PARAMETERS = {
 
 
 def diverse_levels(
-    codes: Any,
-    labels: Any,
+    latents: ArrayLike,
+    labels: ArrayLike,
     theorem: Theorem = theory.CLASSIFY_NORMALISED,
     d: int | None = None,
     *,
     encoded: bool = True,
     random_state: int = 0,
 ) -> Verdict:
-    r"""Say whether the values of a label differ in as many directions as a theorem needs.
+    r"""Say whether the levels of a label differ in as many directions as a theorem needs.
 
-    The parameters of :math:`p(\hat z | u)` that the theorem speaks of are estimated for each value: means (`Classify`,
-    Roeder et al.), precisions (`theory.TCL`), or both, as for normal laws (`theory.IVAE`, `theory.AUXILIARY_ICA`).
-    Singular values of noise are never 0, so directions come from one half of the rows, :math:`A = U S V^\top`, and what
-    they are worth from the other,
+    The parameters of :math:`p(\hat z | u)` that the theorem is about are estimated for each level: means (`Classify`,
+    Roeder et al.), precisions (`theory.TCL`), or both, as for normal distributions (`theory.IVAE`,
+    `theory.AUXILIARY_ICA`). Singular values of noise are never 0, so directions come from one half of the samples,
+    :math:`A = U S V^\top`, and their size from the other,
 
     .. math:: s_j = u_j^\top B v_j, \qquad \text{statistic} = s_r / s_1,
 
     which is 0 on average where the parameters have rank below r. It is compared with :data:`FLAT` over many halves,
-    whose rows are reweighted at random (the Bayesian bootstrap of Rubin, 1981). Before training (``encoded=False``) the
-    mixing bends the space the means lie in, and lifts what is flat: then it is compared with :data:`FLAT_BENT`. Blind
-    to rotations, shifts and one scale of the codes.
+    whose samples are reweighted at random (the Bayesian bootstrap of Rubin, 1981). Before training (``encoded=False``)
+    a nonlinear mixing lifts what is flat: then it is compared with :data:`FLAT_BEFORE`. Blind to rotations, shifts and
+    one scale of the latents.
 
     Examples
     --------
@@ -231,62 +223,34 @@ def diverse_levels(
     >>> rng = np.random.default_rng(0)
     >>> labels = np.repeat(np.arange(6), 200)
     >>> angle = labels[:, None] * np.pi / 3
-    >>> codes = np.hstack([np.cos(angle), np.sin(angle), 0 * angle]) + 0.3 * rng.normal(size=(1200, 3))
-    >>> [diverse_levels(codes, labels, d=d).outcome for d in (2, 3)]
+    >>> latents = np.hstack([np.cos(angle), np.sin(angle), 0 * angle]) + 0.3 * rng.normal(size=(1200, 3))
+    >>> [diverse_levels(latents, labels, d=d).outcome for d in (2, 3)]
     ['holds', 'fails']
     """
     if theorem not in _PARAMETERS:
         names = ", ".join(t.name for t in _PARAMETERS)
-        raise ValueError(f"diverse_levels: no parameters are known for {theorem.name}. Give one of {names}.")
-    rows = read("codes", codes)
-    numbers = read_labels("labels", labels, len(rows))
-    parameters, flat = _PARAMETERS[theorem], FLAT if encoded else FLAT_BENT
+        raise ValueError(f"diverse_levels: {theorem.name} has no parameters per level. Give one of {names}.")
+    rows, numbers = _with_common_levels(latents, labels)
+    parameters, flat = _PARAMETERS[theorem], FLAT if encoded else FLAT_BEFORE
     rank = parameters.per_latent * (rows.shape[1] if d is None else d)
-    common = without_rare(numbers, MIN_ROWS)
-    n_values = len(np.unique(numbers[common]))
-    if n_values < 2 or rank > min(n_values, parameters.per_latent * rows.shape[1]):
-        of = f"{counted(n_values, 'value')} of {MIN_ROWS} rows or more in {counted(rows.shape[1], 'column')}"
-        why = f"{of} cannot span {counted(rank, 'dimension')}."
+    n_levels = len(np.unique(numbers))
+    if n_levels < 2 or rank > min(n_levels, parameters.per_latent * rows.shape[1]):
+        levels = f"{counted(n_levels, 'level')} of {MIN_SAMPLES} samples or more"
+        why = f"{levels} in {counted(rows.shape[1], 'dimension')} cannot span {counted(rank, 'dimension')}."
         return Verdict(parameters.assumption, 0.0, flat, "fails", why)
-    numbers = np.unique(numbers[common], return_inverse=True)[1]
-    ratios = split_ratios(rows[common], numbers, parameters.table, np.random.default_rng(random_state))
+    ratios = _split_ratios(rows, numbers, parameters.table, np.random.default_rng(random_state))
     ratio = estimate(ratios[:, rank - 1])
-    outcome = above(ratio, flat)
-    dimensions = int((np.median(ratios, axis=0) > flat).sum())
-    why = f"the {parameters.what} of {n_values} values vary along direction {rank} by {ratio} of the most."
-    if outcome != "holds":
-        why += f" They span about {counted(dimensions, 'dimension')}. {_remedy(dimensions, rank)}"
-    return Verdict(parameters.assumption, ratio.value, flat, outcome, why)
+    spanned = int((np.median(ratios, axis=0) > flat).sum())
+    found = f"the spread of {n_levels} {parameters.what} along direction {rank} is {ratio} of the largest."
+    advice = "Give more samples of each level, or levels that are further apart."
+    if spanned < rank:
+        fewer = counted(max(1, spanned // parameters.per_latent), "latent")
+        advice = f"Give levels that differ in other directions, too, or ask for at most {fewer}."
+    fails = f"They span about {counted(spanned, 'dimension')}. {advice}"
+    return judge(parameters.assumption, ratio, flat, above(ratio, flat), found, fails=fails)
 
 
-def _remedy(spanned: int, asked: int) -> str:
-    if spanned >= asked:  # about as many, but not for sure
-        return "Give more rows of each value, or values that lie further apart."
-    return f"Give values that differ in other directions, too, or ask for at most {counted(max(1, spanned), 'latent')}."
-
-
-def split_ratios(rows: Matrix, labels: Codes, table: Table, rng: np.random.Generator) -> Matrix:
-    """Return singular values of the parameters as other rows see them, relative to the first; (splits, rank)."""
-    rows = (rows - rows.mean(0)) / rows.std()
-    ratios = []
-    for _ in range(N_SPLITS):
-        half, weights = halves(labels, rng), rng.exponential(size=len(rows))
-        here, there = (table(rows[some], labels[some], weights[some]) for some in (half, ~half))
-        pull = _pull(here)
-        here, there = ((some - np.average(some, axis=0, weights=pull**2)) * pull[:, None] for some in (here, there))
-        u, _, vt = np.linalg.svd(here, full_matrices=False)
-        worth = np.einsum("ij,ik,jk->j", u, there, vt)
-        ratios.append(worth / worth[0])
-    return np.array(ratios)
-
-
-def _pull(table: Matrix) -> Matrix:
-    """Return factors that pull far rows to the distance of the middle one: what rows span stays the same."""
-    distance = np.linalg.norm(table - np.median(table, axis=0), axis=1)
-    return 1 / np.maximum(1, distance / max(float(np.median(distance)), 1e-300))
-
-
-def spanned_dimensions(codes: Any, labels: Any, *, encoded: bool = True, random_state: int = 0) -> int:
+def spanned_dimensions(latents: ArrayLike, labels: ArrayLike, *, encoded: bool = True, random_state: int = 0) -> int:
     """Return in how many directions the class means differ, by the measure of `diverse_levels`.
 
     Examples
@@ -295,11 +259,33 @@ def spanned_dimensions(codes: Any, labels: Any, *, encoded: bool = True, random_
     >>> spanned_dimensions(np.eye(3)[labels] + 0.1 * np.random.default_rng(0).normal(size=(300, 3)), labels)
     2
     """
-    rows = read("codes", codes)
-    numbers = read_labels("labels", labels, len(rows))
-    common = without_rare(numbers, MIN_ROWS)
-    numbers = np.unique(numbers[common], return_inverse=True)[1]
+    rows, numbers = _with_common_levels(latents, labels)
     if not len(numbers) or numbers.max() == 0:
         return 0
-    ratios = split_ratios(rows[common], numbers, mean_by_label, np.random.default_rng(random_state))
-    return int((np.median(ratios, axis=0) > (FLAT if encoded else FLAT_BENT)).sum())
+    ratios = _split_ratios(rows, numbers, mean_by_label, np.random.default_rng(random_state))
+    return int((np.median(ratios, axis=0) > (FLAT if encoded else FLAT_BEFORE)).sum())
+
+
+def _with_common_levels(latents: ArrayLike, labels: ArrayLike) -> tuple[Matrix, Labels]:
+    """Return the samples of levels that are common enough, and the number of their level."""
+    rows = read("latents", latents)
+    numbers = read_labels("labels", labels, len(rows))
+    common = without_rare(numbers, MIN_SAMPLES)
+    return rows[common], np.unique(numbers[common], return_inverse=True)[1]
+
+
+def _split_ratios(rows: Matrix, labels: Labels, table: Table, rng: np.random.Generator) -> Matrix:
+    """Return singular values of the parameters as the other half shows them, relative to the first; (splits, rank)."""
+    rows = (rows - rows.mean(0)) / rows.std()
+    ratios = []
+    for _ in range(N_SPLITS):
+        half, weights = halves(labels, rng), rng.exponential(size=len(rows))
+        first, second = (table(rows[some], labels[some], weights[some]) for some in (half, ~half))
+        # Pull far rows in to the median distance: what they span stays the same.
+        distance = np.linalg.norm(first - np.median(first, axis=0), axis=1)
+        pull = 1 / np.maximum(1, distance / max(float(np.median(distance)), 1e-300))
+        first, second = ((some - np.average(some, axis=0, weights=pull**2)) * pull[:, None] for some in (first, second))
+        u, _, vt = np.linalg.svd(first, full_matrices=False)
+        size = np.einsum("ij,ik,jk->j", u, second, vt)
+        ratios.append(size / size[0])
+    return np.array(ratios)

@@ -1,9 +1,11 @@
-"""A verdict: what data say of one condition, with the number it rests on."""
+"""A verdict: what data say about one condition, with the number that it is based on."""
+
+from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +17,10 @@ Outcome = Literal["holds", "fails", "undecided"]
 
 @dataclass(frozen=True)
 class Verdict:
-    """What data say of one condition of a theorem: it holds, it fails, or these data cannot decide.
+    """What data say about one condition of a theorem: it holds, it fails, or these data cannot decide.
 
-    "holds" means that the data show no break of a condition where a break of the size of the threshold would have
-    shown. No finite sample shows more.
+    "holds" means that a violation of the size of the threshold would have shown, and none did. No finite sample shows
+    more.
 
     Parameters
     ----------
@@ -29,9 +31,9 @@ class Verdict:
     threshold : float
         What it was compared with.
     outcome : {"holds", "fails", "undecided"}
-        What follows.
+        The conclusion.
     why : str
-        The reason in a sentence or two, with the interval of the statistic, and the next step unless it holds.
+        What was found, with the interval of the statistic, and what to do unless the condition holds.
 
     Examples
     --------
@@ -64,16 +66,28 @@ class Estimate(NamedTuple):
     low: float
     high: float
 
+    @property
+    def percent(self) -> str:
+        """The number and its interval in percent.
+
+        >>> Estimate(0.33, 0.28, 0.38).percent
+        '33 % [28, 38]'
+        """
+        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+
     def __str__(self) -> str:
         return f"{self.value:.2g} [{self.low:.2g}, {self.high:.2g}]"
 
 
 LEVEL = 0.9
-"""Share of resamples inside an interval: each of its ends is passed by chance once in twenty times."""
+"""Fraction of resamples inside an interval: chance passes each end once in twenty times."""
+
+N_RESAMPLES = 50
+"""Bootstrap samples of an interval."""
 
 
-def estimate(resampled: Sequence[float] | NDArray[np.floating[Any]]) -> Estimate:
-    """Return the median of resampled values, and the interval that holds 90 % of them.
+def estimate(resampled: Sequence[float] | NDArray[np.float64]) -> Estimate:
+    """Return the median of resampled values, and the interval that contains 90 % of them.
 
     Examples
     --------
@@ -84,8 +98,13 @@ def estimate(resampled: Sequence[float] | NDArray[np.floating[Any]]) -> Estimate
     return Estimate(float(middle), float(low), float(high))
 
 
-def above(measured: Estimate, threshold: float, *, unless_below: float | None = None) -> Outcome:
-    """Decide that a number is above a threshold, if its whole interval is; that it is not, if none of it is.
+def bootstrap(statistic: Callable[[NDArray[np.int64]], float], n_samples: int, rng: np.random.Generator) -> Estimate:
+    """Return a statistic of samples drawn with replacement; it is called with their indices."""
+    return estimate([statistic(rng.integers(n_samples, size=n_samples)) for _ in range(N_RESAMPLES)])
+
+
+def above(measured: Estimate | float, threshold: float, *, unless_below: float | None = None) -> Outcome:
+    """Return "holds" if the whole interval reaches the threshold, "fails" if none of it does.
 
     With ``unless_below`` it fails only below that lower threshold, and is undecided between the two.
 
@@ -94,22 +113,48 @@ def above(measured: Estimate, threshold: float, *, unless_below: float | None = 
     >>> [above(Estimate(v, v - 1, v + 1), 3) for v in (5, 3, 1)]
     ['holds', 'undecided', 'fails']
     """
-    if any(map(math.isnan, measured)):
+    _, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
+    if math.isnan(low + high):
         return "undecided"
-    if measured.low > threshold:
+    if low >= threshold:
         return "holds"
-    return "fails" if measured.high < (threshold if unless_below is None else unless_below) else "undecided"
+    return "fails" if high < (threshold if unless_below is None else unless_below) else "undecided"
 
 
-def below(measured: Estimate, threshold: float) -> Outcome:
-    """Decide that a number is below a threshold, if its whole interval is; that it is not, if none of it is.
+def below(measured: Estimate | float, threshold: float, *, unless_above: float | None = None) -> Outcome:
+    """Return "holds" if the whole interval is at most the threshold, "fails" if it is all above; see `above`.
 
     Examples
     --------
     >>> [below(Estimate(v, v - 1, v + 1), 3) for v in (5, 3, 1)]
     ['fails', 'undecided', 'holds']
     """
-    return above(Estimate(-measured.value, -measured.high, -measured.low), -threshold)
+    value, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
+    unless_below = None if unless_above is None else -unless_above
+    return above(Estimate(-value, -high, -low), -threshold, unless_below=unless_below)
+
+
+def judge(
+    assumption: Assumption | Diversity,
+    measured: Estimate | float,
+    threshold: float,
+    outcome: Outcome,
+    found: str,
+    *,
+    fails: str = "",
+    undecided: str | None = None,
+) -> Verdict:
+    """Return a verdict whose reason is what was found, then what to do if it fails or is undecided (by default alike).
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE
+    >>> print(judge(CLASSIFY_FREE.diversity, 2, 3, above(2, 3), "there are 2 classes.", fails="Give one more."))
+    fails      at least d + 1 classes: there are 2 classes. Give one more.
+    """
+    advice = {"holds": "", "fails": fails, "undecided": fails if undecided is None else undecided}[outcome]
+    value = measured.value if isinstance(measured, Estimate) else measured
+    return Verdict(assumption, value, threshold, outcome, f"{found} {advice}".rstrip())
 
 
 def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict, ...]:
@@ -119,8 +164,8 @@ def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict,
     --------
     >>> from pindown.theory import CLASSIFY_FREE, VMF_CLUSTERS
     >>> few, many = (Verdict(CLASSIFY_FREE.diversity, n, 6, "fails", "") for n in (3, 5))
-    >>> law = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
-    >>> [verdict.statistic for verdict in with_better([few, law], many)]
+    >>> distribution = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
+    >>> [verdict.statistic for verdict in with_better([few, distribution], many)]
     [5, 0.1]
     """
     known = {verdict.assumption: verdict for verdict in better}
@@ -128,7 +173,7 @@ def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict,
 
 
 def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption, ...]:
-    """Return the assumptions of a theorem that no verdict speaks of: they are taken on trust.
+    """Return the assumptions of a theorem that no verdict is about: they are taken on trust.
 
     Examples
     --------
@@ -136,5 +181,5 @@ def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption
     >>> [assumption.name for assumption in unchecked(CLASSIFY_FREE, [])]
     ['injective mixing', 'vMF clusters', 'affine generator system', 'global optimum reached']
     """
-    compared_part = {verdict.assumption for verdict in verdicts}
-    return tuple(assumption for assumption in theorem.assumes if assumption not in compared_part)
+    checked = {verdict.assumption for verdict in verdicts}
+    return tuple(assumption for assumption in theorem.assumes if assumption not in checked)

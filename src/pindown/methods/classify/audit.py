@@ -221,7 +221,7 @@ def _seen_again(verdict: Verdict) -> Verdict:
     """Leave open whether classes span all latents, where their means in X span fewer: that shows in codes."""
     if verdict.assumption != theory.AFFINE_GENERATORS or verdict.outcome != "fails":
         return verdict
-    seen = verdict.why.partition(" Give values")[0]
+    seen = verdict.why.partition(" Give levels")[0]
     return replace(verdict, outcome="undecided", why=f"{seen} A mixing bends means, so that codes may show more.")
 
 

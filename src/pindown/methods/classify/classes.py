@@ -14,7 +14,7 @@ from sklearn.utils import assert_all_finite, column_or_1d
 from torch import Tensor, nn
 
 from pindown.auditing.checks import spanned_dimensions
-from pindown.auditing.checks.arrays import seen
+from pindown.auditing.checks.arrays import signal_coordinates
 from pindown.data.labels import Numbered, numbered
 from pindown.methods.inputs import DataSummary
 from pindown.networks import SkipMLP
@@ -122,7 +122,7 @@ def spanned(X: Any, labels: Any) -> int:
     >>> spanned((np.eye(3)[labels] + 0.1 * np.random.default_rng(0).normal(size=(300, 3))) * [1, 1, 1000], labels)
     2
     """
-    return spanned_dimensions(seen(X)[0], labels, encoded=False)
+    return spanned_dimensions(signal_coordinates(X)[0], labels, encoded=False)
 
 
 def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_classes: int) -> Tensor | None:

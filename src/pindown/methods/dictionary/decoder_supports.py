@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from pindown.auditing.checks.supports import STRAIGHT
+from pindown.auditing.checks.supports import NEARLY_LINEAR
 
 FAINT, STRONG = 0.05, 0.15
 """Where the threshold of the support is looked for: weaker derivatives are noise, stronger ones are not."""
@@ -88,4 +88,4 @@ def bent_enough(moments: np.ndarray, support: np.ndarray) -> np.ndarray:
     # Latents that do not reach an output are set apart with moments between the least and the largest.
     inside = np.where(both, unit, 0.0) + np.where(mask, 0.0, 1.0)[:, :, None] * np.eye(mask.shape[1])
     values = np.linalg.eigvalsh(inside)
-    return np.sqrt(np.maximum(values[:, 0], 0) / values[:, -1]) > STRAIGHT
+    return np.sqrt(np.maximum(values[:, 0], 0) / values[:, -1]) > NEARLY_LINEAR

@@ -23,7 +23,7 @@ from pindown.auditing.checks import (
     structure_kept,
     unconfounded,
 )
-from pindown.auditing.checks.arrays import seen
+from pindown.auditing.checks.arrays import signal_coordinates
 from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
@@ -235,7 +235,7 @@ class ForgetSpec(MethodSpec["Forget"]):
 
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
         nuisance, signal, given = _label(est, data), data.signal, data.given
-        rows = seen(data.X)[0]
+        rows = signal_coordinates(data.X)[0]
         pictures = len(np.shape(data.X)) > 2  # which no linear code of pixels would do for
         linear = not pictures and same_covariance(rows, nuisance).outcome != "fails"
         n_directions, touched = touched_dimensions(rows, nuisance)
