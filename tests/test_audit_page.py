@@ -129,7 +129,7 @@ def test_a_sample_is_called_a_sample_and_left_out_latents_are_counted():
 
 
 def test_the_page_says_what_noise_leaves_and_what_partners_share(page):
-    assert "oise of single columns is 31% of their variance" in page
+    assert "31% of the variance is independent noise per feature" in page
     assert "between 0.710 and 0.820" in page
     assert "artners share 2 directions of" in page
 

@@ -177,7 +177,7 @@ def test_data_too_small_to_audit_are_reported_before_the_fit(data):
 
 
 def test_a_check_without_groups_reports_data_too_small_to_audit(data):
-    for n_samples, message in ((50, "needs 60 rows, and there are 50. Give more rows."), (70, "and there are 70.")):
+    for n_samples, message in ((50, "needs 60 samples, and there are 50."), (70, "and there are 70.")):
         write_table(data, {name: column[:n_samples] for name, column in columns().items()})
         printed = call("check", data, *OBSERVED, "-d", 2).stdout
         assert message in " ".join(printed.split())
@@ -200,7 +200,7 @@ def test_samples_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
     np.savez(tmp_path / "many.npz", X=rng.normal(size=(n_samples, 4)), batch=np.arange(n_samples) % 20, subject=subject)
     needs = json.loads(call("plan", *chosen).stdout)["needs"]
     (need,) = [need for need in needs if "an audit" in need]  # once, and not that of the sample
-    assert "needs 80 rows of the commonest value of the nuisance, and there are 50." in need
+    assert "needs 80 samples of the commonest level of the nuisance, and there are 50." in need
 
 
 def test_errors_of_an_estimator_name_options_of_the_command_line(data, monkeypatch):
@@ -433,7 +433,7 @@ def test_pairs_and_a_nuisance_lead_to_contrast_within_levels(data):
     assert type(estimator) is Contrast
     result = call("audit", "run", "--fits", 2)
     assert result.exit_code == 0, result.output
-    assert "common levels: of 3 values" in result.stdout
+    assert "common levels" in result.stdout
 
 
 @pytest.mark.parametrize(

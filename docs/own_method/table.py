@@ -1,4 +1,4 @@
-"""Fourth file: the table, worlds as rows with what the theory says beside what we measure. In pindown: ``papers/``."""
+"""Fourth file: the table, with simulations as rows and what the theory says next to what we measure."""
 
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -65,9 +65,9 @@ TARGETS = Experiment(
     name="own/targets",
     title="latents recovered from measurements, R² in %",
     source="Add your own method",
-    headings=("world", "assumptions hold"),
+    headings=("simulation", "assumptions hold"),
     scores=(),  # no paper has printed any
-    beside=("linear", "r2"),
+    further=("linear", "r2"),
     rows=(Row(1, 8), Row(2, 2)),
     quick=QUICK,
     full=QUICK,
