@@ -88,5 +88,5 @@ def test_codes_that_tell_the_nuisance_are_found_and_collapsed_ones_prove_nothing
 
 
 def test_a_nuisance_of_one_value_cannot_be_forgotten():
-    with pytest.raises(ValueError, match="one value only"):
+    with pytest.raises(ValueError, match="one level only"):
         checks.same_covariance(np.eye(3), [1, 1, 1])
