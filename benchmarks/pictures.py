@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import torch
 from _measure import record, replay_seconds, seconds, where, write
-from pindown_papers.simulations import Redrawn, Sprites
+from pindown_papers.simulations import Redrawn, Room, Sprites
 from scipy.optimize import linear_sum_assignment
 from sklearn.neighbors import KNeighborsClassifier
 
@@ -31,7 +31,6 @@ from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_across
 from pindown.networks.spaces import Box, Reals, Sphere
 from pindown.simulate import Clusters, Pairs
 from pindown.simulate.distributions import Conditional, Truncated, Uniform, VonMisesFisher, laplace, normal
-from pindown.simulate.renderers import Room
 from pindown.training import Trainer
 from pindown.training.callbacks import Callback, Report
 

@@ -11,9 +11,7 @@ from collections.abc import Callable
 
 import torch
 from _measure import save, seconds
-from pindown_papers.simulations import RobotArm, Sprites
-
-from pindown.simulate.renderers import Room
+from pindown_papers.simulations import RobotArm, Room, Sprites
 
 FIVE = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 RENDERERS = {

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from pindown_papers.simulations import Sprites
+from pindown_papers.simulations import Room, Sprites
 from torch import nn
 
 from pindown import Dictionary, load, networks, theory
@@ -18,7 +18,6 @@ from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.unrolling import least_folded, unbent, unrolled
 from pindown.metrics import linear_r2, mcc
-from pindown.simulate.renderers import Room
 
 SIZE, N = 8, 1_500
 ROOM = Room(SIZE, factors=("floor_hue", "wall_hue", "object_hue"), fixed={"shape": 2}, samples=1)

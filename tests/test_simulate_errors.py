@@ -30,10 +30,9 @@ from pindown.simulate.distributions import (
     laplace,
     normal,
 )
-from pindown.simulate.images import contact_sheet, nearest_traversals, png, save_png, traversals
+from pindown.simulate.images import contact_sheet, nearest_traversals, png, save_png
 from pindown.simulate.mixing import LeakyReLU, SinhArcsinh, identity, leaky_relu_mlp, orthogonal, smooth, sparse
 from pindown.simulate.nuisance import FARTHEST, Arm
-from pindown.simulate.renderers import Room
 from pindown.simulate.structured import atoms
 
 G = identity(4)
@@ -94,28 +93,10 @@ BAD = [
     ("cameras", lambda: Bodies((Arm(2.4), Arm(2.5)), (orthogonal(5, random_state=0),) * 2)),
     *(("reach", lambda bad=bad: Arm(bad)) for bad in (0.0, -1.0, math.inf)),
     ("n_elbows", lambda: Arm(2.0, 0)),
-    # Renderers.
-    ("size", lambda: Room(2)),
-    ("factors", lambda: Room(16, factors=("sise",))),
-    ("factors", lambda: Room(16, factors=("size", "size"))),
-    ("factors", lambda: Room(16, factors=("size",), fixed={"size": 1.0})),
-    ("fixed", lambda: Room(16, fixed={"colour": 1.0})),
-    *(
-        ("fixed", lambda bad=bad: Room(8, factors=("size",), fixed={"shape": bad}))
-        for bad in (7, "cube", -1, 1.5, math.nan, None)
-    ),
-    *(
-        ("fixed", lambda bad=bad: Room(8, factors=("size",), fixed={"wall_hue": bad}))
-        for bad in (math.nan, math.inf, "red", [0.1])
-    ),
-    ("fixed", lambda: Sprites(8, n_sprites=2, factors=("x",), fixed={"shape_2": 3})),
-    ("n_sprites", lambda: Sprites(16, n_sprites=0)),
-    ("z", lambda: Room(16)(torch.rand(3, 2))),
     # Images.
     ("images", lambda: contact_sheet(IMAGES[:0])),
     ("images", lambda: contact_sheet(IMAGES[0])),
     ("columns", lambda: contact_sheet(IMAGES, columns=0)),
-    ("z", lambda: traversals(Sprites(8), torch.zeros(3))),
     ("latents", lambda: nearest_traversals(IMAGES[:3, 0, 0], IMAGES)),
     ("latents", lambda: nearest_traversals(NAN_LATENTS, IMAGES)),
     ("steps", lambda: nearest_traversals(IMAGES[:, 0, 0], IMAGES, steps=1)),
@@ -140,8 +121,6 @@ def test_a_support_must_be_a_binary_matrix_without_empty_lines(support):
 @pytest.mark.parametrize(
     "make",
     [
-        lambda: Room(16, domain="box"),
-        lambda: Room(8)(np.zeros((2, 6))),
         lambda: Clusters(Sphere()(torch.ones(3, 4)), Projected(laplace(0.1), Box(-1, 1)), G).log_posterior(
             torch.ones(2, 4)
         ),

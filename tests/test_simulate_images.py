@@ -1,11 +1,10 @@
-"""What renderers and sheets are given: tensors, arrays, and what is neither."""
+"""Contact sheets, images along latents, and swaps take arrays and tensors."""
 
 import numpy as np
 import pytest
 import torch
 
-from pindown.simulate.images import contact_sheet, nearest_traversals
-from pindown.simulate.renderers import Room
+from pindown.simulate.images import along_latents, contact_sheet, nearest_traversals, save_png, swaps
 
 IMAGES = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
 
@@ -19,7 +18,37 @@ def test_sheets_take_arrays_and_tensors_of_any_kind(kind):
     assert nearest_traversals(latents, images, steps=2).shape == (18, 14, 3)
 
 
-def test_what_is_fixed_may_be_any_number():
-    room = Room(8, factors=("size",), fixed={"shape": np.int64(1), "wall_hue": torch.tensor(0.25), "azimuth": 90})
-    values = room.values(torch.rand(2, 1))
-    assert [values[name][0].item() for name in ("shape", "wall_hue", "azimuth")] == [1.0, 0.25, 90.0]
+def test_no_image_comes_twice_along_a_latent_unless_there_are_too_few():
+    lonely = np.array(
+        [[-2.0, 3.0], [-1.0, -3.0], [0.0, 0.0], [1.0, 3.0], [2.0, -3.0]]
+    )  # all but one are far off the line
+    assert sorted(along_latents(lonely, [0], 5)) == [0, 1, 2, 3, 4]
+    assert set(along_latents(lonely, [0], 6)) <= {0, 1, 2, 3, 4}
+
+
+def test_a_swap_changes_what_the_latent_represents():
+    latents = torch.rand(2_000, 2, generator=torch.Generator().manual_seed(0))
+    grey = latents[:, :1, None, None].expand(-1, 1, 4, 4)  # the first latent is the brightness
+    sheet = swaps(latents, grey, n_pairs=3, random_state=0)
+    assert sheet.shape == (3 * 6 - 2, 4 * 6 - 2, 3)
+    one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
+    assert abs(first - other).max() <= 15
+    assert abs(second - one).max() <= 15
+    assert abs(one - other).max() > 15
+
+
+def test_a_sheet_holds_every_image(tmp_path):
+    images = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
+    sheet = contact_sheet(images, columns=3)
+    assert sheet.shape == (18, 22, 3)
+    np.testing.assert_allclose(sheet[10:18, 8:14] / 255, images[4].permute(1, 2, 0), atol=0.003)
+    save_png(tmp_path / "sheet.png", sheet)
+    image = pytest.importorskip("PIL.Image")
+    with image.open(tmp_path / "sheet.png") as back:
+        np.testing.assert_array_equal(np.asarray(back), sheet)
+
+
+def test_thumbnails_are_brought_between_black_and_white():
+    sheet = contact_sheet(np.linspace(-1, 3, 12).reshape(3, 1, 2, 2), columns=3)
+    assert (sheet[0, 0, 0], sheet[1, -1, 0]) == (0, 255)
+    assert contact_sheet(np.full((1, 4, 2, 2), 0.5)).shape == (2, 2, 3)  # of four channels the first

@@ -12,11 +12,11 @@ from pathlib import Path
 import numpy as np
 import torch
 from pindown_papers.baselines import Flow
+from pindown_papers.simulations import Room
 
 from pindown import disentangle
 from pindown.losses import DependencySparsity
 from pindown.simulate.images import save_png
-from pindown.simulate.renderers import Room
 
 FOLDER = Path(os.environ.get("FASHION_MNIST", "/usr/share/datasets/fashion-mnist"))
 BOOT, CODES, STEPS, WEIGHT = 9, 8, 400, 0.05

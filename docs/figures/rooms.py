@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pindown_papers.simulations import Room
 from scipy.optimize import linear_sum_assignment
 
 from pindown import Contrast
@@ -18,7 +19,6 @@ from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Pairs
 from pindown.simulate.distributions import Truncated, Uniform, laplace
 from pindown.simulate.images import along_latents, contact_sheet, nearest_traversals, save_png, swaps
-from pindown.simulate.renderers import Room
 from pindown.training import Trainer
 from pindown.training.callbacks import Film
 

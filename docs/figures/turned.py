@@ -8,11 +8,11 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pindown_papers.simulations import Room
 
 from pindown import disentangle
 from pindown.networks.spaces import Reals
 from pindown.simulate.images import save_png
-from pindown.simulate.renderers import Room
 
 NAMES = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 rng = torch.Generator().manual_seed(0)

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pindown.methods import Classify
     from pindown.simulate import Clusters
     from pindown.simulate.distributions import Conditional
-    from pindown.simulate.mixing import Mixing
+    from pindown.simulate.mixing import InvertibleNetwork
     from pindown.training.optimizers import MakeOptimizer
     from pindown_papers.simulations import Instances
 
@@ -90,7 +90,7 @@ class ClusterSetting:
 
 
 @lru_cache(maxsize=16)
-def _mixing(d: int, n_layers: int, seed: int) -> Mixing:
+def _mixing(d: int, n_layers: int, seed: int) -> InvertibleNetwork:
     from pindown.simulate.mixing import leaky_relu_mlp
 
     return leaky_relu_mlp(d, n_layers=n_layers, random_state=seed)

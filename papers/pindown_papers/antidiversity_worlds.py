@@ -164,11 +164,11 @@ class WorldRow:
 
 def _touched(simulation: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray:
     """Return w, the coordinates of ã that the nuisance touches."""
-    from pindown.simulate.mixing import Mixing
+    from pindown.simulate.mixing import InvertibleNetwork
     from pindown_papers.simulations import ShapeNuisance
 
     mixing = simulation.mixing if isinstance(simulation, ShapeNuisance) else simulation.clusters.mixing
-    assert isinstance(mixing, Mixing), "the table's simulations are no pictures"
+    assert isinstance(mixing, InvertibleNetwork), "the table's simulations are no pictures"
     a = mixing.inverse(sample.x).numpy()
     return a[:, simulation.d :] if isinstance(simulation, ShapeNuisance) else a @ simulation.nuisance_space.numpy()
 

@@ -69,10 +69,10 @@ from pindown.simulate import Clusters, Pairs, Structured, in_hyperplane
 from pindown.simulate.clusters import span_of_differences
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace
 from pindown.simulate.images import nearest_traversals, swaps
-from pindown.simulate.renderers import Room
 from pindown.training import Trainer
 from pindown.training.callbacks import Film
 from pindown_papers.sets import chance_support_f1, support_f1
+from pindown_papers.simulations import Room
 
 SCALE = 0.1
 """Of the Laplace distribution of positives in the unit box."""

@@ -17,7 +17,7 @@ from pindown_papers.zimmermann2021_images import Size
 if TYPE_CHECKING:
     from pindown.simulate import Clusters
     from pindown.simulate.distributions import Uniform
-    from pindown.simulate.renderers import Room
+    from pindown_papers.simulations import Room
 
 N_BATCHES = 40
 """Batches of pictures of which an array is made, where there is no process to draw from."""
@@ -47,7 +47,7 @@ class Row:
         from pindown.networks.spaces import Sphere
         from pindown.simulate import Clusters
         from pindown.simulate.distributions import VonMisesFisher
-        from pindown.simulate.renderers import Room
+        from pindown_papers.simulations import Room
 
         vectors = torch.zeros(self.n_classes, len(FACTORS))
         rng = torch.Generator().manual_seed(seed)
@@ -130,7 +130,7 @@ def _shapes(pixels: int) -> tuple[Room, Uniform]:
     """Return rooms whose factors go with no shape: who draws them, and the law of their latents."""
     from pindown.networks.spaces import Box
     from pindown.simulate.distributions import Uniform
-    from pindown.simulate.renderers import Room
+    from pindown_papers.simulations import Room
 
     return Room(pixels, factors=(*FACTORS, "shape"), samples=1), Uniform(len(FACTORS) + 1, Box())
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pindown_papers._experiment import EVALUATION_SEEDS, Experiment, Profile, Published
 
 if TYPE_CHECKING:
-    from pindown.simulate.renderers import Renderer
+    from pindown_papers.simulations.renderers import Renderer
 
 VALUES = 10
 """Equal parts of each factor's range, for scores that want labels."""
@@ -57,8 +57,7 @@ class PictureRow:
 
     def renderer(self, pixels: int) -> Renderer:
         """Return who draws."""
-        from pindown.simulate.renderers import Room
-        from pindown_papers.simulations import RobotArm, Sprites
+        from pindown_papers.simulations import RobotArm, Room, Sprites
 
         if self.simulation == "sprites":
             return Sprites(pixels, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0})

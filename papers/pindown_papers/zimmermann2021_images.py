@@ -192,7 +192,7 @@ class RoomRow:
         from pindown.networks.spaces import Box
         from pindown.simulate import Pairs
         from pindown.simulate.distributions import GeneralizedNormal, Truncated, Uniform, normal
-        from pindown.simulate.renderers import Room
+        from pindown_papers.simulations import Room
 
         names = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
         law = normal(0.1) if self.power == 2 else GeneralizedNormal(0.1 if self.power == 1 else 0.2, float(self.power))

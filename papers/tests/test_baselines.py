@@ -5,7 +5,7 @@ import pytest
 import torch
 from pindown_papers.baselines import AdaGVAE, BetaVAE, DisCo, FactorVAE, Flow, SlowVAE
 from pindown_papers.baselines.divergences import Posterior, Slow, TotalCorrelation, Weighed, adapted, kl
-from pindown_papers.simulations import Sprites
+from pindown_papers.simulations import Room, Sprites
 from scipy import integrate, stats
 
 from pindown import audit, disentangle, load
@@ -13,7 +13,6 @@ from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.losses import DependencySparsity
 from pindown.metrics import linear_r2, mcc
 from pindown.simulate import Structured
-from pindown.simulate.renderers import Room
 
 SUPPORT = np.array([[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]])
 QUICK = {"max_iter": 10, "batch_size": 32, "random_state": 0, "device": "cpu", "verbose": False}

@@ -7,6 +7,7 @@ from pindown_papers.simulations.grids import Grid, LaplaceSteps, Redrawn, SomeCh
 from pindown_papers.simulations.hierarchy import Hierarchy, like_language
 from pindown_papers.simulations.instances import Instances
 from pindown_papers.simulations.projected import Projected
+from pindown_papers.simulations.renderers import Room
 from pindown_papers.simulations.robot_arm import RobotArm
 from pindown_papers.simulations.sensors import Sensors
 from pindown_papers.simulations.shape_nuisance import ShapeNuisance
@@ -24,6 +25,7 @@ __all__ = [
     "Projected",
     "Redrawn",
     "RobotArm",
+    "Room",
     "Sensors",
     "ShapeNuisance",
     "SomeChange",

@@ -11,8 +11,8 @@ from torch import Tensor
 
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Space
-from pindown.simulate import renderers as rays
-from pindown.simulate.renderers import Factor, Renderer, colour_of
+from pindown_papers.simulations import renderers as rays
+from pindown_papers.simulations.renderers import Factor, Renderer, colour_of
 
 LENGTHS = (0.75, 0.7, 0.45)  # of upper arm, forearm and hand
 RADII = (0.16, 0.13, 0.1)

@@ -18,8 +18,7 @@ from pindown.networks.spaces import Reals
 from pindown.simulate import Process, Sample
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
 from pindown.simulate.nuisance import invariant_directions
-from pindown.simulate.process import check_mixing, frequencies, mixing_assumptions
-from pindown.simulate.renderers import Renderer
+from pindown.simulate.process import check_mixing, frequencies
 from pindown.theory import Assumption
 
 
@@ -34,7 +33,7 @@ class ShapeNuisance(Process):
     ----------
     scales : Tensor of shape (n_levels, n_affected)
         The standard deviations s_e of w, one row per level of e.
-    mixing : Mixing or Renderer
+    mixing : Mixing
         The map g. Its first latents are z, its last n_affected are w.
     weights : tuple of float, optional
         Frequencies of the levels of e, up to a factor; equal by default.
@@ -51,7 +50,7 @@ class ShapeNuisance(Process):
     role_of_u = "nuisance"
 
     scales: Tensor
-    mixing: Mixing | Renderer
+    mixing: Mixing
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -111,7 +110,7 @@ class ShapeNuisance(Process):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Assumptions that hold in this simulation."""
-        return mixing_assumptions(self.mixing) | {theory.NUISANCE_INDEPENDENT}
+        return self.mixing.assumptions | {theory.NUISANCE_INDEPENDENT}
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         u = self._draw_categories(n, rng, device)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Space
-from pindown.simulate.renderers import Factor, Renderer, colour_of
+from pindown_papers.simulations.renderers import Factor, Renderer, colour_of
 
 SPRITE = ("shape", "size", "rotation", "x", "y")  # the usual factors of a sprite
 

@@ -1,4 +1,4 @@
-"""Simulations with known latents: distributions, mixings and renderers, and the processes that combine them.
+"""Simulations with known latents: distributions, mixings, and the processes that combine them.
 
 A process draws a `Sample`: latents, observations, and a side variable if there is one. It lists which assumptions of
 `pindown.theory` hold. Sampling never branches on data or synchronises with the device. Simulations that only serve the

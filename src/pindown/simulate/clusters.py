@@ -15,8 +15,7 @@ from pindown.errors import InputError
 from pindown.networks.spaces import Sphere
 from pindown.simulate.distributions import ConditionalDensity, VonMisesFisher
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
-from pindown.simulate.process import Process, Sample, check_mixing, frequencies, mixing_assumptions
-from pindown.simulate.renderers import Renderer
+from pindown.simulate.process import Process, Sample, check_mixing, frequencies
 from pindown.theory import Assumption
 
 _N_BLOCK = 2**16  # numbers at once; a `Projected` density holds 128 times as many
@@ -34,7 +33,7 @@ class Clusters(Process):
         The class vectors v_c, for example draws of a `pindown.simulate.distributions.Marginal`.
     conditional : ConditionalDensity
         Distribution of z around its class vector.
-    mixing : Mixing or Renderer
+    mixing : Mixing
         The map g.
     weights : tuple of float, optional
         Class probabilities up to a factor; equal by default.
@@ -52,7 +51,7 @@ class Clusters(Process):
 
     vectors: Tensor
     conditional: ConditionalDensity
-    mixing: Mixing | Renderer
+    mixing: Mixing
     weights: tuple[float, ...] | None = None
 
     def __post_init__(self) -> None:
@@ -106,7 +105,7 @@ class Clusters(Process):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Assumptions that hold in this simulation."""
-        held = mixing_assumptions(self.mixing)
+        held = self.mixing.assumptions
         if isinstance(self.conditional, VonMisesFisher) and self.conditional.concentration > 0:
             held |= {theory.VMF_CLUSTERS}
         if span_of_differences(self.vectors).shape[1] == self.d:

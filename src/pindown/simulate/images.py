@@ -1,4 +1,4 @@
-"""Grids of images: contact sheets, traversals of latents, and PNG files."""
+"""Grids of images: contact sheets, images along latents, and PNG files."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from torch import Tensor
 from pindown._files import atomic_path
 from pindown._random import RandomState, draw_seed
 from pindown.errors import InputError
-from pindown.simulate.renderers import Renderer
 
 GAP = 2
 """Pixels between images of a grid."""
@@ -62,35 +61,6 @@ def tiles(images: ArrayLike | Tensor) -> Bytes:
     return ((x - low) / (high - low) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
 
 
-def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
-    """Draw one line of images per latent, which varies over its range while the others are fixed.
-
-    Parameters
-    ----------
-    renderer : Renderer
-        Draws the images.
-    z : Tensor of shape (d,), optional
-        Values of the fixed latents. By default each is at a different part of its range, so that hues differ.
-    steps : int
-        Images per line.
-
-    Examples
-    --------
-    >>> from pindown.simulate.renderers import Room
-    >>> traversals(Room(16), steps=4).shape  # six latents
-    (106, 70, 3)
-    """
-    _check_steps(steps)
-    low, high = renderer.ends
-    apart = low + (high - low) * ((0.1 + 0.618 * torch.arange(renderer.d)) % 1)
-    start = apart if z is None else torch.as_tensor(z)
-    if start.shape != (renderer.d,):
-        raise InputError("z", f"`z` must have shape ({renderer.d},), got {tuple(start.shape)}.")
-    points = start.repeat(renderer.d, steps, 1)  # (d, steps, d)
-    points.diagonal(dim1=0, dim2=2).copy_(torch.linspace(low, high, steps, dtype=start.dtype)[:, None])
-    return contact_sheet(renderer(points.flatten(0, 1)), columns=steps)
-
-
 def nearest_traversals(
     latents: ArrayLike | Tensor, images: ArrayLike | Tensor, *, steps: int = 8, max_latents: int = 16
 ) -> Bytes:
@@ -117,7 +87,8 @@ def nearest_traversals(
     (18, 48, 3)
     """
     z, x, drawn = _checked(latents, images, max_latents)
-    _check_steps(steps)
+    if steps < 2:
+        raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
     return contact_sheet(x[along_latents(z, drawn, steps)], columns=steps)
 
 
@@ -207,11 +178,6 @@ def png(image: Bytes) -> bytes:
 
 def _tensor(values: ArrayLike | Tensor) -> Tensor:
     return values.detach() if isinstance(values, Tensor) else torch.tensor(np.asarray(values))
-
-
-def _check_steps(steps: int) -> None:
-    if steps < 2:
-        raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
 
 
 def _checked(

@@ -2,10 +2,11 @@
 
 A mixing holds buffers only, so it has no parameters to train. Weights are stored in float64 and used in the precision
 of the input: a simulation is the same at every precision. Renderers, whose x are images, are in
-`pindown.simulate.renderers`.
+`pindown_papers.simulations`.
 """
 
 import math
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -16,8 +17,11 @@ from scipy.sparse import csr_array
 from scipy.sparse.csgraph import structural_rank
 from torch import Tensor, nn
 
+from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
+from pindown.networks.spaces import Space
+from pindown.theory import Assumption
 from pindown.theory.structure import as_support
 
 
@@ -76,8 +80,25 @@ class SinhArcsinh:
         return self.softness * torch.sinh(torch.asinh(y / self.softness) - self.strength)
 
 
-class Mixing(nn.Module):
-    """An invertible network: square linear layers with an activation between them, x = W_L b(… b(W_1 z)).
+class Mixing(nn.Module, ABC):
+    """Abstract map g from latents (n, d) to observations (n, …)."""
+
+    domain: Space | None = None
+    """Space of the latents; None takes any."""
+
+    @property
+    @abstractmethod
+    def d(self) -> int:
+        """Number of latents."""
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Assumptions of `pindown.theory` about the mixing that hold."""
+        return frozenset()
+
+
+class InvertibleNetwork(Mixing):
+    """Square linear layers with an activation between them, x = W_L b(… b(W_1 z)).
 
     Created by `leaky_relu_mlp`, `smooth`, `orthogonal` and `identity`.
 
@@ -100,6 +121,12 @@ class Mixing(nn.Module):
     def d(self) -> int:
         """Number of latents."""
         return self.weights.shape[-1]
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Injective, and a diffeomorphism unless the activation has a kink."""
+        kinked = isinstance(self.activation, LeakyReLU) and self.activation.slope != 1 and len(self.weights) > 1
+        return frozenset({theory.INJECTIVE_MIXING} | (set() if kinked else {theory.DIFFEOMORPHIC_MIXING}))
 
     def forward(self, z: Tensor) -> Tensor:
         """Return x = g(z); (n, d) → (n, d)."""
@@ -124,7 +151,7 @@ class Mixing(nn.Module):
 
 def leaky_relu_mlp(
     d: int, *, n_layers: int = 2, slope: float = 0.2, n_candidates: int = 25_000, random_state: RandomState = None
-) -> Mixing:
+) -> InvertibleNetwork:
     """Return the random mixing of Hyvärinen and Morioka (NeurIPS 2016) and Zimmermann et al. (ICML 2021).
 
     Bias-free d×d layers with weights from U(−1, 1) and unit columns, each the best-conditioned of `n_candidates` draws,
@@ -140,10 +167,10 @@ def leaky_relu_mlp(
     _check_positive(d=d, n_layers=n_layers, n_candidates=n_candidates)
     rng = generator(random_state)
     layers = [_best_conditioned(d, n_candidates, rng) for _ in range(n_layers)]
-    return Mixing(torch.stack(layers), LeakyReLU(slope))
+    return InvertibleNetwork(torch.stack(layers), LeakyReLU(slope))
 
 
-def orthogonal(d: int, *, random_state: RandomState = None) -> Mixing:
+def orthogonal(d: int, *, random_state: RandomState = None) -> InvertibleNetwork:
     """Return a rotation or reflection x = Q z, uniform (Haar) over the orthogonal group.
 
     Examples
@@ -153,12 +180,12 @@ def orthogonal(d: int, *, random_state: RandomState = None) -> Mixing:
     5.0
     """
     _check_positive(d=d)
-    return Mixing(haar(1, d, generator(random_state)), LeakyReLU(1.0))
+    return InvertibleNetwork(haar(1, d, generator(random_state)), LeakyReLU(1.0))
 
 
 def smooth(
     d: int, *, n_layers: int = 2, strength: float = 0.8, softness: float = 0.3, random_state: RandomState = None
-) -> Mixing:
+) -> InvertibleNetwork:
     """Return an infinitely differentiable mixing: orthogonal layers with a `SinhArcsinh` between them.
 
     The default strength gives the two slopes about the ratio 1 : 5 of the papers' leaky ReLU.
@@ -171,10 +198,10 @@ def smooth(
     True
     """
     _check_positive(d=d, n_layers=n_layers)
-    return Mixing(haar(n_layers, d, generator(random_state)), SinhArcsinh(strength, softness))
+    return InvertibleNetwork(haar(n_layers, d, generator(random_state)), SinhArcsinh(strength, softness))
 
 
-def identity(d: int) -> Mixing:
+def identity(d: int) -> InvertibleNetwork:
     """Return x = z: the latents are observed directly.
 
     Examples
@@ -183,7 +210,7 @@ def identity(d: int) -> Mixing:
     tensor([[1., 2.]])
     """
     _check_positive(d=d)
-    return Mixing(torch.eye(d, dtype=torch.float64)[None], LeakyReLU(1.0))
+    return InvertibleNetwork(torch.eye(d, dtype=torch.float64)[None], LeakyReLU(1.0))
 
 
 def haar(n: int, d: int, rng: torch.Generator) -> Tensor:
@@ -219,7 +246,7 @@ def _top_bound(a: Tensor) -> Tensor:
     return a.square().sum((-2, -1)) / a.diagonal(dim1=-2, dim2=-1).sum(-1)
 
 
-class SparseMixing(nn.Module):
+class SparseMixing(Mixing):
     """A map whose outputs each depend on some latents only: x_i = Σ_k c_ik φ(a_ik·z + b_ik), a_ik = 0 off I_i.
 
     Created by `sparse`. The support of its Jacobian is exactly `support`. It is smooth, but not always injective; more

@@ -15,9 +15,8 @@ from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Reals
 from pindown.simulate.clusters import Clusters, span_of_differences
-from pindown.simulate.mixing import Mixing, smooth
-from pindown.simulate.process import Process, Sample, check_mixing, frequencies, mixing_assumptions
-from pindown.simulate.renderers import Renderer
+from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
+from pindown.simulate.process import Process, Sample, check_mixing, frequencies
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)
@@ -115,7 +114,7 @@ class Nuisance(Process):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Assumptions that hold in this simulation."""
-        held = mixing_assumptions(self.clusters.mixing)
+        held = self.clusters.mixing.assumptions
         # Other distributions are not symmetric around v_e, so their shape on V^⊥ may depend on e.
         if theory.VMF_CLUSTERS in self.clusters.assumptions:
             held |= {theory.NUISANCE_VMF, theory.NUISANCE_INDEPENDENT}
@@ -141,7 +140,7 @@ class Confounded(Process):
         The means v_e of w.
     joint : Tensor of shape (n_labels, n_levels)
         Frequencies of the pairs (c, e), up to a factor.
-    mixing : Mixing or Renderer
+    mixing : Mixing
         The map g of (z, w).
 
     Examples
@@ -159,7 +158,7 @@ class Confounded(Process):
     label_vectors: Tensor
     nuisance_vectors: Tensor
     joint: Tensor
-    mixing: Mixing | Renderer
+    mixing: Mixing
 
     def __post_init__(self) -> None:
         shape = (len(self.label_vectors), len(self.nuisance_vectors))
@@ -193,7 +192,7 @@ class Confounded(Process):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Assumptions that hold in this simulation; z depends on e unless the label is given."""
-        return mixing_assumptions(self.mixing)
+        return self.mixing.assumptions
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
         pair = self._draw_categories(n, rng, device)
@@ -208,9 +207,9 @@ class Confounded(Process):
         return frequencies(self.joint.flatten())
 
 
-def invariant_directions(mixing: Mixing | Renderer, directions: Tensor) -> Tensor:
+def invariant_directions(mixing: Mixing, directions: Tensor) -> Tensor:
     """Return an orthonormal basis of the directions m of x with mᵀ g(ã) = nᵀ ã for the directions n of ã."""
-    if isinstance(mixing, Renderer) or len(mixing.weights) > 1:
+    if not isinstance(mixing, InvertibleNetwork) or len(mixing.weights) > 1:
         raise InputError("mixing", "`invariant_space` exists for a linear mixing only. Use `n_layers=1`.")
     return torch.linalg.qr(torch.linalg.solve(mixing.weights[0].mT, directions.double())).Q
 

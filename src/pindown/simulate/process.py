@@ -19,8 +19,7 @@ from pindown.data.sources import Batch, GeneratorSource
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Reals, Space, Sphere
 from pindown.simulate.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
-from pindown.simulate.mixing import LeakyReLU, Mixing, SparseMixing, leaky_relu_mlp
-from pindown.simulate.renderers import Renderer
+from pindown.simulate.mixing import Mixing, leaky_relu_mlp
 from pindown.theory import Assumption
 
 
@@ -114,21 +113,13 @@ def frequencies(weights: ArrayLike) -> NDArray[np.float64]:
     return weights / weights.sum()
 
 
-def mixing_assumptions(mixing: Mixing | Renderer) -> frozenset[Assumption]:
-    """Return the assumptions about the mixing that hold."""
-    if isinstance(mixing, Renderer):  # edges and shadows make an image a discontinuous function of its latents
-        return frozenset({theory.INJECTIVE_MIXING} if mixing.injective else ())
-    kinked = isinstance(mixing.activation, LeakyReLU) and mixing.activation.slope != 1 and len(mixing.weights) > 1
-    return frozenset({theory.INJECTIVE_MIXING} | (set() if kinked else {theory.DIFFEOMORPHIC_MIXING}))
-
-
-def check_mixing(d: int, space: Space, mixing: Mixing | Renderer | SparseMixing) -> None:
-    """Raise if the mixing expects another number of latents or, for a renderer, another space."""
+def check_mixing(d: int, space: Space, mixing: Mixing) -> None:
+    """Raise if the mixing expects another number of latents or another space."""
     if d != mixing.d:
         raise InputError("mixing", f"There are {d} latents, but `mixing` takes {mixing.d}. Use the same number.")
-    if isinstance(mixing, Renderer) and mixing.domain != space:
+    if mixing.domain not in (None, space):
         raise InputError(
-            "mixing", f"The latents lie in {space}, but the renderer expects {mixing.domain}. Use `domain={space}`."
+            "mixing", f"The latents lie in {space}, but `mixing` expects {mixing.domain}. Use `domain={space}`."
         )
 
 
@@ -144,7 +135,7 @@ class Pairs(Process):
         Distribution of z.
     conditional : Conditional
         Distribution of the positive z̃ given z.
-    mixing : Mixing or Renderer
+    mixing : Mixing
         The map g.
 
     Examples
@@ -160,7 +151,7 @@ class Pairs(Process):
 
     marginal: Marginal
     conditional: Conditional
-    mixing: Mixing | Renderer
+    mixing: Mixing
 
     def __post_init__(self) -> None:
         check_mixing(self.marginal.d, self.marginal.space, self.mixing)
@@ -198,7 +189,7 @@ class Pairs(Process):
     @property
     def assumptions(self) -> frozenset[Assumption]:
         """Assumptions that hold in this simulation."""
-        held = mixing_assumptions(self.mixing)
+        held = self.mixing.assumptions
         match self.marginal:
             case Uniform(space=Sphere()):
                 held |= {theory.UNIFORM_SPHERE}

@@ -43,11 +43,11 @@ def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Dr
     Examples
     --------
     >>> import torch, pindown
-    >>> from pindown.simulate.renderers import Room
-    >>> from pindown.networks.spaces import Reals
-    >>> room = Room(8, factors=("object_hue", "azimuth"), domain=Reals())
+    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
+    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
+    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
     >>> codes = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(pindown.disentangle(room, codes))]
+    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(pindown.disentangle(decoder, codes))]
     [2, 2]
     """
     found.require_pictures("save_rotated")
@@ -82,11 +82,11 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     Examples
     --------
     >>> import tempfile, torch, pindown
-    >>> from pindown.simulate.renderers import Room
-    >>> from pindown.networks.spaces import Reals
-    >>> room = Room(8, factors=("object_hue", "azimuth"), domain=Reals())
+    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
+    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
+    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
     >>> codes = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> found = pindown.disentangle(room, codes, n_codes=50)
+    >>> found = pindown.disentangle(decoder, codes, n_codes=50)
     >>> with tempfile.TemporaryDirectory() as folder:  # two sliders before, two after
     ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
     4

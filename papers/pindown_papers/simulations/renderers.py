@@ -1,4 +1,4 @@
-"""Renderers: mixings whose observations are images, drawn deterministically by analytic ray casting."""
+"""Renderers: mixings whose observations are images, drawn deterministically by analytic ray casting; and `Room`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,14 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from pindown import theory
 from pindown._names import listed, nearest
 from pindown.errors import InputError
 from pindown.networks.spaces import Box, Reals, Space, Sphere
 from pindown.simulate.distributions import cached_tensor
+from pindown.simulate.images import Bytes, contact_sheet
+from pindown.simulate.mixing import Mixing
+from pindown.theory import Assumption
 
 RAYS_AT_ONCE = {"cpu": 1 << 17, "cuda": 1 << 23}
 """Points rendered at once, to bound the memory: on a CPU as many as fit its caches, on a GPU enough to keep it busy."""
@@ -90,7 +94,7 @@ class Factor:
         return value.floor().clamp_max(len(self.values) - 1) if self.categorical else value
 
 
-class Renderer(nn.Module, ABC):
+class Renderer(Mixing, ABC):
     """Abstract mixing that draws images: latents (n, d) → (n, 3, size, size) in [0, 1].
 
     A deterministic function of z in torch, on its device and in its precision, without synchronisation.
@@ -113,6 +117,7 @@ class Renderer(nn.Module, ABC):
 
     known: tuple[Factor, ...]
     usual: tuple[str, ...]
+    domain: Space
 
     def __init__(
         self,
@@ -145,6 +150,11 @@ class Renderer(nn.Module, ABC):
     def injective(self) -> bool:
         """Whether different latents give different images: not with categories or full circles among them."""
         return not any(factor.categorical or factor.circular for factor in self.factors)
+
+    @property
+    def assumptions(self) -> frozenset[Assumption]:
+        """Injective at most: edges and shadows make an image a discontinuous function of its latents."""
+        return frozenset({theory.INJECTIVE_MIXING} if self.injective else ())
 
     @property
     def ends(self) -> tuple[float, float]:
@@ -544,3 +554,32 @@ class Room(Renderer):
             )
 
         return Hit(chosen([hit.distance for hit in hits]), lambda v: chosen([hit.facing(v) for hit in hits]))
+
+
+def traversals(renderer: Renderer, z: Tensor | None = None, *, steps: int = 8) -> Bytes:
+    """Draw one line of images per latent, which varies over its range while the others are fixed.
+
+    Parameters
+    ----------
+    renderer : Renderer
+        Draws the images.
+    z : Tensor of shape (d,), optional
+        Values of the fixed latents. By default each is at a different part of its range, so that hues differ.
+    steps : int
+        Images per line.
+
+    Examples
+    --------
+    >>> traversals(Room(16), steps=4).shape  # six latents
+    (106, 70, 3)
+    """
+    if steps < 2:
+        raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
+    low, high = renderer.ends
+    apart = low + (high - low) * ((0.1 + 0.618 * torch.arange(renderer.d)) % 1)
+    start = apart if z is None else torch.as_tensor(z)
+    if start.shape != (renderer.d,):
+        raise InputError("z", f"`z` must have shape ({renderer.d},), got {tuple(start.shape)}.")
+    points = start.repeat(renderer.d, steps, 1)  # (d, steps, d)
+    points.diagonal(dim1=0, dim2=2).copy_(torch.linspace(low, high, steps, dtype=start.dtype)[:, None])
+    return contact_sheet(renderer(points.flatten(0, 1)), columns=steps)

@@ -1,24 +1,12 @@
 """Renderers are mixings: pure functions, smooth in what they draw, and every process can be seen through them."""
 
+import math
+
 import numpy as np
 import pytest
 import torch
 from pindown_papers.simulations import Instances, RobotArm, Sensors, ShapeNuisance, SomeChange, Sprites
-
-from pindown import theory
-from pindown.data import as_source
-from pindown.networks.spaces import Box, Reals, Sphere
-from pindown.simulate import Clusters, Confounded, Nuisance, Pairs
-from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
-from pindown.simulate.images import (
-    along_latents,
-    contact_sheet,
-    nearest_traversals,
-    save_png,
-    swaps,
-    traversals,
-)
-from pindown.simulate.renderers import (
+from pindown_papers.simulations.renderers import (
     FAR,
     RAYS_AT_ONCE,
     Hit,
@@ -32,7 +20,16 @@ from pindown.simulate.renderers import (
     painted,
     reciprocals,
     sphere,
+    traversals,
 )
+
+from pindown import theory
+from pindown.data import as_source
+from pindown.errors import InputError
+from pindown.networks.spaces import Box, Reals, Sphere
+from pindown.simulate import Clusters, Confounded, Nuisance, Pairs
+from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace, normal
+from pindown.simulate.images import contact_sheet, nearest_traversals
 
 RENDERERS = {
     "room": Room(16),
@@ -183,26 +180,7 @@ def test_the_nearest_images_along_a_latent_show_what_it_stands_for():
     assert (grey[..., 0] == grey[..., 2]).all()
 
 
-def test_no_image_comes_twice_along_a_latent_unless_there_are_too_few():
-    lonely = np.array(
-        [[-2.0, 3.0], [-1.0, -3.0], [0.0, 0.0], [1.0, 3.0], [2.0, -3.0]]
-    )  # all but one are far off the line
-    assert sorted(along_latents(lonely, [0], 5)) == [0, 1, 2, 3, 4]
-    assert set(along_latents(lonely, [0], 6)) <= {0, 1, 2, 3, 4}
-
-
-# Worlds.
-
-
-def test_a_swap_changes_what_the_latent_represents():
-    latents = torch.rand(2_000, 2, generator=torch.Generator().manual_seed(0))
-    grey = latents[:, :1, None, None].expand(-1, 1, 4, 4)  # the first code is how bright a image is
-    sheet = swaps(latents, grey, n_pairs=3, random_state=0)
-    assert sheet.shape == (3 * 6 - 2, 4 * 6 - 2, 3)
-    one, first, second, other = (sheet[::6, column * 6, 0].astype(int) for column in range(4))
-    assert abs(first - other).max() <= 15
-    assert abs(second - one).max() <= 15
-    assert abs(one - other).max() > 15
+# Simulations.
 
 
 def test_every_process_can_be_seen_through_a_renderer():
@@ -240,23 +218,6 @@ def test_a_nuisance_is_light():
 # Sheets.
 
 
-def test_a_sheet_holds_every_image(tmp_path):
-    images = torch.rand(5, 3, 8, 6, generator=torch.Generator().manual_seed(0))
-    sheet = contact_sheet(images, columns=3)
-    assert sheet.shape == (18, 22, 3)
-    np.testing.assert_allclose(sheet[10:18, 8:14] / 255, images[4].permute(1, 2, 0), atol=0.003)
-    save_png(tmp_path / "sheet.png", sheet)
-    image = pytest.importorskip("PIL.Image")
-    with image.open(tmp_path / "sheet.png") as back:
-        np.testing.assert_array_equal(np.asarray(back), sheet)
-
-
-def test_thumbnails_are_brought_between_black_and_white():
-    sheet = contact_sheet(np.linspace(-1, 3, 12).reshape(3, 1, 2, 2), columns=3)
-    assert (sheet[0, 0, 0], sheet[1, -1, 0]) == (0, 255)
-    assert contact_sheet(np.full((1, 4, 2, 2), 0.5)).shape == (2, 2, 3)  # of four channels the first
-
-
 def test_traversals_have_a_sample_for_each_latent():
     arm = RobotArm(16, factors=("yaw", "elbow"))
     sheet = traversals(arm, torch.tensor([0.5, 0.0]), steps=4)
@@ -265,4 +226,44 @@ def test_traversals_have_a_sample_for_each_latent():
     np.testing.assert_array_equal(sheet[18:34, :16], expected)
 
 
-# What is wrong with the input.
+# Errors.
+
+BAD = [
+    ("size", lambda: Room(2)),
+    ("factors", lambda: Room(16, factors=("sise",))),
+    ("factors", lambda: Room(16, factors=("size", "size"))),
+    ("factors", lambda: Room(16, factors=("size",), fixed={"size": 1.0})),
+    ("fixed", lambda: Room(16, fixed={"colour": 1.0})),
+    *(
+        ("fixed", lambda bad=bad: Room(8, factors=("size",), fixed={"shape": bad}))
+        for bad in (7, "cube", -1, 1.5, math.nan, None)
+    ),
+    *(
+        ("fixed", lambda bad=bad: Room(8, factors=("size",), fixed={"wall_hue": bad}))
+        for bad in (math.nan, math.inf, "red", [0.1])
+    ),
+    ("fixed", lambda: Sprites(8, n_sprites=2, factors=("x",), fixed={"shape_2": 3})),
+    ("n_sprites", lambda: Sprites(16, n_sprites=0)),
+    ("z", lambda: Room(16)(torch.rand(3, 2))),
+    ("z", lambda: traversals(Sprites(8), torch.zeros(3))),
+    ("steps", lambda: traversals(Sprites(8), steps=1)),
+]
+
+
+@pytest.mark.parametrize(("argument", "make"), BAD)
+def test_bad_input_names_the_argument(argument, make):
+    with pytest.raises(InputError) as error:
+        make()
+    assert error.value.argument == argument
+
+
+@pytest.mark.parametrize("make", [lambda: Room(16, domain="box"), lambda: Room(8)(np.zeros((2, 6)))])
+def test_a_wrong_type_raises_a_type_error(make):
+    with pytest.raises(TypeError):
+        make()
+
+
+def test_fixed_factors_may_be_any_number():
+    room = Room(8, factors=("size",), fixed={"shape": np.int64(1), "wall_hue": torch.tensor(0.25), "azimuth": 90})
+    values = room.values(torch.rand(2, 1))
+    assert [values[name][0].item() for name in ("shape", "wall_hue", "azimuth")] == [1.0, 0.25, 90.0]
