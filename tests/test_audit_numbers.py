@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, plan
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.auditing.audit_page import render
 from pindown.auditing.checks import conditions
 from pindown.auditing.page import shown

@@ -5,9 +5,10 @@ import warnings
 import numpy as np
 import pytest
 
+from pindown import demo
 from pindown.auditing import page
 from pindown.auditing.page import Clouds
-from pindown.demo import Budget, run, sections
+from pindown.demo import Budget, run
 from pindown.errors import IdentifiabilityWarning
 from pindown.theory import CONTRAST_SPHERE, FORGET
 
@@ -49,7 +50,7 @@ def test_a_fit_returns_identifiability_warnings_and_passes_others_on():
     with warnings.catch_warnings():
         warnings.simplefilter("default", RuntimeWarning)
         with pytest.warns(RuntimeWarning) as passed_on:
-            assert sections._fit(Doubtful(), None, None) == ("too few classes",)
+            assert demo._fit(Doubtful(), None, None) == ("too few classes",)
     assert [w.category for w in passed_on] == [RuntimeWarning]
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pindown import Contrast, networks
-from pindown.data import ArraySource, GeneratorSource, Source, streaming
+from pindown.data import ArraySource, GeneratorSource, Source, sources
 from pindown.errors import InputError
 from pindown.networks import Whiten
 from pindown.networks.preprocessing import centre, default_preprocessing, nothing, standardise, whiten
@@ -188,7 +188,7 @@ def test_samples_that_do_not_fit_are_whitened_by_streamed_moments(monkeypatch):
     x = noise(500, 3) @ torch.tensor([[3.0, 1.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 0.2]]) + 10
     at_once = whiten(ArraySource(x))
     assert torch.equal(at_once(x), Whiten.of(x)(x))
-    monkeypatch.setattr(streaming, "BLOCK_BYTES", 100)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 100)
     torch.testing.assert_close(whiten(ArraySource(x))(x).abs(), at_once(x).abs(), rtol=1e-4, atol=1e-4)
 
 

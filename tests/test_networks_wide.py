@@ -102,7 +102,7 @@ def test_blocks_make_no_difference_and_results_repeat(monkeypatch):
     x, _ = low_rank(200, faint=0.1)
     whole = whiten(ArraySource(x), n_components=20)
     assert torch.equal(whole.matrix, whiten(ArraySource(x), n_components=20).matrix)
-    monkeypatch.setattr("pindown.data.streaming.BLOCK_BYTES", 50 * 8 * D)
+    monkeypatch.setattr("pindown.data.sources.BLOCK_BYTES", 50 * 8 * D)
     torch.testing.assert_close(whiten(ArraySource(x), n_components=20)(x), whole(x), rtol=1e-3, atol=1e-3)
 
 

@@ -18,7 +18,7 @@ from pindown.errors import InputError
 from pindown.losses import DependencySparsity
 from pindown.networks.spaces import Reals, Sphere
 from pindown.runs import Place, Recipe, Run, estimator_for, planned, read_options
-from pindown.runs.options import read_value
+from pindown.runs.recipe import read_value
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from pindown.data import (
     first_samples,
     moments,
     sources,
-    streaming,
 )
 from pindown.data.batches import BatchesWithinLevels, HostBatches, IndexedSamples, ShuffledBatches
 from pindown.errors import InputError
@@ -90,7 +89,7 @@ def test_a_batch_may_be_written_to_and_the_source_stays_as_it_is(case):
 
 @pytest.mark.parametrize("covariance", [True, False])
 def test_moments_are_those_of_all_rows_at_once_however_small_the_blocks(case, covariance, monkeypatch):
-    monkeypatch.setattr(streaming, "BLOCK_BYTES", 1_000)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 1_000)
     found = moments(case.source, covariance=covariance, n_samples=None if case.truth is not None else 300)
     x = first_samples(case.source, 300)["x"] if case.truth is None else case.truth["x"]
     x = np.asarray(x).reshape(len(x), -1).astype(float)
@@ -126,7 +125,7 @@ def test_a_sample_of_an_ordered_array_comes_from_all_over_it():
 
 @pytest.mark.parametrize("offset", [1e6, 1e9, 1e12])
 def test_an_offset_does_not_swallow_the_spread(offset, monkeypatch):
-    monkeypatch.setattr(streaming, "BLOCK_BYTES", 800)
+    monkeypatch.setattr(sources, "BLOCK_BYTES", 800)
     x = np.random.default_rng(0).normal(size=(1_000, 2))
     found = moments(ArraySource(x + offset))
     # Numbers themselves are rounded to offset · 2⁻⁵³.

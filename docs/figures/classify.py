@@ -22,7 +22,7 @@ from scipy.linalg import null_space
 
 from pindown import Classify
 from pindown.auditing.page import colours, shown
-from pindown.demo.sections import sphere_net
+from pindown.demo import sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
 from pindown.simulate import Clusters, in_hyperplane

@@ -34,11 +34,11 @@ from pindown.auditing.page import (
     shown,
     squares,
 )
-from pindown.demo import Budget, recovered
-from pindown.demo.sections import (
+from pindown.demo import (
     CONCENTRATION,
     N_DRAWN,
     Array,
+    Budget,
     Recovery,
     clouds,
     contrast_loss,
@@ -48,6 +48,7 @@ from pindown.demo.sections import (
     loss_curves,
     nuisance_section,
     recover,
+    recovered,
     sphere_net,
     sphere_section,
 )

@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name it goes by)
 
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import Process, Sample
+from pindown.simulate.process import placed
 from pindown.theory import Assumption
 
 FACTORS = ("size", "darkness", "right", "blur", "occlusion", "grey", "rotation")

@@ -8,11 +8,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import Process, Sample
-from pindown.simulate.process import frequencies
+from pindown.simulate.process import frequencies, placed
 from pindown.theory import Assumption
 
 

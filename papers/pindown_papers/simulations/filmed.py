@@ -13,11 +13,10 @@ from torch import Tensor
 
 from pindown import theory
 from pindown._files import atomic_path
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import Process, Sample
-from pindown.simulate.process import frequencies
+from pindown.simulate.process import frequencies, placed
 from pindown.theory import Assumption
 from pindown_papers.simulations.robot_arm import RobotArm
 

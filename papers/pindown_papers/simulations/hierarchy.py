@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.simulate import SparseLaw, Superposed
+from pindown.simulate.process import placed
 from pindown.simulate.structured import active_values, atoms
 from pindown.theory import Assumption
 

@@ -10,10 +10,9 @@ import torch
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown._placing import placed
 from pindown.errors import InputError
 from pindown.simulate import Process, Sample
-from pindown.simulate.process import frequencies
+from pindown.simulate.process import frequencies, placed
 from pindown.theory import Assumption
 
 

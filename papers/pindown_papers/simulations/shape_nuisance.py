@@ -11,14 +11,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Reals
 from pindown.simulate import Process, Sample
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
 from pindown.simulate.nuisance import invariant_directions
-from pindown.simulate.process import check_mixing, frequencies
+from pindown.simulate.process import check_mixing, frequencies, placed
 from pindown.theory import Assumption
 
 

@@ -14,8 +14,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.stats import special_ortho_group
 
 from pindown import metrics, theory
-from pindown._names import counted
-from pindown._numbers import printed
+from pindown._names import counted, printed
 from pindown.auditing.checks.arrays import held_out_r2
 from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import Refits

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.auditing.agreement import (
     HALVES,
     Agreement,

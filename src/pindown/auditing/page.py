@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown._files import atomic_path
-from pindown._numbers import printed
+from pindown._names import printed
 
 Array = NDArray[np.floating[Any]]
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import theory
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.nuisances import leakage_sentence

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pindown import metrics
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.auditing.agreement import SharedBlock, encoded_pairs
 from pindown.auditing.checks.arrays import paired_samples
 from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP

@@ -12,26 +12,30 @@ from pindown.data.data import Data
 if TYPE_CHECKING:
     from pindown.data.files import ParquetSource, as_source
     from pindown.data.images import ImageFolder
-    from pindown.data.loaders import DatasetSource, LoaderSource
     from pindown.data.sources import (
+        WHITEN_SAMPLES,
         ArraySource,
         Batch,
         ConcatSource,
+        DatasetSource,
         GeneratorSource,
         IndexedSource,
+        LoaderSource,
+        Moments,
         Source,
         SubsetSource,
         as_tensor,
+        first_samples,
+        moments,
     )
-    from pindown.data.streaming import WHITEN_SAMPLES, Moments, first_samples, moments
 
 _HOME = {
     **dict.fromkeys(("ParquetSource", "as_source"), "files"),
     "ImageFolder": "images",
-    **dict.fromkeys(("DatasetSource", "LoaderSource"), "loaders"),
+    **dict.fromkeys(("DatasetSource", "LoaderSource"), "sources"),
     **dict.fromkeys(("ArraySource", "Batch", "ConcatSource", "GeneratorSource", "IndexedSource"), "sources"),
     **dict.fromkeys(("Source", "SubsetSource", "as_tensor"), "sources"),
-    **dict.fromkeys(("WHITEN_SAMPLES", "Moments", "first_samples", "moments"), "streaming"),
+    **dict.fromkeys(("WHITEN_SAMPLES", "Moments", "first_samples", "moments"), "sources"),
 }
 
 __all__ = [

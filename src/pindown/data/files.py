@@ -19,9 +19,16 @@ from pindown import _files
 from pindown._names import listed, nearest, printable, quoted
 from pindown.data.data import ROLES, Sides, require_numbers, roles_of
 from pindown.data.images import IMAGES, ImageFolder
-from pindown.data.loaders import DatasetSource, LoaderSource
-from pindown.data.sources import ArraySource, Batch, ConcatSource, IndexedSource, Source
-from pindown.data.streaming import rebatched
+from pindown.data.sources import (
+    ArraySource,
+    Batch,
+    ConcatSource,
+    DatasetSource,
+    IndexedSource,
+    LoaderSource,
+    Source,
+    rebatched,
+)
 from pindown.data.table_files import numbers_of
 from pindown.errors import InputError
 

@@ -14,8 +14,7 @@ from torch import Tensor
 from pindown.data.batches import on_device, take
 from pindown.data.data import samples_with_next
 from pindown.data.labels import numbered
-from pindown.data.sources import ArraySource, IndexedSource
-from pindown.data.streaming import require_finite_samples
+from pindown.data.sources import ArraySource, IndexedSource, require_finite_samples
 from pindown.errors import InputError
 
 Rows = NDArray[np.int64]

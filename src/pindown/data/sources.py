@@ -1,20 +1,27 @@
-"""Sources of samples: arrays and memory maps, parts of them, several of them, and samples that are generated.
+"""Sources of samples: arrays and memory maps, files, torch datasets and loaders, simulations; and their moments.
 
 Nothing else in the package needs to know whether samples lie in memory, in files, or are made on request.
 """
 
 from __future__ import annotations
 
+import math
+import re
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Sized
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, islice
 from typing import Any, Unpack
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.utils.data import DataLoader, Dataset, IterableDataset
 
-from pindown.data.data import Sides, as_array, require_numbers, roles_of
+from pindown._random import GLOBAL_GENERATOR
+from pindown.data.data import LARGEST, ROLES, Sides, as_array, require_numbers, roles_of
 from pindown.errors import InputError
 
 Batch = dict[str, Any]
@@ -264,3 +271,439 @@ def concatenated(batches: Sequence[Batch]) -> Batch:
     return {
         name: torch.cat(some) if isinstance(some[0], Tensor) else np.concatenate(some) for name, some in parts.items()
     }
+
+
+BLOCK_BYTES = 1 << 26
+"""Bytes of a block of samples in float64."""
+
+ROWS_BYTES = 1 << 30
+"""Bytes that `first_samples` takes into memory at most, counted in float64."""
+
+WHITEN_SAMPLES = 20_000
+"""Samples that moments are estimated from if a source does not know how many it has."""
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """Mean and variance of samples, each a vector of d numbers, in float64.
+
+    Parameters
+    ----------
+    n : int
+        Number of samples.
+    mean, variance : Tensor of shape (d,)
+        Of each number; divided by n.
+    covariance : Tensor of shape (d, d) or None
+        Of all numbers, if requested; divided by n.
+    """
+
+    n: int
+    mean: Tensor
+    variance: Tensor
+    covariance: Tensor | None
+
+
+def moments(
+    source: Source, *, covariance: bool = True, n_samples: int | None = None, channel: int | None = None
+) -> Moments:
+    """Return mean and variance of a source's samples, block by block, exact also where the mean is much larger.
+
+    Moments of blocks, each in two passes, are merged after Chan, Golub and LeVeque (1979).
+
+    Parameters
+    ----------
+    source : Source
+        The samples; each is flattened.
+    covariance : bool
+        Whether to compute the d × d covariance, or the variances only.
+    n_samples : int or None
+        Number of samples: drawn at random, or the first ones of a stream. None: all, or `WHITEN_SAMPLES` if the source
+        has no known end.
+    channel : int or None
+        An axis of a sample whose places are the variables, such as colours: 0 for images (c, h, w), −1 for sequences
+        (t, c). None: every number is a variable.
+
+    Raises
+    ------
+    ValueError
+        If a sample has NaN or infinity, or there are no samples.
+
+    Examples
+    --------
+    >>> from pindown.data import ArraySource
+    >>> found = moments(ArraySource(np.array([[0.0, 1e9], [2.0, 1e9 + 2]])))
+    >>> found.mean.tolist(), found.covariance.tolist()
+    ([1.0, 1000000001.0], [[1.0, 1.0], [1.0, 1.0]])
+    """
+    axes = len(source.shape)
+    if channel is not None and not -axes <= channel < axes:
+        raise InputError("channel", f"`channel={channel}` is no axis of a sample, whose shape is {source.shape}.")
+    seen, n, largest, total = 0, 0, 0.0, None
+    for numbers, batch in some_blocks(source, n_samples):
+        x = as_tensor(batch["x"]).double()
+        require_finite(x, numbers)
+        seen, largest = seen + len(x), max(largest, _largest(x))
+        flat = x.reshape(len(x), -1) if channel is None else x.movedim(channel % axes + 1, -1).flatten(0, -2)
+        spread = torch.cov(flat.T, correction=0).reshape(flat.shape[1], -1) if covariance else flat.var(0, correction=0)
+        total = _merged(total, n, (flat.mean(0), spread), len(flat))
+        n += len(flat)
+    if total is None:
+        raise InputError("X", "The source has no samples. Check that it is right.")
+    _require_squares(largest, "X")
+    mean, spread = (part.cpu() for part in total)
+    return Moments(seen, mean, spread.diagonal() if covariance else spread, spread if covariance else None)
+
+
+def _merged(
+    old: tuple[Tensor, Tensor] | None, n_old: int, new: tuple[Tensor, Tensor], n_new: int
+) -> tuple[Tensor, Tensor]:
+    """Return the moments of two sets of samples together."""
+    if old is None:
+        return new
+    fraction, step = n_new / (n_old + n_new), new[0] - old[0]
+    between = torch.outer(step, step) if new[1].ndim == 2 else step.square()
+    # In place: with many features the covariance is the largest thing in memory.
+    spread = old[1].mul_(1 - fraction).add_(new[1], alpha=fraction).add_(between, alpha=fraction * (1 - fraction))
+    return old[0] + fraction * step, spread
+
+
+def first_samples(source: Source, n_samples: int, *, random_state: int = 0, max_bytes: int = ROWS_BYTES) -> Batch:
+    """Return some samples in memory: drawn at random, in order, or the first ones of a stream.
+
+    Parameters
+    ----------
+    source : Source
+        Where they come from.
+    n_samples : int
+        How many at most; all, if there are no more.
+    random_state : int
+        Seed of the draw.
+    max_bytes : int
+        Take fewer samples if they would need more memory than this, in float64.
+
+    Examples
+    --------
+    >>> from pindown.data import ArraySource
+    >>> source = ArraySource(np.arange(1_000))
+    >>> first_samples(source, 3)["x"].tolist(), len(first_samples(source, 10**6)["x"])
+    ([511, 636, 848], 1000)
+    """
+    n_samples = max(1, min(n_samples, max_bytes // _sample_bytes(source)))
+    return concatenated([batch for _, batch in some_blocks(source, n_samples, random_state)])
+
+
+def some_blocks(
+    source: Source, n_samples: int | None, random_state: int = 0
+) -> Iterator[tuple[Sequence[int] | NDArray[np.int64], Batch]]:
+    """Go through some samples in blocks of bounded size, with their numbers: see `moments` for which."""
+    size = max(1, BLOCK_BYTES // _sample_bytes(source))
+    if isinstance(source, IndexedSource) and n_samples is not None and n_samples < source.n_samples:
+        chosen = np.sort(np.random.default_rng(random_state).choice(source.n_samples, n_samples, replace=False))
+        for first in range(0, n_samples, size):
+            yield chosen[first : first + size], source.take(chosen[first : first + size])
+        return
+    if n_samples is None:
+        n_samples = WHITEN_SAMPLES if source.n_samples is None else source.n_samples
+    seen = 0
+    for batch in source.blocks(min(size, n_samples)):
+        some = {name: part[: n_samples - seen] for name, part in batch.items()}
+        yield range(seen, seen + len(some["x"])), some
+        seen += len(some["x"])
+        if seen == n_samples:
+            return
+
+
+def rebatched(batches: Iterator[Batch], n_samples: int) -> Iterator[Batch]:
+    """Yield the same samples in batches of this size; the last may be smaller.
+
+    Examples
+    --------
+    >>> parts = iter([{"x": np.arange(3)}, {"x": np.arange(3, 7)}])
+    >>> [batch["x"].tolist() for batch in rebatched(parts, 2)]
+    [[0, 1], [2, 3], [4, 5], [6]]
+    """
+    held: list[Batch] = []
+    ready = 0
+    for batch in batches:
+        held.append(batch)
+        ready += len(batch["x"])
+        if ready < n_samples:
+            continue
+        whole = concatenated(held)
+        for first in range(0, ready - n_samples + 1, n_samples):
+            yield {name: part[first : first + n_samples] for name, part in whole.items()}
+        ready %= n_samples
+        held = [{name: part[len(part) - ready :] for name, part in whole.items()}] if ready else []
+    if held:
+        yield concatenated(held)
+
+
+def require_finite(x: Tensor, numbers: Sequence[int] | NDArray[np.int64], name: str = "x") -> None:
+    """Raise if a sample has NaN or infinity, and give its number."""
+    if x.is_floating_point() and not (finite := x.reshape(len(x), -1).isfinite().all(1)).all():
+        which = numbers[int((~finite).nonzero()[0])]
+        message = f"Sample {which:,} of {name} has NaN or infinity. Leave such samples out, or fill what is missing."
+        raise InputError(name, message)
+
+
+def require_finite_samples(values: NDArray[np.generic], of: str, *, start: int = 0) -> None:
+    """Raise if a sample of (n, …) has NaN, infinity, or numbers that are too large or too small to compute with.
+
+    The first sample has the number ``start`` in messages. Works block by block, since ``values`` may be a memory map.
+    """
+    size = max(1, BLOCK_BYTES // (8 * max(1, math.prod(values.shape[1:]))))
+    largest = 0.0
+    for first in range(0, len(values), size):
+        block = as_tensor(values[first : first + size])
+        require_finite(block, range(start + first, start + first + len(block)), of)
+        largest = max(largest, _largest(block))
+    _require_squares(largest, of)
+
+
+def _largest(x: Tensor) -> float:
+    return max(abs(float(bound)) for bound in x.aminmax()) if x.numel() and x.is_floating_point() else 0.0
+
+
+def _require_squares(largest: float, name: str) -> None:
+    """Raise if the largest number, or all of them, have no square in float64."""
+    if largest > LARGEST or 0 < largest < 1 / LARGEST:
+        message = f"The largest number of {name} is {largest:.3g}, whose square float64 cannot hold. Multiply {name} by"
+        raise InputError(name, f"{message} {1 / largest:.0e}, or leave out numbers that stand for missing values.")
+
+
+def _sample_bytes(source: Source) -> int:
+    return 8 * max(1, math.prod(source.shape))
+
+
+Roles = Sequence[str | None] | Mapping[str, str]
+"""Roles of the parts of an item: in order, None to leave a part out; or the role of each key of a dict."""
+
+PARTS = ("x", "y", *ROLES)
+"""Keys of an item that is a dict; others are left out."""
+
+Shape = tuple[int, ...]
+
+
+class DatasetSource(IndexedSource):
+    """The items of a map-style ``torch.utils.data.Dataset`` as samples.
+
+    An item is x, or (x, y), or a dict with ``x`` and side variables by role. Random numbers that the dataset takes from
+    torch, such as for augmentation, come from a generator of this source: torch's global generator stays as it is.
+
+    Parameters
+    ----------
+    dataset : Dataset
+        With ``__len__`` and ``__getitem__``. For worker processes, pass a ``DataLoader`` to `LoaderSource`.
+    roles : sequence of str or None, or mapping of str to str, optional
+        What the parts of an item are: ``("x", "signal", None)`` leaves a third one out; ``{"image": "x"}`` names keys.
+
+    Examples
+    --------
+    >>> from torch.utils.data import TensorDataset
+    >>> data = TensorDataset(torch.arange(6.0).reshape(3, 2), torch.tensor([0, 1, 0]))
+    >>> source = DatasetSource(data, roles=("x", "nuisance"))
+    >>> source.shape, source.n_samples
+    ((2,), 3)
+    >>> batch = source.take(np.array([2, 0]))
+    >>> batch["x"].tolist(), batch["nuisance"].tolist()
+    ([[4.0, 5.0], [0.0, 1.0]], [0, 0])
+    """
+
+    def __init__(self, dataset: Dataset[Any], *, roles: Roles | None = None) -> None:
+        self.dataset, self.roles, self._random = dataset, roles, _RandomStream()
+        self.n_samples = len(dataset) if isinstance(dataset, Sized) else 0
+        if self.n_samples == 0:
+            raise InputError("X", f"{type(dataset).__name__} has no items: there is nothing to learn from.")
+        self.shape = _shape(self._items([0])[0]["x"])
+
+    def take(self, rows: NDArray[np.int64]) -> Batch:
+        """Return the items with these numbers, in this order."""
+        numbers = np.asarray(rows).tolist()
+        return _stacked(self._items(numbers), numbers, self.shape)
+
+    def _items(self, numbers: list[int]) -> list[dict[str, Any]]:
+        with self._random.lent():
+            # torch's own method for several items at once, where a dataset has it
+            several = getattr(self.dataset, "__getitems__", None)
+            items = [self.dataset[number] for number in numbers] if several is None else several(numbers)
+        return [_by_role(item, self.roles, f"Item {number:,}") for number, item in zip(numbers, items, strict=True)]
+
+
+class LoaderSource(Source):
+    """The batches of a ``DataLoader``, in the size that is needed, or the items of an ``IterableDataset``, as a stream.
+
+    Items are as in `DatasetSource`. Order, sampler, collation and worker processes are those of the loader, which is
+    iterated again for every epoch. Random numbers that it takes from torch, to shuffle or to augment, differ between
+    epochs and are the same in every fit, unless the loader has a generator of its own.
+
+    Parameters
+    ----------
+    loader : DataLoader or IterableDataset
+        With ``batch_size=None`` the items of a loader are taken for batches.
+    roles : sequence of str or None, or mapping of str to str, optional
+        What the parts of an item are.
+
+    Examples
+    --------
+    >>> from torch.utils.data import TensorDataset
+    >>> source = LoaderSource(DataLoader(TensorDataset(torch.arange(10.0)[:, None]), batch_size=4))
+    >>> source.shape, source.n_samples
+    ((1,), 10)
+    >>> [len(batch["x"]) for batch in source.blocks(6)]
+    [6, 4]
+    """
+
+    def __init__(self, loader: DataLoader[Any] | IterableDataset[Any], *, roles: Roles | None = None) -> None:
+        self.loader, self.roles = loader, roles
+        self.n_samples = _length(loader)
+        first = next(self._parts(0), None)
+        if first is None:
+            raise InputError("X", f"{type(loader).__name__} gave no items: there is nothing to learn from.")
+        self.shape = _shape(first["x"])[isinstance(loader, DataLoader) :]
+
+    def blocks(self, n_samples: int) -> Iterator[Batch]:
+        """Go through the loader once, in its order."""
+        return self._epoch(n_samples, 0)
+
+    def epochs(self, n_samples: int) -> Iterator[Iterator[Batch]]:
+        """Go through the loader again and again, with other random numbers each time."""
+        return (self._epoch(n_samples, epoch) for epoch in count())
+
+    def _epoch(self, n_samples: int, epoch: int) -> Iterator[Batch]:
+        is_empty = True
+        for batch in rebatched(self._batches(n_samples, epoch), n_samples):
+            is_empty = False
+            yield batch
+        if is_empty:
+            why = "gave items once, and none when iterated again: let its __iter__ start from the beginning"
+            raise InputError("X", f"{type(self.loader).__name__} {why}.")
+
+    def _batches(self, n_samples: int, epoch: int) -> Iterator[Batch]:
+        """Yield the batches of a loader, or items in batches of this size."""
+        seen, parts = 0, self._parts(epoch)
+        if isinstance(self.loader, DataLoader):
+            for batch in parts:
+                yield _checked(batch, seen, self.shape)
+                seen += len(batch["x"])
+        while items := list(islice(parts, n_samples)):
+            yield _stacked(items, range(seen, seen + len(items)), self.shape)
+            seen += len(items)
+
+    def _parts(self, epoch: int) -> Iterator[dict[str, Any]]:
+        """Yield batches or items, with their parts by role."""
+        random, noun = _RandomStream(epoch), "Batch" if isinstance(self.loader, DataLoader) else "Item"
+        with random.lent():
+            iterator = iter(self.loader)
+        for number in count():
+            what = f"{noun} {number:,}"
+            with random.lent(), _explained_shapes(what):
+                try:
+                    raw = next(iterator)
+                except StopIteration:
+                    return
+            yield _by_role(raw, self.roles, what)
+
+
+class _RandomStream:
+    """A state of torch's global generator that is lent to other people's code, and kept between calls."""
+
+    def __init__(self, seed: int = 0) -> None:
+        self._state = torch.Generator().manual_seed(seed).get_state()
+
+    @contextmanager
+    def lent(self) -> Iterator[None]:
+        with GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
+            torch.default_generator.set_state(self._state)
+            yield
+            self._state = torch.default_generator.get_state()
+
+
+@contextmanager
+def _explained_shapes(what: str) -> Iterator[None]:
+    """Explain torch's error for items of different shapes; other errors are the loader's own."""
+    try:
+        yield
+    except RuntimeError as error:
+        found = re.search(r"got (\[.*?\]) at entry 0 and (\[.*?\]) at entry (\d+)", str(error))
+        if found is None:
+            raise
+        raise _other_shape(f"{what}: item {found[3]}", found[2], found[1]) from error
+
+
+def _by_role(item: Any, roles: Roles | None, what: str) -> dict[str, Any]:
+    """Return the parts of an item, or of a batch, by role."""
+    if isinstance(item, Mapping):
+        names = roles if isinstance(roles, Mapping) else {part: part for part in PARTS}
+        found = {role: item[key] for key, role in names.items() if key in item}
+    elif isinstance(item, tuple | list):
+        order = ("x", "y")[: len(item)] if roles is None else tuple(roles)
+        if len(order) != len(item):
+            like = ("x", "signal", None, None, None)[: max(2, len(item))]
+            raise InputError("roles", f"{what} has {len(item)} parts. Name their roles, such as `roles={like}`.")
+        found = {role: part for role, part in zip(order, item, strict=True) if role is not None}
+    else:
+        found = {"x": item}
+    if "x" not in found:
+        has = ", ".join(map(str, item if isinstance(item, Mapping) else found))
+        raise InputError("roles", f"{what} has the parts {has}, but no x. Name it, such as roles={{'image': 'x'}}.")
+    if unknown := [role for role in found if role not in PARTS]:
+        raise InputError("roles", f"{unknown[0]!r} in roles is no role. There are {', '.join(PARTS)}.")
+    return found
+
+
+def _stacked(items: list[dict[str, Any]], numbers: Sequence[int], shape: Shape) -> Batch:
+    """Return items as a batch, after checking that they have the same parts and shapes."""
+    expected = {name: _shape(part) for name, part in items[0].items()} | {"x": shape}
+    for number, item in zip(numbers, items, strict=True):
+        _require_shapes(f"Item {number:,}", {name: _shape(part) for name, part in item.items()}, expected)
+    parts = {name: [item[name] for item in items] for name in expected}
+    batch = {
+        name: torch.stack(part) if isinstance(part[0], Tensor) else as_array(part, name) for name, part in parts.items()
+    }
+    return _finite(batch, numbers)
+
+
+def _checked(parts: dict[str, Any], first: int, shape: Shape) -> Batch:
+    """Return a loader's batch, after checking that its samples are like those before."""
+    batch = {name: part if isinstance(part, Tensor) else as_array(part, name) for name, part in parts.items()}
+    n, *found = _shape(batch["x"])
+    _require_shapes(f"Item {first:,}", {"x": tuple(found)}, {"x": shape})
+    if wrong := [name for name, part in batch.items() if len(part) != n]:
+        raise InputError(wrong[0], f"A batch has {n} samples of x, but {len(batch[wrong[0]])} of {wrong[0]}.")
+    return _finite(batch, range(first, first + n))
+
+
+def _require_shapes(what: str, found: dict[str, Shape], expected: dict[str, Shape]) -> None:
+    """Raise if an item has other parts, or parts of other shapes, than the first."""
+    if found.keys() != expected.keys():
+        raise InputError("X", f"{what} has the parts {[*found]}, the first one {[*expected]}. Return the same for all.")
+    for name, shape in expected.items():
+        if found[name] != shape:
+            raise _other_shape(what if name == "x" else f"{what} of {name}", found[name], shape)
+
+
+def _other_shape(what: str, found: object, expected: object) -> InputError:
+    remedy = "Samples have one shape: crop, pad or resize them in the dataset"
+    return InputError("X", f"{what} has shape {found}, the first one {expected}. {remedy}.")
+
+
+def _finite(batch: Batch, numbers: Sequence[int]) -> Batch:
+    """Return the batch, or raise if a sample or its positive has NaN or infinity."""
+    for name in ("x", "pairs", "y"):
+        if name == "x" or len(_shape(batch.get(name))) > 1:  # one number per sample is a label, or a group
+            require_finite(as_tensor(batch[name]), numbers, name)
+    return batch
+
+
+def _shape(x: Any) -> Shape:
+    return tuple(x.shape) if hasattr(x, "shape") else np.shape(x)
+
+
+def _length(loader: DataLoader[Any] | IterableDataset[Any]) -> int | None:
+    """Return the number of samples in an epoch, if the loader knows it."""
+    if not isinstance(loader, DataLoader) or isinstance(loader.dataset, IterableDataset) or loader.batch_size is None:
+        return None
+    if not isinstance(loader.sampler, Sized):
+        return None
+    n = len(loader.sampler)
+    return n - n % loader.batch_size if loader.drop_last else n

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.training.validation import StepPlan
 
 OVERFITS = 0.25

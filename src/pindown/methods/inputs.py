@@ -16,9 +16,8 @@ from torch import Tensor
 from pindown._names import listed
 from pindown.data import GeneratorSource, IndexedSource, Source, as_source, first_samples
 from pindown.data.data import Data, as_array
-from pindown.data.sources import is_mapped
+from pindown.data.sources import is_mapped, require_finite_samples
 from pindown.data.splits import Split
-from pindown.data.streaming import require_finite_samples
 from pindown.networks import Preprocessing, Whiten
 
 AT_ONCE = 1 << 24

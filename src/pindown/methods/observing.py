@@ -16,7 +16,7 @@ from pindown.auditing.spec import MethodSpec
 from pindown.data import ArraySource, GeneratorSource, IndexedSource, SubsetSource, as_source
 from pindown.data.data import Data, from_torch
 from pindown.data.files import require_in_memory
-from pindown.data.streaming import require_finite_samples
+from pindown.data.sources import require_finite_samples
 from pindown.methods.inputs import TrainingInput, is_in_memory, read_source
 from pindown.networks import preprocessing
 from pindown.networks.preprocessing import Preprocess, Preprocessing

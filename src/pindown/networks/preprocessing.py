@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown._names import counted
 from pindown.data import IndexedSource, Source, as_tensor, moments
-from pindown.data.streaming import Moments, some_blocks
+from pindown.data.sources import Moments, some_blocks
 from pindown.errors import InputError
 from pindown.networks.spectrum import (
     EXACT,

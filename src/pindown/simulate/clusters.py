@@ -9,13 +9,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Sphere
 from pindown.simulate.distributions import ConditionalDensity, VonMisesFisher
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
-from pindown.simulate.process import Process, Sample, check_mixing, frequencies
+from pindown.simulate.process import Process, Sample, check_mixing, frequencies, placed
 from pindown.theory import Assumption
 
 _N_BLOCK = 2**16  # numbers at once; a `Projected` density holds 128 times as many

@@ -10,13 +10,12 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Reals
 from pindown.simulate.clusters import Clusters, span_of_differences
 from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
-from pindown.simulate.process import Process, Sample, check_mixing, frequencies
+from pindown.simulate.process import Process, Sample, check_mixing, frequencies, placed
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)

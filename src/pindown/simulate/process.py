@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+import copy
 from abc import abstractmethod
 from dataclasses import dataclass
-from functools import cached_property
-from typing import ClassVar, NamedTuple
+from functools import cached_property, lru_cache
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
-from torch import Tensor
+from torch import Tensor, nn
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.data.sources import Batch, GeneratorSource
 from pindown.errors import InputError
@@ -21,6 +21,12 @@ from pindown.networks.spaces import Box, Reals, Space, Sphere
 from pindown.simulate.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
 from pindown.theory import Assumption
+
+
+@lru_cache(maxsize=64)
+def placed(constant: Tensor | nn.Module, device: torch.device) -> Any:
+    """Return the constant on a device, copied there once: a copy per draw would wait for the device."""
+    return copy.deepcopy(constant).to(device)
 
 
 class Sample(NamedTuple):

@@ -13,13 +13,12 @@ from scipy.spatial import cKDTree
 from torch import Tensor
 
 from pindown import theory
-from pindown._placing import placed
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Box
 from pindown.simulate.distributions import Around, GeneralizedNormal, Marginal, Truncated, Uniform, normal
 from pindown.simulate.mixing import SparseMixing, sparse
-from pindown.simulate.process import Process, Sample, check_mixing
+from pindown.simulate.process import Process, Sample, check_mixing, placed
 from pindown.theory import Assumption
 
 NONLINEAR = 0.05

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pindown import metrics
-from pindown._numbers import printed
+from pindown._names import printed
 from pindown.auditing.checks.arrays import smooth_fits
 from pindown.metrics.arrays import Labels, Matrix
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL

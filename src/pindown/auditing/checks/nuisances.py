@@ -7,8 +7,7 @@ from numpy.typing import ArrayLike
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pindown import theory
-from pindown._names import counted
-from pindown._numbers import printed
+from pindown._names import counted, printed
 from pindown.auditing.checks.arrays import read, smooth_classifier, whitened, without_rare
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate, judge

@@ -11,8 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pindown._names import listed
-from pindown._numbers import printed
+from pindown._names import listed, printed
 from pindown.auditing.page import check_writable, write_whole
 
 LEVEL = 0.05

@@ -13,9 +13,9 @@ from sklearn.utils import check_consistent_length
 from torch import Tensor
 from torch.nn.functional import one_hot
 
-from pindown._placing import placed
 from pindown.data.labels import numbered, read_labels
 from pindown.metrics.dependence import Grouping
+from pindown.simulate.process import placed
 
 MIN_ROWS = 3
 """Rows of a value below which nothing of it can be learned, let alone forgotten."""
