@@ -37,7 +37,7 @@ def test_a_class_of_one_row_is_warned_of_by_name():
 
 @pytest.mark.parametrize("fraction", [0.5, np.nan])
 def test_labels_that_cannot_be_learned_from_are_refused_before_anything_is_computed_of_x(fraction, monkeypatch):
-    monkeypatch.setattr(Classify, "_first_layer", lambda *_: pytest.fail("the rank of X was computed"))
+    monkeypatch.setattr(Classify, "_fit_preprocessing", lambda *_: pytest.fail("the rank of X was computed"))
     with pytest.raises(ValueError, match="y"):
         quick().fit(data().x, np.where(np.arange(400) == 7, fraction, data().u))
 
@@ -61,7 +61,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
     ("parameters", "X", "y", "message"),
     [
         ({}, X, None, "requires y to be passed, but the target y is None.*seen in a single view.*labels, or augment="),
-        ({}, X, Y[:9], "X has 10 rows but y has 9. Row i of y must be the class of row i of X"),
+        ({}, X, Y[:9], "X has 10 rows but y has 9. Row i of y must belong to row i of X"),
         ({}, X, np.zeros(10), "all 10 rows into a single class, so there is nothing to tell apart.*at least two"),
         ({}, X, np.arange(10), "no class of y has two rows: there are as many classes as samples, 10.*by heart. Give"),
         ({}, X, np.where(Y == 1, np.nan, Y), r"y \(the labels\) contains NaN or None"),

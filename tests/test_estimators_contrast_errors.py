@@ -22,7 +22,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
 @pytest.mark.parametrize(
     ("parameters", "X", "y", "message"),
     [
-        ({}, X, X[:9], "X has 10 rows but y has 9. Row i of y must be the partner, or the group, of row i of X"),
+        ({}, X, X[:9], "X has 10 rows but y has 9. Row i of y must belong to row i of X"),
         ({}, X, np.arange(9), "X has 10 rows but y has 9"),
         ({}, X, 5, "X has 10 rows but y has none"),
         ({}, NAN, X, "of X has NaN"),

@@ -283,10 +283,10 @@ def test_training_uses_the_directions_of_wide_data_and_finds_the_same_latents(ma
     monkeypatch.setattr(networks.Whiten, "forward", watched)
     y = X + 1e-3 if make is Contrast else e
     narrow = est.fit(X, y).transform(X)
-    assert est.shown(X).shape_out == (4,)
+    assert est.fitted_preprocessing(X).shape_out == (4,)
     assert sum(shape[1] == 4 for shape in shapes) >= 10  # in every step
     assert sum(shape[1] == 500 for shape in shapes) < 5
-    monkeypatch.setattr(make, "_learns_from_shown", False)
+    monkeypatch.setattr(make, "_training_samples", lambda self, inputs, first: inputs)
     np.testing.assert_allclose(narrow, est.fit(X, y).transform(X), atol=1e-3 * np.abs(narrow).max())
 
 

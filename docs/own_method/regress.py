@@ -17,7 +17,6 @@ from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
-from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, TrainingDefaults
 
 
@@ -74,16 +73,13 @@ class Regress(BaseEncoder):
         tags.target_tags.required = True
         return tags
 
-    def _space(self) -> Space:
-        return Reals()
-
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         if inputs.data.signal is None:
             raise ValueError(
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "
                 "per row of X."
             )
-        return DataSummary(self._asked_components())
+        return DataSummary(self._requested_components())
 
     def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         y = check_array(sides["signal"], ensure_2d=False, dtype=np.float32, input_name="y (the measurements)")

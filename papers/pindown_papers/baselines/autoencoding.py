@@ -13,17 +13,22 @@ from torch import Tensor, nn
 from pindown.data.batches import SampleSet
 from pindown.data.data import Data
 from pindown.data.pairing import pair_up
+from pindown.errors import warn
+from pindown.methods.afterwards import spread_of, warn_of_collapse
 from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
 from pindown.methods.dictionary.unrolling import start_unrolled
 from pindown.methods.inputs import DataSummary
 from pindown.networks import built
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.image_defaults import decoder_for
-from pindown.networks.spaces import Space
 from pindown.training import best_device
 from pindown_papers.baselines.generating import Generating
 from pindown_papers.baselines.spec import PairedReconstructionSpec
 from pindown_papers.baselines.variational import Variational
+
+INACTIVE, MIN_STEPS = 0.1, 25
+"""Standard deviation of a latent, whose prior has 1, below which its posterior is the prior for every sample; and steps
+before which latents are as they were initialised."""
 
 
 class Autoencoding(Generating):
@@ -33,7 +38,6 @@ class Autoencoding(Generating):
     unrolled: bool
     _n_views = 1
     _adapts = False
-    _codes_are_normal = True
 
     @abstractmethod
     def _divergence(self) -> nn.Module:
@@ -46,11 +50,21 @@ class Autoencoding(Generating):
         assert isinstance(model, Variational)
         return model.bound(self._put(self._validated(X, reset=False)), seed=0)
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         self._divergence()
-        return super()._space()
 
-    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _diagnose(self, x: Tensor) -> None:
+        if warn_of_collapse(self, x) or self.n_iter_ < MIN_STEPS:
+            return
+        if inactive := (spread_of(self, x) < INACTIVE).nonzero()[:, 0].tolist():
+            warn(
+                f"{type(self).__name__}: latent(s) {inactive} have collapsed: their standard deviation is below "
+                f"{INACTIVE}, where that of the prior is 1, so that they carry no information about X. Use fewer "
+                "latents, or a smaller weight of the divergence."
+            )
+
+    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return normal numbers for each latent of each view, and uniform ones for each latent."""
         normal, _ = random_numbers(n_samples, self._n_views * self.n_components, generator)
         return normal, random_numbers(n_samples, self.n_components, generator)[1]
@@ -77,7 +91,6 @@ class Paired(Autoencoding):
 
     spec = PairedReconstructionSpec()
     unrolled = False
-    _y_is = "be the positive, or the group, of"
     _n_views = 2
 
     def fit(self, X, y=None) -> Self:
@@ -96,8 +109,8 @@ class Paired(Autoencoding):
     def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
 
-    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
-        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows), self._chance)
+    def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
+        return WithChance(pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows), self._noise)
 
 
 class WithChance:

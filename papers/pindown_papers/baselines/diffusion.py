@@ -124,7 +124,7 @@ class EncDiff(Generating):
             )
         super()._check_inputs(inputs)
 
-    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return noise for each picture, and uniform numbers for each latent."""
         noise = torch.randn(n_samples, *self.shape_in_, generator=generator, device=generator.device)
         return noise, torch.rand(n_samples, self.n_components, generator=generator, device=generator.device)

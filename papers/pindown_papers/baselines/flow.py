@@ -115,7 +115,7 @@ class Flow(Generating):
             return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(rows_at_once(x))]).mean())
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        asked, seen = self._asked_components(), math.prod(first.shape_out)
+        asked, seen = self._requested_components(), math.prod(first.shape_out)
         if asked > seen:
             raise ValueError(
                 f"Flow: n_components={asked}, but a flow of these rows has {seen} codes: as many as directions in "
@@ -128,7 +128,7 @@ class Flow(Generating):
             return partial(preprocessing.whiten, n_components=self.n_components)
         return self.preprocess
 
-    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
+    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
         """Return uniform numbers for each latent, which a penalty may use."""
         return (torch.rand(n_samples, self.n_components, generator=generator, device=generator.device),)
 

@@ -10,7 +10,8 @@ from pindown.methods.base import BaseEncoder
 from pindown.methods.decoding import Decodes
 from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_penalty
-from pindown.networks.spaces import Reals, Space
+from pindown.networks import preprocessing
+from pindown.networks.image_defaults import is_image
 from pindown.training import TrainingDefaults
 from pindown_papers.baselines.spec import refuse_one_picture
 
@@ -19,7 +20,6 @@ class Generating(Decodes, BaseEncoder):
     """An encoder and a decoder that are trained together, with a penalty on the way back; no theorem speaks of it."""
 
     penalty: Penalty | None
-    _wants_vectors = True
     training_defaults = TrainingDefaults(learning_rates=(3e-3, 2e-3), weight_decay=0.0)
 
     @property
@@ -30,13 +30,12 @@ class Generating(Decodes, BaseEncoder):
         assert isinstance(decoder, nn.Module)
         return decoder
 
-    @property
-    def _takes_pictures(self) -> bool:
-        return True
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1 or (is_image(shape) and self.preprocess is preprocessing.default_preprocessing)
 
     def _check_inputs(self, inputs: TrainingInput) -> None:
         refuse_one_picture(type(self).__name__, inputs.data.X)
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_penalty(self, self.penalty)
-        return Reals()

@@ -99,7 +99,7 @@ def count_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, t
     if n_components is not None:
         return n_components, ()
     found = spectrum(read("X", X))
-    shown = est.shown(X)
+    shown = est.fitted_preprocessing(X)
     kept = found.variances[: shown.shape_out[0] if len(shown.shape_out) == 1 else found.n_kept]
     d = max(1, int((kept > FAINT**2 * found.variances.max(initial=0.0)).sum()))
     return d, (

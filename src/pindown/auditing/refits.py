@@ -189,7 +189,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         )
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):  # as many codes as the fit has
-        most = math.prod(fresh.shown(data.X).shape_out) if est.needs_injective else est.n_components_
+        most = math.prod(fresh.fitted_preprocessing(data.X).shape_out) if est.needs_injective else est.n_components_
         fresh.set_params(n_components=min(est.n_components_, most))
     est.spec.refitting.copy_choices(est, fresh)
     return fresh.fit(data.only(*est.spec.roles.used, "groups"))

@@ -294,9 +294,8 @@ class MethodSpec(Generic[E]):
 
     def checks_after(self, est: E, data: Data, known: Verdicts = ()) -> Verdicts:
         """Return what latents show about assumptions, with the verdicts that the evidence has ``known`` already."""
-        verdicts = encoder_checks(est, data)
-        # Away from the surface on which latents lie, an encoder may fold.
-        return with_better(verdicts if getattr(est, "_must_not_fold", False) else verdicts[1:], *known)
+        _, *verdicts = encoder_checks(est, data)  # away from the surface on which latents lie, an encoder may fold
+        return with_better(tuple(verdicts), *known)
 
     def waived(self, est: E, data: Data) -> tuple[Assumption, ...]:
         """Return the assumptions that are met by construction, or that the method does without."""

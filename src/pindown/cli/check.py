@@ -50,7 +50,7 @@ def check_data(
         print_json({**seen.summary(), "n_components": d, "verdicts": found})
         return
     seen.introduce()
-    if preprocessing := est.shown(seen.sample.X).note:
+    if preprocessing := est.fitted_preprocessing(seen.sample.X).note:
         print_text(f"before training {preprocessing}")
     console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
 

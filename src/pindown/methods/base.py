@@ -39,9 +39,9 @@ from pindown.data.batches import (
 from pindown.data.data import Data
 from pindown.data.splits import Split, divided
 from pindown.errors import warn
-from pindown.methods.afterwards import look_back
+from pindown.methods.afterwards import some_of, warn_of_collapse
 from pindown.methods.held_out import HeldOut
-from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory, shown_by
+from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.learning import learn
 from pindown.methods.observing import Observes
 from pindown.methods.parameters import INJECTIVE, check_common, check_components
@@ -49,7 +49,7 @@ from pindown.networks import SkipMLP, built, default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
 from pindown.networks.image_defaults import encoder_for, first_round_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.networks.spaces import Space
+from pindown.networks.spaces import Reals, Space
 from pindown.saving import Saves
 from pindown.simulate import Process
 from pindown.training import Trainer, TrainerMixin, TrainingDefaults, TrainingLog, best_device
@@ -59,9 +59,9 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     """An encoder trained against a side variable; abstract.
 
     A final class assigns the parameters named below in its ``__init__`` and says which part its side variable plays
-    (`spec`), what space its latents live in (`_space`), what it sees of the data before training (`_look`),
-    which fields of a batch follow from side variables (`_fields`), what is minimised (`_objective`) and what of it is
-    kept (`_learned`).
+    (`spec`), what its parameters may be (`_check_parameters`), what space its latents live in (`_space`), what it has
+    to know of the data before training (`_summarize`), which fields of a batch follow from side variables (`_fields`),
+    what is minimised (`_objective`), and what of it is kept (`_store`).
     """
 
     spec: ClassVar[MethodSpec[Any]] = MethodSpec()  # what the method says about itself: its roles, score, plan, audit
@@ -82,11 +82,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     augment: Augment | None = None
     held_out_: HeldOut | None
 
-    _learns_from_shown = False  # whether objectives take rows as the first layer gives them out
-    _must_not_fold = False  # whether different latents must have different codes, so that a fold is a failure
-    _scores_in_nats = False  # by a bound that is 0 or less where codes tell nothing
-    _codes_are_normal = False  # by a prior, so that a code that hardly varies tells nothing
-    _chance: Noise | None = None  # random numbers that the objective wants beside every batch
+    _noise: Noise | None = None  # random numbers that the objective takes with every batch
 
     @property
     def guarantee(self) -> theory.Theorem | None:
@@ -98,12 +94,9 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """Whether its theorem needs a mixing under which there are at most as many latents as observed variables."""
         return self.guarantee is not None and bool(INJECTIVE & {*self.guarantee.assumes})
 
-    @abstractmethod
     def _space(self) -> Space:
-        """Return the space of the codes, after checking the final class's own parameters.
-
-        It may depend on ``n_components_``, and is asked again when these are counted.
-        """
+        """Return the latent space, ℝ^d unless a final class says otherwise; it may depend on ``n_components_``."""
+        return Reals()
 
     @abstractmethod
     def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
@@ -111,7 +104,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         """Return what is to be known of the data before training, or say what is wrong with them; nothing is stored."""
-        return DataSummary(self._asked_components())
+        return DataSummary(self._requested_components())
 
     def _check_inputs(self, inputs: TrainingInput) -> None:
         """Raise if side variables cannot be learned from: before anything is computed of X."""
@@ -165,14 +158,14 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     ) -> tuple[TrainingInput, Preprocessing, DataSummary]:
         inputs = self._read(X, sides, _random.generator(seed, device))
         self._check_inputs(inputs)
-        inputs = replace(inputs, divided=self._divided(inputs, share, seed))
-        rows = inputs.divided[0].learned if len(inputs.divided) == 1 else None
-        first = self._first_layer(inputs.data.X, rows)
+        inputs = replace(inputs, splits=self._splits(inputs, share, seed))
+        rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
+        first = self._fit_preprocessing(inputs.data.X, rows)
         check_components(self, first)
         summary = self._summarize(inputs, first, seed)
         return inputs, first, summary if rows is None or summary.rows is not None else replace(summary, rows=rows)
 
-    def _divided(self, inputs: TrainingInput, share: float, seed: int) -> tuple[Split, ...]:
+    def _splits(self, inputs: TrainingInput, share: float, seed: int) -> tuple[Split, ...]:
         """Return which rows to keep back: none of a stream, or of a world, whose rows are always new."""
         side = self.spec.roles.y
         if inputs.source is not None or side not in (None, "pairs", *inputs.data.side_variables):
@@ -227,7 +220,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """Say what scikit-learn may expect."""
         tags = super().__sklearn_tags__()
         tags.transformer_tags.preserves_dtype = ["float64", "float32"]
-        tags.input_tags.three_d_array = not self._wants_vectors
+        tags.input_tags.three_d_array = self._accepts((2, 2))
         return tags
 
     @property
@@ -251,7 +244,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
 
     # ---- components -------------------------------------------------------------------------------------------------
 
-    def _asked_components(self) -> int:
+    def _requested_components(self) -> int:
         check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
         return int(self.n_components)
 
@@ -261,21 +254,21 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """Return what gives the batch of a step."""
         source, size = inputs.source, self.batch_size or self.training_defaults.batch_size
         if source is None:
-            rows = self._rows(inputs.data, summary, device)
-            size = self._rows_per_batch(len(rows), "rows", of=len(inputs.data))
+            rows = self._samples(inputs.data, summary, device)
+            size = self._samples_per_batch(len(rows), "rows", of=len(inputs.data))
             return self._shown(to_device(self._epochs(rows, size, inputs.data), device))
         read = partial(self._read_batch, summary)
         if isinstance(source, GeneratorSource):
-            return self._shown(GeneratedBatches(source, size, read, self._chance))
-        return self._shown(StreamBatches(source, size, read, device, self._chance))
+            return self._shown(GeneratedBatches(source, size, read, self._noise))
+        return self._shown(StreamBatches(source, size, read, device, self._noise))
 
-    def _as_shown(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
-        """Return rows as the first layer gives them out, where training can learn from these."""
-        return shown_by(first, inputs) if self._learns_from_shown and self.augment is None else inputs
+    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
+        """Return the samples to train on: as they are; a method may preprocess them once, by `preprocessed`."""
+        return inputs
 
     def _batches(self, inputs: TrainingInput, summary: DataSummary, device: torch.device) -> list[tuple[Tensor, ...]]:
         """Return all rows of a look, in about equal batches, as the objective takes them."""
-        rows = self._rows(inputs.data, summary, device)
+        rows = self._samples(inputs.data, summary, device)
         n = -(-len(rows) // (self.batch_size or self.training_defaults.batch_size))
         epochs = self._epochs(rows, len(rows) // n, inputs.data)
         draw, generator = self._shown(to_device(epochs, device)), _random.generator(0, device)
@@ -284,12 +277,12 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
     def _shown(self, draw: Batches) -> Batches:
         return draw if self.augment is None else augmented(draw, self.augment)
 
-    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
+    def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> SampleSet:
         """Return the rows to learn from, with what belongs to them."""
         return IndexedSamples(
             on_device(data.X, device),
             *self._fields(summary, data.side_variables),
-            chance=self._chance,
+            chance=self._noise,
             among=summary.rows,
         )
 
@@ -311,7 +304,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
             return self.max_iter
         return first_round_for(getattr(self, "shape_in_", ()), best_device(self.device))
 
-    def _rows_per_batch(self, n_samples: int, noun: str, of: int) -> int:
+    def _samples_per_batch(self, n_samples: int, noun: str, of: int) -> int:
         """Return the batch size for so many rows, which are called so, of those that there are."""
         if self.batch_size is not None and self.batch_size > of:
             raise ValueError(
@@ -334,7 +327,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         learned, self.held_out_ = learn(self, inputs, first, summary, space, device, seed)
         (objective,) = learned.objectives
         self._keep(objective, learned.log, summary)
-        look_back(self, inputs.data.X, folds=self._must_not_fold)
+        self._diagnose(some_of(inputs.data.X))
         if learned.log.shortfall:
             warn(f"{type(self).__name__}: {learned.log.shortfall}", ConvergenceWarning)
         if self.held_out_ is not None and self.held_out_.overfits:
@@ -348,19 +341,23 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
         self._store(objective, summary)
 
-    def _with_room(self, first: Preprocessing) -> Self | None:
+    def _diagnose(self, x: Tensor) -> None:
+        """Warn of what is wrong with the latents of some samples that were learned from."""
+        warn_of_collapse(self, x)
+
+    def _with_more_latents(self, first: Preprocessing) -> Self | None:
         """Return the same estimator with more codes, by which folds are found; None: nobody looks for them so."""
         return None
 
-    def _guessing(self, n_samples: float) -> float | None:
+    def _chance_loss(self, n_samples: float) -> float | None:
         """Return the loss of codes that tell nothing, learned from so many rows; None if nobody can say."""
         return None
 
-    def _may_stay_straight(self, first: Preprocessing) -> bool:
+    def _tries_linear(self, first: Preprocessing) -> bool:
         """Whether the encoder may be left linear, where that does better: nobody asked for another, of vectors."""
         return self.encoder is default_network and isinstance(shape_of(first), int)
 
-    def _made(
+    def _new_objective(
         self,
         first: Preprocessing,
         summary: DataSummary,
@@ -402,8 +399,8 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         return objective, minimise(objective, seed)
 
     def _check_parameters(self) -> None:
+        """Raise if a parameter is not what it must be; a final class adds its own."""
         check_common(self)
-        self._space()
 
 
 def shape_of(first: Preprocessing) -> int | tuple[int, ...]:

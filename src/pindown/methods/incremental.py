@@ -44,7 +44,7 @@ class Incremental(BaseEncoder):
             inputs, summary = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
         draw = self._draw(inputs, summary, device)
         if not begun:
-            objective = self._made(first, summary, draw, self._space(), device, seed).to(device)
+            objective = self._new_objective(first, summary, draw, self._space(), device, seed).to(device)
             make = self.trainer.optimizer or self.training_defaults.optimizer
             weight_decay = self.trainer.weight_decay
             if weight_decay is None:

@@ -53,7 +53,7 @@ class TrainingInput:
 
     data: Data
     source: Source | None = None  # a stream, or a world
-    divided: tuple[Split, ...] = ()  # rows to learn from and rows kept back: once, or in folds
+    splits: tuple[Split, ...] = ()  # training and validation samples: once, or in folds
 
     @property
     def n_samples(self) -> float:
@@ -63,7 +63,7 @@ class TrainingInput:
         return math.inf if self.source.n_samples is None else self.source.n_samples
 
     @property
-    def some_rows(self) -> np.ndarray:
+    def some_samples(self) -> np.ndarray:
         """Rows in memory: all, or the first of those that stay where they are."""
         X = self.data.X
         return np.asarray(next(X.blocks(SUMMARY_SAMPLES))["x"] if isinstance(X, IndexedSource) else X)
@@ -82,8 +82,8 @@ class TrainingInput:
         return digest(some, *sides) if self.source is None else f"{self.source!r} {digest(some, *sides)}"
 
 
-def shown_by(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
-    """Return rows in memory as a first layer gives them out, if that makes them narrower; otherwise what was read."""
+def preprocessed(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
+    """Return samples in memory as a whitening that drops directions returns them; others as they are."""
     data = inputs.data
     if inputs.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
         return inputs

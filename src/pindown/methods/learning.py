@@ -133,7 +133,7 @@ class FitRun:
         start: int = 0,
     ) -> Trained:
         """Learn from the rows of a look: as long as rows held out say, or on a way that is known; from some start."""
-        inputs = self.est._as_shown(self.inputs, first)
+        inputs = self.est._training_samples(self.inputs, first)
         draw = self.est._draw(inputs, summary, self.device)
         validation = None if held_out is None else Validation(self._batches(inputs, summary, held_out))
         name = " ".join(filter(None, ["straight" if straight else "", f"start {start + 1}" if start else ""]))
@@ -147,9 +147,9 @@ class FitRun:
             return self._minimise(rows, summary, validation, name, step_plan, objective, *how)
 
         def make(seed: int) -> nn.Module:
-            return self.est._made(first, summary, draw, self.space, self.device, seed, straight=straight)
+            return self.est._new_objective(first, summary, draw, self.space, self.device, seed, straight=straight)
 
-        if step_plan is None and (wide := self.est._with_room(first)) is not None:
+        if step_plan is None and (wide := self.est._with_more_latents(first)) is not None:
             objective, log = self._unfolded(wide, first, summary, draw, minimise)
         else:
             seed = (self.seed + STRIDE * start) % 2**63
@@ -168,7 +168,7 @@ class FitRun:
 
         def make(est: BaseEncoder, seed: int) -> nn.Module:
             codes = summary if est is self.est else replace(summary, n_components=int(wide.n_components))
-            return est._made(first, codes, draw, self.space, self.device, seed).to(self.device)
+            return est._new_objective(first, codes, draw, self.space, self.device, seed).to(self.device)
 
         return Unfolding(self.est, wide, make, minimise).fitted(self.seed)
 
@@ -176,14 +176,14 @@ class FitRun:
         """Learn from all divisions of the rows, side by side."""
         est, made = self.est, (self.space, self.device, self.seed)
         parts, draws, folds = [], [], []
-        for division in self.inputs.divided:
+        for division in self.inputs.splits:
             first, some = (
-                est._first_layer(self.inputs.data.X, division.learned),
+                est._fit_preprocessing(self.inputs.data.X, division.learned),
                 replace(summary, rows=division.learned),
             )
-            inputs = est._as_shown(self.inputs, first)
+            inputs = est._training_samples(self.inputs, first)
             draws.append(est._draw(inputs, some, self.device))
-            parts.append(est._made(first, some, draws[-1], *made, straight=straight))
+            parts.append(est._new_objective(first, some, draws[-1], *made, straight=straight))
             folds.append(self._batches(inputs, some, division.held_out))
         validation = Validation(tuple(tuple(chain(*each)) for each in zip(*folds, strict=False)))
         name = " ".join(filter(None, ["straight" if straight else "", f"{len(parts)} folds"]))
@@ -206,7 +206,7 @@ class FitRun:
         return self.inputs.n_samples if summary.rows is None else len(summary.rows)
 
     def _guessing(self, summary: DataSummary) -> float:
-        return self.est._guessing(self._n_rows(summary)) or 0.0
+        return self.est._chance_loss(self._n_rows(summary)) or 0.0
 
     def _minimise(
         self,
@@ -255,11 +255,11 @@ class FitRun:
 
     def _watch(self, n_samples: float, validation: Validation | None) -> tuple[Watch, ...]:
         """Return who says that nothing is learned, where the loss shows it."""
-        guessing = self.est._guessing(n_samples)
+        guessing = self.est._chance_loss(n_samples)
         if guessing is None:
             return ()
         sizes = [len(batch[0]) for batch in validation.batches] if validation is not None else [1]
-        of_held_out = np.average([self.est._guessing(size) or 0.0 for size in sizes], weights=sizes)
+        of_held_out = np.average([self.est._chance_loss(size) or 0.0 for size in sizes], weights=sizes)
         return (Watch(guessing, float(of_held_out), self._tell_once),)
 
     def _tell_once(self, sentence: str) -> None:
@@ -269,7 +269,7 @@ class FitRun:
 
     def scored(self, learned: Trained, summary: DataSummary) -> HeldOut:
         """Return the score of what was learned, on rows held out and on as many that were learned from."""
-        divided, paired, scores = self.inputs.divided, self.est.spec.roles.y == "pairs", []
+        divided, paired, scores = self.inputs.splits, self.est.spec.roles.y == "pairs", []
         for objective, division in zip(learned.objectives, divided, strict=True):
             fit = copy.copy(self.est)
             with warnings.catch_warnings(action="ignore"):
@@ -303,11 +303,11 @@ def learn(
     seed: int,
 ) -> tuple[Trained, HeldOut | None]:
     """Return what was learned, and how it does on rows that it has not seen, if there are any."""
-    learning, divided = FitRun(est, inputs, space, device, seed), inputs.divided
+    learning, divided = FitRun(est, inputs, space, device, seed), inputs.splits
     if not divided:
         step_plan = est.trainer.step_plan
         return learning.once(first, summary) if step_plan is None else learning.whole(first, summary, step_plan), None
-    kinds = (True, False) if est._may_stay_straight(first) and len(inputs.data) <= STRAIGHT_ROWS else (False,)
+    kinds = (True, False) if est._tries_linear(first) and len(inputs.data) <= STRAIGHT_ROWS else (False,)
     if len(divided) == 1:
         tried = [learning.once(first, summary, divided[0].held_out, straight=straight) for straight in kinds]
     else:

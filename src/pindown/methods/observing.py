@@ -33,9 +33,6 @@ class Observes(BaseEstimator):
     preprocess: Preprocess
     shape_in_: tuple[int, ...]
 
-    _y_is = "belong to"  # how a row of y is related to the row of X
-    _wants_vectors = False  # whether rows must be vectors
-
     def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> TrainingInput:
         """Read observations and side variables, or say what is wrong with them."""
         sides = {role: values for role, values in sides.items() if values is not None}
@@ -51,7 +48,7 @@ class Observes(BaseEstimator):
             inputs = TrainingInput(Data(array, **sides, names=names))
         else:
             source = as_source(X)
-            if self._wants_vectors and len(source.shape) > 1:
+            if not self._reads(source.shape):
                 self._require_flat("each row of X", source.shape, source.shape)
             inputs = read_source(source, self.spec.roles.y, sides, rng)
             if isinstance(inputs.source, GeneratorSource):  # a world tells more than a method asks for
@@ -84,8 +81,8 @@ class Observes(BaseEstimator):
             array = check_array(
                 array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
             )
-            if self._wants_vectors:
-                array = self._as_vectors(array)
+            if not self._accepts(array.shape[1:]):
+                array = self._flattened(array)
         if reset:
             self._remember_shape(array.shape[1:])
         self._require_shape(array.shape[1:])
@@ -110,34 +107,32 @@ class Observes(BaseEstimator):
         for role, values in sides.items():
             if isinstance(values, str):
                 continue
-            name, relation = ("y", self._y_is) if role == self.spec.roles.y else (role, "belong to")
+            name = "y" if role == self.spec.roles.y else role
             n = _shape(values)[0] if _shape(values) else "none"
             if n != n_samples:
                 raise ValueError(
-                    f"X has {n_samples} rows but {name} has {n}. Row i of {name} must {relation} row i of X."
+                    f"X has {n_samples} rows but {name} has {n}. Row i of {name} must belong to row i of X."
                 )
 
-    def _as_vectors(self, array: np.ndarray) -> np.ndarray:
-        """Lay rows out as vectors, if that was asked for."""
+    def _flattened(self, array: np.ndarray) -> np.ndarray:
+        """Return samples as vectors, if they are whitened, or raise."""
         self._require_flat("X", array.shape, array.shape[1:])
-        return array.reshape(len(array), -1) if self.preprocess is preprocessing.whiten else array
+        return array.reshape(len(array), -1)
 
-    def _beside(self, X: Any, y: Any) -> Any:
+    def _side_variable(self, X: Any, y: Any) -> Any:
         """Return y, or, if there is none, what `Data` has in its place."""
         return X.side_variables.get(self.spec.roles.y) if y is None and isinstance(X, Data) and self.spec.roles.y else y
 
-    @property
-    def _takes_pictures(self) -> bool:
-        """Whether rows may be pictures where others must be vectors."""
-        return False
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        """Return whether samples of this shape are encoded as they are."""
+        return True
 
-    def _takes(self, of_row: tuple[int, ...]) -> bool:
-        """Say whether rows of this shape, of more than one axis, are read where rows must be vectors."""
-        shown = self._takes_pictures and len(of_row) == 3 and self.preprocess is preprocessing.default_preprocessing
-        return shown or self.preprocess is preprocessing.whiten
+    def _reads(self, shape: tuple[int, ...]) -> bool:
+        """Return whether samples of this shape are encoded, as they are or, with `whiten`, as vectors."""
+        return self._accepts(shape) or self.preprocess is preprocessing.whiten
 
     def _require_flat(self, what: str, shape: tuple[int, ...], of_row: tuple[int, ...]) -> None:
-        if not self._takes(of_row):
+        if not self._reads(of_row):
             remedy = "Lay each row out as a vector: X.reshape(len(X), -1)."
             if "preprocess" in self.get_params(deep=False):
                 remedy = (
@@ -162,17 +157,17 @@ class Observes(BaseEstimator):
             )
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
-    def shown(self, X: Any) -> Preprocessing:
-        """Return what would be done to observations before the network sees them; its ``note`` says what, and why.
+    def fitted_preprocessing(self, X: Any) -> Preprocessing:
+        """Return the preprocessing that `fit` would use, fitted to observations; its ``note`` says what it does.
 
         Parameters
         ----------
         X : array (n, …) or IndexedSource
             The observations.
         """
-        return self._first_layer(X if isinstance(X, IndexedSource) else np.asarray(from_torch(X)))
+        return self._fit_preprocessing(X if isinstance(X, IndexedSource) else np.asarray(from_torch(X)))
 
-    def _first_layer(self, X: np.ndarray | IndexedSource, rows: np.ndarray | None = None) -> Preprocessing:
+    def _fit_preprocessing(self, X: np.ndarray | IndexedSource, rows: np.ndarray | None = None) -> Preprocessing:
         """Return the first layer that suits these rows; None: all."""
         source = X if isinstance(X, IndexedSource) else ArraySource(X)
         chosen = source if rows is None else SubsetSource(source, rows)

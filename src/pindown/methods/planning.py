@@ -84,7 +84,7 @@ def plan(
     aside = [
         role for role in SIDES if role in data.side_variables and role not in (*spec.roles.used, *spec.roles.plan_only)
     ]
-    shown = est.shown(data.X).note
+    shown = est.fitted_preprocessing(data.X).note
     notes = [f"before training {shown}"] if shown else []
     notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
     audited = can_split(est, data)
@@ -95,7 +95,7 @@ def plan(
 
 def _laid_out(est: Any, data: Data) -> tuple[Any, Data]:
     """Return the estimator and data with rows as vectors, where it wants such."""
-    if data.is_source or np.ndim(data.X) < 3 or not est._wants_vectors or est._takes(np.shape(data.X)[1:]):
+    if data.is_source or np.ndim(data.X) < 3 or est._reads(np.shape(data.X)[1:]):
         return est, data
     if "preprocess" not in est.get_params(deep=False):
         est._require_flat("X", np.shape(data.X), np.shape(data.X)[1:])

@@ -24,7 +24,7 @@ from pindown.losses import cross_entropy
 from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.incremental import Incremental
-from pindown.methods.inputs import TrainingInput
+from pindown.methods.inputs import TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
@@ -157,8 +157,6 @@ class Classify(ClassifierMixin, Incremental):
     """
 
     spec = ClassifySpec()
-    _learns_from_shown = True
-    _y_is = "be the class of"
 
     def __init__(
         self,
@@ -249,7 +247,7 @@ class Classify(ClassifierMixin, Incremental):
         ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
         """
         predicted = self.predict(X)
-        y = self._beside(X, y)
+        y = self._side_variable(X, y)
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
         if y is None:
@@ -269,7 +267,8 @@ class Classify(ClassifierMixin, Incremental):
         vectors, prior = (torch.as_tensor(a).to(codes) for a in (self.class_vectors_, self.class_prior_))
         return torch.addmm(prior.log(), codes, vectors.T, alpha=self.scale_)
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         if self.scale is not None:
             check_positive(self.scale, "scale")
         for name in ("space", "vector_space"):
@@ -279,7 +278,12 @@ class Classify(ClassifierMixin, Incremental):
             raise TypeError(
                 f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
             )
+
+    def _space(self) -> Space:
         return self._spaces[0]
+
+    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
+        return preprocessed(first, inputs) if self.augment is None else inputs
 
     def _check_inputs(self, inputs: TrainingInput) -> None:
         if inputs.source is not None and inputs.data.signal is None:
@@ -300,7 +304,7 @@ class Classify(ClassifierMixin, Incremental):
         else:
             (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
-        d = self._counted(inputs, first, len(classes)) if self.n_components is None else self._asked_components()
+        d = self._counted(inputs, first, len(classes)) if self.n_components is None else self._requested_components()
         doubts = (*doubts, *too_few(len(classes), d))
         # More rows undo any start, and behind a mixing that bends means of classes differ in fewer directions.
         few = source is None and self.augment is None and len(data) < SAMPLES_PER_FEATURE * math.prod(first.shape_in)
@@ -317,7 +321,7 @@ class Classify(ClassifierMixin, Incremental):
         most = max(1, min(math.prod(first.shape_out), n_classes - 1))
         if inputs.n_samples >= SAMPLES_PER_FEATURE * n_columns:
             return most
-        rows = inputs.divided[0].learned if len(inputs.divided) == 1 else np.arange(len(data))
+        rows = inputs.splits[0].learned if len(inputs.splits) == 1 else np.arange(len(data))
         rows = rows[:: -(-len(rows) * n_columns // COUNTED_NUMBERS)]
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
         return min(max(1, found), most)

@@ -23,10 +23,11 @@ from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
 from pindown.data.pairing import Pairing, pair_up
 from pindown.errors import warn
+from pindown.methods.afterwards import folding_of, warn_if_uninformative, warn_of_collapse
 from pindown.methods.contrast.audit import ContrastSpec
 from pindown.methods.contrast.objective import PairObjective, best_temperature
 from pindown.methods.incremental import Incremental
-from pindown.methods.inputs import DataSummary, TrainingInput
+from pindown.methods.inputs import DataSummary, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.methods.unfolding import WIDER
 from pindown.networks import preprocessing
@@ -139,10 +140,6 @@ class Contrast(Incremental):
 
     spec = ContrastSpec()
     training_defaults = TrainingDefaults(min_weight_decay=2.0)
-    _learns_from_shown = True
-    _y_is = "be the partner, or the group, of"
-    _must_not_fold = True
-    _scores_in_nats = True
 
     def __init__(
         self,
@@ -228,7 +225,7 @@ class Contrast(Incremental):
         check_is_fitted(self)
         if isinstance(X, Data):
             X = X.paired()
-            X, y = X.X, self._beside(X, y)
+            X, y = X.X, self._side_variable(X, y)
         pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
         # Neighbouring rows may be related, and related rows make poor negatives: compare rows from everywhere.
@@ -254,7 +251,8 @@ class Contrast(Incremental):
             ]
         return sum(information) / len(x)
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_positive(self.p, "p")
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
@@ -271,7 +269,17 @@ class Contrast(Incremental):
                 f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. Codes of latents in a box live "
                 "in Reals(): where the box lies is not identified."
             )
+
+    def _space(self) -> Space:
         return self.space
+
+    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
+        return preprocessed(first, inputs)
+
+    def _diagnose(self, x: Tensor) -> None:
+        if not warn_of_collapse(self, x):
+            warn_if_uninformative(self, x)
+        self.folding_ = folding_of(self, x)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         p = None if self.space == Sphere() and self.p == 2 else self.p
@@ -288,11 +296,11 @@ class Contrast(Incremental):
             across_processes=_this_process()[1] > 1,
         )
 
-    def _with_room(self, first: Preprocessing) -> Self | None:
+    def _with_more_latents(self, first: Preprocessing) -> Self | None:
         room = clone(self).set_params(n_components=WIDER * self.n_components)
         return room if is_image(first.shape_out) else None
 
-    def _guessing(self, n_samples: float) -> float | None:
+    def _chance_loss(self, n_samples: float) -> float | None:
         return (
             math.log(min(self.batch_size or self.training_defaults.batch_size, n_samples))
             if self.alpha is None
@@ -307,7 +315,7 @@ class Contrast(Incremental):
                 "Contrast: with a nuisance negatives are taken from rows of the same value, so that rows must be taken "
                 "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
             )
-        d = self._asked_components()
+        d = self._requested_components()
         doubts: tuple[str, ...] = ()
         if self.space == Sphere() and d == 1:
             doubts = (
@@ -319,10 +327,10 @@ class Contrast(Incremental):
     def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
 
-    def _rows(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:
+    def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:
         pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows)
         if summary.rows is None:
-            self._rows_per_batch(len(pairing), "pairs", of=len(pairing))
+            self._samples_per_batch(len(pairing), "pairs", of=len(pairing))
         index, n_processes = _this_process()
         share = _share(pairing, index, n_processes)
         if len(share) < (self.batch_size or 1) and summary.rows is None:

@@ -33,9 +33,8 @@ from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
-from pindown.networks.image_defaults import decoder_for
+from pindown.networks.image_defaults import decoder_for, is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.networks.spaces import Reals, Space
 from pindown.simulate.images import Bytes
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device
 
@@ -155,7 +154,6 @@ class Dictionary(Decodes, BaseEncoder):
 
     spec = DictionarySpec()
     training_defaults = TrainingDefaults(learning_rates=(1e-2, 3e-3), weight_decay=0.0)
-    _wants_vectors = True
 
     def __init__(
         self,
@@ -227,36 +225,35 @@ class Dictionary(Decodes, BaseEncoder):
     def _seeks_sparsity(self) -> bool:
         return isinstance(self.penalty, DependencyCount | DependencySparsity) and self.penalty.weight > 0
 
-    @property
-    def _takes_pictures(self) -> bool:
-        return True
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1 or (is_image(shape) and self.preprocess is preprocessing.default_preprocessing)
 
     def _model(self) -> Autoencoder:
         model = self._precise()
         assert isinstance(model, Autoencoder)
         return model
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
         check_penalty(self, self.penalty)
-        return Reals()
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DictionarySummary:
-        X, d = inputs.data.X, self._asked_components()
+        X, d = inputs.data.X, self._requested_components()
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
             raise ValueError(
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
                 "their scale is undefined. Leave them out."
             )
-        if inputs.divided:
-            return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.divided[0].held_out]))
+        if inputs.splits:
+            return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.splits[0].held_out]))
         # Where no row is kept back, restarts are compared by some of those they were made from.
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
         n = min(int(COMPARED * len(X)), MOST_COMPARED)
         return DictionarySummary(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
 
-    def _chance(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+    def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return a normal and a uniform number for each latent of each row."""
         return random_numbers(n_samples, self.n_components, generator)
 

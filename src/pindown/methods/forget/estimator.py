@@ -32,13 +32,12 @@ from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.looking import Asked, NuisanceSummary, look_at
 from pindown.methods.forget.nuisance import as_table
 from pindown.methods.forget.playing import at_charts, history, played, read_afterwards, transported
-from pindown.methods.inputs import TrainingInput, is_in_memory
+from pindown.methods.inputs import TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.image_defaults import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device, optimizers, waiting_cosine
 
 START_ROWS = 5_000
@@ -174,8 +173,6 @@ class Forget(BaseEncoder):
     chosen_: Choice | None = None
     decoder_: Rebuild | None
     settled_on: str | None = None  # what a refit keeps, since the fit has chosen it
-    _learns_from_shown = True
-    _wants_vectors = True
 
     def __init__(
         self,
@@ -300,9 +297,9 @@ class Forget(BaseEncoder):
         tags.target_tags.required = True
         return tags
 
-    @property
-    def _takes_pictures(self) -> bool:
-        return not self._is_linear
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        images = self.preprocess is preprocessing.default_preprocessing and not self._is_linear
+        return len(shape) == 1 or (images and is_image(shape))
 
     @property
     def _is_linear(self) -> bool:
@@ -315,7 +312,8 @@ class Forget(BaseEncoder):
             except Exception:  # it makes no network of vectors: if it must, `built` says what is wrong with it
                 return False
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_scalar(self.strength, "strength", numbers.Real, min_val=0)
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
         if self.trainer.patience is not None:
@@ -325,10 +323,12 @@ class Forget(BaseEncoder):
             )
         if self.n_bins is not None:
             check_scalar(self.n_bins, "n_bins", numbers.Integral, min_val=2)
-        return Reals()
+
+    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
+        return preprocessed(first, inputs)
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> NuisanceSummary:
-        n_components = None if self.n_components is None else self._asked_components()
+        n_components = None if self.n_components is None else self._requested_components()
         pictures = is_image(first.shape_in)
         if pictures and n_components is None:
             raise ValueError(

@@ -19,7 +19,6 @@ from pindown.metrics.dictionaries import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing, Whiten
-from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, TrainingDefaults
 
 FAINT = 1e-4
@@ -126,7 +125,6 @@ class SparseBasis(OfAtoms):
     training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
     encoder = staticmethod(Basis)
     preprocess = staticmethod(preprocessing.whiten)
-    _wants_vectors = True
 
     def __init__(
         self,
@@ -159,14 +157,11 @@ class SparseBasis(OfAtoms):
         check_is_fitted(self)
         return sparsity(self.transform(self._validated(X, reset=False)))
 
-    def _space(self) -> Space:
-        return Reals()
-
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        vary = int((first(torch.as_tensor(inputs.some_rows)).var(0) > FAINT).sum())
+        vary = int((first(torch.as_tensor(inputs.some_samples)).var(0) > FAINT).sum())
         if self.n_components is None:
             return DataSummary(max(1, vary))
-        if (d := self._asked_components()) > vary:
+        if (d := self._requested_components()) > vary:
             raise ValueError(
                 f"SparseBasis: n_components={d} is more than the {vary} directions in which the {self.n_features_in_} "
                 "columns of X vary (n_features): a basis has no more. Ask for fewer, or take Sparse."

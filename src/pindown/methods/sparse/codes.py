@@ -52,6 +52,9 @@ class OfAtoms(BaseEncoder):
 
     components_: NDArray[Any]
 
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1
+
     def inverse_transform(self, Z):
         """Rebuild rows from codes, dense or sparse; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)

@@ -29,7 +29,6 @@ from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing
-from pindown.networks.spaces import Reals, Space
 from pindown.training import Trainer, TrainingDefaults
 
 MOST_NAMED = 5
@@ -122,7 +121,6 @@ class Sparse(OfAtoms, Incremental):
     training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
     encoder = staticmethod(Autoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
-    _wants_vectors = True
 
     def __init__(
         self,
@@ -245,27 +243,27 @@ class Sparse(OfAtoms, Incremental):
         assert isinstance(self.encoder_.body, Autoencoder)
         return self.encoder_.body
 
-    def _space(self) -> Space:
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         check_scalar(self.n_seeds, "n_seeds", numbers.Integral, min_val=1)
         if not isinstance(self.gate, Gate):
             raise TypeError(f"Sparse: gate must be one of pindown.networks.gates, such as TopK(32), got {self.gate!r}.")
         if self.n_components is not None:
-            self.gate(self._asked_components())  # or says what does not go together
-        return Reals()
+            self.gate(self._requested_components())  # or says what does not go together
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         n = inputs.n_samples
         d = (
             max(1, int(min(4 * self.n_features_in_, n // 10)))
             if self.n_components is None
-            else self._asked_components()
+            else self._requested_components()
         )
         if n < d:
             raise ValueError(
                 f"Sparse: there are {n} rows (n_samples={n}) for n_components={d}: with an "
                 "atom for each row any data are rebuilt. Ask for fewer atoms, or give more rows."
             )
-        constant = np.flatnonzero(np.ptp(inputs.some_rows, axis=0) == 0)
+        constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
         if not len(constant):
             return DataSummary(d)
         named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")

@@ -30,7 +30,7 @@ from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing, Rescale
-from pindown.networks.spaces import Reals, Space
+from pindown.networks.spaces import Reals
 from pindown.training import Trainer, TrainingDefaults
 
 ONE_IN = 32
@@ -194,7 +194,6 @@ class SparsePair(BaseEncoder):
     training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
     encoder = staticmethod(Autoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
-    _wants_vectors = True
 
     def __init__(
         self,
@@ -277,7 +276,11 @@ class SparsePair(BaseEncoder):
         assert isinstance(self.objective_, Pair)
         return self.objective_
 
-    def _space(self) -> Space:
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
         read_map(self.map)
         if not isinstance(self.gate, Gate):
             raise TypeError(
@@ -286,12 +289,11 @@ class SparsePair(BaseEncoder):
         check_scalar(self.weight, "weight", numbers.Real, min_val=0)
         if self.n_jacobians is not None:
             check_scalar(self.n_jacobians, "n_jacobians", numbers.Integral, min_val=1)
-        if self.gate(MANY if self.n_components is None else self._asked_components()).n_candidates is None:
+        if self.gate(MANY if self.n_components is None else self._requested_components()).n_candidates is None:
             raise ValueError(
                 f"SparsePair: {type(self.gate).__name__} lets any number of codes through, and J is taken between few. "
                 "Take TopK, BatchTopK or Matryoshka."
             )
-        return Reals()
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         between = read_map(self.map)
@@ -303,7 +305,7 @@ class SparsePair(BaseEncoder):
         alone = Sparse(self.n_components, gate=self.gate)
         alone.n_features_in_ = self.n_features_in_
         summary = alone._summarize(inputs, first, seed)
-        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(inputs.some_rows))))
+        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(inputs.some_samples))))
         return PairLook(summary.n_components, warnings=summary.warnings, after=after)
 
     def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
