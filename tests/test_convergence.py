@@ -9,7 +9,7 @@ from sklearn.exceptions import ConvergenceWarning
 from test_trainer import Reports
 from torch import nn
 
-from pindown.networks import image_defaults
+from pindown.networks import images
 from pindown.training import convergence, cosine
 from pindown.training.convergence import Length, fall
 from pindown.training.trainer import Trainer
@@ -183,7 +183,7 @@ def test_a_fit_that_was_long_enough_or_has_seen_its_rows_often_does_not_warn(opt
 @pytest.mark.filterwarnings("error::sklearn.exceptions.ConvergenceWarning", IGNORED)
 @pytest.mark.slow
 def test_a_fit_takes_as_many_steps_as_help(monkeypatch):
-    for module in (convergence, image_defaults):
+    for module in (convergence, images):
         monkeypatch.setattr(module, "FIRST_ROUND", 200)
     # At most, since rows held out may have been read best within the round.
     assert fitted(0.1, max_iter=None).n_iter_ <= 200 < fitted(3e-3, max_iter=None).n_iter_

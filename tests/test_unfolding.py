@@ -13,7 +13,7 @@ from pindown.methods.parameters import default_weight_decay
 from pindown.methods.unfolding import LEFT_OUT, STARTS, Unfolding, Watch, grown
 from pindown.networks import Rescale
 from pindown.networks.encoder import Encoder
-from pindown.networks.image_defaults import encoder_for, first_round_for, precision_for
+from pindown.networks.images import encoder_for, first_round_for, precision_for
 from pindown.networks.spaces import Reals
 from pindown.training import Trainer, TrainingLog
 from pindown.training.callbacks import Report

@@ -20,7 +20,7 @@ from pindown.methods.dictionary.unrolling import start_unrolled
 from pindown.methods.inputs import DataSummary
 from pindown.networks import built
 from pindown.networks.encoder import Encoder, Make
-from pindown.networks.image_defaults import decoder_for
+from pindown.networks.images import decoder_for
 from pindown.training import best_device
 from pindown_papers.baselines.generating import Generating
 from pindown_papers.baselines.spec import PairedReconstructionSpec

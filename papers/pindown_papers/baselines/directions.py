@@ -20,7 +20,7 @@ from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import check_positive
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
-from pindown.networks.image_defaults import decoder_for, encoder_for
+from pindown.networks.images import decoder_for, encoder_for
 from pindown.networks.preprocessing import Preprocess
 from pindown.training import Trainer, TrainingLog, best_device
 from pindown_papers.baselines.autoencoding import Autoencoding

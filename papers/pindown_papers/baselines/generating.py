@@ -11,7 +11,7 @@ from pindown.methods.decoding import Decodes
 from pindown.methods.inputs import TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import preprocessing
-from pindown.networks.image_defaults import is_image
+from pindown.networks.images import is_image
 from pindown.training import TrainingDefaults
 from pindown_papers.baselines.spec import refuse_one_picture
 

@@ -47,7 +47,7 @@ from pindown.methods.observing import Observes
 from pindown.methods.parameters import INJECTIVE, check_common, check_components
 from pindown.networks import SkipMLP, built, default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
-from pindown.networks.image_defaults import encoder_for, first_round_for
+from pindown.networks.images import encoder_for, first_round_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
 from pindown.saving import Saves

@@ -27,7 +27,7 @@ from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.parameters import default_weight_decay, rate, settings
 from pindown.methods.unfolding import Unfolding, Watch
 from pindown.networks.encoder import Encoder
-from pindown.networks.image_defaults import first_round_for, is_image, precision_for
+from pindown.networks.images import first_round_for, is_image, precision_for
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spaces import Space
 from pindown.training import Trainer, TrainingLog, Validation

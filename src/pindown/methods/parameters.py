@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from sklearn.utils import check_scalar
 
 from pindown import theory
-from pindown.networks.image_defaults import is_image
+from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocessing
 from pindown.networks.spectrum import SAMPLES_PER_FEATURE
 from pindown.saving.writing import Unsaved

@@ -6,7 +6,7 @@ import copy
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import torch
 from torch import Tensor, nn
@@ -34,7 +34,7 @@ CHEAP_PARAMETERS = 5_000_000
 Shape = int | tuple[int, ...]
 """Shape of a sample: its number of features, or (t, c) for sequences, (c, h, w) for images."""
 
-Make = Callable[[Any, Any], nn.Module] | nn.Module
+Make = Callable[..., nn.Module] | nn.Module
 """A network as estimators take it: a function (n_in, n_out) -> nn.Module, or a module."""
 
 
@@ -94,7 +94,7 @@ outputs.
     return module
 
 
-def _tried(module: nn.Module, shape: tuple[int, ...]) -> Any:
+def _tried(module: nn.Module, shape: tuple[int, ...]) -> object:
     """Return the output of a copy of the module for zeros: batch normalisation would remember them."""
     device = next((weight.device for weight in module.parameters()), None)
     with torch.no_grad():
@@ -159,9 +159,11 @@ class Pretrained:
         """Return a copy of the network between its normalisation and a head."""
         shape = n_in if isinstance(n_in, tuple) else (n_in,)
         network = copy.deepcopy(self.network).eval().requires_grad_(not self.frozen)
-        n_features = _tried(network, (2, *shape)).flatten(1).shape[1]
+        features = _tried(network, (2, *shape))
+        if not isinstance(features, Tensor):
+            raise TypeError(f"Pretrained: `network` must return a tensor, got a {type(features).__name__}.")
         mean, std = (torch.tensor(values).reshape(-1, *[1] * (len(shape) - 1)) for values in (self.mean, self.std))
-        return Backbone(Rescale(mean, std, shape), network, self.head(n_features, n_out))
+        return Backbone(Rescale(mean, std, shape), network, self.head(features.flatten(1).shape[1], n_out))
 
 
 class Backbone(nn.Module):

@@ -1,4 +1,7 @@
-"""Networks for images (c, h, w) and sequences (t, c) that are linear in low frequencies at initialisation."""
+"""Networks for images (c, h, w) and sequences (t, c), and the defaults for each shape of samples and each device.
+
+All are linear in low frequencies at initialisation.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,13 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import pairwise, product
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from pindown.errors import InputError
-from pindown.networks.vectors import SkipMLP, mlp, skip_mlp, zero_mlp
+from pindown.networks.encoder import Make, Shape
+from pindown.networks.vectors import SkipMLP, mlp, skip_mlp, smooth, zero_mlp
 
 FREQUENCIES = 8
 """Cosines per axis that the linear path takes as input; more if there are more latents."""
@@ -22,6 +25,9 @@ SMALLEST, WIDTHS = 4, (32, 64, 128)
 
 ON_CPU = 2
 """On a CPU the default encoder of images has this many times fewer channels, and training a shorter first round."""
+
+FIRST_ROUND = 2_000
+"""Steps of the first round of a training that chooses its own length."""
 
 GROUPS, LARGE, POOLED = 8, 64, 2
 """Of `resnet18`: groups of channels that are normalised together; pixels a side from which the stem halves an image;
@@ -119,22 +125,21 @@ def deconvolutional(
     return _doubling(n_in, shape[0], shape[1:], widths, hidden)
 
 
-def default_encoder(
-    shape: int | tuple[int, ...],
-    device: torch.device | None = None,
-    *,
-    vectors: Callable[[Any, int], nn.Module] = skip_mlp,
-) -> Callable[[Any, int], nn.Module]:
+def is_image(shape: Shape) -> bool:
+    """Return whether samples of this shape are images (c, h, w)."""
+    return not isinstance(shape, int) and len(shape) == 3
+
+
+def default_encoder(shape: Shape, device: torch.device | None = None) -> Callable[..., nn.Module]:
     """Return the function (shape, n_outputs) -> nn.Module that makes the default encoder of samples of this shape.
 
     Parameters
     ----------
     shape
-        Number of features, or the shape of a sample: (d,), (t, c) or (c, h, w).
+        Number of features, or the shape of a sample: (d,) for `skip_mlp`, (t, c) for `temporal`, (c, h, w) for
+        `convolutional`.
     device
         On a CPU, convolutions of images have half as many channels. None means no CPU.
-    vectors
-        What makes the encoder of vectors. That of sequences is `temporal`, that of images `convolutional`.
 
     Examples
     --------
@@ -144,13 +149,13 @@ def default_encoder(
     {'widths': (16, 32, 64)}
     """
     if isinstance(shape, int) or len(shape) == 1:
-        return vectors
+        return skip_mlp
     if len(shape) == 2:
         return temporal
     return convolutional if device is None else partial(convolutional, widths=widths_for(shape, device))
 
 
-def default_network(shape: int | tuple[int, ...], n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
+def default_network(shape: Shape, n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
     """Return the default encoder: :func:`skip_mlp` for vectors, `convolutional` for images, `temporal` for sequences.
 
     Examples
@@ -162,9 +167,56 @@ def default_network(shape: int | tuple[int, ...], n_outputs: int, *, device: tor
     return default_encoder(shape, device)(n_in, n_outputs)
 
 
+def encoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
+    """Return the encoder as requested; a default encoder of images is convolutional, on a CPU with half the channels.
+
+    Examples
+    --------
+    >>> encoder_for(default_network, (3, 32, 32), torch.device("cpu")).keywords
+    {'widths': (16, 32, 64)}
+    """
+    is_default = make is smooth or (make is default_network and device.type == "cpu")
+    return default_encoder(shape, device) if is_image(shape) and is_default else make
+
+
+def decoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
+    """Return the decoder as requested; `smooth`, the default, stands for `deconvolutional` if samples are images.
+
+    Examples
+    --------
+    >>> decoder_for(smooth, (3, 32, 32), torch.device("cpu")).func.__name__
+    'deconvolutional'
+    """
+    if make is not smooth or isinstance(shape, int) or not is_image(shape):
+        return make
+    return partial(deconvolutional, widths=widths_for(shape, device))
+
+
 def widths_for(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
     """Return the default channels of convolutions of images (c, h, w): on a CPU half as many."""
     return tuple(width // (ON_CPU if device.type == "cpu" else 1) for width in _steps(shape[1:], None)[0])
+
+
+def precision_for(shape: Shape, device: torch.device, requested: torch.dtype | None) -> torch.dtype | None:
+    """Return the precision of products in training: as requested, by default bfloat16 for images on a GPU.
+
+    Examples
+    --------
+    >>> precision_for((3, 64, 64), torch.device("cuda"), None), precision_for((5,), torch.device("cuda"), None)
+    (torch.bfloat16, None)
+    """
+    return torch.bfloat16 if requested is None and is_image(shape) and device.type == "cuda" else requested
+
+
+def first_round_for(shape: Shape, device: torch.device) -> int:
+    """Return the steps of the first round of training; half as many for images on a CPU.
+
+    Examples
+    --------
+    >>> [first_round_for(shape, torch.device("cpu")) for shape in ((3, 32, 32), (5,))]
+    [1000, 2000]
+    """
+    return FIRST_ROUND // (ON_CPU if is_image(shape) and device.type == "cpu" else 1)
 
 
 class Block(nn.Module):
@@ -362,10 +414,10 @@ def _doubling(
     """Return a linear path to smooth images plus layers that double an image, the last zero at first."""
     widths, steps = _steps(sizes, widths)
     n = _frequencies(n_channels, sizes, n_in)
-    smooth = _smoothest(n_channels, n, n_in)
-    write = nn.Linear(n_in, smooth.in_features)
+    patterns = _smoothest(n_channels, n, n_in)
+    write = nn.Linear(n_in, patterns.in_features)
     with torch.no_grad():
-        write.weight.copy_(smooth.weight.mT)
+        write.weight.copy_(patterns.weight.mT)
         write.bias.zero_()
     first = mlp(n_in, widths[-1] * math.prod(steps[-1]), hidden=hidden[::-1])
     layers = [*first.children(), nn.LeakyReLU(0.01), nn.Unflatten(1, (widths[-1], *steps[-1]))]
@@ -393,7 +445,7 @@ def _convolution(n_axes: int, n_in: int, n_out: int, *, stride: int = 1) -> nn.M
     return (nn.Conv1d if n_axes == 1 else nn.Conv2d)(n_in, n_out, 3, stride=stride, padding=1)
 
 
-def check_shape(owner: str, shape: Any, expected: str, *n_axes: int) -> tuple[int, ...]:
+def check_shape(owner: str, shape: Shape, expected: str, *n_axes: int) -> tuple[int, ...]:
     """Return the shape of a sample, or raise if the network does not fit it."""
     if not isinstance(shape, tuple) or len(shape) not in n_axes or min(shape) < 1:
         raise InputError("shape", f"networks.{owner}: {expected}, but samples have the shape {shape}.")

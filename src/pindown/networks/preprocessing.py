@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from typing import Any, NamedTuple, Self
+from typing import NamedTuple, Self
 
 import numpy as np
 import torch
@@ -389,7 +389,7 @@ def tempered(source: Source) -> Preprocessing:
     return default_preprocessing(source, prior_samples=PRIOR_SAMPLES)
 
 
-def fitted(owner: str, preprocess: Any, source: Source) -> Preprocessing:
+def fitted(owner: str, preprocess: object, source: Source) -> Preprocessing:
     """Return ``preprocess(source)``, or raise in the name of the estimator `owner` if it is not a `Preprocessing`."""
     if not callable(preprocess):
         raise TypeError(

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Box, Reals, Space, Sphere
 
 
@@ -258,8 +259,7 @@ class Uniform:
     space: Sphere | Box = field(default_factory=Sphere)
 
     def __post_init__(self) -> None:
-        if self.d < 1:
-            raise InputError("d", f"`d` must be at least 1, got {self.d}.")
+        check_positive(d=self.d)
 
     def sample(
         self,

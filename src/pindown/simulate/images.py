@@ -16,6 +16,7 @@ from torch import Tensor
 from pindown._files import atomic_path
 from pindown._random import RandomState, draw_seed
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 
 GAP = 2
 """Pixels between images of a grid."""
@@ -34,8 +35,7 @@ def contact_sheet(images: ArrayLike | Tensor, *, columns: int = 8) -> Bytes:
     >>> contact_sheet(torch.rand(6, 3, 8, 8), columns=3).shape
     (18, 28, 3)
     """
-    if columns < 1:
-        raise InputError("columns", f"`columns` must be at least 1, got {columns}.")
+    check_positive(columns=columns)
     shown = tiles(images)
     n, h, w, _ = shown.shape
     columns = min(columns, n)

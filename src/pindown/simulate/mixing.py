@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Space
 from pindown.theory import Assumption
 from pindown.theory.structure import as_support
@@ -164,7 +165,7 @@ def leaky_relu_mlp(
     >>> torch.allclose(g.inverse(g(z)), z, atol=1e-5)
     True
     """
-    _check_positive(d=d, n_layers=n_layers, n_candidates=n_candidates)
+    check_positive(d=d, n_layers=n_layers, n_candidates=n_candidates)
     rng = generator(random_state)
     layers = [_best_conditioned(d, n_candidates, rng) for _ in range(n_layers)]
     return InvertibleNetwork(torch.stack(layers), LeakyReLU(slope))
@@ -179,7 +180,7 @@ def orthogonal(d: int, *, random_state: RandomState = None) -> InvertibleNetwork
     >>> round(x.norm().item(), 4)
     5.0
     """
-    _check_positive(d=d)
+    check_positive(d=d)
     return InvertibleNetwork(haar(1, d, generator(random_state)), LeakyReLU(1.0))
 
 
@@ -197,7 +198,7 @@ def smooth(
     >>> torch.allclose(g.inverse(g(z)), z, atol=1e-10)
     True
     """
-    _check_positive(d=d, n_layers=n_layers)
+    check_positive(d=d, n_layers=n_layers)
     return InvertibleNetwork(haar(n_layers, d, generator(random_state)), SinhArcsinh(strength, softness))
 
 
@@ -209,7 +210,7 @@ def identity(d: int) -> InvertibleNetwork:
     >>> identity(2)(torch.tensor([[1.0, 2.0]]))
     tensor([[1., 2.]])
     """
-    _check_positive(d=d)
+    check_positive(d=d)
     return InvertibleNetwork(torch.eye(d, dtype=torch.float64)[None], LeakyReLU(1.0))
 
 
@@ -218,12 +219,6 @@ def haar(n: int, d: int, rng: torch.Generator) -> Tensor:
     q, r = torch.linalg.qr(torch.randn(n, d, d, generator=rng, dtype=torch.float64))
     # QR leaves the signs open. Without fixing them the distribution is not Haar (Mezzadri 2007).
     return q * r.diagonal(dim1=-2, dim2=-1).sign()[:, None, :]
-
-
-def _check_positive(**counts: int) -> None:
-    for name, count in counts.items():
-        if count < 1:
-            raise InputError(name, f"`{name}` must be at least 1, got {count}.")
 
 
 def _best_conditioned(d: int, n_candidates: int, rng: torch.Generator) -> Tensor:
@@ -349,7 +344,7 @@ def sparse(
             [1, 1],
             [0, 1]], dtype=torch.int32)
     """
-    _check_positive(n_candidates=n_candidates)
+    check_positive(n_candidates=n_candidates)
     mask = torch.from_numpy(as_support(support).astype(np.float64))
     m, d = mask.shape
     if m < d:

@@ -12,6 +12,7 @@ from torch import Tensor
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Reals
 from pindown.simulate.clusters import Clusters, span_of_differences
 from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
@@ -242,8 +243,7 @@ class Arm:
     n_elbows: int = 1
 
     def __post_init__(self) -> None:
-        if self.n_elbows < 1:
-            raise InputError("n_elbows", f"`n_elbows` must be at least 1, got {self.n_elbows}.")
+        check_positive(n_elbows=self.n_elbows)
         if not 0 < self.reach < math.inf:
             raise InputError("reach", f"`reach` must be positive and finite, got {self.reach}.")
 

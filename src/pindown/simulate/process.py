@@ -17,6 +17,7 @@ from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.data.sources import Batch, GeneratorSource
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Box, Reals, Space, Sphere
 from pindown.simulate.distributions import Conditional, GeneralizedNormal, Marginal, Truncated, Uniform, VonMisesFisher
 from pindown.simulate.mixing import Mixing, leaky_relu_mlp
@@ -86,8 +87,7 @@ class Process(GeneratorSource):
 
         A generator passed as `random_state` must be on the same device. It is advanced.
         """
-        if n < 1:
-            raise InputError("n", f"`n` must be at least 1, got {n}.")
+        check_positive(n=n)
         device = torch.device(device)
         return self._draw(n, generator(random_state, device), device, dtype)
 

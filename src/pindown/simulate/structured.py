@@ -15,6 +15,7 @@ from torch import Tensor
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
+from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Box
 from pindown.simulate.distributions import Around, GeneralizedNormal, Marginal, Truncated, Uniform, normal
 from pindown.simulate.mixing import SparseMixing, sparse
@@ -193,8 +194,7 @@ class BernoulliGaussian(SparseLaw):
     probability: float
 
     def __post_init__(self) -> None:
-        if self.d < 1:
-            raise InputError("d", f"`d` must be at least 1, got {self.d}.")
+        check_positive(d=self.d)
         if not 0 < self.probability <= 1:
             raise InputError("probability", f"`probability` must be in (0, 1], got {self.probability}.")
 

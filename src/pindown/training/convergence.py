@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pindown.networks.image_defaults import FIRST_ROUND
+from pindown.networks.images import FIRST_ROUND
 
 MOST_STEPS = 32_000
 """Steps at which such a training ends though its loss falls: four rounds after the first."""

@@ -32,7 +32,7 @@ from pindown.methods.parameters import check_positive
 from pindown.methods.unfolding import WIDER
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
-from pindown.networks.image_defaults import is_image
+from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
 from pindown.training import Trainer, TrainingDefaults, processes

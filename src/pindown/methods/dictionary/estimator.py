@@ -33,7 +33,7 @@ from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
-from pindown.networks.image_defaults import decoder_for, is_image
+from pindown.networks.images import decoder_for, is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.simulate.images import Bytes
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device

@@ -36,7 +36,7 @@ from pindown.methods.inputs import TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
-from pindown.networks.image_defaults import is_image
+from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device, optimizers, waiting_cosine
 

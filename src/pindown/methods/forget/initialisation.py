@@ -16,7 +16,7 @@ from pindown.methods.forget.game import Game
 from pindown.methods.forget.nuisance import Nuisance
 from pindown.networks import Frame, SkipMLP, built
 from pindown.networks.encoder import Encoder
-from pindown.networks.image_defaults import is_image
+from pindown.networks.images import is_image
 
 TELLING_WEIGHT = 0.01
 """Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
