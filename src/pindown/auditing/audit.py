@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted
 from pindown import _random, theory
 from pindown.auditing.agreement import Agreement
 from pindown.auditing.audit_page import pictures_of
-from pindown.auditing.checks.noise import Band, band, moved_by_noise
+from pindown.auditing.checks.noise import Band, Noise, band, moved_by_noise
 from pindown.auditing.checks.verdict import Verdict, with_better
 from pindown.auditing.claims import compared_part, conditions_on, latents_of, not_shown, reasons_not_to_claim, sentence
-from pindown.auditing.refits import Refits, Samples, encoder_of, gathered, read, refit
-from pindown.auditing.result import Audit, MethodAudit
+from pindown.auditing.refits import Refits, Samples, encoder_of, refit
+from pindown.auditing.result import Audit
 from pindown.auditing.spec import Estimator, spec_of
 from pindown.data.data import Data
 
@@ -44,7 +44,7 @@ def audit(
     n_fits: int = 3,
     verbose: bool = True,
     random_state: Any = None,
-) -> Audit | MethodAudit:
+) -> Audit:
     """Find out what may be said of a fitted estimator, without ground truth.
 
     The estimator may have seen all rows. So a quarter of them is held out, clones of it are fitted to the others, and
@@ -54,7 +54,8 @@ def audit(
     columns that were permuted, if there is none; `Forget` needs neither).
 
     Any estimator on `BaseEncoder` can be audited: what is measured is what it says of itself (``est.spec``). So can
-    `LatentAction`, of transitions of several bodies: see `MethodAudit`.
+    `LatentAction`: then ``X`` and ``y`` map each body to its observations before and after, and so do ``groups``,
+    ``truth`` and ``floor``.
 
     Parameters
     ----------
@@ -101,13 +102,8 @@ def audit(
         )
     check_scalar(n_fits, "n_fits", numbers.Integral, min_val=2)
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
-    sides = {"given": given, "groups": groups, "truth": truth, "floor": floor, "pairs": pairs}
-    if (findings := spec.own_audit(est, X, y, sides, rng)) is not None:
-        return MethodAudit(findings)
-    if pairs is not None:
-        raise ValueError(f"audit: {type(est).__name__} takes no pairs beside y. Leave them out.")
-    data = X if isinstance(X, Data) else gathered(est, X, y, given, groups, truth, floor)
-    rows, grouped = read(est, data), data.groups is not None
+    rows = spec.refitting.read(est, X, y, {"given": given, "groups": groups, "truth": truth, "floor": floor}, pairs)
+    grouped = (X.groups if isinstance(X, Data) else groups) is not None
     n_stages = n_fits + 5  # fits, halves, a control; and two of measurements
     with stages(f"Audit of {type(est).__name__}", n_stages, show=verbose) as begin:
         return _audited(est, rows, n_fits=n_fits, rng=rng, grouped=grouped, begin=begin)
@@ -136,7 +132,7 @@ def _audited(
     theorem: theory.Theorem | None = est.guarantee if part is None else part.theorem
     verdicts, without = conditions_on(part, seen, waived)
     noise = refits.noise
-    lies = None if noise.is_nil or part is not None else _band(refits, agreement, rng)
+    lies = None if noise is None or noise.is_nil or part is not None else _band(refits, noise, agreement, rng)
     reasons = reasons_not_to_claim(theorem, verdicts, agreement, found.controls, found.learned_nothing, without, lies)
     within = "the given label" if rows.data.given is not None else ""
     return Audit(
@@ -149,9 +145,10 @@ def _audited(
         controls=found.controls,
         block=found.block,
         leakage=found.leakage,
-        noise=noise.fraction,
+        noise=refits.noise_fraction,
         band=lies,
         recovery=spec.comparison.recovery(other, held_out),
+        strips=found.strips,
         waived=without,
         reasons=reasons,
         claim=sentence(
@@ -176,12 +173,12 @@ def _audited(
     )
 
 
-def _band(refits: Refits, agreement: Sequence[Agreement], rng: np.random.Generator) -> Band:
+def _band(refits: Refits, noise: Noise, agreement: Sequence[Agreement], rng: np.random.Generator) -> Band:
     """Return where the score of the true latents lies: below what noise lets through, by what fits disagree in."""
     fit, held_out = refits.others[0], refits.held_out
-    found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, refits.noise, rng)
+    found = moved_by_noise(encoder_of(fit, held_out.data), held_out.X, noise, rng)
     most = fit.spec.comparison.ceiling(fit, found, held_out)
-    return band(most, min(each.worst for each in agreement), refits.noise.fraction)
+    return band(most, min(each.worst for each in agreement), noise.fraction)
 
 
 def _together(before: tuple[Verdict, ...], after: tuple[Verdict, ...]) -> tuple[Verdict, ...]:

@@ -157,6 +157,7 @@ def _parts(audit: Audit) -> tuple[Part | None, ...]:
             figures=(_latents(pictures), _curves(pictures)),
         ),
         _sheet_part(pictures),
+        _strips_part(audit),
         _support_part(pictures),
         _truth_part(audit),
         Part("What was not shown", "An audit cannot show these. A claim rests on them.", points=audit.not_shown),
@@ -325,6 +326,13 @@ def _sheet_part(pictures: Pictures) -> Part | None:
         "What changes as a latent does.",
         drawings=(*moved, *(sheet(picture, caption) for picture, caption in drawings)),
     )
+
+
+def _strips_part(audit: Audit) -> Part | None:
+    if not audit.strips:
+        return None
+    drawings = tuple(sheet(strip.picture, strip.caption) for strip in audit.strips)
+    return Part("Predictions, in pictures", "Held-out samples, and what is predicted for them.", drawings=drawings)
 
 
 def _truth_part(audit: Audit) -> Part | None:

@@ -15,10 +15,10 @@ from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
 
-from pindown.auditing.checks.noise import Noise, noise_left
+from pindown.auditing.checks.noise import Noise
 from pindown.auditing.checks.samples import N_PARTS, splittable_samples
 from pindown.auditing.checks.verdict import Verdict
-from pindown.data.data import NEXT, Data, as_array
+from pindown.data.data import NEXT, Data, Sides, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import Codes, as_numbers
 from pindown.data.splits import FEWEST, hold_out
@@ -96,6 +96,12 @@ class Samples:
         other: dict[str, Any] = {self.role: self.side[order]}
         return replace(self, data=replace(self.data, **other))
 
+    def drawn(self, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Choose a fraction of the samples of each stratum, or of the units; no stratum as a whole."""
+        if self.units is not None:
+            return hold_out(as_numbers(self.units), fraction, rng)
+        return hold_out(np.arange(len(self)), fraction, rng, self.strata)
+
     def with_permuted_columns(self, rng: np.random.Generator) -> Samples:
         """Return rows whose columns were permuted, each on its own: no latent reaches two of them."""
         return replace(self, data=replace(self.data, X=rng.permuted(self.X, axis=0)))
@@ -150,7 +156,12 @@ class Refits:
     held_out: Samples
     train: Samples
     warned: tuple[str, ...]
-    noise: Noise  # of single columns of X
+    noise: Noise | None  # of single features of X; None where it is not measured
+
+    @property
+    def noise_fraction(self) -> float:
+        """Fraction of the variance of a feature that is noise of its own."""
+        return 0.0 if self.noise is None else self.noise.fraction
 
 
 STRETCH, BEND = 1.5, 0.3
@@ -254,11 +265,11 @@ MAX_HELD_OUT = 4_000
 """Held-out rows that are used: with more, what is measured would change little."""
 
 
-def gathered(est: Any, X: Any, y: Any, given: Any, groups: Any, truth: Any, floor: Any = None) -> Data:
+def gathered(est: Any, X: Any, y: Any, others: Sides) -> Data:
     """Return rows and what belongs to them as one value, ``y`` in the part that it plays for an estimator."""
     require_in_memory("audit", X)
     role, n = est.spec.roles.y, len(X)
-    parts = {"y": None if role is None else y, "given": given, "groups": groups, "truth": truth, "floor": floor}
+    parts = {"y": None if role is None else y, **others}
     arrays = {name: as_array(part) for name, part in parts.items() if part is not None}
     for name, array in arrays.items():
         if len(array) != n:
@@ -298,15 +309,8 @@ def divide(rows: Samples, rng: np.random.Generator) -> tuple[Codes, Codes]:
     levels = rows.strata if rows.role == "nuisance" else None
     if (verdict := splittable_samples(len(rows), groups=rows.units, nuisance=levels)).outcome == "fails":
         raise InputError("X", f"audit: {verdict.why}")
-    held = _drawn(1 / N_PARTS, rows, rng)
+    held = rows.drawn(1 / N_PARTS, rng)
     return np.flatnonzero(~held), np.flatnonzero(held)
-
-
-def _drawn(fraction: float, rows: Samples, rng: np.random.Generator) -> NDArray[np.bool_]:
-    """Choose a fraction of the samples of each stratum, or of the units; no stratum as a whole."""
-    if rows.units is not None:
-        return hold_out(as_numbers(rows.units), fraction, rng)
-    return hold_out(np.arange(len(rows)), fraction, rng, rows.strata)
 
 
 def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]) -> Refits:
@@ -320,7 +324,7 @@ def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, beg
     held_out = _measurable(train, held_out)
 
     def fitted(est: Any, rows: Samples, *, elsewhere: bool = False) -> Any:
-        return refitted(est, rows.data, seed=int(rng.integers(2**31)), elsewhere=elsewhere)
+        return est.spec.refitting.fit(est, rows.data, seed=int(rng.integers(2**31)), elsewhere=elsewhere)
 
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always", IdentifiabilityWarning)
@@ -328,7 +332,7 @@ def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, beg
         for k in range(n_fits):
             begin("fit with another seed")
             others.append(fitted(est, train, elsewhere=k > 0))
-    half = _drawn(0.5, train, rng)
+    half = train.drawn(0.5, rng)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", IdentifiabilityWarning)  # fewer rows, or none that say anything
         warnings.simplefilter("ignore", ConvergenceWarning)  # the fit itself said so
@@ -340,7 +344,7 @@ def refit(est: Any, rows: Samples, *, n_fits: int, rng: np.random.Generator, beg
             begin("fit to shuffled data, as a control")
             null = fitted(*nothing)
     warned = (str(w.message) for w in caught if issubclass(w.category, IdentifiabilityWarning))
-    noise = noise_left(encoder_of(others[0], held_out.data), held_out.X)
+    noise: Noise | None = est.spec.refitting.noise(others[0], held_out)
     return Refits(tuple(others), tuple(halves), null, held_out, train, tuple(dict.fromkeys(warned)), noise)
 
 

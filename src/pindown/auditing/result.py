@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from pindown import theory
 from pindown._names import printed
@@ -21,100 +20,12 @@ from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.page import check_writable, fill, write_whole
-from pindown.auditing.scores import Control, HeldOutScore, Score
+from pindown.auditing.page import check_writable, write_whole
+from pindown.auditing.scores import Control, HeldOutScore, Score, Strip
 from pindown.metrics import Leakage
 
 if TYPE_CHECKING:
     from pindown.auditing.audit_page import Pictures
-
-
-@dataclass(frozen=True, eq=False)
-class Strip:
-    """Pictures side by side, bytes (height, width, 3), and what they show."""
-
-    picture: NDArray[np.uint8]
-    caption: str
-
-
-@dataclass(frozen=True)
-class Section:
-    """A part of what was found: a sentence or two, scores beside chance, points, and strips of pictures on the page.
-
-    Examples
-    --------
-    >>> print(Section("Transfer", "By pairs.", (Score("50 pairs (R²)", 0.91, 0.0),)))
-    Transfer
-      50 pairs (R²): 0.910 (chance 0.000)
-    """
-
-    title: str
-    text: str
-    scores: tuple[Score, ...] = ()
-    points: tuple[str, ...] = ()
-    strips: tuple[Strip, ...] = ()
-
-    def __str__(self) -> str:
-        return "\n".join([self.title, *(f"  {entry}" for entry in (*self.scores, *self.points))])
-
-
-@dataclass(frozen=True)
-class Findings:
-    """All that was found.
-
-    Attributes
-    ----------
-    estimator : str
-        What was audited.
-    promise : str
-        What its theorem would promise.
-    claim : str
-        The sentence that may be quoted; empty if there is none.
-    reasons : tuple of str
-        What stands against it; empty if nothing does.
-    sections : tuple of Section
-        What was measured.
-    controls : tuple of Control
-        Trials whose outcome is known beforehand.
-    not_shown : tuple of str
-        What was left open.
-    n_samples, n_held_out, n_fits : int
-        Rows given, rows that all is measured on, and fits made.
-    """
-
-    estimator: str
-    promise: str
-    claim: str
-    reasons: tuple[str, ...]
-    sections: tuple[Section, ...]
-    controls: tuple[Control, ...]
-    not_shown: tuple[str, ...]
-    n_samples: int
-    n_held_out: int
-    n_fits: int
-
-    @property
-    def claims(self) -> bool:
-        """Whether anything is claimed."""
-        return not self.reasons
-
-    @property
-    def said(self) -> str:
-        """The claim, or that there is none, and why."""
-        return self.claim if self.claims else f"Nothing is claimed: {'; '.join(self.reasons)}."
-
-    def score(self, name: str) -> Score:
-        """Return the score of this name; a KeyError names those there are."""
-        found = {score.name: score for section in self.sections for score in section.scores}
-        if name not in found:
-            raise KeyError(f"There is no score {name!r}, but {', '.join(map(repr, found))}.")
-        return found[name]
-
-    def __str__(self) -> str:
-        head = f"Audit of {self.estimator}, {self.n_samples:,} rows, {self.n_held_out:,} held out, {self.n_fits} fits"
-        controls = ["controls", *(f"  {control}" for control in self.controls)]
-        left = ["not shown", *(f"  {text}" for text in self.not_shown)]
-        return "\n".join([head, *map(str, self.sections), *controls, "claim", f"  {self.said}", *left])
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -147,6 +58,8 @@ class Audit:
         Where the score of the true latents lies, for all that noise; None where there is none.
     recovery : tuple of Score
         Against the truth, if it was given.
+    strips : tuple of Strip
+        Rows of pictures, where a method has some to show.
     waived : tuple of Assumption
         Assumptions that this estimator meets by construction, or does without.
     reasons : tuple of str
@@ -173,6 +86,7 @@ class Audit:
     noise: float
     band: Band | None
     recovery: tuple[Score, ...]
+    strips: tuple[Strip, ...]
     waived: tuple[theory.Assumption, ...]
     reasons: tuple[str, ...]
     claim: str
@@ -188,6 +102,13 @@ class Audit:
     def claims(self) -> bool:
         """Whether anything is claimed."""
         return not self.reasons
+
+    def score(self, name: str) -> Score:
+        """Return the score of this name; a KeyError names those there are."""
+        found = {score.name: score for score in (*self.scores, *self.recovery)}
+        if name not in found:
+            raise KeyError(f"There is no score {name!r}. There are {', '.join(map(repr, found))}.")
+        return found[name]
 
     def __str__(self) -> str:
         parts: list[tuple[str, list[str]]] = [
@@ -296,88 +217,6 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str) else str(value)
 
 
-@dataclass(frozen=True, repr=False)
-class MethodAudit:
-    """An audit of a method that divides, refits and measures itself. Prints as text; `save` writes a page, or JSON.
-
-    Attributes
-    ----------
-    findings : Findings
-        What was found: its sections, controls, claim and what stands against it.
-    """
-
-    findings: Findings
-
-    @property
-    def claims(self) -> bool:
-        """Whether anything is claimed."""
-        return self.findings.claims
-
-    @property
-    def claim(self) -> str:
-        """The sentence that may be quoted, or that nothing is claimed, and why."""
-        return self.findings.said
-
-    def __str__(self) -> str:
-        return str(self.findings)
-
-    def __repr__(self) -> str:
-        return f"<Audit of {self.findings.estimator}: {'a claim' if self.claims else 'nothing is claimed'}>"
-
-    def _repr_html_(self) -> str:
-        from pindown.auditing.result import summary_of_findings
-
-        return summary_of_findings(self.findings)  # in a notebook
-
-    def __rich__(self) -> Any:
-        from rich.text import Text
-
-        return Text(str(self))  # its brackets are no markup
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return all as dictionaries, lists, text and numbers; None for what is no number."""
-        return {"claims": self.claims} | plain(self.findings)
-
-    def save(self, path: str | Path) -> Path:
-        """Write a page (``.html``) or the numbers (``.json``), whole or not at all; return the path."""
-        return save_as(path, self.to_dict, self._page)
-
-    def _page(self) -> str:
-        from pindown.auditing.audit_page import AuditPage, Part, controls_part
-
-        found = self.findings
-        page = AuditPage(
-            title="This may be claimed" if self.claims else "Nothing is claimed",
-            kicker=f"pindown audit · {found.estimator} · {found.n_samples:,} rows",
-            lead=found.promise,
-            footer=f"{found.n_fits} fits beside the one that was audited; all was measured on {found.n_held_out:,} "
-            "rows that none of them has seen. This page is one file and asks nothing of the network.",
-            claims=self.claims,
-            claim=found.claim,
-            reasons=found.reasons,
-            warned=(),
-            parts=(
-                *map(_part, found.sections),
-                controls_part(found.controls),
-                Part("What was not shown", "An audit cannot show these.", points=found.not_shown),
-            ),
-        )
-        return fill("audit.html.j2", page=page)
-
-
-def _part(section: Section) -> Any:
-    from pindown.auditing.audit_page import Part, score_ruler
-    from pindown.auditing.page import sheet
-
-    return Part(
-        section.title,
-        section.text,
-        rulers=tuple(map(score_ruler, section.scores)),
-        drawings=tuple(sheet(strip.picture, strip.caption) for strip in section.strips),
-        points=section.points,
-    )
-
-
 def summary(audit: Audit) -> str:
     """Return the claim, and tables of scores, agreement and verdicts, as one element."""
     theorem = "no theorem" if audit.theorem is None else audit.theorem.name
@@ -394,19 +233,6 @@ def summary(audit: Audit) -> str:
         f"<blockquote>{escape(audit.claim)}</blockquote>"
         f"{_table(('on held-out rows', 'measured', 'chance', 'p'), scores)}"
         f"{_table(('outcome', 'assumption', 'why'), verdicts)}</div>"
-    )
-
-
-def summary_of_findings(found: Findings) -> str:
-    """Return the same of what a method found of itself."""
-    parts = [
-        _table((section.title, "measured", "chance", "p"), map(_score, section.scores)) for section in found.sections
-    ]
-    controls = [("passed" if c.passed else "failed", c.name, c.found) for c in found.controls]
-    return (
-        f"<div><p><b>Audit of {escape(found.estimator)}</b>, {found.n_samples:,} rows, {found.n_held_out:,} held out, "
-        f"{found.n_fits} fits</p><blockquote>{escape(found.said)}</blockquote>{''.join(parts)}"
-        f"{_table(('outcome', 'control', 'found'), controls)}</div>"
     )
 
 

@@ -98,10 +98,18 @@ class Control:
 
 
 @dataclass(frozen=True, eq=False)
+class Strip:
+    """Pictures side by side, bytes (height, width, 3), and what they show."""
+
+    picture: NDArray[np.uint8]
+    caption: str
+
+
+@dataclass(frozen=True, eq=False)
 class Evidence:
     """Scores, controls, why nothing was learned, if so; leakage where there is a nuisance, verdicts on all this.
 
-    ``block`` is the part of the latents that positives share, where that is not all of them.
+    ``block`` is the part of the latents that positives share, where that is not all of them. ``strips`` go to the page.
     """
 
     scores: tuple[Score, ...]
@@ -110,6 +118,7 @@ class Evidence:
     leakage: Leakage | None = None
     verdicts: tuple[Verdict, ...] = ()
     block: SharedBlock | None = None
+    strips: tuple[Strip, ...] = ()
 
 
 Test = Callable[[Any, Samples, np.random.Generator], Score]

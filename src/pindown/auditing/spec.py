@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 import torch
@@ -27,10 +27,10 @@ from pindown.auditing.checks import (
     structure_kept,
 )
 from pindown.auditing.checks.arrays import held_out_r2
-from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
+from pindown.auditing.checks.noise import Ceiling, Moved, Noise, linear_ceiling, matched_ceiling, noise_left
 from pindown.auditing.checks.verdict import above, with_better
 from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
-from pindown.auditing.refits import Refits, Samples, encoder_of, latent_matrix
+from pindown.auditing.refits import Refits, Samples, encoder_of, gathered, latent_matrix, read, refitted
 from pindown.auditing.scores import (
     LINEAR,
     Control,
@@ -42,14 +42,12 @@ from pindown.auditing.scores import (
     recovery,
     side_information_evidence,
 )
-from pindown.data.data import Data
+from pindown.data.data import Data, Sides
+from pindown.errors import InputError
 from pindown.networks.encoder import Encoder
 from pindown.networks.folding import find_flat_directions, find_folding
 from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
-
-if TYPE_CHECKING:
-    from pindown.auditing.result import Findings
 
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
@@ -167,6 +165,20 @@ class Comparison(Generic[E]):
 
 class Refitting(Generic[E]):
     """How an audit splits the samples and fits a method again. Override what differs."""
+
+    def read(self, est: E, X: Any, y: Any, sides: Sides, pairs: Any) -> Samples:
+        """Return what is given to an audit as samples of one table."""
+        if pairs is not None:
+            raise InputError("pairs", f"audit: {type(est).__name__} takes no pairs beside y. Leave them out.")
+        return read(est, X if isinstance(X, Data) else gathered(est, X, y, sides))
+
+    def fit(self, est: E, data: Data, *, seed: int, elsewhere: bool) -> E:
+        """Return a clone, fitted with another seed, and if ``elsewhere`` from another initialisation."""
+        return refitted(est, data, seed=seed, elsewhere=elsewhere)
+
+    def noise(self, est: E, samples: Samples) -> Noise | None:
+        """Return the noise that each feature has for itself; None if a method has no use for it."""
+        return noise_left(encoder_of(est, samples.data), samples.X)
 
     def samples(self, est: E, samples: Samples) -> Samples:
         """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
@@ -309,10 +321,6 @@ class MethodSpec(Generic[E]):
             return side_information_evidence(refits, linear_test, rng)
         return reconstruction_evidence(refits, refits.held_out.with_permuted_columns(rng))
 
-    def own_audit(self, est: E, X: Any, y: Any, sides: Mapping[str, Any], rng: np.random.Generator) -> Findings | None:
-        """Return the audit of a method whose data are not samples of one table; None for all others."""
-        return None
-
     # ---- report -----------------------------------------------------------------------------------------------------
 
     def figure(self, est: E) -> Figure:
@@ -374,7 +382,7 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> 
         f"R² {elsewhere:.3f}.",
         elsewhere <= chance + MIN_RECONSTRUCTION_GAIN * (1 - chance),
     )
-    gain = (value - chance) / max(1 - refits.noise.fraction - chance, 1e-12)  # noise cannot be reconstructed
+    gain = (value - chance) / max(1 - refits.noise_fraction - chance, 1e-12)  # noise cannot be reconstructed
     enough = gain >= MIN_RECONSTRUCTION_GAIN
     why = () if enough else (f"columns that were permuted are rebuilt about as well ({score})",)
     return Evidence((score, *more), (control,), why)

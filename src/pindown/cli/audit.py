@@ -14,7 +14,7 @@ from pindown.cli.options import ADDRESS, DEVICE, JSON, RUN
 from pindown.cli.transform import print_changes
 
 if TYPE_CHECKING:
-    from pindown.auditing.result import Audit, MethodAudit
+    from pindown.auditing.result import Audit
     from pindown.data.data import Data
     from pindown.runs import Run
 
@@ -57,9 +57,7 @@ def audit_run(
     print_text(f"\nThe page: {pages[0]}")
 
 
-def _audit(
-    run: Run, dataset: Data, fits: int, seed: int, device: str | None, address: str | None
-) -> Audit | MethodAudit:
+def _audit(run: Run, dataset: Data, fits: int, seed: int, device: str | None, address: str | None) -> Audit:
     import numpy as np
 
     from pindown.auditing.audit import audit

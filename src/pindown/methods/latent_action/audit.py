@@ -1,417 +1,408 @@
-"""What `LatentAction` says of itself: what codes tell of the body, beside what they still know, in each and across."""
+"""The specification of `LatentAction`: transitions of several bodies as samples of one table, and what is measured."""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
-from itertools import permutations
+from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 from sklearn.base import clone
 from sklearn.metrics import r2_score
+from sklearn.model_selection import GroupKFold, cross_val_predict
 from sklearn.utils import check_array
 
-from pindown.auditing.checks.nuisances import leakage_sentence
+from pindown.auditing.checks.nuisances import leakage_verdict
+from pindown.auditing.checks.samples import common_levels, enough_samples
 from pindown.auditing.plans import Plan
-from pindown.auditing.refits import exchange
-from pindown.auditing.result import Findings, Section
-from pindown.auditing.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Score
-from pindown.auditing.spec import MethodSpec, Roles, Verdicts
-from pindown.data.data import Data, from_torch
+from pindown.auditing.refits import Refits, Samples, exchange
+from pindown.auditing.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Evidence, Score, Strip
+from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
+from pindown.data.data import Data, Sides, from_torch
 from pindown.data.labels import combined
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.alignment import PolynomialRidge
-from pindown.methods.latent_action.recordings import Recording, read_pairs, read_recordings
-from pindown.methods.latent_action.rollouts import rollout_section
+from pindown.methods.latent_action.recordings import Recording, are_connected, components, read_pairs, read_recordings
 from pindown.metrics import PROBES, Effort, Leakage, inject_leak, leakage
+from pindown.simulate.images import contact_sheet
 
 if TYPE_CHECKING:
     from pindown.methods.latent_action.estimator import LatentAction
 
-HELD_OUT = 0.25
-"""Share of the episodes that refits do not see, of those that bodies share and of each body's own."""
-
 N_PAIRS = (0, 10, 50, 200)
-"""Pairs by which codes are carried from body to body, as far as there are so many."""
+"""Pairs with which latents are mapped from body to body, as far as there are so many."""
 
-LEAST_TOLD = 0.1
-"""Share of a body's displacements that codes must tell: less is an empty code."""
+MIN_EXPLAINED = 0.1
+"""Fraction of a body's displacements that latents must explain: with less they are nearly empty."""
 
-AGREED_BY_HALVES = 0.8
-"""R² by which codes of fits to halves of the episodes must agree within a body."""
+MIN_EPISODES = 8
+"""Episodes of a body: a quarter is held out, and the rest halved."""
 
-LEAK_SHARE = 0.1
-"""Variance of one direction of the codes that a leak is given which probes must find."""
+MIN_PAIRS = 10
+"""Held-out pairs on which a map between two bodies is scored."""
+
+N_FOLDS = 4
+"""Folds of the held-out episodes, in which a regression predicts the ground truth from the latents."""
+
+N_STEPS = 10
+"""Steps that are predicted ahead, where episodes are as long."""
+
+LEAK_FRACTION = 0.1
+"""Variance of one direction of the latents that a leak has which probes must find."""
 
 QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
 
-Codes = dict[Any, np.ndarray]
+Matrix = NDArray[np.float64]
 Bodies = Mapping[Any, Recording]
 
 
+# ---- transitions as samples -----------------------------------------------------------------------------------------
+
+
 @dataclass(frozen=True, eq=False)
-class Divided:
-    """Transitions to learn from and held out, what belongs to them, and pairs as rows of each."""
+class Transitions(Samples):
+    """Transitions of several bodies: X is observations before and after, flat, with zeros where a body has fewer."""
 
-    learned: Bodies
-    held: Bodies
-    truth: tuple[Codes, Codes] | None
-    floor: Codes | None
-    pairs: dict[tuple[Any, Any], np.ndarray]
-    held_pairs: dict[tuple[Any, Any], np.ndarray]
+    bodies: tuple[Any, ...] = ()
 
+    def masks(self) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
+        """Yield each body, and which transitions are its own."""
+        for number in np.unique(self.data.nuisance):
+            yield self.bodies[number], self.data.nuisance == number
 
-def audited(
-    est: LatentAction, X: Any, y: Any, *, groups: Any, truth: Any, floor: Any, pairs: Any, rng: np.random.Generator
-) -> Findings:
-    """Refit to three quarters of the episodes and to halves of these, and measure on the others.
+    def padded(self, parts: Mapping[Any, Matrix]) -> Matrix:
+        """Return one table of features of each body, with zeros where a body has fewer."""
+        table = np.zeros((len(self), max(part.shape[1] for part in parts.values())))
+        for body, own in self.masks():
+            table[own, : parts[body].shape[1]] = parts[body]
+        return table
 
-    ``X`` and ``y`` are mappings from body to observations before and after; ``truth`` and ``floor`` from body to what
-    was done, and to what a blind code would be.
-    """
-    if not isinstance(X, Mapping):
-        raise ValueError("audit: give X and y of LatentAction as mappings from body to observations before and after.")
-    recordings = read_recordings(X, y, groups)
-    units = _units(recordings, pairs)
-    data = _divided(recordings, units, truth, floor, pairs, rng)
-    fit = _refitted(est, data.learned, data.pairs, int(rng.integers(2**31)))
-    halves = [_refitted(est, part, None, int(rng.integers(2**31))) for part in _halved(data.learned, rng)]
-    known, new = (_encoded(fit, part) for part in (data.learned, data.held))
-    seed = int(rng.integers(2**31))
-    of_codes, controls = _read(new, data, seed, rng)
-    rebuilt = {
-        _changed(body, each): _rebuilt(fit, k, body, data, known, new)
-        for k, (body, each) in enumerate(data.held.items())
-    }
-    agree = min(_affine(a, b) for a, b in zip(*(_encoded(half, data.held).values() for half in halves), strict=True))
-    told = _told_section(rebuilt, known, new, data)
-    curve = _curve(known, new, data, rng)
-    led = None if fit.own_ is None else rollout_section(fit.own_, data.held)
-    reasons = _against(of_codes, controls, rebuilt, agree)
-    worst = min(rebuilt.values())
-    free = "one code need not be one action in all bodies"
-    return Findings(
-        estimator=f"{type(est).__name__}({fit.n_components_})",
-        promise=f"{est.guarantee.source}: {est.guarantee.promises}",
-        claim="" if reasons else _claim(est, of_codes, worst, agree, curve),
-        reasons=reasons,
-        sections=(
-            _leakage_section(of_codes, fit, data, seed),
-            told,
-            Section(
-                "Do fits agree?",
-                "Two fits to halves of the episodes, without pairs: R² of an affine map from the codes of one to those "
-                "of the other on held-out transitions, the worst body's.",
-                (Score("fits to halves agree (R²)", agree, 0.0),),
-                (str(fit.second_stage_),),
-            ),
-            *((_curve_section(curve),) if curve else ()),
-            *((led,) if led else ()),
-        ),
-        controls=controls,
-        not_shown=(
-            f"not promised: {free}; {'pairs carry them' if curve else 'give pairs to see what carries them'}",
-            *(() if truth is not None else ("the truth was not given, so that recovery was not measured",)),
-            *(() if floor is not None else ("no floor was given: what true actions tell of the body is not known",)),
-        ),
-        n_samples=sum(map(len, recordings.values())),
-        n_held_out=sum(map(len, data.held.values())),
-        n_fits=3,
-    )
+    def drawn(self, fraction: float, rng: np.random.Generator) -> NDArray[np.bool_]:
+        """Choose a fraction of the units of each body, and of those that several bodies have in common."""
+        unit, number = np.unique(self.data.groups, return_inverse=True)
+        bodies = np.zeros((len(unit), int(self.strata.max()) + 1), dtype=bool)
+        bodies[number, self.strata] = True
+        chosen: list[NDArray[Any]] = []
+        for kind in np.unique(bodies, axis=0):
+            same = rng.permutation(unit[(bodies == kind).all(1)])
+            chosen.append(same[: round(fraction * len(same))])
+        return np.isin(self.data.groups, np.concatenate(chosen))
 
 
-# ---- rows -----------------------------------------------------------------------------------------------------------
+def bodies_of(est: LatentAction, data: Data) -> dict[Any, Recording]:
+    """Return the transitions of each body that is there."""
+    d = data.X.shape[1] // 2
+    found = {}
+    for number in np.unique(data.nuisance):
+        body, own = est.bodies_[number], data.nuisance == number
+        shape = est.shape_of(body)
+        before, after = (part[:, : np.prod(shape)].reshape(-1, *shape) for part in (data.X[own, :d], data.X[own, d:]))
+        found[body] = Recording(before, after, data.groups[own])
+    return found
 
 
-def _units(recordings: Bodies, pairs: Any) -> Codes:
-    """Return numbers of episodes, of all bodies: those with transitions of one motion have one."""
-    starts = dict(zip(recordings, np.cumsum([0, *map(len, recordings.values())]), strict=False))
-    unit = np.concatenate([combined(each.episode) + starts[body] for body, each in recordings.items()])
-    if pairs is not None:
-        read_pairs(pairs, recordings)  # or say what is wrong with them
-        for (a, b), rows in pairs.items():
-            for i, j in np.asarray(from_torch(rows)):
-                unit[unit == unit[starts[b] + j]] = unit[starts[a] + i]
-    return {body: unit[start : start + len(recordings[body])] for body, start in starts.items()}
+class LatentActionRefitting(Refitting["LatentAction"]):
+    """Clones of `LatentAction` are fitted to mappings from body to array, or to arrays of one width, as it was."""
+
+    def read(self, est: LatentAction, X: Any, y: Any, sides: Sides, pairs: Any) -> Samples:
+        if sides.get("given") is not None:
+            raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
+        if not isinstance(X, Mapping):
+            raise InputError("X", "audit: `X` and `y` of LatentAction must be mappings from body to array.")
+        recordings = read_recordings(X, y, sides.get("groups"))
+        for body, each in recordings.items():
+            if body not in est.bodies_:
+                raise InputError("X", f"audit: {body} did not occur in `fit`. Leave it out, or fit it, too.")
+            if len(np.unique(each.episode)) < MIN_EPISODES:
+                message = f"audit: {body} has too few episodes to hold some out and halve the rest. Give 8."
+                raise InputError("groups", message)
+        motion = _motions(recordings, pairs)
+        flat = [[a.reshape(len(a), -1) for a in (each.before, each.after)] for each in recordings.values()]
+        d = max(before.shape[1] for before, _ in flat)
+        x = np.concatenate([np.hstack([np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in both]) for both in flat])
+        number = np.repeat([est.bodies_.index(body) for body in recordings], [*map(len, recordings.values())])
+        units = _units(np.concatenate([each.episode for each in recordings.values()]), number, motion)
+        data = Data(
+            x,
+            nuisance=number,
+            pairs=motion,
+            groups=units,
+            truth=_stacked("truth", sides.get("truth"), recordings),
+            floor=_stacked("floor", sides.get("floor"), recordings),
+        )
+        strata = np.unique(number, return_inverse=True)[1].reshape(-1)
+        return Transitions(data, "nuisance", strata, units, est.bodies_)
+
+    def fit(self, est: LatentAction, data: Data, *, seed: int, elsewhere: bool) -> LatentAction:
+        fresh = clone(est).set_params(random_state=seed, n_components=est.n_components_)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", IdentifiabilityWarning)  # leakage is measured
+            if est.own_ is None:
+                d = data.X.shape[1] // 2
+                body = np.array([est.bodies_[number] for number in data.nuisance])
+                return fresh.fit(data.X[:, :d], data.X[:, d:], body, groups=data.groups)
+            bodies = bodies_of(est, data)
+            before, after, episode = ({b: getattr(each, name) for b, each in bodies.items()} for name in FIELDS)
+            pairs = dict(_pairs(est, data))
+            return fresh.fit(before, after, groups=episode, pairs=pairs if are_connected(pairs, bodies) else None)
+
+    def noise(self, est: LatentAction, samples: Samples) -> None:
+        """Return None: positions before and after a transition are not noise, though latents explain no position."""
+
+    def null(self, est: LatentAction, samples: Samples, rng: np.random.Generator) -> None:
+        """Return None: with shuffled bodies nothing is left to remove."""
 
 
-def _divided(recordings: Bodies, units: Codes, truth: Any, floor: Any, pairs: Any, rng: np.random.Generator) -> Divided:
-    whose: dict[int, set[Any]] = {}
-    for body, own in units.items():
-        for unit in np.unique(own).tolist():
-            whose.setdefault(unit, set()).add(body)
-    held: list[int] = []
-    for kind in {frozenset(bodies): None for bodies in whose.values()}:
-        of_kind = rng.permutation([unit for unit, bodies in whose.items() if bodies == kind])
-        held += of_kind[: round(HELD_OUT * len(of_kind))].tolist()
-    out = {body: np.isin(own, held) for body, own in units.items()}
-    for body, each in recordings.items():
-        if min(len(np.unique(each.episode[side])) for side in (out[body], ~out[body])) < 2:
-            raise ValueError(
-                f"audit: {body} has too few episodes to hold a quarter out, two at least, and to halve the rest. Give "
-                "eight."
-            )
-    parts = {name: _rows_of(name, values, recordings) for name, values in (("truth", truth), ("floor", floor))}
-    learned = {body: ~rows for body, rows in out.items()}
-    true, blind = parts["truth"], parts["floor"]
-    return Divided(
-        {body: each.take(learned[body]) for body, each in recordings.items()},
-        {body: each.take(out[body]) for body, each in recordings.items()},
-        None if true is None else ({b: true[b][learned[b]] for b in true}, {b: true[b][out[b]] for b in true}),
-        None if blind is None else {b: blind[b][out[b]] for b in blind},
-        _within(pairs, learned),
-        _within(pairs, out),
-    )
+FIELDS = ("before", "after", "episode")
 
 
-def _rows_of(name: str, values: Any, recordings: Bodies) -> Codes | None:
+def _motions(recordings: Bodies, pairs: Any) -> NDArray[np.int64] | None:
+    """Return the number of the motion that each transition makes, −1 if it is in no pair; None without pairs."""
+    if pairs is None:
+        return None
+    ties = read_pairs(pairs, recordings)
+    motion = {body: np.full(len(each), -1) for body, each in recordings.items()}
+    for body, rows in ties.rows.items():
+        motion[body][rows] = ties.motions[body]
+    return np.concatenate(list(motion.values()))
+
+
+def _units(episode: NDArray[Any], body: NDArray[Any], motion: NDArray[Any] | None) -> NDArray[np.int64]:
+    """Return the number of each episode, one for those of several bodies with transitions of one motion."""
+    unit = combined(episode, body)
+    if motion is None:
+        return unit
+    paired = motion >= 0
+    _, first, same = np.unique(motion[paired], return_index=True, return_inverse=True)
+    links = np.stack([unit[paired], unit[paired][first][same.reshape(-1)]], 1)
+    return components(int(unit.max()) + 1, links)[unit]
+
+
+def _stacked(name: str, values: Any, recordings: Bodies) -> Matrix | None:
     if values is None:
         return None
     if not isinstance(values, Mapping) or set(values) != set(recordings):
-        raise ValueError(f"audit: {name} must be a mapping of the same bodies as X.")
-    found = {body: check_array(from_torch(part), dtype=np.float64, input_name=name) for body, part in values.items()}
+        raise InputError(name, f"audit: `{name}` must be a mapping of the same bodies as X.")
+    found = {b: check_array(from_torch(values[b]), dtype=np.float64, input_name=name) for b in recordings}
     for body, part in found.items():
         if len(part) != len(recordings[body]):
-            raise ValueError(
-                f"audit: {name} of {body} has {len(part)} rows, but X has {len(recordings[body])}. Give one for each."
-            )
-    return found
+            message = f"audit: {name} of {body} has {len(part)} samples, but X has {len(recordings[body])}."
+            raise InputError(name, message)
+    return np.concatenate(list(found.values()))
 
 
-def _within(pairs: Any, rows: Codes) -> dict[tuple[Any, Any], np.ndarray]:
-    """Return the pairs whose transitions are among these, as numbers among them."""
-    number = {body: np.cumsum(some) - 1 for body, some in rows.items()}
-    found = {}
-    for (a, b), both in ({} if pairs is None else pairs).items():
-        i, j = np.asarray(from_torch(both)).T
-        there = rows[a][i] & rows[b][j]
-        if there.any():
-            found[a, b] = np.stack([number[a][i[there]], number[b][j[there]]], 1)
-    return found
-
-
-def _halved(bodies: Bodies, rng: np.random.Generator) -> list[Bodies]:
-    first = {body: rng.permutation(np.unique(each.episode)) for body, each in bodies.items()}
-    some = {body: np.isin(each.episode, first[body][: len(first[body]) // 2]) for body, each in bodies.items()}
-    return [{body: each.take(some[body] == side) for body, each in bodies.items()} for side in (True, False)]
-
-
-# ---- fits -----------------------------------------------------------------------------------------------------------
-
-
-def _refitted(est: LatentAction, bodies: Bodies, pairs: Any, seed: int) -> LatentAction:
-    fresh = clone(est).set_params(random_state=seed, n_components=est.n_components_)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", IdentifiabilityWarning)  # what leaks is measured
-        if est.own_ is None:
-            before, after, episode, body = _stacked(bodies)
-            return fresh.fit(before, after, body, groups=episode)
-        parts = [{b: getattr(each, name) for b, each in bodies.items()} for name in ("before", "after", "episode")]
-        return fresh.fit(*parts[:2], groups=parts[2], pairs=pairs or None)
-
-
-def _stacked(bodies: Bodies) -> tuple[np.ndarray, ...]:
-    number = np.repeat(np.arange(len(bodies)), [len(each) for each in bodies.values()])
-    parts = [[getattr(each, name) for each in bodies.values()] for name in ("before", "after", "episode")]
-    before, after, episode = map(np.concatenate, parts)
-    return before, after, combined(episode, number), number
-
-
-def _encoded(fit: LatentAction, bodies: Bodies) -> Codes:
-    if fit.own_ is None:
-        return {body: np.asarray(fit.transform(each.before, each.after)) for body, each in bodies.items()}
-    return {body: fit.own_.encode(body, each) for body, each in bodies.items()}
-
-
-def _changed(body: Any, each: Recording) -> str:
-    return f"motion in frames of {body}" if each.filmed else f"displacements of {body}"
-
-
-def _rebuilt(fit: LatentAction, number: int, body: Any, data: Divided, known: Codes, new: Codes) -> float:
-    """Return the share of squared displacements that codes tell, by the fit's own forward model.
-
-    Of frames it is how far their parts moved, by a line that the other episodes taught: pixels change by as much for a
-    long way as for a short one, so that they say little of whether a code is empty.
-    """
-    each = data.held[body]
-    if fit.own_ is None:
-        made = fit.predict_next(each.before, new[body], np.full(len(each), number))
-    elif not each.filmed:
-        made = fit.own_.lead(body, each.before, new[body])
-    else:
-        first, second = (fit.own_.seen(body, part[body]).change for part in (data.learned, data.held))
-        return _r2(second, PolynomialRidge().fit(known[body], first).predict(new[body]))
-    return 1 - float(((each.after - made) ** 2).sum() / (each.change**2).sum())
+def _pairs(est: LatentAction, data: Data) -> Iterator[tuple[tuple[Any, Any], NDArray[np.int64]]]:
+    """Yield pairs of bodies with numbers of their transitions that made the same motion, if there are some."""
+    if data.pairs is None:
+        return
+    own = {est.bodies_[number]: data.pairs[data.nuisance == number] for number in np.unique(data.nuisance)}
+    rows = {body: np.flatnonzero(motion >= 0) for body, motion in own.items()}
+    for a, b in combinations(own, 2):
+        same = np.argwhere(own[a][rows[a]][:, None] == own[b][rows[b]])
+        if len(same):
+            yield (a, b), np.stack([rows[a][same[:, 0]], rows[b][same[:, 1]]], 1)
 
 
 # ---- what is measured -----------------------------------------------------------------------------------------------
 
 
-def _read(codes: Codes, data: Divided, seed: int, rng: np.random.Generator) -> tuple[Leakage, tuple[Control, ...]]:
-    rows, body, episode = _labelled(codes, data)
-    effort = Effort(n_seeds=1, n_permutations=N_PERMUTATIONS)
-    measure = partial(leakage, groups=episode, continuous=False, effort=effort, random_state=seed)
-    found = measure(rows, body)
-    if data.floor is not None:
-        found = found.with_floor(measure(np.concatenate(list(data.floor.values())), body))
-    silent = measure(rows, body[exchange(body, episode, rng)], probes=QUICK)
-    loud = measure(inject_leak(rows, body, LEAK_SHARE, random_state=seed), body, probes=QUICK)
-    return found, (
-        Control(
-            "shuffled bodies", "probes read nothing.", f"p = {silent.p_value:.2g}.", silent.p_value > CONTROL_LEVEL
-        ),
-        Control(
-            f"a leak of {LEAK_SHARE:.0%} put into the codes",
-            "probes find it.",
-            f"p = {loud.p_value:.2g}.",
-            loud.p_value <= LEVEL * 5,
-        ),
-    )
+class OfBodies(Comparison["LatentAction"]):
+    """Latents are compared with ground truth in each body, in all, and in each with a probe fitted to the others."""
 
+    def recovery(self, latents: Matrix, samples: Samples) -> tuple[Score, ...]:
+        assert isinstance(samples, Transitions)
+        truth, groups = samples.data.truth, samples.data.groups
+        if truth is None:
+            return ()
+        probe, folds = PolynomialRidge(2), GroupKFold(N_FOLDS)
 
-def _labelled(codes: Codes, data: Divided) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    width = max(part.shape[1] for part in codes.values())
-    rows = np.concatenate([np.pad(part, ((0, 0), (0, width - part.shape[1]))) for part in codes.values()])
-    body = np.repeat(np.arange(len(codes)), [len(part) for part in codes.values()])
-    return rows, body, combined(np.concatenate([each.episode for each in data.held.values()]), body)
+        def within(some: NDArray[np.bool_] | slice) -> float:
+            return _r2(truth[some], cross_val_predict(probe, latents[some], truth[some], groups=groups[some], cv=folds))
 
-
-def _leakage_section(found: Leakage, fit: LatentAction, data: Divided, seed: int) -> Section:
-    own = fit.own_
-    seen = data.held if own is None else {body: own.seen(body, each) for body, each in data.held.items()}
-    changes, body, episode = _labelled({b: each.change for b, each in seen.items()}, data)
-    of_x = leakage(
-        changes, body, groups=episode, probes=QUICK, effort=Effort(n_seeds=1, n_permutations=99), random_state=seed
-    )
-    return Section(
-        "What codes tell of the body",
-        "Probes trained from scratch on some held-out episodes and scored on others; the worst counts. "
-        + leakage_sentence(found),
-        (
-            Score("body told by the codes", found.worst, found.chance, found.p_value, leak=True, floor=found.floor),
-            Score("body told by displacements", of_x.worst, of_x.chance, of_x.p_value),
-        ),
-    )
-
-
-def _told_section(rebuilt: Mapping[str, float], known: Codes, new: Codes, data: Divided) -> Section:
-    """Say what codes still know: an empty code is blind, too."""
-    scores = [Score(f"{changed} rebuilt (R²)", value, 0.0) for changed, value in rebuilt.items()]
-    if data.truth is not None:
-        first, second = data.truth
-        reader = {body: PolynomialRidge(2).fit(known[body], first[body]) for body in known}
-        scores += [
-            Score(f"truth of {body} (R²)", _r2(second[body], reader[body].predict(new[body])), 0.0) for body in new
-        ]
-        one = PolynomialRidge(2).fit(_all(known), _all(first))
-        scores.append(Score("truth, one reader for all bodies (R²)", _r2(_all(second), one.predict(_all(new))), 0.0))
-        for body in new:
-            others = [other for other in new if other != body]
-            read = PolynomialRidge(2).fit(*(np.concatenate([part[o] for o in others]) for part in (known, first)))
-            scores.append(
-                Score(
-                    f"truth of {body}, by a reader of the others (R²)", _r2(second[body], read.predict(new[body])), 0.0
-                )
-            )
-    return Section(
-        "What codes still know",
-        "A constant is blind to everything. How much of each body's held-out displacements its forward model rebuilds "
-        "from codes, or, of frames, how much a line tells of how far their parts moved; and, of the truth, what a "
-        "regression with squares reads in each body, in all, and in one of which it has seen no truth.",
-        tuple(scores),
-    )
-
-
-def _curve(known: Codes, new: Codes, data: Divided, rng: np.random.Generator) -> dict[int, float]:
-    """Carry codes from body to body by so many pairs, and score on held-out ones: means over pairs of bodies."""
-    both = {**data.pairs, **{(b, a): rows[:, ::-1] for (a, b), rows in data.pairs.items()}}
-    held = {**data.held_pairs, **{(b, a): rows[:, ::-1] for (a, b), rows in data.held_pairs.items()}}
-    found: dict[int, list[float]] = {}
-    for a, b in permutations(new, 2):
-        if (a, b) not in both or len(held.get((a, b), ())) < 10:
-            continue
-        (i, j), (k, m) = both[a, b].T, held[a, b].T
-        for n in N_PAIRS:
-            if n > len(i):
-                continue
-            some = rng.permutation(len(i))[:n]
-            carried = PolynomialRidge().fit(known[a][i[some]], known[b][j[some]]).predict(new[a][k]) if n else new[a][k]
-            found.setdefault(n, []).append(_r2(new[b][m], carried))
-    return {n: float(np.mean(scores)) for n, scores in found.items()}
-
-
-def _curve_section(curve: Mapping[int, float]) -> Section:
-    scores = tuple(Score(f"carried by {n} pairs (R²)", value, 0.0) for n, value in curve.items())
-    text = (
-        "Codes of a body, predicted from another's by an affine map fitted to so many pairs; 0 takes them as they are."
-    )
-    return Section("From body to body", text, scores)
-
-
-def _against(
-    found: Leakage, controls: tuple[Control, ...], rebuilt: Mapping[str, float], agree: float
-) -> tuple[str, ...]:
-    reasons = [f"a control failed: {control.name}" for control in controls if not control.passed]
-    if found.leaks:
-        reasons.append(f"codes tell the body: {found.verdict.rstrip('.')}")
-    changed, least = min(rebuilt.items(), key=lambda pair: pair[1])
-    if found.collapsed or least < LEAST_TOLD:
-        reasons.append(f"the code is nearly empty: it tells {least:.2f} of {changed}")
-    if agree < AGREED_BY_HALVES:
-        reasons.append(f"fits to halves of the episodes agree by R² {agree:.2f} only, and {AGREED_BY_HALVES} is asked")
-    return tuple(reasons)
-
-
-def _claim(est: LatentAction, found: Leakage, rebuilt: float, agree: float, curve: Mapping[int, float]) -> str:
-    floor = "" if found.floor is None else f", floor {found.floor:.3f}"
-    most = max(curve, default=0)
-    carried = f", and {most} pairs carry them to another body by R² {curve[most]:.2f}" if most else ""
-    return (
-        f"If actions determine codes within each body, these are the actions up to {est.guarantee.indeterminacy.name} "
-        f"({est.guarantee.source}): on held-out episodes the worst probe reads the body off {found.worst:.3f} (chance "
-        f"{found.chance:.3f}{floor}), codes tell at least {rebuilt:.2f} of how each body moved, fits to halves "
-        f"agree by R² {agree:.2f}{carried}."
-    )
-
-
-def _affine(a: np.ndarray, b: np.ndarray) -> float:
-    return _r2(b, PolynomialRidge().fit(a, b).predict(a))
-
-
-def _r2(truth: np.ndarray, made: np.ndarray) -> float:
-    return float(r2_score(truth, np.reshape(made, truth.shape), multioutput="variance_weighted"))
-
-
-def _all(parts: Codes) -> np.ndarray:
-    return np.concatenate(list(parts.values()))
+        scores = [Score("truth, one probe for all bodies (R²)", within(slice(None)), 0.0)]
+        for body, own in samples.masks():
+            others = probe.fit(latents[~own], truth[~own]).predict(latents[own])
+            scores += [
+                Score(f"truth of {body} (R²)", within(own), 0.0),
+                Score(f"truth of {body}, probe fitted to the others (R²)", _r2(truth[own], others), 0.0),
+            ]
+        return tuple(scores)
 
 
 class LatentActionSpec(MethodSpec["LatentAction"]):
     """The specification of `LatentAction`, whose data are transitions of several bodies."""
 
     roles = Roles("pairs")
+    comparison = OfBodies()
+    refitting = LatentActionRefitting()
 
-    def own_audit(
-        self, est: LatentAction, X: Any, y: Any, sides: Mapping[str, Any], rng: np.random.Generator
-    ) -> Findings:
-        if sides["given"] is not None:
-            raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
-        return audited(est, X, y, **{name: side for name, side in sides.items() if name != "given"}, rng=rng)
+    def latents(self, est: LatentAction, data: Data) -> Matrix:
+        latents = np.empty((len(data), est.n_components_))
+        for body, each in bodies_of(est, data).items():
+            latents[data.nuisance == est.bodies_.index(body)] = est.encode(body, each)
+        return latents
 
-    def checks_before(self, est: Any, data: Data, n_components: int, whole: Data) -> Verdicts:
-        raise TypeError(ONLY_AUDITED)
+    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+        fit, held_out = refits.others[0], refits.held_out
+        assert isinstance(held_out, Transitions)
+        latents, known = (self.latents(fit, each.data) for each in (held_out, refits.train))
+        bodies, learned = (bodies_of(fit, each.data) for each in (held_out, refits.train))
+        changes = {body: fit.features(body, each).change for body, each in bodies.items()}
+        body, measure = held_out.strata, partial(leakage, groups=held_out.units, continuous=False)
+        measure = partial(measure, random_state=int(rng.integers(2**31)))
+        effort = Effort(n_seeds=1, n_permutations=N_PERMUTATIONS)
+        quick = partial(measure, probes=QUICK, effort=effort)
+        found = measure(latents, body, effort=effort)
+        if held_out.data.floor is not None:
+            found = found.with_floor(measure(held_out.data.floor, body, effort=effort))
+        seen = quick(held_out.padded(changes), body)
+        silent = quick(latents, body[exchange(body, held_out.units, rng)])
+        loud = quick(inject_leak(latents, body, LEAK_FRACTION), body)
+        explained = [
+            Score(f"{what} of {name} reconstructed (R²)", value, 0.0)
+            for name, what, value in _explained(fit, refits, bodies, learned, latents, known)
+        ]
+        least = min(explained, key=lambda score: score.value)
+        empty = found.collapsed or least.value < MIN_EXPLAINED
+        ahead, strips = _steps_ahead(fit, bodies)
+        return Evidence(
+            (
+                Score(BODY, found.worst, found.chance, found.p_value, leak=True, floor=found.floor),
+                Score("body decodable from displacements", seen.worst, seen.chance, seen.p_value),
+                *explained,
+                *_with_pairs(fit, refits, latents, known, rng),
+                *ahead,
+            ),
+            (
+                Control("shuffled bodies", "no probe finds anything.", _p(silent), silent.p_value > CONTROL_LEVEL),
+                Control(
+                    f"a leak of {LEAK_FRACTION:.0%} added to the latents",
+                    "probes find it.",
+                    _p(loud),
+                    loud.p_value <= LEVEL * 5,
+                ),
+            ),
+            (f"the latents are nearly empty ({least})",) if empty else (),
+            found,
+            (leakage_verdict(found),),
+            strips=strips,
+        )
+
+    def checks_before(self, est: LatentAction, data: Data, n_components: int, whole: Data) -> Verdicts:
+        if data.nuisance is None:
+            raise TypeError(ONLY_AUDITED)
+        return enough_samples(len(whole), n_components), common_levels(whole.nuisance)
 
     def checks_after(self, est: LatentAction, data: Data, known: Verdicts = ()) -> Verdicts:
+        if data.nuisance is None:
+            raise TypeError(ONLY_AUDITED)
+        return known
+
+    def figure(self, est: LatentAction) -> Figure:
+        return Figure(np.zeros(1) if est.dynamics_ is None else est.dynamics_.loss_curve_)
+
+    def plan(self, est: LatentAction, data: Data, n_components: int | None) -> Plan:
         raise TypeError(ONLY_AUDITED)
 
-    def plan(self, est: Any, data: Data, n_components: int | None) -> Plan:
-        raise TypeError(ONLY_AUDITED)
 
+BODY = "body decodable from the latents"
 
 ONLY_AUDITED = (
-    "LatentAction: transitions of several bodies are not samples of one table, so that assumptions cannot be checked "
-    "on them. Use audit(est, X_t, X_next, groups=…)."
+    "LatentAction: transitions of several bodies are not samples of one table, so assumptions cannot be checked on "
+    "them. Use audit(est, X_t, X_next, groups=…)."
 )
+
+
+def _explained(
+    fit: LatentAction, refits: Refits, bodies: Bodies, learned: Bodies, latents: Matrix, known: Matrix
+) -> Iterator[tuple[Any, str, float]]:
+    """Yield for each body the R² of held-out displacements, predicted by the forward model of the fit.
+
+    For frames: of how far their parts moved, predicted by a linear map fitted to the other episodes. Pixels change as
+    much for a long way as for a short one.
+    """
+    for body, each in bodies.items():
+        own, train = (part.nuisance == fit.bodies_.index(body) for part in (refits.held_out.data, refits.train.data))
+        if each.filmed:
+            moved, learned_from = (fit.features(body, part[body]).change for part in (bodies, learned))
+            probe = PolynomialRidge().fit(known[train], learned_from)
+            yield body, "motion in frames", _r2(moved, probe.predict(latents[own]))
+        else:
+            missed = each.after - fit.predict(body, each.before, latents[own])
+            yield body, "displacements", 1 - float((missed**2).sum() / (each.change**2).sum())
+
+
+def _with_pairs(
+    fit: LatentAction, refits: Refits, latents: Matrix, known: Matrix, rng: np.random.Generator
+) -> Iterator[Score]:
+    """Yield the R² of a body's latents, predicted from another's by an affine map fitted to so many pairs.
+
+    Scored on held-out pairs; means over pairs of bodies. 0 pairs compare latents as they are.
+    """
+    train, held_out = refits.train.data, refits.held_out.data
+    held = dict(_pairs(fit, held_out))
+    found: dict[int, list[float]] = {}
+    for (a, b), rows in _pairs(fit, train):
+        if len(held.get((a, b), ())) < MIN_PAIRS:
+            continue
+        for first, second, columns in ((a, b, [0, 1]), (b, a, [1, 0])):
+            x, y, new_x, new_y = (
+                part[data.nuisance == fit.bodies_.index(body)][pairs[:, column]]
+                for part, data, pairs in ((known, train, rows), (latents, held_out, held[a, b]))
+                for body, column in zip((first, second), columns, strict=True)
+            )
+            for n in (n for n in N_PAIRS if n <= len(x)):
+                some = rng.permutation(len(x))[:n]
+                mapped = PolynomialRidge().fit(x[some], y[some]).predict(new_x) if n else new_x
+                found.setdefault(n, []).append(_r2(new_y, mapped))
+    for n, scores in found.items():
+        yield Score(f"latents of another body, mapped with {n} pairs (R²)", float(np.mean(scores)), 0.0)
+
+
+def _steps_ahead(fit: LatentAction, bodies: Bodies) -> tuple[list[Score], tuple[Strip, ...]]:
+    """Predict held-out episodes several steps ahead from their first observation, and say what is explained."""
+    follows = {body: each.follows() for body, each in bodies.items()}
+    n_steps = min(N_STEPS, *(int(_lengths(rows).max()) for rows in follows.values()))
+    scores: list[Score] = []
+    strips: list[Strip] = []
+    if fit.dynamics_ is not None or n_steps < 2:
+        return scores, ()
+    for body, each in bodies.items():
+        first = np.flatnonzero(~follows[body])[_lengths(follows[body]) >= n_steps]
+        latents, here = fit.encode(body, each), each.before[first]
+        true, predicted = [here], [here]
+        for step in range(n_steps):
+            here = fit.predict(body, here, latents[first + step])
+            true.append(each.after[first + step])
+            predicted.append(here)
+        missed = sum(float(((a - b) ** 2).sum()) for a, b in zip(true, predicted, strict=True))
+        moved = sum(float(((a - true[0]) ** 2).sum()) for a in true)
+        scores.append(Score(f"{n_steps} steps of {body} predicted (R²)", 1 - missed / moved, 0.0))
+        if each.filmed:
+            shown = np.stack([frames[0] for part in (true, predicted) for frames in part])
+            picture = contact_sheet(shown.clip(each.before.min(), each.before.max()), columns=n_steps + 1)
+            strips.append(Strip(picture, f"{body}: observed above, predicted below."))
+    return scores, tuple(strips)
+
+
+def _lengths(follows: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return how many transitions follow on each other, from each that follows on none.
+
+    Examples
+    --------
+    >>> _lengths(np.array([False, True, True, False, False, True]))
+    array([3, 1, 2])
+    """
+    return np.diff(np.append(np.flatnonzero(~follows), len(follows)))
+
+
+def _p(found: Leakage) -> str:
+    return f"p = {found.p_value:.2g}."
+
+
+def _r2(truth: Matrix, predicted: Matrix) -> float:
+    return float(r2_score(truth, np.reshape(predicted, truth.shape), multioutput="variance_weighted"))

@@ -21,7 +21,7 @@ from pindown.methods.latent_action.audit import LatentActionSpec
 from pindown.methods.latent_action.dynamics import read_bodies, read_groups
 from pindown.methods.latent_action.inverse import InverseDynamics
 from pindown.methods.latent_action.own_charts import OwnCharts, fit_own_charts
-from pindown.methods.latent_action.recordings import read_codes, read_recordings, read_rows
+from pindown.methods.latent_action.recordings import Recording, read_codes, read_recordings, read_rows
 from pindown.methods.latent_action.second_stage import Codes, SecondStage, decided
 from pindown.saving import Saves
 
@@ -118,7 +118,7 @@ class LatentAction(Saves, BaseEstimator):
     guarantee: theory.Theorem = theory.FORGET_NONLINEAR
     spec = LatentActionSpec()
     own_: OwnCharts | None = None  # which, like the next, fits of earlier versions, loaded from files, have not
-    bodies_: tuple[Any, ...] | None = None
+    bodies_: tuple[Any, ...] = ()
     stage_: SecondStage | None = None
 
     def __init__(
@@ -276,6 +276,28 @@ class LatentAction(Saves, BaseEstimator):
             led[whose] = _like(X_t[whose], self.own_.lead(whose, each.before, codes))
         return led
 
+    def encode(self, body: Any, recording: Recording) -> np.ndarray:
+        """Return the latents of a body's transitions; (n, k)."""
+        if self.own_ is not None:
+            return self.own_.encode(body, recording)
+        return np.asarray(self.transform(recording.before, recording.after), dtype=np.float64)
+
+    def predict(self, body: Any, before: np.ndarray, latents: np.ndarray) -> np.ndarray:
+        """Return where latents lead from a body's observations."""
+        if self.own_ is not None:
+            return self.own_.lead(body, before, latents)
+        return np.asarray(self.predict_next(before, latents, np.array([body] * len(before))))
+
+    def features(self, body: Any, recording: Recording) -> Recording:
+        """Return a body's transitions as its map takes them: of frames, what moves in them."""
+        return recording if self.own_ is None else self.own_.seen(body, recording)
+
+    def shape_of(self, body: Any) -> tuple[int, ...]:
+        """Return the shape of a body's observations."""
+        if self.own_ is None:
+            return (self.n_features_in_,)
+        return self.own_.sights[body].shape if self.own_.sights else self.own_.charts[body].place.shape
+
     def roll_out(self, X_t, Z):
         """Return where codes lead one after the other: `predict_next`, again and again from what it gave.
 
@@ -342,8 +364,8 @@ class LatentAction(Saves, BaseEstimator):
         return self
 
     @staticmethod
-    def _check_known(bodies: list[Any], known: tuple[Any, ...] | None) -> None:
-        if known is not None and (new := [body for body in bodies if body not in known]):
+    def _check_known(bodies: list[Any], known: tuple[Any, ...]) -> None:
+        if known and (new := [body for body in bodies if body not in known]):
             raise ValueError(
                 f"LatentAction: body has a value that was not there in fit: {new[0]}. Those were "
                 f"{', '.join(map(str, known))}."

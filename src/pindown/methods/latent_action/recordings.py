@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -226,7 +226,7 @@ def read_pairs(pairs: Pairs, recordings: Mapping[Any, Recording]) -> Ties:
     links = [_links(key, value, recordings) + [starts[each] for each in key] for key, value in pairs.items()]
     joined = np.concatenate(links)
     n = sum(len(each) for each in recordings.values())
-    motion = connected_components(coo_array((np.ones(len(joined)), (joined[:, 0], joined[:, 1])), shape=(n, n)))[1]
+    motion = components(n, joined)
     used = np.unique(joined)
     numbers = np.unique(motion[used], return_inverse=True)[1].reshape(-1)
     own = {body: (used >= starts[body]) & (used < starts[body] + len(recordings[body])) for body in bodies}
@@ -263,15 +263,37 @@ def _links(key: Any, value: Any, recordings: Mapping[Any, Recording]) -> np.ndar
 
 
 def _check_connected(pairs: Pairs, bodies: list[Any]) -> None:
-    number = {body: i for i, body in enumerate(bodies)}
-    ends = np.array([[number[a], number[b]] for a, b in pairs])
-    graph = coo_array((np.ones(len(ends)), (ends[:, 0], ends[:, 1])), shape=(len(bodies), len(bodies)))
-    part = connected_components(graph, directed=False)[1]
-    if alone := [body for body in bodies if part[number[body]] != part[ends[0, 0]]]:
+    part = _parts(pairs, bodies)
+    first = next(iter(pairs))[0]
+    if alone := [body for body in bodies if part[body] != part[first]]:
         raise ValueError(
-            f"LatentAction: no pairs tie {alone[0]} to {bodies[ends[0, 0]]}, directly or through other bodies. Give "
+            f"LatentAction: no pairs tie {alone[0]} to {first}, directly or through other bodies. Give "
             "some, leave the body out, or leave all pairs out and align codes afterwards."
         )
+
+
+def are_connected(pairs: Pairs, bodies: Collection[Any]) -> bool:
+    """Return whether pairs tie all bodies together, directly or through others."""
+    return len(set(_parts(pairs, bodies).values())) == 1
+
+
+def _parts(pairs: Pairs, bodies: Collection[Any]) -> dict[Any, int]:
+    """Return the number of the connected component of each body."""
+    number = {body: i for i, body in enumerate(bodies)}
+    links = np.array([[number[a], number[b]] for a, b in pairs], dtype=np.int64).reshape(-1, 2)
+    return dict(zip(bodies, components(len(number), links).tolist(), strict=True))
+
+
+def components(n: int, links: np.ndarray) -> np.ndarray:
+    """Return the number of the connected component of each of n things, given pairs of linked ones; (n,).
+
+    Examples
+    --------
+    >>> components(4, np.array([[0, 2], [2, 3]])).tolist()
+    [0, 1, 0, 0]
+    """
+    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
 
 
 def read_rows(body: Any, rows: Any, n_samples: int) -> np.ndarray:
