@@ -99,7 +99,10 @@ MISTAKES = (
         file("data.parquet", "PAR1"),
     ),
     Mistake(
-        "writes where nobody may", (*BY_BATCH[:-3], "file/run", "--nuisance", "batch"), "cannot be made", file("file")
+        "writes where nobody may",
+        (*BY_BATCH[:-3], "file/run", "--nuisance", "batch"),
+        "cannot be written",
+        file("file"),
     ),
     Mistake(
         "writes over other things", BY_BATCH, "holds other things: give the name of a new folder", file("run/notes")

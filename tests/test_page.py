@@ -228,9 +228,9 @@ def test_an_unwritable_path_is_refused_with_path_cause_and_remedy(tmp_path):
         check_writable(tmp_path)
 
 
-def test_importing_page_and_demo_brings_neither_torch_nor_plotly_nor_jinja():
+def test_importing_page_and_the_command_line_brings_neither_torch_nor_plotly_nor_jinja():
     code = (
-        "import sys, pindown.auditing.page, pindown.demo\n"
+        "import sys, pindown.auditing.page, pindown.cli\n"
         "print([m for m in ('torch', 'plotly', 'jinja2') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -7,7 +7,6 @@ from functools import partial
 
 import numpy as np
 import pytest
-from filelock import FileLock
 from torch import nn
 
 from pindown import Forget, networks
@@ -179,13 +178,20 @@ def test_a_lock_that_someone_else_has_on_the_folder_above_is_none_of_ours(tmp_pa
         os.close(above)
 
 
-def test_what_a_kill_left_of_a_beginning_goes_with_the_next_one_unless_it_is_held(tmp_path):
-    for name in ("left", "held"):
-        (tmp_path / f".run.unfinished.{name}" / "new").mkdir(parents=True)
+def test_what_a_kill_left_of_a_beginning_goes_with_the_next_one(tmp_path):
+    (tmp_path / ".run.unfinished" / "new").mkdir(parents=True)
     (tmp_path / ".run.notes").mkdir()  # of someone else
-    with FileLock(tmp_path / ".run.unfinished.held" / ".lock"):
+    (tmp_path / ".run.lock").touch()
+    begin(Place(tmp_path / "run"))
+    assert {path.name for path in tmp_path.iterdir()} == {".run.notes", "run.unfinished"}
+
+
+def test_a_planted_link_is_not_followed(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / ".run.unfinished").symlink_to(tmp_path / "elsewhere")
+    with pytest.raises(FileExistsError):
         begin(Place(tmp_path / "run"))
-    assert {path.name for path in tmp_path.iterdir()} == {".run.notes", ".run.unfinished.held", "run.unfinished"}
+    assert not [*(tmp_path / "elsewhere").iterdir()]
 
 
 def test_a_run_that_was_finished_while_another_was_planned_is_not_replaced(tmp_path, monkeypatch):

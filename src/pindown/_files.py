@@ -7,6 +7,7 @@ import json
 import os
 import re
 import secrets
+import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -53,6 +54,18 @@ def atomic_path(path: Path) -> Iterator[Path]:
     finally:
         with suppress(OSError):
             temporary.unlink(missing_ok=True)
+
+
+def require_writable(path: Path) -> None:
+    """Raise an OSError with path, cause and remedy if a file could not be written here; nothing is left behind."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} cannot be written: it is a folder. Give the path of a file.")
+    try:
+        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not show a read-only disk
+            pass
+    except OSError as error:
+        why = f"{error.strerror or error}. Give a path in a folder that you may write to"
+        raise type(error)(f"{path} cannot be written: {why}.") from error
 
 
 def remove_temporary(folder: Path) -> None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import base64
 import gzip
 import math
-import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -21,7 +20,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._files import atomic_path
+from pindown._files import atomic_path, require_writable
 from pindown._names import printed
 
 Array = NDArray[np.floating[Any]]
@@ -281,22 +280,12 @@ def write_whole(text: str, path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Make the folder of a file if need be, and find out now whether the file could be written.
-
-    Raises
-    ------
-    OSError
-        With path, cause and remedy.
-    """
-    remedy = "Give the path of a file in a folder you may write to, such as demo.html."
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} cannot be written: it is a folder. {remedy}")
+    """Make the folder of a file if need be, and raise an OSError if the file could not be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone would not tell of a read-only disk
-            pass
     except OSError as error:
-        raise type(error)(f"{path} cannot be written: {error.strerror or error}. {remedy}") from error
+        raise type(error)(f"{path} cannot be written: {error.strerror or error}. Give the path of a file.") from error
+    require_writable(path)
 
 
 def _beside(name: str) -> str:

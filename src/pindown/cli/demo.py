@@ -25,11 +25,12 @@ def run_demo(
     from rich.box import SIMPLE_HEAD
     from rich.table import Table
 
-    from pindown import demo
     from pindown.auditing.page import check_writable, shown
 
     with user_errors(OSError), interruptible("no page was written."):
-        check_writable(output)
+        check_writable(output)  # before the seconds of importing torch
+        from pindown import demo
+
         result = demo.run(output, random_state=seed, make_sections=_all_sections())
     out = console()
     table = Table(box=SIMPLE_HEAD, padding=(0, 1, 0, 0), pad_edge=False, show_edge=False)

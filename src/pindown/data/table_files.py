@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import re
-import tempfile
 import warnings
 from abc import ABC, abstractmethod
 from collections import Counter
@@ -22,7 +21,7 @@ from typing import Any, TextIO
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pindown._files import atomic_path
+from pindown._files import atomic_path, require_writable
 from pindown._names import listed, nearest, quoted
 from pindown.data.labels import as_label, missing
 from pindown.errors import InputError
@@ -169,8 +168,7 @@ def open_table(path: Path) -> TableFile:
 
     Examples
     --------
-    >>> import tempfile
-    >>> with tempfile.TemporaryDirectory() as folder:
+    >>>     >>> with tempfile.TemporaryDirectory() as folder:
     ...     data = Path(folder) / "data.csv"
     ...     _ = data.write_text("height,age,site\n1.7,30,north\n1.6,41,south\n")
     ...     table = open_table(data)
@@ -543,26 +541,11 @@ READERS: dict[str, Callable[[Path], TableFile]] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise if a file of latents cannot be written here; nothing is left behind.
-
-    Raises
-    ------
-    ValueError
-        If files of this suffix are not written.
-    OSError
-        If the folder does not exist, or may not be written to.
-    """
+    """Raise if a file of latents cannot be written here: `ValueError` for its suffix, `OSError` for its folder."""
     if path.suffix.lower() not in WRITABLE:
         hint = nearest(path.suffix, WRITABLE)
         raise ValueError(f"{path.name}: cannot write files in {path.suffix or 'nothing'!r}: {hint}")
-    if path.is_dir():
-        raise IsADirectoryError(f"{path} cannot be written: it is a folder. Give the path of a file.")
-    try:
-        with tempfile.TemporaryFile(dir=path.parent):  # permissions alone do not show a read-only disk
-            pass
-    except OSError as error:
-        why = f"{error.strerror or error}. Give a path in a folder that you may write to"
-        raise type(error)(f"{path} cannot be written: {why}.") from error
+    require_writable(path)
 
 
 def write_latents(

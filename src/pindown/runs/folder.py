@@ -11,18 +11,15 @@
       audit.html, .json     after `pindown audit`
 
 During a fit the folder is called ``run.unfinished``, and has a ``checkpoint``. A fit that is killed leaves it behind,
-and the same fit resumes from there. It is begun in a hidden workshop next to it, ``.run.unfinished.…``, and moved there
-with its record.
+and the same fit resumes from there. A file ``.run.lock`` next to it keeps other fits out.
 """
 
 from __future__ import annotations
 
-import errno
 import os
 import shutil
-import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -31,7 +28,7 @@ from typing import Any
 from filelock import FileLock, Timeout
 
 from pindown import __version__
-from pindown._files import read_json, remove_temporary, sha256, write_json
+from pindown._files import read_json, remove_temporary, require_writable, sha256, write_json
 from pindown._names import listed, printable
 from pindown.data.tables import Columns
 from pindown.errors import InputError
@@ -44,7 +41,6 @@ from pindown.saving import load, versions
 FORMAT = 3
 RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
 LATENTS, SPARSE_LATENTS = "latents.csv", "latents.npz"
-LOCK = ".lock"
 
 _FIELDS = {
     **dict.fromkeys(("data", "columns", "recipe", "asked", "versions"), dict),
@@ -202,6 +198,10 @@ class Place:
         return self.path.with_name(f"{self.path.name}.unfinished")
 
     @property
+    def _lock(self) -> Path:
+        return self.path.with_name(f".{self.path.name}.lock")
+
+    @property
     def _replaced(self) -> Path:
         return self.path.with_name(f"{self.path.name}.replaced")
 
@@ -216,6 +216,8 @@ class Place:
             If the folder cannot be written to.
         """
         self._check_path(force=force)
+        lock = self._lock.absolute()
+        require_writable(next(folder for folder in lock.parents if folder.exists()) / lock.name)
         if self.unfinished.exists():
             if not _is_ours(self.unfinished):
                 raise self._refused(
@@ -223,15 +225,6 @@ class Place:
                 )
             with self.held():
                 pass
-        nearest = next(parent for parent in self.path.absolute().parents if parent.exists())
-        try:
-            with tempfile.TemporaryFile(dir=nearest):  # permissions alone would not show a read-only disk
-                pass
-        except OSError as error:
-            why = (
-                f"`output`: {self.path} cannot be made: {error.strerror or error}. Give a folder that you may write to."
-            )
-            raise type(error)(why) from error
 
     def _check_path(self, *, force: bool) -> None:
         if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
@@ -275,90 +268,55 @@ class Place:
         """Begin a run in the place of an unfinished one, and hold it, unless another process does so since `check`."""
         self.check(force=force)
         self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
-        with ExitStack() as hold:
-            try:
-                self.path.parent.mkdir(parents=True, exist_ok=True)
-                run = self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()}, hold)
-            except BaseException:
-                self._remove_made()
-                raise
-            try:
-                self._check_path(force=force)  # again: the fit that held the place before may have finished meanwhile
-            except ValueError:
-                self.give_up()
-                raise
-            yield run
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        with self.held():
+            self._check_path(force=force)  # again: the fit that held the place before may have finished meanwhile
+            yield self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()})
 
-    def _begin(self, record: dict[str, Any], hold: ExitStack) -> Run:
-        """Make a folder with its record, held, and move it to where nobody else's is: of two such moves one fails."""
-        with self._workshop() as workshop:
-            new = workshop / "new"
-            new.mkdir()
-            hold.enter_context(self._locked(new))
-            hold.callback(self._remove_lock, new.stat())
-            write_json(new / RECORD, record)
+    def _begin(self, record: dict[str, Any]) -> Run:
+        """Make a folder with its record in a hidden workshop, and move it into place: a kill leaves all or nothing."""
+        workshop = self.path.with_name(f".{self.unfinished.name}")
+        shutil.rmtree(workshop, ignore_errors=True)  # of a fit that was killed
+        workshop.mkdir()
+        try:
+            (workshop / "new").mkdir()
+            write_json(workshop / "new" / RECORD, record)
             if self.unfinished.exists():
-                with self.held():
-                    os.rename(self.unfinished, workshop / "old")
-            try:
-                os.rename(new, self.unfinished)
-            except OSError as error:
-                if error.errno not in (errno.ENOTEMPTY, errno.EEXIST):
-                    raise
-                raise self._busy() from None
+                os.rename(self.unfinished, workshop / "old")
+            os.rename(workshop / "new", self.unfinished)
+        finally:
+            shutil.rmtree(workshop, ignore_errors=True)
         return Run(self.unfinished, record)
 
     @contextmanager
-    def _workshop(self) -> Iterator[Path]:
-        """Give a hidden folder next to the place, held as long as it exists; remove those that kills left behind."""
-        prefix, beside = f".{self.unfinished.name}.", self.path.parent
-        with (
-            tempfile.TemporaryDirectory(prefix=prefix, dir=beside, ignore_cleanup_errors=True) as name,
-            self._locked(Path(name)),
-        ):
-            workshop = Path(name)
-            alike = (path for path in beside.iterdir() if path.name.startswith(prefix) and path.is_dir())
-            for left in [path for path in alike if path.name != workshop.name]:
-                with suppress(ValueError, OSError), self._locked(left):
-                    shutil.rmtree(left)
-            yield workshop
-
-    def _busy(self) -> InputError:
-        return self._refused(f"another fit is under way in {self.unfinished}: wait for it, or give another name.")
-
-    def held(self) -> AbstractContextManager[None]:
-        """Keep other fits out of the folder that is under way; a kill lets go of it.
+    def held(self) -> Iterator[None]:
+        """Keep other fits out of this place; a kill lets go of it.
 
         Raises
         ------
         InputError
             If another fit holds it.
         """
-        return self._locked(self.unfinished)
-
-    @contextmanager
-    def _locked(self, folder: Path) -> Iterator[None]:
-        """Hold the lock of a folder; raise if another process does, or has moved the folder away meanwhile."""
-        lock = FileLock(folder / LOCK)
+        file, lock = self._lock, FileLock(self._lock)
         try:
-            before = folder.stat()
+            with suppress(FileExistsError):
+                file.touch(exist_ok=False)  # follows no link
+            before = file.stat()
             lock.acquire(blocking=False)
-            moved = not os.path.samestat(before, folder.stat())
+            if not os.path.samestat(before, file.stat()):  # the fit that held it has removed it meanwhile
+                raise FileNotFoundError
         except (Timeout, FileNotFoundError):
             lock.release()
-            raise self._busy() from None
+            raise self._refused(
+                f"another fit is under way in {self.unfinished}: wait for it, or give another name."
+            ) from None
         try:
-            if moved:
-                raise self._busy()
             yield
         finally:
-            (folder / LOCK).unlink(missing_ok=True)
+            with suppress(OSError):  # Windows cannot
+                file.unlink(missing_ok=True)  # while it is held: afterwards it may be another fit's
             lock.release()
-
-    def _remove_lock(self, folder: os.stat_result) -> None:
-        with suppress(FileNotFoundError):
-            if os.path.samestat(folder, self.unfinished.stat()):  # and not one that another fit has begun since
-                (self.unfinished / LOCK).unlink()
+            self._remove_made()
 
     def give_up(self) -> None:
         """Remove the folder of a run that came to nothing, and those that were made for it."""
@@ -366,6 +324,7 @@ class Place:
         self._remove_made()
 
     def _remove_made(self) -> None:
+        """Remove the folders that were made for a run, if they are empty."""
         for folder in self._made:
             with suppress(OSError):  # something else was put there
                 folder.rmdir()
@@ -376,7 +335,7 @@ class Place:
         for folder in (run.path, run.checkpoint.parent):
             if folder.is_dir():
                 remove_temporary(folder)
-        run.bind(*(path.name for path in run.path.iterdir() if path.is_file() and path.name not in (RECORD, LOG, LOCK)))
+        run.bind(*(path.name for path in run.path.iterdir() if path.is_file() and path.name not in (RECORD, LOG)))
         if self.path.exists() and any(self.path.iterdir()):
             self._forget_replaced()
             os.rename(self.path, self._replaced)
@@ -386,7 +345,6 @@ class Place:
         self._forget_replaced()
         finished = Run.open(self.path)
         shutil.rmtree(finished.checkpoint.parent, ignore_errors=True)  # a finished fit has nothing to resume from
-        (self.path / LOCK).unlink(missing_ok=True)
         return finished
 
     def _forget_replaced(self) -> None:
@@ -397,7 +355,7 @@ class Place:
 def _is_ours(folder: Path) -> bool:
     """Return whether a folder holds a run, or one of which a kill left next to nothing."""
     inside = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
-    return RECORD in inside or all(name == LOCK or name.startswith(f".{RECORD}.") for name in inside)
+    return RECORD in inside or all(name.startswith(f".{RECORD}.") for name in inside)
 
 
 def _read(path: Path) -> dict[str, Any]:
