@@ -33,7 +33,7 @@ def fit(folder: str, n_codes: int, n_seeds: int, n_steps: int, batch_size: int) 
     start = time.perf_counter()
     sparse = Sparse(n_codes, gate=TopK(K), n_seeds=n_seeds, **options).fit(Data(rows, groups=groups))
     took = time.perf_counter() - start
-    found, codes = sparse.agreement(rows), sparse.sparse_codes(rows)
+    found, codes = sparse.agreement(rows), sparse.transform_sparse(rows)
     print(found)
     enough = checks.samples_for_atoms(len(rows), n_codes, rows.shape[1])
     row = {

@@ -24,8 +24,7 @@ from torch import nn
 
 from pindown import SparsePair
 from pindown.methods.sparse.autoencoder import Autoencoder
-from pindown.methods.sparse.maps import read_map
-from pindown.methods.sparse.pair import Pair
+from pindown.methods.sparse.pair import Pair, read_map
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import TopK
 from pindown.networks.preprocessing import Rescale
@@ -52,7 +51,7 @@ def made(n: int, m: int, h: int, d: int, weight: float, device: str) -> tuple[Pa
         sides = [Encoder(Rescale(torch.zeros(m)), Autoencoder(m, d), Reals()) for _ in range(2)]
         x = torch.randn(n, m)
     for side in sides:
-        side.body.opened(TopK(K), torch.ones(()))
+        side.body.configure(TopK(K), torch.ones(()))
     return Pair(*sides, between, weight, None).train().to(device), x.to(device)
 
 
@@ -71,13 +70,13 @@ def stepping(pair: Pair, x: torch.Tensor, loss: Callable[[], torch.Tensor] | Non
 def by_autograd(pair: Pair, x: torch.Tensor, n: int) -> torch.Tensor:
     """Return the loss with a Jacobian of all codes after the map by all before it, row by row, as autograd gives it."""
     before, after = pair.both
-    loss, codes = before.step(pair.encoder.preprocess(x))
-    loss_after, codes_after = after.step(pair.after.preprocess(pair.between(x)))
+    loss, codes = before.loss_and_active(pair.encoder.preprocess(x))
+    loss_after, codes_after = after.loss_and_active(pair.preprocess_mapped(x))
 
     def driven(z: torch.Tensor, x: torch.Tensor, at: torch.Tensor, at_after: torch.Tensor) -> torch.Tensor:
         moved = x + z @ before.atoms[at]
-        hidden = pair.between.bend(pair.between.first @ moved + pair.between.offset)
-        return after.weight[at_after] @ (pair.between.outer @ hidden)
+        hidden = pair.map.activation(pair.map.weight @ moved + pair.map.bias)
+        return after.weight[at_after] @ (pair.map.outer @ hidden)
 
     jacobian = torch.func.vmap(torch.func.jacrev(driven))
     at, at_after = codes.indices[:n], codes_after.indices[:n]
@@ -145,9 +144,9 @@ def fit(folder: str, n_codes: int, n_steps: int, batch_size: int, seeds: list[in
             row = {"seed": seed, "tokens": len(x), "codes": n_codes, "steps": n_steps, "weight": weight}
             row |= {
                 "FVU before": 1 - pair.before_.score(x[held_out]),
-                "FVU after": 1 - pair.after_.score(pair.mapped(x[held_out])),
+                "FVU after": 1 - pair.after_.score(pair.apply_map(x[held_out])),
                 "sum of |J|": graph.total,
-                "entries above .01": graph.large,
+                "entries above .01": graph.n_large,
                 "seconds": took,
             }
             rows.append(row)

@@ -107,7 +107,7 @@ def worked(kind: str, n: int, m: int, d: int, device: str, warm_up: bool = False
 def made(kind: str, n: int, m: int, d: int, device: str) -> tuple[Any, torch.Tensor]:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
-        ours = Autoencoder(m, d).opened(TopK(K), torch.ones(())).train()
+        ours = Autoencoder(m, d).configure(TopK(K), torch.ones(())).train()
         x = torch.randn(n, m)
         model = OTHERS[kind][1](m, d) if kind in OTHERS else ours if kind == "pindown" else Dense(ours)
     return model.to(device), x.to(device)

@@ -107,7 +107,7 @@ def ours(case: Case, gate: type, seed: int, revive: bool) -> Row:
     options: dict[str, Any] = {"max_iter": case.steps, "batch_size": case.batch, "revive": revive, "verbose": False}
     sparse = Sparse(world.d, gate=made(gate, world), **options, random_state=seed).fit_process(world)
     took = time.process_time() - start
-    return scored(case, world, seed, sparse.components_, sparse.sparse_codes, sparse.inverse_transform) | {
+    return scored(case, world, seed, sparse.components_, sparse.transform_sparse, sparse.inverse_transform) | {
         "core seconds": took
     }
 

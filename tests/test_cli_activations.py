@@ -52,7 +52,7 @@ def test_feature_activations_are_written_as_a_sparse_matrix_that_scipy_reads(run
     assert codes.shape == (600, 16)
     assert codes.nnz <= 2 * 600
     fitted = pindown.load(run / "estimator.pindown")
-    assert np.allclose(codes.toarray(), fitted.sparse_codes(as_source(str(folder))).toarray())
+    assert np.allclose(codes.toarray(), fitted.transform_sparse(as_source(str(folder))).toarray())
     assert not (run / "latents.csv").exists()
     with np.load(run / "latents.npz") as file:
         assert file["seen"].sum() == 600
@@ -76,9 +76,9 @@ def test_other_activations_are_encoded(run, folder, tmp_path):
         (("--nuisance", "batch"), "--nuisance names columns of a table, but the data are a folder of activations"),
         (("--size", "8"), "--size is for a folder of images"),
         (("--estimator", "Sparse", "--option", "gate=TopK(40)", "-d", 16), "`k=40`"),
-        (("--estimator", "Sparse", "-d", 700), "there are 600 rows"),
+        (("--estimator", "Sparse", "-d", 700), "X has n_samples=600"),
         (("--sparse", 16, "--option", "gate=TopK(40)"), "`k=40`"),
-        (("--sparse", 700), "there are 600 rows (n_samples=600) for -d 700"),
+        (("--sparse", 700), "X has n_samples=600, but -d 700"),
         (("--sparse", 0), "Invalid value for '--sparse'"),
         (("--sparse", "many"), "Invalid value for '--sparse'"),
         (("--sparse", 16, "-d", 8), "--sparse 16 stands for --estimator Sparse -d 16: leave out -d, or --sparse."),

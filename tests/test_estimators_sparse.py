@@ -13,8 +13,8 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pindown
 from pindown import Sparse, Trainer, audit, plan
-from pindown.methods.sparse.agreement import agreement_of
-from pindown.methods.sparse.autoencoder import REVIVED, SILENT_TURNS, Autoencoder
+from pindown.methods.sparse.audit import compare_seeds
+from pindown.methods.sparse.autoencoder import DEAD_AFTER, MAX_REVIVED, Autoencoder
 from pindown.metrics import dead_fraction, fvu, l0
 from pindown.networks.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
 from pindown.simulate import Superposed
@@ -88,7 +88,7 @@ def test_rows_may_come_from_a_map_a_loader_and_a_world(tmp_path, fitted):
     codes = copy.copy(fitted).set_params(sparse_output=True).transform(np.load(tmp_path / "x.npy", mmap_mode="r"))
     assert np.abs(codes - fitted.transform(X)).max() < 1e-5
     with pytest.raises(ValueError, match="a world's rows never end"):
-        world.sparse_codes(WORLD)
+        world.transform_sparse(WORLD)
 
 
 def test_rows_that_come_in_lots_are_learned_from():
@@ -139,15 +139,15 @@ def test_agreement_stands_beside_chance_and_is_told_by_frequency(fitted):
     assert 0.35 < found.chance < 0.55
     assert found.chance < found.worst <= 1
     assert sum(band.n for band in found.bands) == 32
-    assert "seeds agree by PW-MCC" in str(found)
+    assert "PW-MCC of seeds" in str(found)
     assert found.found == (found.cosine >= 0.9).mean()
 
 
 def test_dictionaries_that_are_the_same_agree_and_random_ones_by_chance():
     rng = np.random.default_rng(0)
     atoms = rng.normal(size=(60, 12))
-    assert agreement_of([atoms, atoms[::-1] * 2], None).worst == pytest.approx(1)
-    found = agreement_of([rng.normal(size=(60, 12)) for _ in range(3)], None)
+    assert compare_seeds([atoms, atoms[::-1] * 2], None).worst == pytest.approx(1)
+    found = compare_seeds([rng.normal(size=(60, 12)) for _ in range(3)], None)
     assert found.worst == pytest.approx(found.chance, abs=0.03)
     assert found.found < 0.05
 
@@ -156,49 +156,49 @@ def test_dictionaries_that_are_the_same_agree_and_random_ones_by_chance():
 
 
 def test_a_silent_code_is_revived_at_what_is_left_of_a_row():
-    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).train()
+    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).train()
     with torch.no_grad():
         model.weight[3] = 0
         model.bias[3] = -100.0
     rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-    for _ in range(SILENT_TURNS * 8 // 200 + 1):
+    for _ in range(DEAD_AFTER * 8 // 200 + 1):
         model.loss(rows)
-    assert model.silent[3] > SILENT_TURNS * 8
-    left = model.leftover.clone()
+    assert model.silent[3] > DEAD_AFTER * 8
+    left = model.residuals.clone()
     model.loss(rows)
     assert model.bias[3] == 0
     cosines = torch.nn.functional.cosine_similarity(left, model.weight[3].detach()[None])
     assert cosines.max().item() == pytest.approx(1, abs=1e-5)
-    assert len(left) == min(REVIVED, 8)
+    assert len(left) == min(MAX_REVIVED, 8)
 
 
 def test_a_silent_code_stays_dead_if_nobody_wants_it_revived():
-    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(()), revives=False).train()
+    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive=False).train()
     with torch.no_grad():
         model.bias[3] = -100.0
     rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-    for _ in range(SILENT_TURNS * 8 // 200 + 3):
+    for _ in range(DEAD_AFTER * 8 // 200 + 3):
         model.loss(rows)
     assert model.bias[3] == -100
-    assert model.silent[3] == 200 * (SILENT_TURNS * 8 // 200 + 3)
-    assert not Sparse(32, **QUICK | {"max_iter": 1, "revive": False}).fit(X).encoder_.body.revives
+    assert model.silent[3] == 200 * (DEAD_AFTER * 8 // 200 + 3)
+    assert not Sparse(32, **QUICK | {"max_iter": 1, "revive": False}).fit(X).encoder_.body.revive
 
 
 def test_no_code_is_revived_in_the_last_quarter_of_the_steps_but_lots_have_no_end():
-    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(()), until=200).train()
+    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive_until=200).train()
     with torch.no_grad():
         model.bias[3] = -100.0
     rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
-    for _ in range(SILENT_TURNS * 8 // 200 + 3):
+    for _ in range(DEAD_AFTER * 8 // 200 + 3):
         model.loss(rows)
     assert model.bias[3] == -100
     few = Sparse(32, **QUICK | {"max_iter": 4}).fit(X)
-    assert few.encoder_.body.until == 3 * int(few.encoder_.body.seen) // 4
-    assert Sparse(32, **QUICK | {"max_iter": 1}).partial_fit(X).encoder_.body.until is None
+    assert few.encoder_.body.revive_until == 3 * int(few.encoder_.body.seen) // 4
+    assert Sparse(32, **QUICK | {"max_iter": 1}).partial_fit(X).encoder_.body.revive_until is None
 
 
 def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
-    model = Autoencoder(4, 8).opened(TopK(1), torch.ones(())).eval()
+    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).eval()
     before = copy.deepcopy(model.state_dict())
     model.loss(torch.randn(50, 4))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
@@ -243,7 +243,7 @@ def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_
     ("options", "rows", "error", "message"),
     [
         ({"gate": TopK(40)}, X, ValueError, "`k=40`"),
-        ({}, X[:31], ValueError, r"there are 31 rows .* for n_components=32: with an atom for each row"),
+        ({}, X[:31], ValueError, r"n_samples=31, but n_components=32: with an atom per sample"),
         ({}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
         ({}, np.ones((100, 3)), ValueError, "samples of X are equal"),
         ({"gate": "topk"}, X, TypeError, "gate must be one of pindown.networks.gates, such as TopK"),
@@ -257,13 +257,13 @@ def test_bad_input_is_named_in_a_sentence(options, rows, error, message):
 
 def test_constant_columns_are_warned_of_and_atoms_are_zero_there():
     rows = np.column_stack([X, np.full(len(X), 7.0)])
-    with pytest.warns(pindown.IdentifiabilityWarning, match=r"column\(s\) 16 of X are constant, so that all atoms"):
+    with pytest.warns(pindown.IdentifiabilityWarning, match=r"feature\(s\) 16 of X are constant, so that all atoms"):
         sparse = Sparse(32, **QUICK | {"max_iter": 400, "trainer": Trainer(validation_fraction=0)}).fit(rows)
     assert np.abs(sparse.components_[:, 16]).mean() < 0.1
 
 
 def test_codes_of_another_width_cannot_be_decoded_and_one_seed_has_no_agreement(fitted):
-    with pytest.raises(ValueError, match="Z has 5 columns, but n_components=32"):
+    with pytest.raises(ValueError, match="Z has 5 features, but n_components=32"):
         fitted.inverse_transform(np.ones((2, 5)))
     with pytest.raises(ValueError, match="Fit with n_seeds=2 or more"):
         Sparse(32, **QUICK).fit(X).agreement()

@@ -118,7 +118,7 @@ def test_estimators_read_the_folder_and_keep_inputs_together(tmp_path):
     activations(network, tokens.split(8), "1", tmp_path, shard_size=100)
     options = {"gate": TopK(2), "max_iter": 20, "batch_size": 64, "verbose": False, "random_state": 0}
     sparse = Sparse(16, **options).fit(str(tmp_path))
-    assert sparse.sparse_codes(str(tmp_path)).shape == (400, 16)
+    assert sparse.transform_sparse(str(tmp_path)).shape == (400, 16)
     assert sparse.held_out_.n_samples % 10 == 0  # whole inputs
 
 

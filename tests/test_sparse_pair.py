@@ -12,7 +12,7 @@ from torch import nn
 import pindown
 from pindown import Sparse, SparsePair, activations, audit
 from pindown.losses import feature_jacobian
-from pindown.methods.sparse.maps import Gated, Plain, read_map
+from pindown.methods.sparse.pair import Gated, Plain, read_map
 from pindown.networks.gates import L1, BatchTopK, TopK
 from pindown.simulate import Superposed
 
@@ -96,7 +96,7 @@ def test_what_is_charged_is_the_mean_of_the_jacobian_between_codes_that_fire(pai
     pair = copy.deepcopy(pairs[0].objective_).cpu().eval()
     x = torch.as_tensor(X[:64])
     before, after = pair.both
-    codes, codes_out = before.codes(pair.encoder.preprocess(x)), after.codes(pair.after.preprocess(pair.between(x)))
+    codes, codes_out = before.encode(pair.encoder.preprocess(x)), after.encode(pair.preprocess_mapped(x))
     units = pair.encoder.preprocess.scale / pair.after.preprocess.scale
     whole = by_autograd(PLAIN, x, before.atoms.detach(), after.weight.detach(), codes.indices, codes_out.indices)
     fires = (codes_out.values > 0)[:, :, None] & (codes.values > 0)[:, None]
@@ -109,7 +109,7 @@ def test_what_is_charged_is_the_mean_of_the_jacobian_between_codes_that_fire(pai
 def test_the_penalty_makes_codes_drive_fewer_and_dictionaries_still_rebuild(pairs):
     without, with_ = pairs
     assert with_.graph(X).total < 0.65 * without.graph(X).total
-    assert with_.graph(X).large < without.graph(X).large
+    assert with_.graph(X).n_large < without.graph(X).n_large
     assert with_.score(X) > without.score(X) - 0.15
     assert without.score(X) > 0.5  # of the mean: 0
     assert with_.held_out_.score == pytest.approx(with_.score(X), abs=0.1)
@@ -122,8 +122,8 @@ def test_both_sides_are_dictionaries_with_codes_atoms_and_files(pairs, tmp_path)
     assert np.allclose(pair.transform(X), pair.before_.transform(X), atol=1e-5)
     assert np.linalg.norm(pair.after_.components_, axis=1) == pytest.approx(np.ones(32), abs=1e-6)
     again = Sparse.from_saelens(pair.after_.to_saelens(tmp_path / "after"))
-    assert again.score(pair.mapped(X)) == pytest.approx(pair.after_.score(pair.mapped(X)), abs=1e-3)
-    assert pair.score(X) == pytest.approx((pair.before_.score(X) + pair.after_.score(pair.mapped(X))) / 2)
+    assert again.score(pair.apply_map(X)) == pytest.approx(pair.after_.score(pair.apply_map(X)), abs=1e-3)
+    assert pair.score(X) == pytest.approx((pair.before_.score(X) + pair.after_.score(pair.apply_map(X))) / 2)
 
 
 def test_the_graph_is_data_and_a_picture(pairs, tmp_path):
@@ -131,16 +131,16 @@ def test_the_graph_is_data_and_a_picture(pairs, tmp_path):
     assert issparse(graph.strength)
     assert graph.strength.shape == (32, 32)
     assert np.abs(graph.signed).sum() <= graph.strength.sum() + 1e-9
-    assert graph.together.max() <= 1
-    assert graph.together.sum() == pytest.approx(9, abs=0.5)  # three codes drive three
+    assert graph.frequency.max() <= 1
+    assert graph.frequency.sum() == pytest.approx(9, abs=0.5)  # three codes drive three
     assert graph.total == pytest.approx(np.mean([pairs[0].graph(part).total for part in X[:600].reshape(2, 300, 16)]))
-    arrows = graph.strongest(5)
-    assert arrows[0].strength == graph.strength.max() == graph.strength[arrows[0].source, arrows[0].target]
-    assert [arrow.strength for arrow in arrows] == sorted((arrow.strength for arrow in arrows), reverse=True)
+    edges = graph.strongest(5)
+    assert edges[0].strength == graph.strength.max() == graph.strength[edges[0].source, edges[0].target]
+    assert [edge.strength for edge in edges] == sorted((edge.strength for edge in edges), reverse=True)
     page = graph.save(tmp_path / "graph.html", 5).read_text()
     assert page.count("<line") == 5
     assert "http" not in page
-    assert str(graph).startswith("Σ|J| of a row is")
+    assert str(graph).startswith("Σ|J| of a sample is")
 
 
 def test_it_is_saved_loaded_and_cloned(pairs, tmp_path):
@@ -158,7 +158,7 @@ def test_rows_may_be_activations_that_go_into_a_gated_mlp(tmp_path):
     pair = SparsePair(LLAMA, 24, **QUICK | {"gate": BatchTopK(2), "max_iter": 20}).fit(str(tmp_path))
     with torch.no_grad():
         rows = model[1](model[0](tokens)).reshape(-1, 16)
-        assert np.allclose(pair.mapped(rows), LLAMA(rows).numpy(), atol=1e-5)
+        assert np.allclose(pair.apply_map(rows), LLAMA(rows).numpy(), atol=1e-5)
     assert pair.graph(rows).total > 0
     assert pair.held_out_.n_samples % 10 == 0  # whole texts
 
@@ -179,16 +179,22 @@ def test_an_audit_compares_atoms_and_claims_nothing(pairs):
             {},
             X,
             TypeError,
-            r"map must be nn.Sequential\(Linear, a nonlinearity, Linear\), .* Linear",
+            r"map must be nn.Sequential\(Linear, nonlinearity, Linear\), .* Linear",
         ),
-        (nn.Sequential(linear(16, 4), nn.ReLU(), linear(5, 2)), {}, X, ValueError, r"do not go together: .* \[4, 5\]"),
-        (PLAIN, {}, X[:, :7], ValueError, "map takes rows of 16 columns, but X has 7. Give the rows that go into it"),
-        (PLAIN, {"gate": L1()}, X, ValueError, "L1 lets any number of codes through"),
+        (
+            nn.Sequential(linear(16, 4), nn.ReLU(), linear(5, 2)),
+            {},
+            X,
+            ValueError,
+            r"hidden units each, got \[4, 5\]",
+        ),
+        (PLAIN, {}, X[:, :7], ValueError, "map takes 16 features, but X has 7. Give the samples that go into"),
+        (PLAIN, {"gate": L1()}, X, ValueError, "active features of L1 is not bounded"),
         (PLAIN, {"gate": "topk"}, X, TypeError, "gate must be one of pindown.networks.gates"),
         (PLAIN, {"gate": TopK(40)}, X, ValueError, "`k=40`"),
         (PLAIN, {"weight": -1.0}, X, ValueError, "weight == -1.0, must be >= 0"),
         (PLAIN, {"n_jacobians": 0}, X, ValueError, "n_jacobians == 0, must be >= 1"),
-        (PLAIN, {}, X[:31], ValueError, r"there are 31 rows .* for n_components=32"),
+        (PLAIN, {}, X[:31], ValueError, r"n_samples=31, but n_components=32"),
         (PLAIN, {}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
     ],
 )

@@ -77,7 +77,7 @@ def test_a_dictionary_that_saelens_wrote_is_read(tmp_path):
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"architecture": "gated"}, "architecture is 'gated', and topk, jumprelu, standard can be read"),
+        ({"architecture": "gated"}, "architecture is 'gated', must be one of topk"),
         ({"normalize_activations": "layer_norm"}, "activations are scaled by 'layer_norm'"),
         ({"architecture": "jumprelu"}, "lacks threshold"),
     ],
@@ -98,7 +98,7 @@ def test_files_that_are_missing_or_damaged_are_named(tmp_path):
     save_file(
         {**weights, "W_enc": weights["W_enc"].T.contiguous()[:, :5].contiguous()}, tmp_path / "sae_weights.safetensors"
     )
-    with pytest.raises(ValueError, match="W_enc and W_dec do not go together"):
+    with pytest.raises(ValueError, match="shapes of W_enc and W_dec do not match"):
         Sparse.from_saelens(tmp_path)
     (tmp_path / "sae_weights.safetensors").write_bytes(b"nothing")
     with pytest.raises(ValueError, match="cannot be read"):

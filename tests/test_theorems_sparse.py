@@ -28,7 +28,7 @@ def fitted(world, seed, *, gate=TopK(K), n=8_000, n_steps=300, batch_size=512): 
     found, x = match_atoms(sparse.components_, world.truth), test.x.numpy()
     said = (checks.samples_for_atoms(n, *world.dictionary.shape), *checks.after(sparse, x))
     outcomes = {verdict.assumption: verdict.outcome for verdict in said}
-    return found.cosine.mean(), firing_f1(sparse.sparse_codes(x), test.z.numpy(), found.matching), outcomes
+    return found.cosine.mean(), firing_f1(sparse.transform_sparse(x), test.z.numpy(), found.matching), outcomes
 
 
 def broken(outcomes):

@@ -79,7 +79,7 @@ class Row:
         }
         learned_from = _minilm.MlpRows(rows.x[~held_out], rows.texts[~held_out], rows.mlp)
         sparse = self.train(learned_from, profile.k, profile.n_codes, how)
-        codes = sparse.sparse_codes(rows.x)
+        codes = sparse.transform_sparse(rows.x)
         return {
             "dead codes": round(dead_fraction(codes).fraction * profile.n_codes) / 100,
             "window in tokens": len(rows.x) / 100,

@@ -182,4 +182,4 @@ def test_rows_of_smollm2_go_through_its_gated_mlp_as_in_the_model(tmp_path):
         block.mlp, 8, gate=TopK(2), batch_size=len(x), max_iter=1, trainer=Trainer(validation_fraction=0), verbose=False
     )
     assert x.shape == (len(tokens["input_ids"][0]) + len(tokens["input_ids"][1]), 576)
-    np.testing.assert_allclose(pair.fit(x).mapped(x), torch.cat(seen).numpy(), atol=1e-3)
+    np.testing.assert_allclose(pair.fit(x).apply_map(x), torch.cat(seen).numpy(), atol=1e-3)

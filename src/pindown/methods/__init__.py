@@ -6,13 +6,13 @@ from pindown.methods.dictionary import Dictionary
 from pindown.methods.folds import out_of_fold
 from pindown.methods.forget import Forget
 from pindown.methods.latent_action import InverseDynamics, LatentAction
-from pindown.methods.sparse import CodeGraph, SeedAgreement, Sparse, SparseBasis, SparsePair
+from pindown.methods.sparse import FeatureGraph, SeedAgreement, Sparse, SparseBasis, SparsePair
 
 __all__ = [
     "Classify",
-    "CodeGraph",
     "Contrast",
     "Dictionary",
+    "FeatureGraph",
     "Forget",
     "InverseDynamics",
     "LatentAction",

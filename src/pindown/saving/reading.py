@@ -297,13 +297,20 @@ def _described(tensor: Any) -> str:
 _RENAMED = {
     "BatchTopKModule": {"shares": "fractions"},
     "Folding": {"share": "fraction", "doubt": "uncertainty"},
+    "GatedMap": {
+        **{"bend": "activation", "shift": "outer_bias"},
+        **{"first": "gate", "offset": "gate_bias", "second": "up", "other": "up_bias"},
+    },
     "HeldOut": {"way": "step_plan"},
     "Matryoshka": {"shares": "fractions"},
+    "PairOfDictionaries": {"between": "map"},
+    "PlainMap": {"bend": "activation", "shift": "outer_bias", "first": "weight", "offset": "bias"},
+    "SparseAutoencoder": {"revives": "revive", "until": "revive_until", "leftover": "residuals"},
     "SkipMLP": {"straight": "linear", "bend": "nonlinear"},
     "StepPlan": {"legs": "phases"},
     "Trainer": {"way": "step_plan"},
 }
-"""Attributes and parts that have another name now, by the tag of their class."""
+"""Attributes, tensors and parts that have another name now, by the tag of their class."""
 
 _TO_TRAINER = {"weight_decay": "weight_decay", "optimizer": "optimizer", "holdout": "validation_fraction"}
 """Parameters of estimators that those of their trainer are now."""
@@ -350,7 +357,7 @@ def _upgraded(old: Any, names: list[str]) -> Any:
             new["parameters"] = _known(_with_trainer(parameters, names), names[number])
         case {"class": int(number), "attributes": dict(attributes)}:
             attributes.pop("_is_accelerate_prepared", None)
-            for kind in ("attributes", "parts"):
+            for kind in ("attributes", "parameters", "buffers", "parts"):
                 new[kind] = _renamed(new.get(kind, {}), names[number])
             for kind, added in _ADDED.get(names[number], {}).items():
                 new[kind] = added | new.get(kind, {})

@@ -1,12 +1,7 @@
-"""`Sparse`: dictionaries of directions of which few add up to each row; `SparseBasis`: one with a theorem.
+"""Sparse autoencoders and dictionaries: `Sparse`, `SparsePair` around a map, and `SparseBasis`, which has a theorem."""
 
-`SparsePair`: one before and one after a map.
-"""
-
-from pindown.methods.sparse.agreement import SeedAgreement
 from pindown.methods.sparse.basis import SparseBasis
-from pindown.methods.sparse.estimator import Sparse
-from pindown.methods.sparse.graph import Arrow, CodeGraph
-from pindown.methods.sparse.pair import SparsePair
+from pindown.methods.sparse.estimator import SeedAgreement, Sparse
+from pindown.methods.sparse.pair import Edge, FeatureGraph, SparsePair
 
-__all__ = ["Arrow", "CodeGraph", "SeedAgreement", "Sparse", "SparseBasis", "SparsePair"]
+__all__ = ["Edge", "FeatureGraph", "SeedAgreement", "Sparse", "SparseBasis", "SparsePair"]

@@ -1,4 +1,4 @@
-"""`SparseBasis`: as many atoms as dimensions, by the function that a theorem speaks of: L1 and volume."""
+"""`SparseBasis`: as many atoms as dimensions, by L1 and volume, the objective of an identifiability theorem."""
 
 from __future__ import annotations
 
@@ -7,38 +7,39 @@ from collections.abc import Iterator
 import torch
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 (the name it goes by)
+from torch.nn import functional as F  # noqa: N812 (the usual name)
 
 from pindown import theory
 from pindown._random import RandomState
+from pindown.errors import InputError
 from pindown.methods.inputs import DataSummary, TrainingInput
-from pindown.methods.sparse.autoencoder import turning
-from pindown.methods.sparse.basis_audit import SparseBasisSpec
-from pindown.methods.sparse.codes import OfAtoms
+from pindown.methods.sparse.audit import SparseBasisSpec
+from pindown.methods.sparse.autoencoder import adam_by_angle
+from pindown.methods.sparse.estimator import AtomEncoder
 from pindown.metrics.dictionaries import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing, Whiten
 from pindown.training import Trainer, TrainingDefaults
 
-FAINT = 1e-4
-"""Variance of a whitened direction below which there is nothing in it: a ten-thousandth of the largest spread."""
+MIN_VARIANCE = 1e-4
+"""Variance of a whitened direction below which it counts as empty."""
 
 
 class Basis(nn.Module):
-    """A square matrix on the leading directions of whitened rows."""
+    """A square matrix on the leading directions of whitened samples."""
 
     def __init__(self, n_in: int, n_out: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.linalg.qr(torch.randn(n_out, n_out))[0].contiguous())
 
     def forward(self, y: Tensor) -> Tensor:
-        """Return codes; (n, n_in) → (n, n_out)."""
+        """Return latents; (n, n_in) → (n, n_out)."""
         return F.linear(y[:, : len(self.weight)], self.weight)
 
 
 class Volume(nn.Module):
-    """L1 of codes against the volume of their matrix; blind to the scale of each code."""
+    """L1 of latents minus the log-volume of their matrix; invariant to the scale of each latent."""
 
     encoder: Encoder
 
@@ -51,35 +52,35 @@ class Volume(nn.Module):
         body = self.encoder.body
         assert isinstance(body, Basis)
         if self.training:
-            with torch.no_grad():  # the loss does not see lengths, and so they would drift
+            with torch.no_grad():  # the loss does not depend on lengths, so they would drift
                 body.weight.div_(torch.linalg.vector_norm(body.weight, dim=1, keepdim=True))
         size = self.encoder(x).abs().mean(0).clamp(min=1e-12).log().mean()
         return size - torch.linalg.slogdet(body.weight.float()).logabsdet / len(body.weight)
 
 
-class SparseBasis(OfAtoms):
-    r"""Sparse codes in as many directions as data vary in, by L1 and volume: the one dictionary with a theorem.
+class SparseBasis(AtomEncoder):
+    r"""Sparse latents in as many directions as X varies in, by L1 and volume: the dictionary with a theorem.
 
-    With whitened rows y and codes :math:`\hat z = W y`,
+    With whitened samples y and latents :math:`\hat z = W y`,
 
     .. math:: \min_W \; \frac1d \sum_j \log \mathrm E\,|w_j^\top y| - \frac1d \log |\det W|
 
-    the codes are as small as they can be, in the sense of L1, while the volume of the dictionary stays. If rows are
-    sparse combinations of independent atoms, and codes are scattered, the global optimum has these atoms, in some order
-    and at some scale (Hu and Huang, 2023). Codes have signs, and there are no more atoms than dimensions: for more, see
-    `Sparse`, of which nothing is proved. It is an independent component analysis with the L1 norm for a contrast, and
-    without the constraint that codes be uncorrelated.
+    makes latents as small as possible in L1 while the volume of the dictionary is fixed. If samples are sparse
+    combinations of independent atoms, and the latents are scattered, the global optimum has these atoms, up to order
+    and scale (Hu and Huang, 2023). Latents have signs, and there are at most as many atoms as dimensions; for more
+    atoms see `Sparse`, for which nothing is proved. The method is an independent component analysis with the L1 norm as
+    contrast, without the constraint that latents are uncorrelated.
 
     Parameters
     ----------
     n_components : int or None
-        Number of atoms, at most that of columns; None takes as many as the data vary in.
+        Number of atoms, at most that of features of X; None takes as many as X varies in.
     batch_size : int or None
-        Rows per step; None takes 1,024, or all if there are fewer.
+        Samples per step; None takes 1,024, or all if there are fewer.
     max_iter : int or None
         Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
-        The angle by which a row of W turns in a step, in radians, at most, at the top of a cosine schedule.
+        The most that a row of W rotates in a step, in radians, at the peak of a cosine schedule.
     trainer : Trainer
         Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
         hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
@@ -95,13 +96,13 @@ class SparseBasis(OfAtoms):
     components_ : ndarray of shape (n_components, n_features)
         The atoms, of unit length.
     mean_ : ndarray of shape (n_features,)
-        What is taken off rows.
+        The mean that is subtracted from samples.
     encoder_ : torch.nn.Module
         The trained encoder.
     objective_ : torch.nn.Module
         What was minimised.
     held_out_ : HeldOut or None
-        How sparse codes of rows held out are, with those of rows learned from.
+        Sparsity of the latents of the validation set and of training samples.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -115,14 +116,14 @@ class SparseBasis(OfAtoms):
     --------
     >>> from pindown.metrics import chance_pw_mcc, pw_mcc
     >>> from pindown.simulate import Superposed
-    >>> world = Superposed.complete(10, probability=0.2, random_state=0)
-    >>> basis = SparseBasis(10, max_iter=300, random_state=0).fit(world.sample(4_000, random_state=1).x)
-    >>> pw_mcc(basis.components_, world.truth, signed=False) > 0.99 > 0.8 > chance_pw_mcc(10, 10, signed=False)
+    >>> simulation = Superposed.complete(10, probability=0.2, random_state=0)
+    >>> basis = SparseBasis(10, max_iter=300, random_state=0).fit(simulation.sample(4_000, random_state=1).x)
+    >>> pw_mcc(basis.components_, simulation.truth, signed=False) > 0.99 > 0.8 > chance_pw_mcc(10, 10, signed=False)
     True
     """
 
     spec = SparseBasisSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
+    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     encoder = staticmethod(Basis)
     preprocess = staticmethod(preprocessing.whiten)
 
@@ -153,18 +154,19 @@ class SparseBasis(OfAtoms):
         return theory.SPARSE_COMPLETE
 
     def score(self, X, y=None) -> float:
-        """Return how sparse codes are, mean over codes: 0 if they are normal, 1 at most; see `metrics.sparsity`."""
+        """Return the sparsity of the latents, at most 1, and 0 for normal ones; see `metrics.sparsity`."""
         check_is_fitted(self)
         return sparsity(self.transform(self._validated(X, reset=False)))
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        vary = int((first(torch.as_tensor(inputs.some_samples)).var(0) > FAINT).sum())
+        vary = int((first(torch.as_tensor(inputs.some_samples)).var(0) > MIN_VARIANCE).sum())
         if self.n_components is None:
             return DataSummary(max(1, vary))
         if (d := self._requested_components()) > vary:
-            raise ValueError(
-                f"SparseBasis: n_components={d} is more than the {vary} directions in which the {self.n_features_in_} "
-                "columns of X vary (n_features): a basis has no more. Ask for fewer, or take Sparse."
+            raise InputError(
+                "n_components",
+                f"SparseBasis: n_components={d} must be at most {vary}: X has n_features={self.n_features_in_} and "
+                f"varies in {vary} directions. Ask for fewer atoms, or use Sparse.",
             )
         return DataSummary(d)
 
@@ -175,9 +177,9 @@ class SparseBasis(OfAtoms):
         body, first = self.encoder_.body, self.encoder_.preprocess
         assert isinstance(body, Basis)
         assert isinstance(first, Whiten)
-        with torch.no_grad():  # codes get the unit in which atoms have length 1
-            back = torch.linalg.pinv(first.matrix.double()[:, : summary.n_components])  # (d, m)
-            atoms = torch.linalg.solve(body.weight.double().T, back)
+        with torch.no_grad():  # scale the latents so that atoms have length 1
+            unwhiten = torch.linalg.pinv(first.matrix.double()[:, : summary.n_components])  # (d, m)
+            atoms = torch.linalg.solve(body.weight.double().T, unwhiten)
             length = atoms.norm(dim=1)
             body.weight.mul_(length[:, None])
         self.components_ = (atoms / length[:, None]).cpu().numpy()

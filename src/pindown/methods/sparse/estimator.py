@@ -1,76 +1,137 @@
-"""`Sparse`: a dictionary of directions of which few add up to each row; for activations of networks, or any vectors."""
+"""`Sparse`: a sparse autoencoder, for activations of networks or any vectors."""
 
 from __future__ import annotations
 
+import copy
 import numbers
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, vstack
+from scipy.sparse import csr_array, issparse, vstack
 from sklearn.utils import check_scalar
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 from torch import Tensor, nn
 
 from pindown._random import RandomState
-from pindown.data.data import Data
+from pindown.data.data import Data, from_torch
+from pindown.errors import InputError
+from pindown.methods.base import BaseEncoder
 from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
-from pindown.methods.sparse.agreement import SeedAgreement, agreement_of
-from pindown.methods.sparse.audit import SparseSpec
-from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, reviving, turning
-from pindown.methods.sparse.codes import OfAtoms, rebuilt, sparse_codes
+from pindown.methods.sparse.audit import SeedAgreement, SparseSpec, compare_seeds
+from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, adam_by_angle, revival_samples
 from pindown.metrics.dictionaries import firing, fvu
 from pindown.networks import preprocessing
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, is_cheap
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import Trainer, TrainingDefaults
 
+Matrix = NDArray[np.float64]
+
+ENCODED_AT_ONCE = 1_024
+"""Samples that are encoded at once, so that memory is bounded."""
+
 MOST_NAMED = 5
-"""Constant columns that a warning names."""
+"""Constant features of X that a warning names."""
 
 
-class Sparse(OfAtoms, Incremental):
-    r"""Sparse dictionary: directions (atoms) of which few, at some strength, add up to each row.
+def encode_sparse(encoder: Encoder, x: Tensor) -> csr_array:
+    """Encode (n, m) to a sparse matrix (n, n_components), in the units of X; in float64 where that is cheap."""
+    model = (copy.deepcopy(encoder).double() if is_cheap(encoder) else encoder).eval()
+    with torch.no_grad():
+        return csr_array(vstack([_encode_block(model, part) for part in x.split(ENCODED_AT_ONCE)], format="csr"))
+
+
+def _encode_block(encoder: Encoder, x: Tensor) -> csr_array:
+    body = encoder.body
+    assert isinstance(body, Autoencoder)
+    dtype = body.atoms.dtype
+    samples = encoder.preprocess(x.to(encoder.device).to(torch.promote_types(x.dtype, dtype))).to(dtype)
+    values, indices, _ = body.encode(samples)
+    strengths = (values * body.unit).cpu().numpy()
+    if indices is None:
+        return csr_array(strengths)
+    found = csr_array(
+        (strengths.reshape(-1), indices.cpu().numpy().reshape(-1), np.arange(len(x) + 1) * indices.shape[1]),
+        shape=(len(x), body.n_features),
+    )
+    found.eliminate_zeros()
+    found.sort_indices()
+    return found
+
+
+class AtomEncoder(BaseEncoder):
+    """An estimator whose latents are the activations of atoms that add up to a sample; abstract."""
+
+    components_: NDArray[np.floating]
+
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1
+
+    def inverse_transform(self, Z):
+        """Reconstruct samples from activations, dense or sparse; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        dtypes = [np.float64, np.float32]
+        array = check_array(from_torch(Z), accept_sparse="csr", dtype=dtypes, input_name="Z")
+        if array.shape[1] != self.n_components_:
+            raise InputError(
+                "Z", f"{type(self).__name__}: Z has {array.shape[1]} features, but n_components={self.n_components_}."
+            )
+        x = self._reconstruct(array)
+        return x if issparse(Z) else self._like(Z, array, torch.as_tensor(x))
+
+    @property
+    def mean_(self) -> Matrix:
+        """The mean that is subtracted from samples; (n_features,)."""
+        return self.encoder_.preprocess.mean.cpu().numpy()
+
+    def _reconstruct(self, activations: csr_array | NDArray[np.floating]) -> NDArray[np.floating]:
+        dtype = activations.dtype
+        return np.asarray(activations @ self.components_.astype(dtype)) + self.mean_.astype(dtype)
+
+
+class Sparse(AtomEncoder, Incremental):
+    r"""Sparse autoencoder: a dictionary of directions (atoms), few of which add up to each sample.
 
     .. math:: x \approx \mu + \sum_j z_j d_j, \qquad z = \mathrm{gate}(W (x - \mu) + b) \ge 0, \qquad
               \lVert d_j \rVert = 1
 
-    A sparse autoencoder: one pass finds the codes z, a gate lets few of them through. Rows are centred and brought to a
-    common unit, the encoder starts at its decoder's transpose, and a code that stays silent is revived at what is left
-    of a row that is rebuilt badly. Several seeds can be trained on the same rows (`n_seeds`), so that `agreement` says
-    which atoms are found again.
+    The encoder finds the activations z in one pass, and a gate keeps few of them. Samples are centred and scaled by one
+    number, the encoder is initialised as the transpose of the decoder, and a dead feature is revived as the residual of
+    a sample that is badly reconstructed. Several seeds can be trained on the same batches (`n_seeds`); `agreement` then
+    says which atoms they all find.
 
-    **What may be said.** No theorem speaks of these gates: not that atoms are features of the model, nor that codes are
-    the sparsest. What may be said is how much is rebuilt, and how well seeds agree, beside chance.
+    **Supported claims.** No theorem covers these gates: it cannot be claimed that atoms are features of the model, or
+    that activations are the sparsest. What can be reported is the explained variance, and how well seeds agree,
+    compared with chance.
 
     Parameters
     ----------
     n_components : int or None
-        Number of atoms; more than columns, if there is superposition. None takes four for each column, and at most one
-        for ten rows.
+        Number of atoms; more than features of X, if there is superposition. None takes four per feature of X, and at
+        most one per ten samples.
     gate : Gate
-        Which codes are let through, of `pindown.networks.gates`: ``TopK(k)``, ``BatchTopK(k)``, ``Matryoshka(k)``,
+        Which features are active, of `pindown.networks.gates`: ``TopK(k)``, ``BatchTopK(k)``, ``Matryoshka(k)``,
         ``JumpReLU(k)`` or ``L1(weight)``.
     n_seeds : int
-        Dictionaries that are trained side by side. The first is the fit, the others its witnesses.
+        Dictionaries that are trained side by side. The first is the fit; `agreement` compares it with the others.
     revive : bool
-        Whether a code that stays silent starts anew, in the first three quarters of the steps. Without, it may stay
-        dead for good, as in most of the literature. It helps where features fire about equally often; where most are
-        rare, it may cost more than it brings.
+        Whether dead features are revived, during the first three quarters of the steps. It helps if features fire about
+        equally often. If most are rare, it may cost more than it gains.
     sparse_output : bool
-        Whether `transform` returns a scipy csr array. Then no matrix of rows × codes is formed.
+        Whether `transform` returns a scipy csr array. Then no matrix of samples × atoms is formed.
     batch_size : int or None
-        Rows per step; None takes 1,024, or all if there are fewer.
+        Samples per step; None takes 1,024, or all if there are fewer.
     max_iter : int or None
         Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
-        The angle by which an atom turns in a step, in radians, at most, at the top of a cosine schedule.
+        The most that an atom rotates in a step, in radians, at the peak of a cosine schedule.
     trainer : Trainer
         Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
         hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
@@ -86,13 +147,13 @@ class Sparse(OfAtoms, Incremental):
     components_ : ndarray of shape (n_components, n_features)
         The atoms, of unit length.
     mean_ : ndarray of shape (n_features,)
-        What is taken off rows.
+        The mean that is subtracted from samples.
     encoder_ : torch.nn.Module
         The trained encoder.
     objective_ : torch.nn.Module
-        What was minimised, all seeds in it.
+        What was minimised, with the dictionaries of all seeds.
     held_out_ : HeldOut or None
-        The share of variance rebuilt on rows held out, with that on rows learned from. None if no row was.
+        Explained variance on the validation set and on training samples. None without a validation set.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -110,15 +171,15 @@ class Sparse(OfAtoms, Incremental):
     >>> from pindown.networks.gates import TopK
     >>> from pindown.metrics import chance_pw_mcc, pw_mcc
     >>> from pindown.simulate import Superposed
-    >>> world = Superposed.overcomplete(64, 32, n_active=3, random_state=0)
-    >>> x = world.sample(10_000, random_state=1).x
+    >>> simulation = Superposed.overcomplete(64, 32, n_active=3, random_state=0)
+    >>> x = simulation.sample(10_000, random_state=1).x
     >>> sparse = Sparse(64, gate=TopK(3), batch_size=256, max_iter=300, random_state=0).fit(x)
-    >>> pw_mcc(sparse.components_, world.truth) > 0.9 > 0.5 > chance_pw_mcc(64, 32)
+    >>> pw_mcc(sparse.components_, simulation.truth) > 0.9 > 0.5 > chance_pw_mcc(64, 32)
     True
     """
 
     spec = SparseSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
+    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     encoder = staticmethod(Autoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
 
@@ -152,69 +213,66 @@ class Sparse(OfAtoms, Incremental):
         self.random_state = random_state
 
     def partial_fit(self, X, y=None) -> Self:
-        """Learn from more rows: go through them once, at the full learning rate. See `fit` for what they may be.
+        """Train on more samples: one pass at the full learning rate. See `fit` for what X may be.
 
-        After `fit`, or in an estimator that was loaded, it begins anew. The first lot settles mean and unit.
+        The first call sets mean and unit. After `fit`, or on an estimator that was loaded, training starts again.
         """
         self._partial_fit(X, {})
         assert isinstance(self.objective_, Seeds)
         for each in self.objective_.all:
-            each.until = None  # lots have no end
+            each.revive_until = None  # the number of calls is not known
         return self
 
     def transform(self, X):
-        """Encode rows; numpy in, numpy out; torch in, torch out; a csr array if ``sparse_output``."""
-        return self.sparse_codes(X) if self.sparse_output else super().transform(X)
+        """Return feature activations; numpy in, numpy out; torch in, torch out; a csr array if ``sparse_output``."""
+        return self.transform_sparse(X) if self.sparse_output else super().transform(X)
 
-    def sparse_codes(self, X) -> csr_array:
-        """Encode rows, or those of a source, to a scipy csr array (n_samples, n_components), in bounded memory.
+    def transform_sparse(self, X) -> csr_array:
+        """Return feature activations as a scipy csr array (n_samples, n_components), in bounded memory.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features), or Source
-            The rows.
+            The samples.
         """
         check_is_fitted(self)
         X = X.X if isinstance(X, Data) else X
-        if is_in_memory(X):
-            array = self._validated(X, reset=False)
-            return sparse_codes(self.encoder_, torch.as_tensor(array)).astype(array.dtype, copy=False)
-        parts = [sparse_codes(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in self._blocks(X)]
+        blocks = [self._validated(X, reset=False)] if is_in_memory(X) else self._blocks(X)
+        parts = [encode_sparse(self.encoder_, torch.as_tensor(x)).astype(x.dtype, copy=False) for x in blocks]
         return csr_array(vstack(parts, format="csr"))
 
     def score(self, X, y=None) -> float:
-        """Return the share of the variance of rows that is rebuilt, 1 − FVU: 0 for their mean."""
+        """Return the explained variance, 1 − FVU; 0 is that of the mean."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
-        return 1 - fvu(array, rebuilt(self.sparse_codes(array), self.components_, self.mean_))
+        return 1 - fvu(array, self._reconstruct(self.transform_sparse(array)))
 
     def agreement(self, X=None) -> SeedAgreement:
-        """Return how well the dictionaries of the seeds agree, beside chance; and, with rows, by how often codes fire.
+        """Return how well the dictionaries of the seeds agree, compared with chance.
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features), optional
-            Rows in which codes are counted.
+            Samples in which firing is counted: agreement is then also given by firing frequency.
         """
         check_is_fitted(self)
         if self.n_seeds < 2:
-            raise ValueError(
-                "Sparse: one seed agrees with itself, which says nothing. Fit with n_seeds=2 or more, or let "
-                "pindown.audit refit it."
+            raise InputError(
+                "n_seeds", "Sparse: agreement needs several seeds. Fit with n_seeds=2 or more, or use pindown.audit."
             )
         assert isinstance(self.objective_, Seeds)
         dictionaries = [each.atoms.detach().cpu().numpy() for each in self.objective_.all]
-        return agreement_of(dictionaries, None if X is None else firing(self.sparse_codes(X)))
+        return compare_seeds(dictionaries, None if X is None else firing(self.transform_sparse(X)))
 
     def to_saelens(self, folder) -> Path:
         """Write ``cfg.json`` and ``sae_weights.safetensors`` to a folder, as SAELens reads them; return the folder.
 
-        There, ``SAE.load_from_disk(folder)`` encodes to the same codes. Of several seeds the first is written.
+        ``SAE.load_from_disk(folder)`` then encodes to the same activations. Of several seeds the first is written.
 
         Parameters
         ----------
         folder : str or Path
-            Where to; it is made if need be.
+            Where to write; it is created if it does not exist.
         """
         check_is_fitted(self)
         return saelens.write(self, folder)
@@ -223,7 +281,7 @@ class Sparse(OfAtoms, Incremental):
     def from_saelens(cls, folder) -> Self:
         """Return a fitted estimator from a folder that SAELens wrote: top-k, JumpReLU and standard dictionaries.
 
-        Its atoms have the lengths that they have there.
+        Atoms keep the lengths that they have there.
 
         Parameters
         ----------
@@ -246,41 +304,51 @@ class Sparse(OfAtoms, Incremental):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_scalar(self.n_seeds, "n_seeds", numbers.Integral, min_val=1)
-        if not isinstance(self.gate, Gate):
-            raise TypeError(f"Sparse: gate must be one of pindown.networks.gates, such as TopK(32), got {self.gate!r}.")
+        check_gate(self)
         if self.n_components is not None:
-            self.gate(self._requested_components())  # or says what does not go together
+            self.gate(self._requested_components())  # raises if k is too large
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        n = inputs.n_samples
-        d = (
-            max(1, int(min(4 * self.n_features_in_, n // 10)))
-            if self.n_components is None
-            else self._requested_components()
-        )
-        if n < d:
-            raise ValueError(
-                f"Sparse: there are {n} rows (n_samples={n}) for n_components={d}: with an "
-                "atom for each row any data are rebuilt. Ask for fewer atoms, or give more rows."
-            )
-        constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
-        if not len(constant):
-            return DataSummary(d)
-        named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
-        message = f"column(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
-        return DataSummary(d, warnings=(message,))
+        return summarize_for_atoms(self, inputs)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         body, scale = encoder.body, encoder.preprocess.scale
         assert isinstance(body, Autoencoder)
         assert isinstance(scale, Tensor)
         others = [Autoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
-        until = reviving(self.max_iter, batches)
+        until = revival_samples(self.max_iter, batches)
         for each in (body, *others):
-            each.opened(self.gate, scale, revives=self.revive, until=until)
+            each.configure(self.gate, scale, revive=self.revive, revive_until=until)
         return Seeds(encoder, others)
 
     def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         assert isinstance(objective, Seeds)
         for each in objective.all:
-            each.settle()
+            each.normalise_atoms()
+
+
+def check_gate(est: BaseEncoder) -> None:
+    """Raise if the parameter ``gate`` is not a gate."""
+    gate: Any = est.get_params(deep=False)["gate"]
+    if not isinstance(gate, Gate):
+        raise TypeError(
+            f"{type(est).__name__}: gate must be one of pindown.networks.gates, such as TopK(32), got {gate!r}."
+        )
+
+
+def summarize_for_atoms(est: BaseEncoder, inputs: TrainingInput) -> DataSummary:
+    """Return the number of atoms, with a warning about constant features; raise if there are too few samples."""
+    n, name = inputs.n_samples, type(est).__name__
+    d = max(1, int(min(4 * est.n_features_in_, n // 10))) if est.n_components is None else est._requested_components()
+    if n < d:
+        raise InputError(
+            "n_components",
+            f"{name}: X has n_samples={n}, but n_components={d}: with an atom per sample any data are reconstructed. "
+            "Ask for fewer atoms, or give more samples.",
+        )
+    constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
+    if not len(constant):
+        return DataSummary(d)
+    named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
+    message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
+    return DataSummary(d, warnings=(message,))

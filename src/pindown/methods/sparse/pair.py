@@ -1,31 +1,36 @@
-"""`SparsePair`: dictionaries before and after a map, of which few codes drive few."""
+"""`SparsePair`: sparse dictionaries before and after a map, of which few features drive few."""
 
 from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Iterator
+from abc import abstractmethod
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from html import escape
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (the usual name)
 
+from pindown._files import atomic_path
 from pindown._random import RandomState
 from pindown.data import ArraySource
+from pindown.errors import InputError
 from pindown.losses import feature_jacobian
 from pindown.methods.base import BaseEncoder
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
-from pindown.methods.sparse.autoencoder import Autoencoder, Codes, reviving, turning
-from pindown.methods.sparse.estimator import Sparse
-from pindown.methods.sparse.graph import CodeGraph, drives
-from pindown.methods.sparse.maps import Mlp, read_map
-from pindown.methods.sparse.saelens import around
+from pindown.methods.sparse.autoencoder import Active, Autoencoder, adam_by_angle, revival_samples
+from pindown.methods.sparse.estimator import Sparse, check_gate, summarize_for_atoms
+from pindown.methods.sparse.saelens import with_encoder
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
@@ -33,121 +38,425 @@ from pindown.networks.preprocessing import Preprocessing, Rescale
 from pindown.networks.spaces import Reals
 from pindown.training import Trainer, TrainingDefaults
 
-ONE_IN = 32
-"""Rows of a batch of which the Jacobian is penalised at one, if nobody says how many."""
+Activation = Callable[[Tensor], Tensor]
 
-MANY = 1 << 20
-"""Codes that a gate is asked about, while nobody knows how many there will be."""
+ONE_IN = 32
+"""By default the Jacobian is penalised at one sample in so many."""
+
+LARGE_COUNT = 1 << 20
+"""Number of features with which a gate is checked while their number is not known."""
+
+GRAPH_BLOCK = 256
+"""Samples whose Jacobians are computed at once."""
+
+LARGE = 0.01
+"""Entries of J above this are counted, as in publications of such graphs."""
+
+
+# ---- the map ---
+
+
+class Mlp(nn.Module):
+    """A frozen map V h(x) + c with one hidden layer; abstract. Its weights are buffers, so they are not trained."""
+
+    outer: Tensor
+    outer_bias: Tensor
+    activation: Activation
+
+    def __init__(self, activation: Activation, outer: nn.Linear) -> None:
+        super().__init__()
+        self.activation = activation
+        _copy_as_buffers(self, outer, "outer", "outer_bias")
+
+    @property
+    @abstractmethod
+    def inner(self) -> tuple[Tensor, ...]:
+        """The matrices of its branches; (h, n_in) each."""
+
+    @abstractmethod
+    def hidden(self, x: Tensor) -> Tensor:
+        """Return the hidden units; (n, h)."""
+
+    @abstractmethod
+    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return the derivatives of the hidden units with respect to each branch; (n, h) each."""
+
+    @property
+    def n_in(self) -> int:
+        """Number of features before it."""
+        return self.inner[0].shape[1]
+
+    @property
+    def n_out(self) -> int:
+        """Number of features after it."""
+        return len(self.outer)
+
+    @torch.no_grad()
+    def forward(self, x: Tensor) -> Tensor:
+        """Apply the map; (n, n_in) → (n, n_out)."""
+        return F.linear(self.hidden(x.to(self.outer.dtype)), self.outer, self.outer_bias)
+
+    def _derivative(self, u: Tensor) -> Tensor:
+        with torch.enable_grad():
+            u = u.detach().requires_grad_()
+            return torch.autograd.grad(self.activation(u).sum(), u)[0]
+
+
+class Plain(Mlp):
+    """V φ(U x + b) + c.
+
+    Examples
+    --------
+    >>> mlp = Plain(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> mlp(torch.zeros(5, 2)).shape, mlp.slopes(torch.zeros(5, 2))[0].shape
+    (torch.Size([5, 2]), torch.Size([5, 3]))
+    """
+
+    weight: Tensor
+    bias: Tensor
+
+    def __init__(self, inner: nn.Linear, activation: Activation, outer: nn.Linear) -> None:
+        super().__init__(activation, outer)
+        _copy_as_buffers(self, inner, "weight", "bias")
+
+    @property
+    def inner(self) -> tuple[Tensor, ...]:
+        """The only matrix."""
+        return (self.weight,)
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Return the hidden units."""
+        return self.activation(F.linear(x, self.weight, self.bias))
+
+    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return their derivative."""
+        return (self._derivative(F.linear(x.to(self.weight.dtype), self.weight, self.bias)),)
+
+
+class Gated(Mlp):
+    """V (φ(U x + b) ⊙ (U' x + b')) + c, as in models of the Llama family."""
+
+    gate: Tensor
+    gate_bias: Tensor
+    up: Tensor
+    up_bias: Tensor
+
+    def __init__(self, gate: nn.Linear, activation: Activation, up: nn.Linear, outer: nn.Linear) -> None:
+        super().__init__(activation, outer)
+        _copy_as_buffers(self, gate, "gate", "gate_bias")
+        _copy_as_buffers(self, up, "up", "up_bias")
+
+    @property
+    def inner(self) -> tuple[Tensor, ...]:
+        """The matrices of the gate and of the other branch."""
+        return self.gate, self.up
+
+    def hidden(self, x: Tensor) -> Tensor:
+        """Return the hidden units."""
+        gate, up = self._branches(x)
+        return self.activation(gate) * up
+
+    @torch.no_grad()
+    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return their derivatives with respect to the gate and the other branch."""
+        gate, up = self._branches(x.to(self.gate.dtype))
+        return self._derivative(gate) * up, self.activation(gate)
+
+    def _branches(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return F.linear(x, self.gate, self.gate_bias), F.linear(x, self.up, self.up_bias)
+
+
+def read_map(module: nn.Module) -> Mlp:
+    """Return a module as a map with one hidden layer, with copies of its weights on the CPU; raise if it is not one.
+
+    Examples
+    --------
+    >>> type(read_map(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)))).__name__
+    'Plain'
+    >>> read_map(nn.Linear(4, 4))
+    Traceback (most recent call last):
+    TypeError: SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, ...
+    """
+    if isinstance(module, Mlp):
+        return module
+    parts: Sequence[object] = ()
+    if isinstance(module, nn.Sequential):  # dropout does nothing after training
+        parts = [part for part in module if not isinstance(part, nn.Dropout | nn.Identity)]
+    match parts:
+        case [nn.Linear() as inner, activation, nn.Linear() as outer] if callable(activation):
+            return _check_widths(Plain(inner, activation, outer))
+    match [getattr(module, name, None) for name in ("gate_proj", "act_fn", "up_proj", "down_proj")]:
+        case [nn.Linear() as gate, activation, nn.Linear() as up, nn.Linear() as down] if callable(activation):
+            return _check_widths(Gated(gate, activation, up, down))
+    raise TypeError(
+        "SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, act_fn, "
+        f"up_proj and down_proj, got {type(module).__name__}. Put your layers into one of these."
+    )
+
+
+def _check_widths(found: Mlp) -> Mlp:
+    widths = {len(each) for each in found.inner} | {found.outer.shape[1]}
+    if len(widths) > 1:
+        raise InputError("map", f"SparsePair: layers of map must have as many hidden units each, got {sorted(widths)}.")
+    return found
+
+
+def _copy_as_buffers(module: nn.Module, layer: nn.Linear, weight: str, bias: str) -> None:
+    zeros = torch.zeros(layer.out_features)
+    for name, tensor in ((weight, layer.weight), (bias, zeros if layer.bias is None else layer.bias)):
+        module.register_buffer(name, tensor.detach().to("cpu", torch.float32, copy=True))
+
+
+# ---- the graph ---
+
+
+class Edge(NamedTuple):
+    """A feature before the map, one after it, how strongly it drives that, and how often both fire."""
+
+    source: int
+    target: int
+    strength: float
+    frequency: float
 
 
 @dataclass(frozen=True, eq=False)
-class PairLook(DataSummary):
-    """What a fit saw, and what takes mean and unit off rows after the map."""
+class FeatureGraph:
+    """Which features before a map drive which after it, in some samples.
+
+    Attributes
+    ----------
+    strength : csr array of shape (n_components, n_components)
+        Mean over samples of the absolute Jacobian, from a feature before the map (row) to one after it (column); 0
+        where one is not active. In units of the spread of X before and after the map.
+    signed : csr array of shape (n_components, n_components)
+        The same with its sign.
+    frequency : csr array of shape (n_components, n_components)
+        Fraction of samples in which both fire.
+    n_large : float
+        Mean number of entries of J above .01 per sample.
+    n_samples : int
+        Number of samples.
+    """
+
+    strength: csr_array
+    signed: csr_array
+    frequency: csr_array
+    n_large: float
+    n_samples: int
+
+    @property
+    def total(self) -> float:
+        """Σ|J| of a sample, on average."""
+        return float(self.strength.sum())
+
+    def strongest(self, n_edges: int = 30) -> list[Edge]:
+        """Return the strongest edges, in descending order."""
+        found = coo_array(self.strength)
+        order = np.lexsort((found.col, found.row, -found.data))[:n_edges]
+        ends = [(int(found.row[k]), int(found.col[k])) for k in order]
+        return [Edge(*pair, float(self.strength[pair]), float(self.frequency[pair])) for pair in ends]
+
+    def save(self, path: str | Path, n_edges: int = 30) -> Path:
+        """Write a self-contained page with a drawing of the strongest edges; return its path.
+
+        Parameters
+        ----------
+        path : str or Path
+            The file.
+        n_edges : int
+            Number of edges to draw.
+        """
+        with atomic_path(Path(path)) as temporary:
+            temporary.write_text(_page(self, n_edges), "utf-8")
+        return Path(path)
+
+    def __str__(self) -> str:
+        return (
+            f"Σ|J| of a sample is {self.total:.3g}, {self.n_large:.1f} entries exceed {LARGE}; "
+            f"{self.strength.nnz:,} pairs of features fire together in {self.n_samples:,} samples"
+        )
+
+
+@torch.no_grad()
+def feature_graph(pair: Pair, x: Tensor) -> FeatureGraph:
+    """Return the graph of a pair in samples (n, m), block by block."""
+    pair.eval()
+    before, after = pair.both
+    shape = (before.n_features, after.n_features)
+    sums = [csr_array(shape, dtype=np.float64) for _ in range(3)]
+    n_large = 0
+    for part in x.split(GRAPH_BLOCK):
+        part = part.to(pair.encoder.device)
+        active, active_after = before.encode(pair.encoder.preprocess(part)), after.encode(pair.preprocess_mapped(part))
+        found, at, at_after = pair.jacobian(part, active, active_after)
+        flat = found.mT.reshape(-1).double().cpu().numpy()  # (n, k, k_out)
+        rows = at[:, :, None].expand(-1, -1, at_after.shape[1]).reshape(-1).cpu().numpy()
+        columns = at_after[:, None].expand(-1, at.shape[1], -1).reshape(-1).cpu().numpy()
+        fires = flat != 0
+        flat, where = flat[fires], (rows[fires], columns[fires])
+        n_large += int((np.abs(flat) > LARGE).sum())
+        for k, values in enumerate((np.abs(flat), flat, np.ones_like(flat))):
+            sums[k] = sums[k] + csr_array(coo_array((values, where), shape=shape))
+    strength, signed, frequency = (csr_array(each / len(x)) for each in sums)
+    return FeatureGraph(strength, signed, frequency, n_large / len(x), len(x))
+
+
+WIDTH, STEP, TOP = 420, 22, 40
+
+
+def _page(graph: FeatureGraph, n_edges: int) -> str:
+    style = (
+        "body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 50rem; margin: 2rem auto } "
+        "svg text { font: 13px system-ui, sans-serif; fill: #222 }"
+    )
+    return (
+        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Features that drive features</title>'
+        f"<style>{style}</style><h1>Features that drive features</h1><p>{escape(str(graph))}.</p>"
+        f"{_drawing(graph, n_edges)}<p>Left: features before the map. Right: features after it. The wider a line, the "
+        "more the feature on the right changes with the one on the left, on average; red where it falls.</p></html>\n"
+    )
+
+
+def _drawing(graph: FeatureGraph, n_edges: int) -> str:
+    """Return the strongest edges as SVG: features before the map on the left, features after it on the right."""
+    edges = graph.strongest(n_edges)
+    sides = [list(dict.fromkeys(edge[k] for edge in edges)) for k in (0, 1)]
+    height = TOP + STEP * max(1, *map(len, sides))
+    largest = max((edge.strength for edge in edges), default=1.0)
+    parts = [
+        f'<svg viewBox="0 0 {WIDTH + 200} {height}" width="100%" role="img" '
+        f'aria-label="{len(edges)} edges from {len(sides[0])} features to {len(sides[1])}">'
+    ]
+    for edge in edges:
+        y1, y2 = (TOP + STEP * side.index(end) - 4 for side, end in zip(sides, edge[:2], strict=True))
+        colour = "#1b6ca8" if graph.signed[edge[:2]] >= 0 else "#d1495b"
+        width = 0.5 + 5 * edge.strength / largest
+        parts.append(
+            f'<line x1="100" x2="{WIDTH + 100}" y1="{y1}" y2="{y2}" stroke="{colour}" stroke-width="{width:.2f}" '
+            'stroke-opacity=".7"/>'
+        )
+    for side, x, anchor in ((sides[0], 92, "end"), (sides[1], WIDTH + 108, "start")):
+        for k, name in enumerate(side):
+            parts.append(f'<text x="{x}" y="{TOP + STEP * k}" text-anchor="{anchor}">{name}</text>')
+    return "".join([*parts, "</svg>"])
+
+
+# ---- the objective ---
+
+
+@dataclass(frozen=True, eq=False)
+class PairSummary(DataSummary):
+    """The data summary, with the preprocessing of samples after the map."""
 
     after: Rescale | None = None
 
 
 class Pair(nn.Module):
-    """Two dictionaries, one before and one after a map, and the price of codes that drive codes."""
+    """Two dictionaries, before and after a map, and a penalty on features that drive features."""
 
     encoder: Encoder
 
-    def __init__(self, encoder: Encoder, after: Encoder, between: Mlp, weight: float, n_jacobians: int | None) -> None:
+    def __init__(self, encoder: Encoder, after: Encoder, map: Mlp, weight: float, n_jacobians: int | None) -> None:
         super().__init__()
-        self.encoder, self.after, self.between = encoder, after, between
+        self.encoder, self.after, self.map = encoder, after, map
         self.weight, self.n_jacobians = weight, n_jacobians
 
     @property
     def both(self) -> tuple[Autoencoder, Autoencoder]:
-        """The dictionaries, before and after."""
+        """The dictionaries before and after the map."""
         first, second = self.encoder.body, self.after.body
         assert isinstance(first, Autoencoder)
         assert isinstance(second, Autoencoder)
         return first, second
 
+    def preprocess_mapped(self, x: Tensor) -> Tensor:
+        """Apply the map, and the preprocessing of samples after it."""
+        return self.after.preprocess(self.map(x))
+
     def forward(self, x: Tensor) -> Tensor:
-        """Return the mean of what both leave unexplained, and the price."""
+        """Return the mean FVU of both dictionaries, plus the penalty."""
         before, after = self.both
-        loss, codes = before.step(self.encoder.preprocess(x))
-        loss_after, codes_after = after.step(self.after.preprocess(self.between(x)))
+        loss, active = before.loss_and_active(self.encoder.preprocess(x))
+        loss_after, active_after = after.loss_and_active(self.preprocess_mapped(x))
         loss = (loss + loss_after) / 2
         if not self.weight:
             return loss
         n = -(-len(x) // ONE_IN) if self.n_jacobians is None else min(self.n_jacobians, len(x))
-        found, *_ = self.jacobian(x[:n], codes, codes_after)  # rows come in random order: the first are a sample
-        return loss + self.weight * found.abs().sum() / (n * _strongest(before))
+        jacobian, *_ = self.jacobian(x[:n], active, active_after)  # batches are shuffled: the first are a sample
+        return loss + self.weight * jacobian.abs().sum() / (n * _n_strongest(before))
 
-    def jacobian(self, x: Tensor, codes: Codes, codes_after: Codes) -> tuple[Tensor, Tensor, Tensor]:
-        """Return how the strongest codes of rows drive those after the map, and which codes these are.
+    def jacobian(self, x: Tensor, active: Active, active_after: Active) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the Jacobian between the strongest features, (n, k_out, k), and their indices, (n, k) and (n, k_out).
 
-        Codes may be of more rows than x, which are the first of them. (n, k_out, k), in units of the spread of rows on
-        either side, and 0 if a code is silent; (n, k) and (n, k_out).
+        Features may be of more samples than x, which are the first of them. Entries are in units of the spread of
+        samples on either side, and 0 if a feature does not fire.
         """
         before, after = self.both
         units = before.unit / after.unit
-        (values, at), (values_after, at_after) = (
-            _active(each, body, len(x)) for each, body in ((codes, before), (codes_after, after))
-        )
-        slopes = [units * each for each in self.between.slopes(x)]
+        values, at = _strongest(active, before, len(x))
+        values_after, at_after = _strongest(active_after, after, len(x))
+        slopes = [units * each for each in self.map.slopes(x)]
         found = feature_jacobian(
-            before.atoms, self.between.inner, slopes, self.between.outer, after.weight, active=at, active_out=at_after
+            before.atoms, self.map.inner, slopes, self.map.outer, after.weight, active=at, active_out=at_after
         )
         return found * ((values_after > 0)[:, :, None] & (values > 0)[:, None]), at, at_after
 
 
-def _strongest(body: Autoencoder) -> int:
-    """Return how many codes of a row are looked at: as many as fire on average."""
+def _n_strongest(body: Autoencoder) -> int:
+    """Return the number of features per sample in the Jacobian: as many as fire on average."""
     assert body.gate is not None
     return int(body.gate.n_expected)
 
 
-def _active(codes: Codes, body: Autoencoder, n: int) -> tuple[Tensor, Tensor]:
-    """Return the strongest codes of the first rows, and which they are; (n, k) each."""
-    assert codes.indices is not None
-    values, indices, k = codes.values[:n].detach(), codes.indices[:n], _strongest(body)
+def _strongest(active: Active, body: Autoencoder, n: int) -> tuple[Tensor, Tensor]:
+    """Return the strongest features of the first n samples, and their indices; (n, k) each."""
+    assert active.indices is not None
+    values, indices, k = active.values[:n].detach(), active.indices[:n], _n_strongest(body)
     if values.shape[1] > k:
         values, place = values.topk(k, dim=1, sorted=False)
         indices = indices.gather(1, place)
     return values, indices
 
 
+# ---- the estimator ---
+
+
 class SparsePair(BaseEncoder):
-    r"""Two sparse dictionaries, before and after a map, trained so that few codes before it drive few after it.
+    r"""Two sparse dictionaries, before and after a map, trained so that few features before it drive few after it.
 
     .. math:: \frac12 (\mathrm{FVU} + \mathrm{FVU}') + \frac{\lambda}{k}\, \mathrm E \sum_{ij} |J_{ij}|, \qquad
               J_{ij} = w_i'^\top \frac{\partial f}{\partial x}\, d_j
 
-    The map f is frozen, such as an MLP of a transformer. J is taken between codes that fire: how much a code after the
-    map moves, by one pass of its encoder, if an atom before it is added to the row. Its weights are folded once a step,
-    and it is computed at some rows of a batch (Farnik et al., 2025; Zheng et al., 2025).
+    The map f is frozen, such as an MLP of a transformer. J is taken between active features: how much a feature after
+    the map changes, by one pass of its encoder, if an atom before it is added to the sample. Products of weights are
+    computed once a step, and J at some samples of a batch (Farnik et al., 2025; Zheng et al., 2025).
 
-    **What may be said.** As of `Sparse`: how much is rebuilt, and how well fits agree, beside chance. A graph with few
-    arrows is what was asked for, and no evidence that the map works like that.
+    **Supported claims.** As of `Sparse`: the explained variance, and how well fits agree, compared with chance. A graph
+    with few edges is what the penalty asks for. It is no evidence that the map works like that.
 
     Parameters
     ----------
     map : nn.Module
         ``nn.Sequential(Linear, nonlinearity, Linear)``, or a gated MLP: a module with ``gate_proj``, ``act_fn``,
-        ``up_proj`` and ``down_proj``. Its weights are copied, and stay as they are.
+        ``up_proj`` and ``down_proj``. Its weights are copied, and not trained.
     n_components : int or None
-        Number of atoms on either side. None takes four for each column, and at most one for ten rows.
+        Number of atoms on either side. None takes four per feature of X, and at most one per ten samples.
     gate : Gate
         ``TopK(k)``, ``BatchTopK(k)`` or ``Matryoshka(k)`` of `pindown.networks.gates`. J is taken between the k
         strongest features of a sample.
     weight : float
-        λ: what a code pays for all it drives, where driving one code by a unit costs as much as the variance of a row.
-        0 trains both dictionaries without a penalty.
+        λ: the penalty of a feature that drives another by one unit, relative to the variance of a sample. 0 trains both
+        dictionaries without a penalty.
     n_jacobians : int or None
-        Rows of a batch at which J is taken; None takes one in 32.
+        Samples of a batch at which J is computed; None takes one in 32.
     revive : bool
-        Whether a code that stays silent starts anew, in the first three quarters of the steps. Without, it may stay
-        dead for good, as in most of the literature.
+        Whether dead features are revived, during the first three quarters of the steps.
     batch_size : int or None
-        Rows per step; None takes 1,024, or all if there are fewer.
+        Samples per step; None takes 1,024, or all if there are fewer.
     max_iter : int or None
         Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
-        The angle by which an atom turns in a step, in radians, at most, at the top of a cosine schedule.
+        The most that an atom rotates in a step, in radians, at the peak of a cosine schedule.
     trainer : Trainer
         Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
         hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
@@ -161,13 +470,13 @@ class SparsePair(BaseEncoder):
     Attributes
     ----------
     before_, after_ : Sparse
-        The dictionaries, fitted: their codes, atoms, scores and files.
+        The fitted dictionaries, with their activations, atoms, scores and files.
     encoder_ : torch.nn.Module
         The trained encoder before the map, which `transform` runs.
     objective_ : torch.nn.Module
         What was minimised, with both dictionaries and the map.
     held_out_ : HeldOut or None
-        The share of variance rebuilt on rows held out, mean of both sides, with that on rows learned from.
+        Explained variance on the validation set, mean of both sides, and on training samples.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
@@ -184,14 +493,14 @@ class SparsePair(BaseEncoder):
     >>> mlp, rng = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 16)), torch.Generator().manual_seed(0)
     >>> for weight in mlp.parameters():
     ...     _ = nn.init.normal_(weight, std=0.2, generator=rng)
-    >>> how = dict(gate=TopK(3), batch_size=256, max_iter=150, verbose=False, random_state=0)
-    >>> plain, sparse = (SparsePair(mlp, 32, weight=weight, **how).fit(x) for weight in (0.0, 0.1))
+    >>> options = dict(gate=TopK(3), batch_size=256, max_iter=150, verbose=False, random_state=0)
+    >>> plain, sparse = (SparsePair(mlp, 32, weight=weight, **options).fit(x) for weight in (0.0, 0.1))
     >>> sparse.graph(x).total < plain.graph(x).total / 1.3
     True
     """
 
     spec = SparsePairSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=turning)
+    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     encoder = staticmethod(Autoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
 
@@ -228,42 +537,42 @@ class SparsePair(BaseEncoder):
 
     @property
     def before_(self) -> Sparse:
-        """The dictionary of rows before the map, fitted."""
+        """The fitted dictionary before the map."""
         check_is_fitted(self)
-        return around(Sparse(), self.encoder_, self.gate)
+        return with_encoder(Sparse(), self.encoder_, self.gate)
 
     @property
     def after_(self) -> Sparse:
-        """The dictionary of rows after the map, fitted."""
-        return around(Sparse(), self._pair.after, self.gate)
+        """The fitted dictionary after the map."""
+        return with_encoder(Sparse(), self._pair.after, self.gate)
 
-    def mapped(self, X) -> NDArray[np.float32]:
-        """Return rows after the map, of which `after_` has codes; (n_samples, n_features_out).
-
-        Parameters
-        ----------
-        X : array or tensor of shape (n_samples, n_features)
-            Rows before it.
-        """
-        check_is_fitted(self)
-        between = self._pair.between
-        rows = torch.as_tensor(self._validated(X, reset=False))
-        return torch.cat([between(part.to(between.outer.device)).cpu() for part in rows.split(SUMMARY_SAMPLES)]).numpy()
-
-    def graph(self, X) -> CodeGraph:
-        """Return which code drives which in these rows, and how much, as data that can be drawn.
+    def apply_map(self, X) -> NDArray[np.float32]:
+        """Return samples after the map, which `after_` encodes; (n_samples, n_features_out).
 
         Parameters
         ----------
         X : array or tensor of shape (n_samples, n_features)
-            Rows before the map, best such as were not learned from.
+            Samples before it.
         """
         check_is_fitted(self)
-        return drives(self._pair, torch.as_tensor(self._validated(X, reset=False)))
+        mlp = self._pair.map
+        x = torch.as_tensor(self._validated(X, reset=False))
+        return torch.cat([mlp(part.to(mlp.outer.device)).cpu() for part in x.split(SUMMARY_SAMPLES)]).numpy()
+
+    def graph(self, X) -> FeatureGraph:
+        """Return which features drive which in these samples, and how strongly.
+
+        Parameters
+        ----------
+        X : array or tensor of shape (n_samples, n_features)
+            Samples before the map, if possible held out from training.
+        """
+        check_is_fitted(self)
+        return feature_graph(self._pair, torch.as_tensor(self._validated(X, reset=False)))
 
     def score(self, X, y=None) -> float:
-        """Return the share of the variance of rows that is rebuilt, 1 − FVU, mean of both sides of the map."""
-        return (self.before_.score(X) + self.after_.score(self.mapped(X))) / 2
+        """Return the explained variance, 1 − FVU, mean of both sides of the map."""
+        return (self.before_.score(X) + self.after_.score(self.apply_map(X))) / 2
 
     @property
     def components_(self) -> NDArray[np.float32]:
@@ -282,43 +591,42 @@ class SparsePair(BaseEncoder):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         read_map(self.map)
-        if not isinstance(self.gate, Gate):
-            raise TypeError(
-                f"SparsePair: gate must be one of pindown.networks.gates, such as TopK(32), got {self.gate!r}."
-            )
+        check_gate(self)
         check_scalar(self.weight, "weight", numbers.Real, min_val=0)
         if self.n_jacobians is not None:
             check_scalar(self.n_jacobians, "n_jacobians", numbers.Integral, min_val=1)
-        if self.gate(MANY if self.n_components is None else self._requested_components()).n_candidates is None:
-            raise ValueError(
-                f"SparsePair: {type(self.gate).__name__} lets any number of codes through, and J is taken between few. "
-                "Take TopK, BatchTopK or Matryoshka."
+        if self.gate(LARGE_COUNT if self.n_components is None else self._requested_components()).n_candidates is None:
+            raise InputError(
+                "gate",
+                f"SparsePair: the number of active features of {type(self.gate).__name__} is not bounded, and J is "
+                "computed between few. Use TopK, BatchTopK or Matryoshka.",
             )
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        between = read_map(self.map)
-        if between.n_in != self.n_features_in_:
-            raise ValueError(
-                f"SparsePair: map takes rows of {between.n_in} columns, but X has {self.n_features_in_}. Give the rows "
-                "that go into it."
+        mlp = read_map(self.map)
+        if mlp.n_in != self.n_features_in_:
+            raise InputError(
+                "X",
+                f"SparsePair: map takes {mlp.n_in} features, but X has {self.n_features_in_}. Give the samples that go "
+                "into the map.",
             )
-        alone = Sparse(self.n_components, gate=self.gate)
-        alone.n_features_in_ = self.n_features_in_
-        summary = alone._summarize(inputs, first, seed)
-        after = preprocessing.common_scale(ArraySource(between(torch.as_tensor(inputs.some_samples))))
-        return PairLook(summary.n_components, warnings=summary.warnings, after=after)
+        summary = summarize_for_atoms(self, inputs)
+        after = preprocessing.common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
+        return PairSummary(summary.n_components, warnings=summary.warnings, after=after)
 
-    def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        between = copy.deepcopy(read_map(self.map))
-        after = Encoder(copy.deepcopy(summary.after), Autoencoder(between.n_out, summary.n_components), Reals())
-        until = reviving(self.max_iter, batches)
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        assert isinstance(summary, PairSummary)
+        assert summary.after is not None
+        mlp = copy.deepcopy(read_map(self.map))
+        after = Encoder(copy.deepcopy(summary.after), Autoencoder(mlp.n_out, summary.n_components), Reals())
+        until = revival_samples(self.max_iter, batches)
         for side in (encoder, after):
             assert isinstance(side.body, Autoencoder)
             assert isinstance(side.preprocess.scale, Tensor)
-            side.body.opened(self.gate, side.preprocess.scale, revives=self.revive, until=until)
-        return Pair(encoder, after, between, self.weight, self.n_jacobians)
+            side.body.configure(self.gate, side.preprocess.scale, revive=self.revive, revive_until=until)
+        return Pair(encoder, after, mlp, self.weight, self.n_jacobians)
 
     def _store(self, objective: nn.Module, summary: DataSummary) -> None:
         assert isinstance(objective, Pair)
         for each in objective.both:
-            each.settle()
+            each.normalise_atoms()

@@ -1,10 +1,10 @@
-"""Files of SAELens: a folder with ``cfg.json`` and ``sae_weights.safetensors``, written and read."""
+"""Files of SAELens: read and write a folder with ``cfg.json`` and ``sae_weights.safetensors``."""
 
 from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
 import torch
@@ -12,6 +12,8 @@ from torch import Tensor
 
 from pindown import __version__
 from pindown._files import atomic_path
+from pindown._names import printable
+from pindown.errors import InputError
 from pindown.methods.sparse.autoencoder import Autoencoder, Seeds
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import L1, BatchTopKModule, Gate, JumpReLU, JumpReLUModule, TopK, TopKModule
@@ -21,15 +23,17 @@ from pindown.networks.spaces import Reals
 if TYPE_CHECKING:
     from pindown.methods.sparse.estimator import Sparse
 
+    Est = TypeVar("Est", bound=Sparse)
+
 CONFIG, WEIGHTS = "cfg.json", "sae_weights.safetensors"
-KNOWN = ("topk", "jumprelu", "standard")
+ARCHITECTURES = ("topk", "jumprelu", "standard")
 
 
 def write(est: Sparse, folder: str | Path) -> Path:
-    """Write a fitted estimator so that SAELens reads it: `SAE.load_from_disk(folder)`; return the folder.
+    """Write a fitted estimator for `SAE.load_from_disk(folder)` of SAELens; return the folder.
 
-    Its codes are then those of `Sparse.transform`. A gate with a threshold for all codes becomes one for each, and the
-    bound of four times k codes of a row, which hardly ever binds, is lost.
+    Activations are those of `Sparse.transform`. A gate with one threshold for all features becomes one for each, and
+    its bound of 4 k active features per sample, which is rarely reached, is dropped.
     """
     from safetensors.torch import save_file
 
@@ -38,7 +42,7 @@ def write(est: Sparse, folder: str | Path) -> Path:
     unit = body.unit.cpu()
     tensors = {
         "W_enc": body.weight.detach().cpu().T,
-        "b_enc": body.bias.detach().cpu() * unit,  # codes are in the units of X there, and in a common unit here
+        "b_enc": body.bias.detach().cpu() * unit,  # activations are in the units of X there, in a common unit here
         "W_dec": body.atoms.detach().cpu(),
         "b_dec": torch.as_tensor(est.mean_),
     }
@@ -63,36 +67,35 @@ def write(est: Sparse, folder: str | Path) -> Path:
             tensors["threshold"] = body.gate.threshold.detach().cpu() * unit
         case _:
             config |= {"architecture": "standard"}
-    with atomic_path(place / WEIGHTS) as beside:
-        save_file({name: tensor.float().contiguous().clone() for name, tensor in tensors.items()}, beside)
-    with atomic_path(place / CONFIG) as beside:
-        beside.write_text(json.dumps(config, indent=1), "utf-8")
+    with atomic_path(place / WEIGHTS) as temporary:
+        save_file({name: tensor.float().contiguous().clone() for name, tensor in tensors.items()}, temporary)
+    with atomic_path(place / CONFIG) as temporary:
+        temporary.write_text(json.dumps(config, indent=1), "utf-8")
     return place
 
 
-def read(est: Sparse, folder: str | Path) -> Sparse:
-    """Give an estimator the weights of a folder that SAELens, or `write`, wrote; return it, fitted."""
-    config, tensors = _files(Path(folder))
+def read(est: Est, folder: str | Path) -> Est:
+    """Set the weights of an estimator from a folder that SAELens or `write` wrote; return it, fitted."""
+    config, tensors = _load(Path(folder))
     d, m = tensors["W_dec"].shape
     gate = _gate(config, Path(folder))
-    body = Autoencoder(m, d).opened(gate, torch.ones(()))
-    shift = tensors["b_dec"].float()
-    bias = tensors["b_enc"].float()
+    body = Autoencoder(m, d).configure(gate, torch.ones(()))
+    mean, bias = tensors["b_dec"], tensors["b_enc"]
     if not config.get("apply_b_dec_to_input", True):
-        bias = bias + shift @ tensors["W_enc"].float()  # rows are centred here
+        bias = bias + mean @ tensors["W_enc"]  # samples are centred here
     length = torch.ones(d)
-    if config.get("rescale_acts_by_decoder_norm"):  # then they are chosen by what they add, of unit length
-        length = tensors["W_dec"].float().norm(dim=1)
+    if config.get("rescale_acts_by_decoder_norm"):  # then the gate compares activations of atoms of unit length
+        length = tensors["W_dec"].norm(dim=1)
     with torch.no_grad():
-        body.weight.copy_(tensors["W_enc"].float().T * length[:, None])
+        body.weight.copy_(tensors["W_enc"].T * length[:, None])
         body.bias.copy_(bias * length)
-        body.atoms.copy_(tensors["W_dec"].float() / length[:, None])
+        body.atoms.copy_(tensors["W_dec"] / length[:, None])
         if isinstance(body.gate, JumpReLUModule):
-            body.gate.threshold.copy_(tensors["threshold"].float())
-    return around(est, Encoder(Rescale(shift.double(), torch.ones(())), body, Reals()), gate)
+            body.gate.threshold.copy_(tensors["threshold"])
+    return with_encoder(est, Encoder(Rescale(mean.double(), torch.ones(())), body, Reals()), gate)
 
 
-def around(est: Sparse, encoder: Encoder, gate: Gate) -> Sparse:
+def with_encoder(est: Est, encoder: Encoder, gate: Gate) -> Est:
     """Give an estimator an encoder that was trained elsewhere; return it, fitted."""
     body = encoder.body
     assert isinstance(body, Autoencoder)
@@ -107,34 +110,36 @@ def around(est: Sparse, encoder: Encoder, gate: Gate) -> Sparse:
 
 def _gate(config: dict[str, Any], place: Path) -> Gate:
     architecture = config.get("architecture", "standard")
-    if architecture not in KNOWN:
-        raise ValueError(f"{place}: architecture is {architecture!r}, and {', '.join(KNOWN)} can be read.")
+    if architecture not in ARCHITECTURES:
+        known = ", ".join(ARCHITECTURES)
+        raise InputError("folder", f"{place}: architecture is {printable(repr(architecture))}, must be one of {known}.")
     if config.get("normalize_activations", "none") != "none":
-        raise ValueError(
-            f"{place}: activations are scaled by {config['normalize_activations']!r}, which the file does not hold. "
-            "Fold it into the weights before it is saved (fold_activation_norm_scaling_factor)."
+        raise InputError(
+            "folder",
+            f"{place}: activations are scaled by {printable(repr(config['normalize_activations']))}, but the scale is "
+            "not in the file. Fold it into the weights before saving (fold_activation_norm_scaling_factor).",
         )
     if architecture == "topk":
         return TopK(int(config["k"]))
     return JumpReLU() if architecture == "jumprelu" else L1()
 
 
-def _files(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
+def _load(place: Path) -> tuple[dict[str, Any], dict[str, Tensor]]:
     from safetensors import SafetensorError
     from safetensors.torch import load_file
 
     for name in (CONFIG, WEIGHTS):
         if not (place / name).is_file():
-            raise FileNotFoundError(f"{place} has no {name}: give a folder that SAELens, or to_saelens, wrote.")
+            raise FileNotFoundError(f"{place} has no {name}: give a folder that SAELens or to_saelens wrote.")
     try:
         config, tensors = json.loads((place / CONFIG).read_text("utf-8")), load_file(place / WEIGHTS)
     except (SafetensorError, ValueError) as error:
-        raise ValueError(f"{place} cannot be read ({error}). It is damaged: copy it anew.") from error
+        raise InputError("folder", f"{place} cannot be read ({error}). It is damaged: copy it again.") from error
     needed = {"W_enc", "W_dec", "b_enc", "b_dec"} | (
         {"threshold"} if config.get("architecture") == "jumprelu" else set()
     )
     if missing := sorted(needed - set(tensors)):
-        raise ValueError(f"{place / WEIGHTS} lacks {', '.join(missing)}: it is no dictionary that can be read here.")
+        raise InputError("folder", f"{place / WEIGHTS} lacks {', '.join(missing)}: it is not a dictionary of SAELens.")
     if tensors["W_enc"].T.shape != tensors["W_dec"].shape:
-        raise ValueError(f"{place / WEIGHTS}: W_enc and W_dec do not go together.")
-    return config, tensors
+        raise InputError("folder", f"{place / WEIGHTS}: the shapes of W_enc and W_dec do not match.")
+    return config, {name: tensor.float() for name, tensor in tensors.items()}
