@@ -172,10 +172,10 @@ def before_and_after(est: Any, x: Any, test: Any, z: np.ndarray, seed: int) -> d
         "chance_mcc": round(float(chance_mcc(z.shape[1])), 4),
         "reached": [round(value, 3) for value in (found.before, found.after, found.chance)],
         "lead": round(min(found.lead, 9.0), 4),
-        "law": found.freedom.kind,
+        "law": found.symmetry.kind,
         "blocks": [sorted(map(int, block.latents)) for block in found.blocks],
         "claim": found.claim,
-        "against": list(found.against),
+        "against": list(found.reasons_not_to_claim),
     }
 
 

@@ -21,7 +21,7 @@ from pindown.auditing.refits import Samples
 from pindown.auditing.result import Audit
 from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
-from pindown.methods.dictionary.rotated_page import save_rotated
+from pindown.methods.dictionary.disentangle import save_rotated
 from pindown.methods.held_out import HeldOut
 from pindown.metrics import Effort, leakage
 
@@ -291,6 +291,6 @@ def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_libra
     assert path.stat().st_size < 100_000
     Reader(page)
     flat = disentangle(lambda z: torch.cat([z.sin(), z[:, :1] * z[:, 1:]], dim=1), codes)
-    with pytest.raises(ValueError, match="no pictures"):
+    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
         save_rotated(flat, tmp_path / "flat.html")
     assert not (tmp_path / "flat.html").exists()

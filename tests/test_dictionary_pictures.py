@@ -16,7 +16,7 @@ from pindown import Dictionary, load, networks, theory
 from pindown.auditing.checks.conditions import needed
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
-from pindown.methods.dictionary.unrolling import least_folded, unbent, unrolled
+from pindown.methods.dictionary.isomap import isomap, least_folded, without_parabolas
 from pindown.metrics import linear_r2, mcc
 
 SIZE, N = 8, 1_500
@@ -116,11 +116,11 @@ def test_what_codes_tell_of_a_latent_is_what_rows_differ_by_beside_their_posteri
     normal = torch.randn(2_000, 1, 3, 1, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         triangle, _ = model._triangle(model.encoder.preprocess(x))
-        draws = model.codes(x) + model.turned((triangle @ normal)[..., 0])  # (draws, rows, latents)
+        draws = model.encode(x) + model.to_latents((triangle @ normal)[..., 0])  # (draws, rows, latents)
     within = draws.var(0).mean(0)
-    told = model.codes(x).var(0) / (model.codes(x).var(0) + within)
-    torch.testing.assert_close(1 - model.share_told(x), 1 - told, rtol=0.1, atol=1e-4)
-    assert (model.share_told(x) > 0.9).all()
+    told = model.encode(x).var(0) / (model.encode(x).var(0) + within)
+    torch.testing.assert_close(1 - model.explained_variance(x), 1 - told, rtol=0.1, atol=1e-4)
+    assert (model.explained_variance(x) > 0.9).all()
 
 
 def along_leading_directions(x: torch.Tensor, n: int) -> np.ndarray:
@@ -133,7 +133,7 @@ def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
     x, z = rooms(1_000, 7)
     seen = along_leading_directions(x, 24)
     assert linear_r2(least_folded(seen, 3), z) > 0.95
-    assert linear_r2(unrolled(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
+    assert linear_r2(isomap(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
 
 
 @pytest.mark.slow
@@ -143,7 +143,7 @@ def test_the_size_of_sprites_is_not_hidden_behind_a_bend_of_their_places():
         z = torch.rand(2_500, 3, generator=torch.Generator().manual_seed(seed))
         seen, size = along_leading_directions(sprites(z), 24), z[:, :1]
         told.append(linear_r2(least_folded(seen, 3), size))
-        hidden.append(linear_r2(unrolled(seen[:, :12], 3), size))  # the third coordinate is a parabola of the places
+        hidden.append(linear_r2(isomap(seen[:, :12], 3), size))  # the third coordinate is a parabola of the places
     assert np.mean(told) > 0.6
     assert np.mean(hidden) < 0.3
 
@@ -151,7 +151,7 @@ def test_the_size_of_sprites_is_not_hidden_behind_a_bend_of_their_places():
 def test_coordinates_that_are_no_bend_of_each_other_stay_as_they_are():
     z = np.random.default_rng(0).normal(size=(1_000, 3))
     z /= z.std(0)
-    np.testing.assert_allclose(unbent(z), z)
+    np.testing.assert_allclose(without_parabolas(z), z)
 
 
 def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):
@@ -167,7 +167,7 @@ class Coded(nn.Module):
         self.d, self.of = codes.shape[1], codes
         self.encoder = SimpleNamespace(preprocess=lambda x: x)
 
-    def codes(self, x):
+    def encode(self, x):
         return self.of
 
 
@@ -200,5 +200,5 @@ def test_pictures_that_cannot_be_learned_from_are_refused(pictures, fitted):
         fitted.inverse_transform(torch.zeros(4, 2))
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
         fitted.sample(0)
-    with pytest.raises(ValueError, match="are no pictures"):
+    with pytest.raises(ValueError, match="are not images"):
         Dictionary(2, **QUICK).fit(np.random.default_rng(0).normal(size=(100, 3))).pictures()

@@ -7,8 +7,8 @@ from torch import nn
 
 import pindown
 from pindown import disentangle, theory
-from pindown.methods.dictionary.disentangling import freedom
-from pindown.methods.dictionary.rotation import reached_by, searched
+from pindown.methods.dictionary.disentangle import symmetry
+from pindown.methods.dictionary.rotation import dependencies, rotation_optima
 from pindown.networks.spaces import Reals
 from pindown.simulate import Structured
 
@@ -56,7 +56,7 @@ def test_of_a_dense_decoder_nothing_is_claimed(seed):
     found, _ = turned(world(DENSE, seed), 3, seed)
     assert found.claim is None
     assert found.guarantee is None
-    assert "Nothing may be claimed" in str(found)
+    assert "No claim is supported" in str(found)
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -74,7 +74,7 @@ def test_in_a_linear_decoder_some_outputs_are_always_cleared_and_nothing_is_clai
     weights = normal(5, 100, seed)
     found, _ = turned(lambda z: z @ weights, 5)
     assert found.claim is None
-    assert any("no axes in common" in reason for reason in found.against)
+    assert any("no axes in common" in reason for reason in found.reasons_not_to_claim)
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -84,7 +84,7 @@ def test_one_layer_of_random_weights_is_dense_and_nothing_is_claimed(d, seed):
     weights, shift = 2 * torch.rand(d, 64, generator=rng) - 1, torch.rand(64, generator=rng)  # corners are more common
     found = disentangle(lambda z: torch.tanh(z @ weights + shift), normal(1_000, d, 10 + seed))
     assert found.claim is None
-    assert any("no axes in common" in reason for reason in found.against)
+    assert any("no axes in common" in reason for reason in found.reasons_not_to_claim)
 
 
 def sparse(z):
@@ -105,7 +105,7 @@ def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
     assert disentangle(sparse, normal(1_000, 3)).claim is not None
     found = disentangle(decoder, normal(1_000, 3))
     assert found.claim is None
-    assert any("derivatives do not see" in reason for reason in found.against)
+    assert any("derivatives do not see" in reason for reason in found.reasons_not_to_claim)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -127,9 +127,9 @@ def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its
         (missed + divergence).mean().backward()
         descent.step()
     found = disentangle(decoder, normal(2_000, d, seed))
-    assert found.freedom.kind == "Gaussian"
+    assert found.symmetry.kind == "Gaussian"
     assert found.claim is None
-    assert any("neither strong nor faint" in reason for reason in found.against)
+    assert any("neither strong nor faint" in reason for reason in found.reasons_not_to_claim)
 
 
 MOMENTS = np.stack([np.diag([1.0, 0.1]), np.diag([0.1, 1.0])])
@@ -140,7 +140,7 @@ def test_a_tie_is_told():
     other = torch.ones(3, 3) * 2 / 3 - torch.roll(torch.eye(3), 1, 0)
     z = normal(1_000, 3) - normal(1_000, 3).mean(0)
     z = z @ torch.linalg.inv(torch.linalg.cholesky(z.T @ z / len(z))).T
-    found = disentangle(lambda z: z @ torch.cat([torch.eye(3), other], 1), z, n_codes=1_000)
+    found = disentangle(lambda z: z @ torch.cat([torch.eye(3), other], 1), z, n_samples=1_000)
     assert found.is_tied
     assert "a tie" in str(found)
     assert found.claim is None
@@ -150,7 +150,7 @@ def test_a_tie_is_told():
 def test_pictures_of_a_simulator_are_disentangled_without_training():
     sprites = Sprites(16, factors=("size", "x", "y", "hue", "ground"), domain=Reals())
     turn = rotation(5)
-    found = disentangle(lambda z: sprites(z @ turn), normal(1_000, 5), n_codes=150, n_outputs=300)
+    found = disentangle(lambda z: sprites(z @ turn), normal(1_000, 5), n_samples=150, n_outputs=300)
     left = np.abs(turn.T.numpy() @ found.rotation)
     assert left.max(0).min() > 0.95
     assert found.support.shape == found.dependence.shape == (5, 3, 16, 16)
@@ -189,10 +189,10 @@ def test_arrays_and_tensors_give_the_same():
 
 
 def test_every_start_is_kept_the_best_first():
-    found = searched(MOMENTS, n_starts=5)
+    found = rotation_optima(MOMENTS, n_starts=5)
     assert found.rotations.shape == (5, 2, 2)
     assert (np.diff(found.counts) >= 0).all()
-    np.testing.assert_allclose(found.counts, reached_by(MOMENTS, found.rotations), atol=1e-9)
+    np.testing.assert_allclose(found.counts, dependencies(MOMENTS, found.rotations), atol=1e-9)
 
 
 # ---- the law of the codes -----------------------------------------------------------------------------
@@ -203,18 +203,18 @@ def test_the_freedom_that_a_law_leaves_is_told():
     gaussian = rng.normal(size=(3_000, 3))
     sphere = gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True)
     uniform = rng.uniform(size=(3_000, 3))
-    assert [freedom(codes, turn).kind for codes in (gaussian, sphere, uniform)] == ["Gaussian", "round", "neither"]
-    assert not freedom(uniform, turn).keeps_the_law
-    assert freedom(uniform, np.eye(3)[::-1]).keeps_the_law  # another order
-    wide = freedom(gaussian * [1, 1, 3], turn)
-    assert not wide.keeps_the_law
+    assert [symmetry(codes, turn).kind for codes in (gaussian, sphere, uniform)] == ["Gaussian", "isotropic", "other"]
+    assert not symmetry(uniform, turn).is_kept
+    assert symmetry(uniform, np.eye(3)[::-1]).is_kept  # another order
+    wide = symmetry(gaussian * [1, 1, 3], turn)
+    assert not wide.is_kept
     assert "Whiten" in str(wide)
 
 
 def test_codes_whose_law_a_rotation_changes_are_not_claimed():
     uniform = 3.4 * torch.rand(2_000, 3, generator=torch.Generator().manual_seed(0)) - 1.7
     found, _ = turned(world(DIVERSE, 0), 3, codes=uniform)
-    assert found.freedom.kind == "neither"
+    assert found.symmetry.kind == "other"
     assert found.claim is None
     assert "does not keep it" in str(found)
 
@@ -231,7 +231,7 @@ def test_codes_that_depend_on_each_other_are_not_claimed_whatever_axes_they_come
     for codes, decoder in ((dependent(2_000), sparse), (dependent(2_000) @ turn.T, lambda z: sparse(z @ turn))):
         found = disentangle(decoder, codes)
         assert found.claim is None
-        assert not found.freedom.is_independent
+        assert not found.symmetry.is_independent
 
 
 @pytest.mark.parametrize("correlation", [0.3, 0.35])
@@ -247,13 +247,13 @@ def test_codes_that_correlate_are_to_be_whitened(correlation):
 def test_heavy_tails_and_two_humps_are_not_gaussian(seed):
     rng = np.random.default_rng(seed)
     for codes in (rng.standard_t(8, size=(8_000, 3)), rng.normal(size=(8_000, 3)) + rng.choice([-1, 1], (8_000, 3))):
-        assert freedom(codes / codes.std(0), np.eye(3)).kind != "Gaussian"
-    assert freedom(rng.normal(size=(8_000, 3)), np.eye(3)).kind == "Gaussian"
+        assert symmetry(codes / codes.std(0), np.eye(3)).kind != "Gaussian"
+    assert symmetry(rng.normal(size=(8_000, 3)), np.eye(3)).kind == "Gaussian"
 
 
 def test_a_few_codes_tell_no_law():
     found = disentangle(sparse, normal(50, 3))
-    assert any("too few to know their law" in reason for reason in found.against)
+    assert any("too few to estimate" in reason for reason in found.reasons_not_to_claim)
 
 
 # ---- reasons_not_to_claim -----------------------------------------------------------------------------------------
@@ -263,19 +263,19 @@ def test_a_few_codes_tell_no_law():
     ("decoder", "message"),
     [
         (lambda z: z.detach(), "not differentiable"),
-        (lambda z: torch.ones(len(z), 4) + 0 * z[:, :1], "does not depend on them"),
-        (nn.Linear(4, 6), "does not take codes of 3 columns"),
+        (lambda z: torch.ones(len(z), 4) + 0 * z[:, :1], "it does not depend on them"),
+        (nn.Linear(4, 6), "does not take `latents` of 3 columns"),
         (lambda z: z[:, :2], r"does not respond to latent\(s\) \[2\]"),
-        (lambda z: torch.stack([z[:, 0], z[:, 1] + z[:, 2]], 1), "responds to 2 directions of its 3 codes"),
-        (lambda z: z.round() + 0 * z, "no derivative of the decoder"),
-        (lambda z: z.sum(), "must map codes"),
-        (lambda z: {"x": z}, "must map codes"),
+        (lambda z: torch.stack([z[:, 0], z[:, 1] + z[:, 2]], 1), "responds to 2 directions of its 3 latents"),
+        (lambda z: z.round() + 0 * z, "No derivative of the decoder"),
+        (lambda z: z.sum(), "must map latents"),
+        (lambda z: {"x": z}, "must map latents"),
         (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)), "batch normalisation in training mode"),
-        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)).forward, "depends on the rows beside it"),
-        (lambda z: z - z.mean(0), "depends on the rows beside it"),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)).forward, "depends on other samples"),
+        (lambda z: z - z.mean(0), "depends on other samples"),
         (lambda z: z + torch.rand(z.shape), "it is random"),
         (lambda z: z.log(), "has NaN or infinity"),
-        (lambda z: torch.as_tensor(np.sin(z.numpy())), "what torch differentiates"),
+        (lambda z: torch.as_tensor(np.sin(z.numpy())), "that torch differentiates"),
     ],
 )
 def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
@@ -286,10 +286,10 @@ def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
 @pytest.mark.parametrize(
     ("codes", "message"),
     [
-        (torch.cat([normal(50, 2), torch.ones(50, 1)], 1), r"column\(s\) \[2\] of codes are constant"),
+        (torch.cat([normal(50, 2), torch.ones(50, 1)], 1), r"column\(s\) \[2\] of `latents` are constant"),
         (normal(50, 3)[:, 0], "must be a matrix"),
         (torch.full((50, 3), torch.nan), "finite numbers"),
-        (normal(1, 3), "two rows or more"),
+        (normal(1, 3), "two samples or more"),
     ],
 )
 def test_codes_that_cannot_be_read_are_refused(codes, message):
@@ -301,9 +301,9 @@ def test_options_and_pictures_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="n_starts == 0, must be >= 1"):
         disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
     found, _ = turned(world(DIVERSE, 0), 3)
-    with pytest.raises(ValueError, match="no pictures"):
+    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
         found.pictures()
-    with pytest.raises(ValueError, match="no pictures"):
+    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
         found.traversals()
 
 

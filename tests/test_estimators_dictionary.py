@@ -9,9 +9,9 @@ from pindown import Dictionary, networks, theory
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
 from pindown.methods.dictionary.autoencoder import Autoencoder
-from pindown.methods.dictionary.decoder_supports import widest_gap
+from pindown.methods.dictionary.dependence import widest_gap
+from pindown.methods.dictionary.isomap import isomap, isomap_init
 from pindown.methods.dictionary.rotation import sparsest_rotation
-from pindown.methods.dictionary.unrolling import start_unrolled, unrolled
 from pindown.metrics import linear_r2, mcc
 from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
@@ -156,8 +156,8 @@ def test_the_bound_does_not_see_a_rotation_but_the_codes_and_their_dependence_do
     model = autoencoder(x)
     bound, codes, dependence = model.bound(x, seed=0), model.encoder(x), model.dependence(x)
     turn = some_turn()
-    model.turn(turn)
-    model.turn(turn)  # turns add up
+    model.rotate(turn)
+    model.rotate(turn)  # turns add up
     assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
     torch.testing.assert_close(model.encoder(x), codes @ turn @ turn)
     assert (model.dependence(x) - dependence).abs().max() > 1e-3
@@ -176,7 +176,7 @@ def test_the_bound_is_exact_for_a_linear_gaussian_model():
         model.centre.zero_()
         model.scale.fill_(1.0)
         model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
-        straight, last = model.encoder.body[0].linear, model.spread[-1]
+        straight, last = model.encoder.body[0].linear, model.posterior[-1]
         first = model.encoder.preprocess
         whitening = first.linear_map
         straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
@@ -200,7 +200,7 @@ def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
     z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll())
     model = autoencoder(x, d=2).float()
     missed, noise = 1 - linear_r2(model.encoder(x).detach(), z), model.noise()
-    start_unrolled(model, x, max_iter=200, seed=0)
+    isomap_init(model, x, max_iter=200, seed=0)
     left = 1 - linear_r2(model.encoder(x).detach(), z)
     assert left < 0.03
     assert left < missed / 4
@@ -210,14 +210,14 @@ def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
 def test_an_unrolled_start_takes_every_row_once_however_often_it_comes():
     z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll(500))
     model = autoencoder(x, d=2).float()
-    start_unrolled(model, x.repeat(15, 1), max_iter=200, seed=0)
+    isomap_init(model, x.repeat(15, 1), max_iter=200, seed=0)
     assert linear_r2(model.encoder(x).detach(), z) > 0.97
 
 
 def test_unrolled_coordinates_of_rows_that_are_all_alike_are_finite():
-    assert np.isfinite(unrolled(np.ones((5, 3)), 2)).all()
+    assert np.isfinite(isomap(np.ones((5, 3)), 2)).all()
     apart = np.concatenate([np.random.default_rng(0).normal(size=(50, 3)), 1e3 + np.zeros((50, 3))])
-    assert np.isfinite(unrolled(apart, 2)).all()  # two groups without a way between them
+    assert np.isfinite(isomap(apart, 2)).all()  # two groups without a way between them
 
 
 def rotated(moments, turn):

@@ -97,7 +97,7 @@ def test_what_was_shared_is_shared(tmp_path):
     loaded = again(fitted("dictionary"), tmp_path)
     assert loaded.objective_.encoder is loaded.encoder_
     assert loaded.objective_.decoder is loaded.decoder_
-    assert loaded.decoder_[0].weight is loaded.objective_.turned_back.weight
+    assert loaded.decoder_[0].weight is loaded.objective_.from_latents.weight
 
 
 def test_gradients_are_asked_for_where_they_were_and_training_goes_on_where_it_did(tmp_path):

@@ -50,11 +50,11 @@ for name, penalty in (("without", None), ("with the penalty", DependencySparsity
     flow = Flow(CODES, penalty=penalty, batch_size=256, max_iter=STEPS, random_state=0, verbose=False).fit(x)
     scale, centre = flow.objective_.scale.float(), flow.objective_.centre.float()
     shown = partial(drawn, flow.decoder_, scale, centre)
-    found = disentangle(shown, flow.transform(x[:2_000]).float(), n_codes=100)
+    found = disentangle(shown, flow.transform(x[:2_000]).float(), n_samples=100)
     print(
         f"{name}: {found.before:.2f} latents reach a pixel, {found.after:.2f} after one rotation, likelihood", end=" "
     )
-    print(f"{flow.score(x[-500:]):.2f}. {found.freedom}")
+    print(f"{flow.score(x[-500:]):.2f}. {found.symmetry}")
     sheets.append(found.traversals(steps=7, rotated=False))
 gap = np.full((len(sheets[0]), 12, 3), 255, dtype=np.uint8)
 sheet = np.concatenate([sheets[0], gap, sheets[1]], axis=1)

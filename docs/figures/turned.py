@@ -18,7 +18,7 @@ NAMES = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 rng = torch.Generator().manual_seed(0)
 room, turn = Room(32, factors=NAMES, fixed={"shape": 0}, domain=Reals()), torch.randn(5, 5, generator=rng)
 turn = torch.linalg.qr(turn)[0]
-found = disentangle(lambda z: room(z @ turn), torch.randn(1_000, 5, generator=rng), n_codes=60, n_outputs=400)
+found = disentangle(lambda z: room(z @ turn), torch.randn(1_000, 5, generator=rng), n_samples=60, n_outputs=400)
 print(found)
 before, after = (found.traversals(steps=7, rotated=rotated) for rotated in (False, True))
 gap = np.full((len(before), 12, 3), 255, dtype=np.uint8)

@@ -54,9 +54,7 @@ from pindown.demo import (
 )
 from pindown.methods import Classify, Contrast, Dictionary
 from pindown.methods.classify.estimator import FLAT
-from pindown.methods.dictionary.disentangle import disentangle
-from pindown.methods.dictionary.disentangled import Disentangled
-from pindown.methods.dictionary.rotated_page import before_and_after
+from pindown.methods.dictionary.disentangle import Disentangled, before_and_after, disentangle
 from pindown.metrics import (
     chance_linear_r2,
     chance_mcc,
@@ -386,7 +384,7 @@ def _rotated_generator(random_state: int, budget: Budget) -> tuple[Disentangled,
         (decoder(inputs) - x[:n]).square().mean().backward()
         optimizer.step()
     held_out = whiten.transform(isomap.transform(flat[n:])) @ rotation
-    found = disentangle(decoder, held_out, n_codes=200, n_outputs=300, n_starts=8)
+    found = disentangle(decoder, held_out, n_samples=200, n_outputs=300, n_starts=8)
     truth = z[n:].numpy()
     return found, mcc(held_out, truth), mcc(held_out @ found.rotation, truth)
 

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
         SparsePair,
     )
     from pindown.methods.alignment import align
-    from pindown.methods.dictionary.disentangling import disentangle
+    from pindown.methods.dictionary.disentangle import disentangle
     from pindown.methods.planning import plan
     from pindown.methods.sparse.activations import activations
     from pindown.saving import load
@@ -70,7 +70,7 @@ _HOME = {
     "activations": "pindown.methods.sparse.activations",
     "align": "pindown.methods.alignment",
     "audit": "pindown.auditing.audit",
-    "disentangle": "pindown.methods.dictionary.disentangling",
+    "disentangle": "pindown.methods.dictionary.disentangle",
     "load": "pindown.saving",
     "optimizers": "pindown.training",
     "plan": "pindown.methods.planning",

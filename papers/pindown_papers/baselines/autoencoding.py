@@ -16,7 +16,7 @@ from pindown.data.pairing import pair_up
 from pindown.errors import warn
 from pindown.methods.afterwards import spread_of, warn_of_collapse
 from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
-from pindown.methods.dictionary.unrolling import start_unrolled
+from pindown.methods.dictionary.isomap import isomap_init
 from pindown.methods.inputs import DataSummary
 from pindown.networks import built
 from pindown.networks.encoder import Encoder, Make
@@ -82,7 +82,7 @@ class Autoencoding(Generating):
         """Teach an autoencoder of pictures the coordinates of unrolled ones, if that is asked for."""
         if self.unrolled and x.ndim == 4:
             seed = int(torch.randint(2**31, ()))
-            start_unrolled(model, x, max_iter=self._n_steps, seed=seed, device=best_device(self.device))
+            isomap_init(model, x, max_iter=self._n_steps, seed=seed, device=best_device(self.device))
         return model
 
 

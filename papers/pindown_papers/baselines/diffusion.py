@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from pindown import networks
 from pindown._random import RandomState
 from pindown.losses import Penalty
-from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
+from pindown.methods.dictionary.autoencoder import first_samples, samples_at_once, units_of
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
@@ -169,6 +169,6 @@ class Denoising(nn.Module):
     @torch.no_grad()
     def likelihood(self, x: Tensor) -> float:
         """Return minus half of the squared error of mean pictures, of each row."""
-        parts = x.split(rows_at_once(x))
+        parts = x.split(samples_at_once(x))
         errors = [(self.standardised(part) - self.decoder.mean(self.encoder(part))).square().sum() for part in parts]
         return -0.5 * float(torch.stack(errors).sum()) / len(x)

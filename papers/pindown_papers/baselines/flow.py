@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from pindown._random import RandomState
 from pindown.losses import Penalty
-from pindown.methods.dictionary.autoencoder import first_samples, rows_at_once, units_of
+from pindown.methods.dictionary.autoencoder import first_samples, samples_at_once, units_of
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
@@ -112,7 +112,7 @@ class Flow(Generating):
         assert isinstance(model, Likelihood)
         x = self._put(self._validated(X, reset=False))
         with torch.no_grad():
-            return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(rows_at_once(x))]).mean())
+            return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(samples_at_once(x))]).mean())
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         asked, seen = self._requested_components(), math.prod(first.shape_out)

@@ -9,12 +9,12 @@ from torch import Tensor, nn
 
 from pindown import networks
 from pindown.losses import Penalty
-from pindown.methods.dictionary.autoencoder import START_SPREAD, Coding, random_numbers, rows_at_once
+from pindown.methods.dictionary.autoencoder import START_SPREAD, EncoderDecoder, random_numbers, samples_at_once
 from pindown.networks.encoder import Encoder
 from pindown_papers.baselines.divergences import Posterior, adapted
 
 
-class Variational(Coding):
+class Variational(EncoderDecoder):
     r"""Minus a bound of the likelihood, in nats per row, with a divergence that is a module, and a penalty.
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma + \text{divergence}
@@ -80,7 +80,7 @@ class Variational(Coding):
         generator = torch.Generator(x.device).manual_seed(seed)
         normal, _ = random_numbers(len(x), self.d, generator)
         total = 0.0
-        for part, chance in zip(x.split(rows_at_once(x)), normal.split(rows_at_once(x)), strict=True):
+        for part, chance in zip(x.split(samples_at_once(x)), normal.split(samples_at_once(x)), strict=True):
             posterior = self.posterior(part)
             z = posterior.sample(chance.to(self.log_noise.dtype))
             divergence = 0.5 * (posterior.mean.square() + posterior.variance - 1) - posterior.log_std

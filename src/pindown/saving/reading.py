@@ -296,6 +296,7 @@ def _described(tensor: Any) -> str:
 
 _RENAMED = {
     "BatchTopKModule": {"shares": "fractions"},
+    "DictionaryObjective": {"spread": "posterior", "turned": "to_latents", "turned_back": "from_latents"},
     "Folding": {"share": "fraction", "doubt": "uncertainty"},
     "GatedMap": {
         **{"bend": "activation", "shift": "outer_bias"},

@@ -24,13 +24,13 @@ from pindown.auditing.refits import Refits, encoder_of
 from pindown.auditing.scores import Evidence, Score
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts, reconstruction_evidence
 from pindown.data.data import Data
-from pindown.methods.dictionary.decoder_supports import held_by
+from pindown.methods.dictionary.dependence import common_rows
 
 if TYPE_CHECKING:
     from pindown.methods.dictionary.estimator import Dictionary
 
-JACOBIAN_ROWS, PICTURE_ROWS, JACOBIAN_PIXELS = 1_000, 200, 60
-"""Rows whose derivatives are looked at, of pictures fewer; and pixels of these."""
+JACOBIAN_SAMPLES, IMAGE_SAMPLES, JACOBIAN_PIXELS = 1_000, 200, 60
+"""Samples whose derivatives are taken, of images fewer; and pixels of these."""
 
 
 class DictionarySpec(MethodSpec["Dictionary"]):
@@ -42,31 +42,33 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         permuted = refits.held_out.with_permuted_columns(rng)
         bound = min(fit.score(refits.held_out.X) for fit in refits.others)
         return reconstruction_evidence(
-            refits, permuted, Score("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per row")
+            refits,
+            permuted,
+            Score("evidence lower bound", bound, refits.null.score(permuted.X), unit="nats per sample"),
         )
 
     def checks_before(self, est: Dictionary, data: Data, d: int, whole: Data) -> Verdicts:
         return with_better(before(data.X, d), enough_samples(len(whole), d))
 
     def checks_after(self, est: Dictionary, data: Data, known: Verdicts = ()) -> Verdicts:
-        d, pictures = est.n_components_, len(est.shape_in_) == 3
-        rows = np.asarray(data.X) if pictures else read("X", data.X)
+        d, images = est.n_components_, len(est.shape_in_) == 3
+        x = np.asarray(data.X) if images else read("X", data.X)
         dependence, support = est.dependence_.reshape(-1, d), est.support_.reshape(-1, d)
         which = np.arange(len(support))
-        if pictures:  # some of the pixels that vary: they are alike by the thousand
+        if images:  # some of the pixels that vary: neighbours are much alike
             rng = np.random.default_rng(0)
             which = np.sort(rng.permutation(np.flatnonzero(support.any(1)))[:JACOBIAN_PIXELS])
-        jacobian = np.asarray(est.jacobian(rows[: PICTURE_ROWS if pictures else JACOBIAN_ROWS]))
+        jacobian = np.asarray(est.jacobian(x[: IMAGE_SAMPLES if images else JACOBIAN_SAMPLES]))
         encode = encoder_of(est, data)
-        noise = noise_left(encode, rows)
-        # Pixels jump as edges move, so that of pictures no two rows are near.
-        apart = () if pictures else (distinct_latents(encode, rows, noise=noise),)
-        patterns = held_by(support[which]) if pictures else support
+        noise = noise_left(encode, x)
+        # Pixels jump as edges move, so that no two images are near each other.
+        apart = () if images else (distinct_latents(encode, x, noise=noise),)
+        common = common_rows(support[which]) if images else support
         return (
             diverse_support(dependence[which], est.threshold_),
-            independent_blocks(encode(rows), patterns),
+            independent_blocks(encode(x), common),
             sufficient_nonlinearity(jacobian.reshape(len(jacobian), -1, d)[:, which], support[which]),
-            structure_kept(encode, rows, noise=noise),
+            structure_kept(encode, x, noise=noise),
             *apart,
         )
 
@@ -74,13 +76,13 @@ class DictionarySpec(MethodSpec["Dictionary"]):
         return Figure(est.loss_curve_, support=est.support_ if est.support_.ndim == 2 else None)
 
     def score(self, est: Dictionary, data: Data) -> FitScore:
-        # Of latents that tell nothing: each standardised variable is noise of variance one.
-        return FitScore("evidence lower bound, in nats per row", est.score(data.X), -est.n_features_in_ / 2)
+        # Chance: uninformative latents, so that each standardised feature is noise of variance one.
+        return FitScore("evidence lower bound, in nats per sample", est.score(data.X), -est.n_features_in_ / 2)
 
     def plan(self, est: Dictionary, data: Data, n_components: int | None) -> Plan:
         d, notes = count_directions(est, data.X, n_components)
         notes += (
-            "whether the support is diverse, and its variables bent enough, shows after training: see the audit.",
+            "whether the support is diverse, and its features nonlinear enough, shows after training: see the audit.",
         )
         verdicts, call = before(data.X, d), f"Dictionary(n_components={d})"
         return Plan(call, theory.DICTIONARY_BLOCKS, d, verdicts, missing_in_general(verdicts), notes=notes)

@@ -1,4 +1,4 @@
-"""The variational autoencoder of `Dictionary`: a bound of the likelihood that sees no rotation of the latents."""
+"""The variational autoencoder of `Dictionary`: a bound of the likelihood that no rotation of the latents changes."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from pindown.methods.decoding import AT_ONCE
 from pindown.networks.encoder import Encoder
 
 LEAST_NOISE = 0.02
-"""Least standard deviation of the observation noise, in units of each observed variable's: a world without noise would
-otherwise make the bound ever steeper."""
+"""Smallest standard deviation of the observation noise, in standardised units: without noise in the data the bound
+would grow without limit."""
 
-START_ROWS, START_BATCHES, START_PICTURES = 8_192, 64, 512
-"""Rows from which the decoder takes the scales of the observed variables and its linear start; most batches; and
-pictures by which the noise is settled."""
+START_SAMPLES, START_BATCHES, START_IMAGES = 8_192, 64, 512
+"""Samples from which the decoder takes the scales of features and its linear start; most batches of them; and images
+from which the noise is estimated."""
 
 START_SPREAD = 0.3
-"""Standard deviation of the posterior at the start; that of the prior is 1."""
+"""Standard deviation of the posterior at initialisation; that of the prior is 1."""
 
 
 def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
@@ -32,11 +32,10 @@ def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, 
     return torch.randn(n, d, generator=generator, device=device), torch.rand(n, d, generator=generator, device=device)
 
 
-class Coding(nn.Module):
-    """An encoder and a decoder of standardised observations, vectors variable by variable and pictures as a whole.
+class EncoderDecoder(nn.Module):
+    """An encoder and a decoder to standardised observations: vectors feature by feature, images as a whole.
 
-    What every autoencoder here has, whatever it minimises: the units of its rows, the noise around what it decodes, and
-    paths that can be set.
+    Shared by all autoencoders, whatever they minimise: units, observation noise, and linear paths that can be set.
     """
 
     centre: Tensor
@@ -51,7 +50,7 @@ class Coding(nn.Module):
         self.log_noise = nn.Parameter(torch.zeros(()))
 
     def standardised(self, x: Tensor) -> Tensor:
-        """Return observations in the decoder's units."""
+        """Return observations in the units of the decoder."""
         return ((x - self.centre) / self.scale).to(self.log_noise.dtype)
 
     def noise(self) -> Tensor:
@@ -59,61 +58,56 @@ class Coding(nn.Module):
         return (torch.exp(2 * self.log_noise) + LEAST_NOISE**2).sqrt()
 
     @torch.no_grad()
-    def codes(self, x: Tensor) -> Tensor:
-        """Encode rows (n, …) as they are, a bounded number at a time."""
-        return torch.cat([self.encoder(part) for part in x.split(rows_at_once(x))])
+    def encode(self, x: Tensor) -> Tensor:
+        """Encode samples (n, …), a bounded number at a time."""
+        return torch.cat([self.encoder(part) for part in x.split(samples_at_once(x))])
 
-    def straighten(self, x: Tensor, z: Tensor) -> None:
-        """Set the linear paths of encoder and decoder, where they have one, to the best ones between rows and codes."""
-        _straighten(self.encoder.body, self.encoder.preprocess(x), z)
-        _straighten(self.decoder, z, self.standardised(x))
+    def set_linear_paths(self, x: Tensor, z: Tensor) -> None:
+        """Set the linear paths of encoder and decoder, where they have one, by least squares between x and z."""
+        _set_linear_path(self.encoder.body, self.encoder.preprocess(x), z)
+        _set_linear_path(self.decoder, z, self.standardised(x))
 
     @torch.no_grad()
-    def settle_noise(self, x: Tensor) -> None:
-        """Set the noise to what decoded codes leave over of the observations."""
-        some = x if x.ndim == 2 else x[:START_PICTURES]
-        left = (self.standardised(some) - self.decoder(self.encoder(some))).square().mean().sqrt()
-        self.log_noise.fill_(math.log(min(max(float(left), LEAST_NOISE), 1.0)))
+    def estimate_noise(self, x: Tensor) -> None:
+        """Set the noise to the reconstruction error of these samples."""
+        some = x if x.ndim == 2 else x[:START_IMAGES]
+        error = (self.standardised(some) - self.decoder(self.encoder(some))).square().mean().sqrt()
+        self.log_noise.fill_(math.log(min(max(float(error), LEAST_NOISE), 1.0)))
 
 
-class Autoencoder(Coding):
-    r"""Minus the evidence lower bound of a batch, in nats per row, and a penalty on the decoder.
+class Autoencoder(EncoderDecoder):
+    r"""Minus the evidence lower bound of a batch, in nats per sample, and a penalty on the decoder.
 
     .. math:: \mathbb E_q \frac{\lVert x - g(z) \rVert^2}{2\sigma^2} + m \log \sigma
               + \mathrm{KL}\bigl(q(z|x) \,\|\, N(0, I)\bigr), \qquad q(z|x) = N\bigl(f(x), L(x) L(x)^\top\bigr)
 
-    on observations standardised variable by variable, pictures as a whole: a pixel that hardly changes stays faint.
-    L(x) is a whole triangle: with the usual diagonal one the bound
-    would favour decoders whose Jacobian has orthogonal columns, which a sparse one need not have. So it is the same for
-    all rotations of z, and :meth:`turn` may choose one.
+    Observations are standardised feature by feature, images as a whole: a pixel that hardly changes stays faint.
+    L(x) is a full lower triangle: with a diagonal one the bound would favour decoders whose Jacobian has orthogonal
+    columns, which a sparse one need not have. The bound is the same for all rotations of z: :meth:`rotate` chooses one.
     """
 
     below: Tensor
     penalty: Penalty | None
 
     def __init__(self, encoder: Encoder, decoder: nn.Module, d: int, x: Tensor) -> None:
-        turned, turned_back = (_frozen_identity(d) for _ in range(2))
-        encoder.body = nn.Sequential(encoder.body, turned)
-        super().__init__(encoder, nn.Sequential(turned_back, decoder), d, x)
+        to_latents, from_latents = (_frozen_identity(d) for _ in range(2))
+        encoder.body = nn.Sequential(encoder.body, to_latents)
+        super().__init__(encoder, nn.Sequential(from_latents, decoder), d, x)
         self.penalty = None
-        self.turned, self.turned_back = turned, turned_back
-        self.spread = _spread(encoder, d * (d + 1) // 2)  # the entries of L
+        self.to_latents, self.from_latents = to_latents, from_latents
+        self.posterior = _posterior(encoder, d * (d + 1) // 2)  # the entries of L
         self.register_buffer("below", _below_diagonal(d))
-        self.start(x)
-
-    @torch.no_grad()
-    def start(self, x: Tensor) -> None:
-        """Set the decoder's linear path, where it has one, and the noise to what suits the codes of rows."""
-        if x.ndim == 2:
-            _straighten(self.decoder, self.encoder(x), self.standardised(x))
-        self.settle_noise(x)
+        with torch.no_grad():
+            if x.ndim == 2:
+                _set_linear_path(self.decoder, self.encoder(x), self.standardised(x))
+            self.estimate_noise(x)
 
     def forward(self, x: Tensor, normal: Tensor, uniform: Tensor) -> Tensor:
-        """Return what is minimised."""
+        """Return the loss of a batch, from normal and uniform random numbers (n, d)."""
         white = self.encoder.preprocess(x)
         mean = self.encoder.space(self.encoder.body(white)).to(self.log_noise)  # products may have half the digits
         triangle, log_diagonal = self._triangle(white)
-        z = mean + self.turned((triangle @ normal[..., None])[..., 0])
+        z = mean + self.to_latents((triangle @ normal[..., None])[..., 0])
         if self.penalty is None:
             x_hat, cost = self.decoder(z), torch.zeros((), device=x.device)
         else:
@@ -126,56 +120,54 @@ class Autoencoder(Coding):
 
     def _triangle(self, white: Tensor) -> tuple[Tensor, Tensor]:
         """Return the lower triangles L (n, d, d), and the logarithms of their diagonals (n, d)."""
-        entries = self.spread(white).to(self.log_noise)
+        entries = self.posterior(white).to(self.log_noise)
         log_diagonal, below = entries[:, : self.d] + math.log(START_SPREAD), entries[:, self.d :]
         # Scattered by a matrix of zeros and ones: an index assignment would be slower in both directions.
         return torch.diag_embed(log_diagonal.exp()) + (below @ self.below).unflatten(1, (self.d, self.d)), log_diagonal
 
     @torch.no_grad()
-    def share_told(self, x: Tensor) -> Tensor:
-        """Return how much of each latent's variance lies between rows, and not in the posterior of a row; (d,)."""
+    def explained_variance(self, x: Tensor) -> Tensor:
+        """Return the fraction of each latent's variance between samples rather than within their posteriors; (d,)."""
         triangle, _ = self._triangle(self.encoder.preprocess(x))
-        within = (self.turned.weight @ triangle).square().sum(2).mean(0)
-        between = self.codes(x).to(within).var(0)
+        within = (self.to_latents.weight @ triangle).square().sum(2).mean(0)
+        between = self.encode(x).to(within).var(0)
         return between / (between + within)
 
     @torch.no_grad()
-    def turn(self, rotation: Tensor) -> None:
-        """Turn the latents, z → z Q: the decoder turns them back, so that no likelihood changes."""
-        turned = self.turned.weight.mT @ rotation.to(self.turned.weight)
-        self.turned.weight.copy_(turned.mT)
-        self.turned_back.weight.copy_(turned)
+    def rotate(self, rotation: Tensor) -> None:
+        """Rotate the latents, z → z Q; the decoder rotates them back, so the likelihood stays the same."""
+        inverse = self.to_latents.weight.mT @ rotation.to(self.to_latents.weight)
+        self.to_latents.weight.copy_(inverse.mT)
+        self.from_latents.weight.copy_(inverse)
 
     @torch.no_grad()
     def bound(self, x: Tensor, seed: int) -> float:
-        """Return the evidence lower bound without penalty, in nats per row, with one draw of the latents each."""
+        """Return the evidence lower bound without penalty, in nats per sample, with one draw of the latents each."""
         penalty, self.penalty = self.penalty, None
         generator = torch.Generator(x.device).manual_seed(seed)
-        chance = (r.to(self.log_noise.dtype) for r in random_numbers(len(x), self.d, generator))
-        parts = zip(*(each.split(rows_at_once(x)) for each in (x, *chance)), strict=True)
+        noise = (each.to(self.log_noise.dtype) for each in random_numbers(len(x), self.d, generator))
+        parts = zip(*(each.split(samples_at_once(x)) for each in (x, *noise)), strict=True)
         bound = -sum(float(self(*part)) * len(part[0]) for part in parts) / len(x)
         self.penalty = penalty
         return bound
 
     @torch.no_grad()
     def dependence(self, x: Tensor) -> Tensor:
-        """Return the derivative of each standardised observed variable by each standardised latent; (n, m, d)."""
+        """Return the derivative of each standardised feature by each standardised latent; (n, m, d)."""
         z = self.encoder(x)
         columns = pushforward(self.decoder, z).columns  # (d, n, m)
         return (columns * batch_scale(z)[:, None, None]).permute(1, 2, 0)
 
 
-def _spread(encoder: Encoder, n_out: int) -> nn.Module:
+def _posterior(encoder: Encoder, n_out: int) -> nn.Module:
     shape = encoder.preprocess.shape_out
-    return (
-        networks.zero_network(shape, n_out)
-        if len(shape) == 3
-        else networks.zero_mlp(encoder.n_features, n_out, hidden=(64, 64))
-    )
+    if len(shape) == 3:
+        return networks.zero_network(shape, n_out)
+    return networks.zero_mlp(encoder.n_features, n_out, hidden=(64, 64))
 
 
 @torch.no_grad()
-def _straighten(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
+def _set_linear_path(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
     paths = [part.linear for part in network.modules() if isinstance(part, networks.SkipMLP)]
     if paths and isinstance(paths[0], nn.Linear):
         paths[0].weight.copy_(torch.linalg.lstsq(inputs.double(), outputs.double()).solution.mT)
@@ -184,27 +176,27 @@ def _straighten(network: nn.Module, inputs: Tensor, outputs: Tensor) -> None:
 def _below_diagonal(d: int) -> Tensor:
     """Return the matrix that puts d(d − 1)/2 numbers below the diagonal of a flattened d×d matrix."""
     rows, columns = torch.tril_indices(d, d, -1)
-    place = torch.zeros(len(rows), d * d)
-    place[torch.arange(len(rows)), rows * d + columns] = 1.0
-    return place
+    matrix = torch.zeros(len(rows), d * d)
+    matrix[torch.arange(len(rows)), rows * d + columns] = 1.0
+    return matrix
 
 
 def units_of(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return mean and scale of rows: of vectors for each variable, of pictures a mean for each pixel and one scale."""
+    """Return mean and scale of each feature; of images, a mean for each pixel and one scale for all."""
     if x.ndim == 2:
         return x.double().mean(0), batch_scale(x.double())
     return x.mean(0).double(), x.var(0).mean().sqrt().double()
 
 
-def rows_at_once(x: Tensor) -> int:
-    """Return how many rows go through the networks at once, where nothing is learned from them."""
+def samples_at_once(x: Tensor) -> int:
+    """Return how many samples go through the networks at once, where no gradients are needed."""
     return len(x) if x.ndim == 2 else max(1, AT_ONCE // math.prod(x.shape[1:]))
 
 
 def first_samples(batches: Iterator[tuple[Tensor, ...]]) -> Tensor:
-    """Return rows enough to start from, on the CPU."""
+    """Return enough samples for an initialisation, on the CPU."""
     first = next(batches)[0].cpu()
-    n_more = min(START_ROWS // len(first), START_BATCHES) - 1
+    n_more = min(START_SAMPLES // len(first), START_BATCHES) - 1
     return torch.cat([first, *(next(batches)[0].cpu() for _ in range(n_more))])
 
 

@@ -1,90 +1,489 @@
-"""`disentangle`: from a decoder and its codes to the rotation in which fewest latents reach each output."""
+"""`disentangle`: the rotation of a trained decoder's latents in which the fewest of them reach each output."""
 
 from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from typing import Any
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
 
 import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.optimize import linear_sum_assignment
+from scipy.stats import norm
 from sklearn.utils import check_scalar
-from torch import Tensor
+from torch import Tensor, nn
 
+from pindown import theory
 from pindown._random import RandomState, draw_seed
-from pindown.methods.dictionary import derivatives
-from pindown.methods.dictionary.decoder_supports import FAINT, FEW, STRONG, bent_enough, held_by, supported
-from pindown.methods.dictionary.disentangled import TIED, Disentangled
-from pindown.methods.dictionary.law import Freedom, freedom
-from pindown.methods.dictionary.rotation import Searched, reached_by, searched
+from pindown.auditing.page import STEPS, Drawing, fill, sliders, write_whole
+from pindown.data.data import from_torch
+from pindown.errors import InputError
+from pindown.losses.jacobian import Decoder, check_samples_apart
+from pindown.methods.dictionary.dependence import (
+    FAINT,
+    RARE,
+    STRONG,
+    Outputs,
+    common_rows,
+    gradient_moments,
+    is_nonlinear,
+    mean_changes,
+    mean_derivatives,
+    outputs,
+    reach_images,
+    support_of,
+)
+from pindown.methods.dictionary.rotation import Optima, dependencies, rotation_optima
+from pindown.metrics.arrays import Mask, Matrix
+from pindown.simulate.images import Bytes, contact_sheet, tiles
 from pindown.theory import structure
 
-N_CODES, N_OUTPUTS, N_STARTS = 512, 1_000, 24
-"""Codes at which derivatives are taken, outputs that are counted, and starts of the search, at most."""
+N_SAMPLES, N_OUTPUTS, N_STARTS = 512, 1_000, 24
+"""Latents at which derivatives are taken, outputs that are counted, and starts of the search, at most."""
 
 COLLAPSED = 1e-3
-"""Share of the strongest latent's effect up to which a latent has none."""
+"""Fraction of the strongest latent's effect up to which a latent has none."""
 
-SAME = 0.9
-"""Share of a latent's variance that must lie in another, or in its block, for two rotations to agree on it."""
+SAME_ROTATION = 0.9
+"""Fraction of a latent's variance that must lie in another, or in its block, for two rotations to agree on it."""
 
-CLEARLY, LEAST = 1.25, 0.15
-"""How many times more must be cleared than where gradients have no axes in common, for a claim; three spreads; and so
-many dependencies of an output. One layer of random weights has directions that are a little more common than others,
-and clears up to .13."""
+TIED = 0.01
+"""Latents per output by which the best rotation must be ahead of the next: with less it is a tie."""
+
+GAIN_RATIO, LEAST_GAIN = 1.25, 0.15
+"""A claim needs a gain of so many times the chance level; of three standard deviations above it; and of so many
+dependencies of an output above it. One layer of random weights has directions that are a little more common than
+others, and gains up to .13."""
 
 UNSEEN = 0.3
 """Change of an output, in its spreads, by a latent that its derivatives do not see, up to which it is none: derivatives
-below the threshold of the support make .17 of it at most."""
+below the threshold of the support change it by .17 at most."""
 
-FEWEST_CODES = 100
-"""Codes below which nobody knows their law."""
+FEWEST_SAMPLES = 100
+"""Latents from which their distribution can be estimated."""
 
-N_TURNS, N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 64, 8, 200, 4
-"""Random rotations that are counted; searches in gradients without common axes, with so many outputs and starts."""
+N_RANDOM, N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 64, 8, 200, 4
+"""Random rotations; searches in gradients without common axes, with so many outputs and starts."""
+
+SAME_OUTPUT = 1e-2
+"""Fraction of the largest output up to which two are the same: bfloat16 has two digits."""
+
+OUT_OF_RANGE = 0.5
+"""How far images may go beyond 0 and 1, as those of an autoencoder do here and there; further they have other units."""
+
+
+# ---- which rotations leave the distribution of the latents unchanged ------------------------------------------------
+
+TOLERATED, BY_CHANCE = 0.03, 1.2
+"""Distance between two distributions on a line, in standard deviations, up to which they count as the same: encodings
+of a trained autoencoder are never quite those of its prior. And, over the root of their number, what few samples add by
+chance. A uniform distribution is .16 away from a Gaussian one, that of Laplace .15, Student's with 8 degrees of freedom
+.06."""
+
+ISOTROPIC = 1.1
+"""How many times more latents may vary along one direction than along another, apart from what few samples add: those
+of which two correlate by .1."""
+
+DEPENDENT, DEPENDENT_BY_CHANCE = 0.1, 4.0
+"""Correlation of two latents, or of their absolute values, up to which they count as independent; and, over the root of
+their number, what the largest of many may be by chance."""
+
+N_ROTATIONS, N_LEVELS = 16, 400
+"""Random rotations that are tried, and quantiles at which distributions are compared."""
+
+
+@dataclass(frozen=True)
+class Symmetry:
+    """Which rotations leave the distribution of some latents unchanged.
+
+    Attributes
+    ----------
+    kind : {"Gaussian", "isotropic", "other"}
+        Gaussian with one variance in all directions, so that latents stay independent under any rotation; the same
+        along all directions, but not Gaussian; or neither.
+    to_gaussian : float
+        Largest distance of the distribution along an axis, old or new, from a Gaussian one, in standard deviations.
+    to_random : float
+        The same distance between distributions along old axes and along randomly rotated ones.
+    to_new : float
+        The same between old axes and new ones.
+    anisotropy : float
+        How many times more latents vary along one direction than along another.
+    dependence : float
+        Largest correlation of two new latents, or of their absolute values.
+    n, d : int
+        Number of samples, and of latents.
+    """
+
+    kind: Literal["Gaussian", "isotropic", "other"]
+    to_gaussian: float
+    to_random: float
+    to_new: float
+    anisotropy: float
+    dependence: float
+    n: int
+    d: int
+
+    @property
+    def tolerated(self) -> float:
+        """Up to which distance distributions count as the same."""
+        return TOLERATED + BY_CHANCE / self.n**0.5
+
+    @property
+    def is_isotropic(self) -> bool:
+        """Whether latents vary as much along all directions, apart from what so few of them leave open."""
+        few = (self.d / self.n) ** 0.5
+        return few < 1 and self.anisotropy <= ISOTROPIC * (1 + few) / (1 - few)
+
+    @property
+    def is_independent(self) -> bool:
+        """Whether new latents are independent, as far as correlations of them and of their absolute values show."""
+        return self.dependence <= DEPENDENT + DEPENDENT_BY_CHANCE / self.n**0.5
+
+    @property
+    def is_kept(self) -> bool:
+        """Whether the new latents have the distribution of the old ones."""
+        return self.kind != "other" or (self.to_new <= self.tolerated and self.is_isotropic)
+
+    def __str__(self) -> str:
+        gaussian = f"{self.to_gaussian:.2f}"
+        if self.kind == "Gaussian":
+            return f"the latents are Gaussian (distance at most {gaussian} along an axis): all rotations are free."
+        if self.kind == "isotropic":
+            return (
+                f"the latents have one distribution along all axes (distance {self.to_random:.2f}), but not a Gaussian "
+                f"one (distance {gaussian}): all rotations are free, and the latents are not independent."
+            )
+        if not self.is_isotropic:
+            return (
+                f"the latents vary {min(self.anisotropy, 999):.2f} times as much along one direction as along another, "
+                "so a rotation changes their distribution. Whiten them, with a decoder that undoes it."
+            )
+        if self.to_gaussian <= self.tolerated and not self.is_independent:
+            return (
+                f"two of the new latents depend on each other (they, or their absolute values, correlate by "
+                f"{self.dependence:.2f}): only rotations that keep their distribution are free."
+            )
+        return (
+            f"the latents are not Gaussian (distance {gaussian} along an axis; a uniform distribution has .16): only "
+            "rotations that keep their distribution are free, such as order and signs of independent latents. This "
+            f"rotation {'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
+        )
+
+
+def symmetry(latents: Matrix, rotation: Matrix, *, random_state: int = 0) -> Symmetry:
+    r"""Return which rotations leave the distribution of latents unchanged.
+
+    Distributions along single axes are compared by their quantiles, :math:`W_1 = \int |F^{-1}(p) - G^{-1}(p)| \, dp`,
+    in standard deviations; those of old and new axes in the order that matches best.
+
+    Parameters
+    ----------
+    latents
+        (n, d).
+    rotation
+        Orthogonal, (d, d): the new latents are ``latents @ rotation``.
+    random_state
+        Seed of the random rotations.
+
+    Examples
+    --------
+    >>> rng, rotation = np.random.default_rng(0), np.array([[0.8, -0.6], [0.6, 0.8]])
+    >>> [symmetry(latents, rotation).kind for latents in (rng.normal(size=(5_000, 2)), rng.uniform(size=(5_000, 2)))]
+    ['Gaussian', 'other']
+    """
+    centred = latents - latents.mean(0)
+    variances = np.linalg.eigvalsh(centred.T @ centred / len(centred))
+    anisotropy = float(np.sqrt(variances[-1] / max(variances[0], 1e-300)))
+    others = np.linalg.qr(np.random.default_rng(random_state).normal(size=(N_ROTATIONS, *rotation.shape)))[0]
+    old, new = _quantiles(centred), _quantiles(centred @ rotation)
+    levels = norm.ppf((np.arange(N_LEVELS) + 0.5) / N_LEVELS)
+    to_gaussian = max(float(np.abs(each - levels).mean(1).max()) for each in (old, new))
+    to_random = max(_distance(old, _quantiles(centred @ other)) for other in others)
+    dependence = _dependence(centred @ rotation)
+    found = Symmetry("other", to_gaussian, to_random, _distance(old, new), anisotropy, dependence, *latents.shape)
+    if not found.is_isotropic or to_random > found.tolerated:
+        return found
+    if to_gaussian > found.tolerated:
+        return replace(found, kind="isotropic")
+    return replace(found, kind="Gaussian") if found.is_independent else found
+
+
+def _dependence(latents: Matrix) -> float:
+    """Return the largest correlation of two columns, or of their absolute values."""
+    if latents.shape[1] < 2:
+        return 0.0
+    with np.errstate(invalid="ignore"):
+        both = np.stack([np.corrcoef(some.T) for some in (latents, np.abs(latents))])
+    return float(np.nan_to_num(np.abs(both[:, ~np.eye(latents.shape[1], dtype=bool)])).max())
+
+
+def _quantiles(latents: Matrix) -> Matrix:
+    """Return quantiles of each column, of unit variance; (d, levels)."""
+    levels = np.quantile(latents, (np.arange(N_LEVELS) + 0.5) / N_LEVELS, axis=0).T
+    return levels / np.maximum(latents.std(0)[:, None], 1e-300)
+
+
+def _distance(old: Matrix, new: Matrix) -> float:
+    """Return the largest distance of distributions along axes that match best, with either sign."""
+    both = np.stack([new, -new[:, ::-1]])  # (2, d, levels)
+    distance = np.abs(old[:, None, None] - both).mean(3).min(1)  # (d, d)
+    return float(distance[linear_sum_assignment(distance)].max())
+
+
+# ---- what was found -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Disentangled:
+    """What `disentangle` found.
+
+    Attributes
+    ----------
+    rotation : ndarray (d, d)
+        Orthogonal: ``latents @ rotation`` are the new latents, those that reach most outputs first.
+    before, after, chance : float
+        Soft number of latents that reach an output, on average: along the old axes, along the new ones, and along
+        those that the same search finds where the gradients of each output are rotated independently.
+    lead : float
+        By how much the best of the starts is ahead of the best of those that ended elsewhere, order and signs aside;
+        infinite if none did.
+    symmetry : Symmetry
+        Which rotations leave the distribution of the latents unchanged.
+    dependence : ndarray (d, *shape of an output)
+        Mean absolute derivative of each output by each new latent, both in standardised units.
+    support : ndarray of bool (d, *shape)
+        Which outputs each new latent reaches: of images, its pixels. None of those that hardly vary.
+    threshold : float
+        What separates them in `dependence`.
+    blocks : tuple of structure.Block
+        Latents that are told apart, alone or together, by outputs that are nonlinear enough.
+    reasons_not_to_claim : tuple of str
+        Empty if nothing that can be checked is against a claim.
+    """
+
+    rotation: Matrix
+    before: float
+    after: float
+    chance: float
+    lead: float
+    symmetry: Symmetry
+    dependence: Matrix
+    support: NDArray[np.bool_]
+    threshold: float
+    blocks: tuple[structure.Block, ...]
+    reasons_not_to_claim: tuple[str, ...]
+    decoder: Callable[[Tensor], Tensor]
+    latents: Tensor
+
+    @property
+    def is_tied(self) -> bool:
+        """Whether another rotation is as good. If it only mixes latents of one block, blocks may still be claimed."""
+        return self.lead < TIED
+
+    @property
+    def guarantee(self) -> theory.Theorem | None:
+        """The theorem that applies if its other assumptions hold; None if there are reasons not to claim."""
+        if self.reasons_not_to_claim:
+            return None
+        single = all(block.is_single for block in self.blocks)
+        return theory.DICTIONARY_SINGLE if single else theory.DICTIONARY_BLOCKS
+
+    @property
+    def claim(self) -> str | None:
+        """The supported claim, with the assumptions that a decoder does not show; None if there is none."""
+        theorem = self.guarantee
+        if theorem is None:
+            return None
+        blocks = ", ".join("{" + ", ".join(map(str, sorted(block.latents))) + "}" for block in self.blocks)
+        return (
+            f"Of the latents {blocks} each is recovered up to an invertible function of it ({theorem.source}), if the "
+            "decoder has the distribution of the data, is injective, and no nonlinear map of its latents leaves fewer "
+            "dependencies than this rotation does."
+        )
+
+    def decode(self, z: Tensor) -> Tensor:
+        """Decode new latents: rotate them back, and apply the decoder."""
+        return self.decoder(z @ torch.as_tensor(self.rotation.T.copy(), dtype=z.dtype, device=z.device))
+
+    def pictures(self) -> Bytes:
+        """Draw which pixels each new latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
+        self.require_images("pictures")
+        return reach_images(self.dependence, self.support)
+
+    def traversals(self, *, steps: int = 8, rotated: bool = True) -> Bytes:
+        """Draw a row for each latent, which goes through its range while the others stay at their median.
+
+        Parameters
+        ----------
+        steps
+            Images in a row.
+        rotated
+            Whether latents are the new ones; False draws the old ones, to compare.
+        """
+        self.require_images("traversals")
+        x = in_range(self.traversed(steps=steps, rotated=rotated).float())
+        return contact_sheet(x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1), columns=steps)
+
+    def traversed(self, *, steps: int = 8, rotated: bool = True) -> Tensor:
+        """Return what is decoded along each latent, one after the other, as `traversals` draws it; (d · steps, …)."""
+        rotation = torch.as_tensor(self.rotation if rotated else np.eye(len(self.rotation))).to(self.latents)
+        latents = self.latents @ rotation
+        points = latents.median(0).values.repeat(latents.shape[1], steps, 1)  # (d, steps, d)
+        levels = torch.linspace(0.05, 0.95, steps, dtype=latents.dtype, device=latents.device)
+        for j, along in enumerate(
+            latents.double().quantile(levels.double(), dim=0).T
+        ):  # no quantiles in half precision
+            points[j, :, j] = along.to(points)
+        with torch.no_grad():
+            return self.decoder(points.flatten(0, 1) @ rotation.mT).cpu()
+
+    def require_images(self, what: str) -> None:
+        """Raise unless the decoder makes images."""
+        if self.support.ndim != 4:
+            shape = self.support.shape[1:]
+            raise ValueError(f"{what}: the outputs have shape {shape}, not (c, h, w). See dependence and support.")
+
+    def __str__(self) -> str:
+        lead = "no other optimum was found" if np.isinf(self.lead) else f"the next optimum is {self.lead:.3f} behind"
+        tie = "a tie: " if self.is_tied else ""
+        claim = self.claim or "No claim is supported: " + "; ".join(self.reasons_not_to_claim) + "."
+        return (
+            f"{self.after:.2f} latents reach an output, {self.before:.2f} before and {self.chance:.2f} by chance "
+            f"({tie}{lead}). {str(self.symmetry)[:1].upper()}{str(self.symmetry)[1:]} {claim}"
+        )
+
+
+def in_range(x: Tensor) -> Tensor:
+    """Return images from 0 to 1: as they are, or rescaled if their range is clearly another.
+
+    Examples
+    --------
+    >>> in_range(torch.tensor([0.2, 1.02])).tolist() == torch.tensor([0.2, 1.02]).tolist()
+    True
+    >>> in_range(torch.tensor([0.0, 51.0, 255.0])).tolist()
+    [0.0, 0.20000000298023224, 1.0]
+    """
+    low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
+    return x if low > -OUT_OF_RANGE and high < 1 + OUT_OF_RANGE else (x - low) / (high - low)
+
+
+def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Drawing, Drawing]:
+    """Return a slider for each latent of an image decoder, before and after the rotation; ``what`` names the decoder.
+
+    Examples
+    --------
+    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
+    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
+    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
+    >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(disentangle(decoder, z))]
+    [2, 2]
+    """
+    found.require_images("save_rotated")
+    before, after = (
+        tiles(in_range(found.traversed(steps=STEPS, rotated=rotated).float())) for rotated in (False, True)
+    )
+    shape = (len(found.rotation), STEPS, *before.shape[1:])
+    caption = "Each slider moves one latent through its range; the others stay at their median."
+    return (
+        sliders(before.reshape(shape), f"{what}, as it was given. {caption}", "Before"),
+        sliders(after.reshape(shape), f"The same decoder, with rotated latents. {caption}", "After one rotation"),
+    )
+
+
+def save_rotated(found: Disentangled, path: str | Path) -> Path:
+    """Write a page with a slider for each latent of a decoder, before and after the rotation, and the claim.
+
+    Parameters
+    ----------
+    found
+        The result of `disentangle` for an image decoder.
+    path
+        The file, such as ``rotated.html``. The page is self-contained.
+
+    Raises
+    ------
+    ValueError
+        If the decoder does not return images.
+    OSError
+        If the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
+    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
+    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
+    >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
+    >>> found = disentangle(decoder, z, n_samples=50)
+    >>> with tempfile.TemporaryDirectory() as folder:  # two sliders before, two after
+    ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
+    4
+    """
+    page = {
+        "title": "One rotation",
+        "kicker": f"pindown disentangle · {len(found.rotation)} latents",
+        "lead": f"A pixel depends on {found.after:.2f} latents along the new axes, {found.before:.2f} along the old "
+        f"ones, and {found.chance:.2f} at chance. Nothing was trained.",
+        "footer": "This page is self-contained.",
+        "claims": found.claim is not None,
+        "said": found.claim or "No claim is supported: " + "; ".join(found.reasons_not_to_claim) + ".",
+        "drawings": before_and_after(found),
+    }
+    path = Path(path)
+    write_whole(fill("rotated.html.j2", page=page), path)
+    return path
+
+
+# ---- the search -----------------------------------------------------------------------------------------------------
 
 
 def disentangle(
     decoder: Callable[[Tensor], Tensor],
-    codes: Any,
+    latents: ArrayLike | Tensor,
     *,
-    n_codes: int = N_CODES,
+    n_samples: int = N_SAMPLES,
     n_outputs: int = N_OUTPUTS,
     n_starts: int = N_STARTS,
     random_state: RandomState = 0,
 ) -> Disentangled:
-    r"""Turn the codes of a trained decoder so that the fewest latents reach each of its outputs.
+    r"""Rotate the latents of a trained decoder so that the fewest of them reach each of its outputs.
 
-    A Gaussian prior does not see a rotation, so training leaves it open. Here it is chosen, without any training, by
-    the decoder's Jacobian: with :math:`M_i` the mean outer product of the gradients of output i,
+    A Gaussian prior is the same for all rotations, so training leaves the rotation open. Here it is chosen, without
+    any training, by the decoder's Jacobian: with :math:`M_i` the mean outer product of the gradients of output i,
 
     .. math:: \min_{Q^\top Q = I} \sum_{ij} \log\bigl(q_j^\top M_i q_j + \epsilon^2\bigr),
 
     a soft count of which latent reaches which output, in standardised units. Any decoder that torch differentiates
-    will do: of a VAE, a GAN, a flow, a diffusion model, a simulator. Latents that do the same to all pixels (light,
-    contrast) are not told apart from anything by it, and nothing is then claimed.
+    will do: of a VAE, a GAN, a flow, a diffusion model, a simulator. Latents that change all pixels alike (light,
+    contrast) cannot be told apart in this way, and nothing is then claimed.
 
     Parameters
     ----------
     decoder
-        Maps codes (n, d) to (n, …), each row by itself.
-    codes
+        Maps latents (n, d) to (n, …), each sample by itself.
+    latents
         Those that the decoder is used with, (n, d): of an encoder, or drawn from the prior. Best thousands.
-    n_codes, n_outputs, n_starts
-        Codes at which derivatives are taken, outputs that are counted, rotations from which the search starts, at
-        most. Others are not looked at, or at random.
+    n_samples, n_outputs, n_starts
+        Latents at which derivatives are taken, outputs that are counted, and rotations from which the search starts,
+        at most. They are drawn at random.
     random_state
         Seed of these choices.
 
     Returns
     -------
     Disentangled
-        ``rotation``, so that ``codes @ rotation`` are the new codes; what it gains, how sure it is, what each latent
-        reaches, and what may be claimed: ``print`` says it.
+        ``rotation``, so that ``latents @ rotation`` are the new latents; what it gains, how certain it is, what each
+        latent reaches, and the supported claim. ``print`` shows a summary.
 
     Raises
     ------
     ValueError
-        If the decoder takes other codes, cannot be differentiated, or does not depend on some or all of its codes.
+        If the decoder takes other latents, cannot be differentiated, or does not depend on some or all of its latents.
 
     References
     ----------
@@ -92,151 +491,203 @@ def disentangle(
 
     Examples
     --------
-    A decoder of three latents, each with outputs of its own, that someone trained at an angle:
+    A decoder of three latents, each with outputs of its own, behind an unknown rotation:
 
-    >>> import torch
     >>> def decoder(z):
-    ...     a, b, c = (z @ turn).unbind(1)
+    ...     a, b, c = (z @ rotation).unbind(1)
     ...     return torch.stack([a.sin(), b.exp(), c.tanh(), a * b, b * c, (a + c).sin(), a * c, c.cos()], dim=1)
     >>> rng = torch.Generator().manual_seed(0)
-    >>> turn = torch.linalg.qr(torch.randn(3, 3, generator=rng))[0]
+    >>> rotation = torch.linalg.qr(torch.randn(3, 3, generator=rng))[0]
     >>> found = disentangle(decoder, torch.randn(1_000, 3, generator=rng))
-    >>> (turn.T.numpy() @ found.rotation).round(1).__abs__().sum(0).tolist()  # one latent each
+    >>> (rotation.T.numpy() @ found.rotation).round(1).__abs__().sum(0).tolist()  # one latent each
     [1.0, 1.0, 1.0]
     >>> found.before > 2.5 > 2 > found.after
     True
     >>> print(found.claim)
     Of the latents {0}, {1}, {2} each is recovered up to an invertible function of it ...
     """
-    for name, value, least in (("n_codes", n_codes, 2), ("n_outputs", n_outputs, 1), ("n_starts", n_starts, 1)):
+    for name, value, least in (("n_samples", n_samples, 2), ("n_outputs", n_outputs, 1), ("n_starts", n_starts, 1)):
         check_scalar(value, name, numbers.Integral, min_val=least)
-    every = derivatives.read_codes(decoder, codes)
+    given = _read_latents(decoder, latents)
     rng = np.random.default_rng(draw_seed(random_state))
-    z = every[np.sort(rng.permutation(len(every))[:n_codes])]
-    seen = derivatives.outputs(decoder, z)
-    _refuse_constant(every, seen)
-    lively = np.flatnonzero(seen.lively)
-    counted = np.sort(rng.permutation(lively)[:n_outputs])
+    z = given[np.sort(rng.permutation(len(given))[:n_samples])]
+    varies = outputs(decoder, z)
+    _check_varying(given, varies)
+    varying = np.flatnonzero(varies.varying)
+    counted = np.sort(rng.permutation(varying)[:n_outputs])
     try:
-        moments = derivatives.moments(decoder, z, seen, counted)
+        moments = gradient_moments(decoder, z, varies, counted)
     except (ValueError, RuntimeError, TypeError) as error:
         why = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(
-            f"disentangle: {why}. The decoder must be made of what torch differentiates, from codes to outputs."
+        raise InputError(
+            "decoder", f"{why}. Use operations that torch differentiates, from latents to outputs."
         ) from error
-    _refuse_collapsed(moments)
-    found = searched(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
+    _check_collapsed(moments)
+    found = rotation_optima(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
     best = found.rotations[0]
-    strength = derivatives.reach(decoder, z, seen, best)
-    support, threshold = supported(strength, seen.lively)
-    bent = bent_enough(best.T @ moments @ best, support[counted])
-    blocks = structure.identified_blocks(held_by(support[counted][bent]))
-    free, ahead = freedom(every.double().cpu().numpy(), best), _lead(found, [sorted(b.latents) for b in blocks])
-    after, (anyhow, chance) = float(found.counts[0]), _by_chance(moments, rng)
-    shape = (len(best), *seen.shape)
-    against = (
-        *_of_law(free),
-        *_of_dependence(strength[lively], support[lively], derivatives.changed(decoder, z, seen, best)[lively]),
-        *_of_search(ahead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
+    strength = mean_derivatives(decoder, z, varies, best)
+    support, threshold = support_of(strength, varies.varying)
+    nonlinear = is_nonlinear(best.T @ moments @ best, support[counted])
+    blocks = structure.identified_blocks(common_rows(support[counted][nonlinear]))
+    free, lead = symmetry(given.double().cpu().numpy(), best), _lead(found, [sorted(b.latents) for b in blocks])
+    after, (anyhow, chance) = float(found.counts[0]), _chance(moments, rng)
+    shape = (len(best), *varies.shape)
+    reasons = (
+        *_by_distribution(free),
+        *_by_dependence(strength[varying], support[varying], mean_changes(decoder, z, varies, best)[varying]),
+        *_by_search(lead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
     )
     return Disentangled(
         rotation=best,
-        before=float(reached_by(moments, np.eye(len(best))[None])[0]),
+        before=float(dependencies(moments, np.eye(len(best))[None])[0]),
         after=after,
         chance=float(chance.mean()),
         lead=_lead(found, [[j] for j in range(len(best))]),
-        freedom=free,
+        symmetry=free,
         dependence=strength.T.reshape(shape),
         support=support.T.reshape(shape),
         threshold=threshold,
         blocks=blocks,
-        against=against,
+        reasons_not_to_claim=reasons,
         decoder=decoder,
-        codes=z,
+        latents=z,
     )
 
 
-def _refuse_constant(z: Tensor, seen: derivatives.Outputs) -> None:
+def _read_latents(decoder: Decoder, latents: ArrayLike | Tensor) -> Tensor:
+    """Return latents as the decoder takes them; raise if it cannot decode them, each by itself."""
+    array = np.asarray(from_torch(latents))
+    if array.ndim != 2 or array.dtype.kind not in "fiu" or not np.isfinite(array).all() or len(array) < 2:
+        raise InputError(
+            "latents",
+            "`latents` must be a matrix (n, d) of finite numbers, with two samples or more, such as an encoder returns "
+            f"or a prior draws, got {array.dtype} of shape {array.shape}.",
+        )
+    given = latents if isinstance(latents, Tensor) and latents.is_floating_point() else torch.zeros(())
+    like: Tensor = next(decoder.parameters(), given) if isinstance(decoder, nn.Module) else given
+    z = torch.as_tensor(array).to(like.device, like.dtype)
+    check_samples_apart(decoder)
+    try:
+        with torch.no_grad():
+            x, again, alone = decoder(z[:2]), decoder(z[:2]), decoder(z[[0, 0]])
+    except (RuntimeError, ValueError, IndexError, TypeError) as error:
+        cause = str(error).splitlines()[0]
+        raise InputError(
+            "latents", f"The decoder does not take `latents` of {z.shape[1]} columns ({cause})."
+        ) from error
+    if not isinstance(x, Tensor) or x.ndim < 2 or len(x) != 2:
+        shape = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
+        raise InputError("decoder", f"The decoder must map latents (n, d) to a tensor (n, …), got {shape} for n = 2.")
+    if not x.isfinite().all():
+        raise InputError("decoder", "The output of the decoder has NaN or infinity. Does it take a logarithm?")
+    if _differ(x, again):
+        raise InputError(
+            "decoder",
+            "The decoder returns other outputs for the same latents when it is called again: it is random. Put it into "
+            "evaluation mode, or fix the noise that it draws.",
+        )
+    if _differ(x[0], alone[0]):
+        raise InputError(
+            "decoder",
+            "The output of a sample depends on other samples, as with batch normalisation in training mode. Put the "
+            "decoder into evaluation mode, or let it decode each sample by itself.",
+        )
+    return z
+
+
+def _differ(x: Tensor, other: Tensor) -> bool:
+    """Return whether outputs differ by more than low precision, or the order of additions on a device, explains."""
+    return bool((x - other).abs().max() > SAME_OUTPUT * torch.maximum(x.abs().max(), other.abs().max()))
+
+
+def _check_varying(z: Tensor, found: Outputs) -> None:
     constant = np.flatnonzero((z == z[0]).all(0).cpu().numpy())
     if len(constant):
-        raise ValueError(
-            f"disentangle: column(s) {constant.tolist()} of codes are constant, as those of a collapsed latent are: "
-            "leave these latents out of codes, and let the decoder set them."
+        raise InputError(
+            "latents",
+            f"column(s) {constant.tolist()} of `latents` are constant, as those of a collapsed latent are. Leave these "
+            "latents out, and let the decoder set them.",
         )
-    if not seen.spread.max() > 0:
-        raise ValueError(
-            "disentangle: the decoder makes the same of all codes, so that it does not depend on them. Are these the "
-            "codes that it was trained with, and is it trained?"
+    if not found.spread.max() > 0:
+        raise InputError(
+            "decoder",
+            "The decoder returns the same for all latents: it does not depend on them. Are these the latents that it "
+            "was trained with, and is it trained?",
         )
 
 
-def _refuse_collapsed(moments: np.ndarray) -> None:
+def _check_collapsed(moments: Matrix) -> None:
     total = moments.mean(0)
     effect = np.sqrt(total.diagonal())
     if not effect.max() > 0:
-        raise ValueError("disentangle: no derivative of the decoder by its codes differs from 0: is it quantised?")
+        raise InputError("decoder", "No derivative of the decoder by its latents differs from 0. Is it quantised?")
     dead = np.flatnonzero(effect <= COLLAPSED * effect.max())
     if len(dead):
-        raise ValueError(
-            f"disentangle: the decoder does not respond to latent(s) {dead.tolist()}, which have collapsed: leave them "
-            "out of codes, and let the decoder set them to 0."
+        raise InputError(
+            "latents",
+            f"The decoder does not respond to latent(s) {dead.tolist()}, which have collapsed. Leave them out, and let "
+            "the decoder set them to 0.",
         )
     effects = np.sqrt(np.maximum(np.linalg.eigvalsh(total), 0))
     idle = int((effects <= COLLAPSED * effects[-1]).sum())
     if idle:
-        raise ValueError(
-            f"disentangle: the decoder responds to {len(total) - idle} directions of its {len(total)} codes only: some "
-            "latents have collapsed together. Train it with as many as it uses."
+        raise InputError(
+            "latents",
+            f"The decoder responds to {len(total) - idle} directions of its {len(total)} latents only: some have "
+            "collapsed together. Train it with as many as it uses.",
         )
 
 
-def _lead(found: Searched, members: list[list[int]]) -> float:
-    """Return how far behind the best start is that ended elsewhere: where sets of latents are others."""
+def _lead(found: Optima, members: list[list[int]]) -> float:
+    """Return how far the best optimum is ahead of the best one whose sets of latents are others."""
     for rotation, count in zip(found.rotations[1:], found.counts[1:], strict=True):
-        shares = (found.rotations[0].T @ rotation) ** 2  # of each new latent in each of the best
-        inside = np.stack([shares[each].sum(0) for each in members])  # (sets, d)
+        overlap = (found.rotations[0].T @ rotation) ** 2  # of each new latent with each of the best
+        inside = np.stack([overlap[each].sum(0) for each in members])  # (sets, d)
         sizes = np.bincount(inside.argmax(0), minlength=len(members))
-        if inside.max(0).min() < SAME or sizes.tolist() != [len(each) for each in members]:
+        if inside.max(0).min() < SAME_ROTATION or sizes.tolist() != [len(each) for each in members]:
             return float(count - found.counts[0])
     return float("inf")
 
 
-def _by_chance(moments: np.ndarray, rng: np.random.Generator) -> tuple[float, np.ndarray]:
-    """Return what a random rotation leaves, and what searches leave where gradients have no axes in common.
+def _chance(moments: Matrix, rng: np.random.Generator) -> tuple[float, Matrix]:
+    """Return the count of random rotations, and those of searches where gradients have no axes in common.
 
-    Each output's gradients are turned by themselves: how many latents they span stays, and where nothing is sparse the
-    search gains as much as before. So it does in a linear decoder, of which any few outputs can be cleared.
+    The gradients of each output are rotated independently: how many latents they span stays, and where nothing is
+    sparse the search gains as much as before. So it does in a linear decoder, where any few outputs can be cleared.
     """
     d = moments.shape[1]
-    turns, left = np.linalg.qr(rng.normal(size=(N_TURNS, d, d)))[0], []
+    rotations, counts = np.linalg.qr(rng.normal(size=(N_RANDOM, d, d)))[0], []
     for _ in range(N_SCRAMBLED):
         some = moments[rng.permutation(len(moments))[:SCRAMBLED_OUTPUTS]]
         each = np.linalg.qr(rng.normal(size=some.shape))[0]
-        left.append(searched(each.swapaxes(1, 2) @ some @ each, n_starts=SCRAMBLED_STARTS).counts[0])
-    return float(reached_by(moments, turns).mean()), np.array(left)
+        counts.append(rotation_optima(each.swapaxes(1, 2) @ some @ each, n_starts=SCRAMBLED_STARTS).counts[0])
+    return float(dependencies(moments, rotations).mean()), np.array(counts)
 
 
-def _of_law(free: Freedom) -> list[str]:
-    """Return what in the law of the codes stands against a claim."""
+def _by_distribution(free: Symmetry) -> list[str]:
+    """Return the reasons not to claim that the distribution of the latents gives."""
     reasons = []
     if free.kind != "Gaussian":
-        reasons.append("the codes are not Gaussian, so that latents are not independent along all axes")
-    if free.n < FEWEST_CODES:
-        reasons.append(f"{free.n} codes are too few to know their law: give {FEWEST_CODES}, better thousands")
+        reasons.append("the latents are not Gaussian, so they are not independent along all axes")
+    if free.n < FEWEST_SAMPLES:
+        reasons.append(
+            f"{free.n} samples are too few to estimate the distribution of the latents: give {FEWEST_SAMPLES}, better "
+            "thousands"
+        )
     return reasons
 
 
-def _of_dependence(strength: np.ndarray, support: np.ndarray, changed: np.ndarray) -> list[str]:
-    """Return what stands against a claim in how outputs depend on latents: all (m, d), of those that vary."""
+def _by_dependence(strength: Matrix, support: Mask, change: Matrix) -> list[str]:
+    """Return the reasons not to claim that the dependence of outputs on latents gives; (m, d) of those that vary."""
     reasons = []
     faint, between = int((strength < FAINT).sum()), int(((strength >= FAINT) & (strength <= STRONG)).sum())
     if between > faint:
         reasons.append(
-            f"what depends on a latent is not told from what does not: {between} derivatives are neither strong nor "
-            f"faint ({FAINT:g} to {STRONG:g}), and {faint} are faint"
+            f"no gap separates dependence from none: {between} derivatives are neither strong nor faint ({FAINT:g} to "
+            f"{STRONG:g}), and {faint} are faint"
         )
-    unseen = int((~support & (changed > UNSEEN)).sum())
-    if unseen > FEW * max(1, (~support).sum()):
+    unseen = int((~support & (change > UNSEEN)).sum())
+    if unseen > RARE * max(1, (~support).sum()):
         reasons.append(
             f"{unseen} outputs change with a latent that their derivatives do not see, as where a decoder jumps, "
             "rounds, or hides a part from differentiation"
@@ -244,17 +695,17 @@ def _of_dependence(strength: np.ndarray, support: np.ndarray, changed: np.ndarra
     return reasons
 
 
-def _of_search(ahead: float, blocks: tuple[structure.Block, ...], *, gain: float, by_chance: np.ndarray) -> list[str]:
-    """Return what stands against a claim in what the search found."""
+def _by_search(lead: float, blocks: tuple[structure.Block, ...], *, gain: float, by_chance: Matrix) -> list[str]:
+    """Return the reasons not to claim that the result of the search gives."""
     reasons = []
-    if ahead < TIED:
-        reasons.append("another rotation, that tells other latents apart, is as good")
+    if lead < TIED:
+        reasons.append("another rotation, with other latents, is as good")
     if len(blocks) < 2:
-        reasons.append("no latents are told apart by what they reach")
-    bound = max(by_chance.mean() + max(LEAST, 3 * by_chance.std()), CLEARLY * by_chance.mean())
+        reasons.append("all latents reach the same outputs, so none is told apart")
+    bound = max(by_chance.mean() + max(LEAST_GAIN, 3 * by_chance.std()), GAIN_RATIO * by_chance.mean())
     if gain < bound:
         reasons.append(
-            f"the rotation clears {gain:.2f} dependencies of an output, and where gradients have no axes in common "
-            f"{by_chance.mean():.2f} ± {by_chance.std():.2f} are cleared"
+            f"the rotation removes {gain:.2f} dependencies of an output; where gradients have no axes in common, "
+            f"{by_chance.mean():.2f} ± {by_chance.std():.2f} are removed"
         )
     return reasons

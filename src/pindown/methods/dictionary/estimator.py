@@ -20,15 +20,15 @@ from pindown._random import RandomState
 from pindown.auditing.checks.supports import DEPENDENCE_ROWS
 from pindown.data import IndexedSource
 from pindown.data.batches import Batches
+from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.methods.base import BaseEncoder
 from pindown.methods.decoding import Decodes
 from pindown.methods.dictionary.audit import DictionarySpec
 from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, random_numbers
-from pindown.methods.dictionary.disentangled import reach_pictures
+from pindown.methods.dictionary.dependence import moments_of, reach_images, structure_of
+from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
 from pindown.methods.dictionary.rotation import sparsest_rotation
-from pindown.methods.dictionary.supports import moments_of, settled
-from pindown.methods.dictionary.unrolling import FOLDED, start_unrolled, told
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import built, preprocessing
@@ -38,19 +38,19 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.simulate.images import Bytes
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device
 
-PICTURE_COLUMNS, PICTURE_ROWS = 2, 64
-"""Latents and rows of a batch of pictures whose derivatives are taken in a step, unless the penalty says others."""
+IMAGE_COLUMNS, IMAGE_SAMPLES = 2, 64
+"""Latents and samples of a batch of images whose derivatives are taken in a step, unless the penalty sets others."""
 
 N_STARTS = {2: 64, 4: 24}
-"""Starts of the search for the rotation, of vectors and of pictures, which have many pixels and few optima."""
+"""Starts of the search for the rotation, of vectors and of images, which have many pixels and few optima."""
 
 COMPARED, MOST_COMPARED = 0.1, 2_000
-"""Share of the rows looked at by which restarts are compared where none are kept back; and their largest number."""
+"""Fraction of the samples by which restarts are compared where none are held out; and their largest number."""
 
 
 @dataclass(frozen=True, eq=False)
 class DictionarySummary(DataSummary):
-    """What `Dictionary` sees before training: the rows by which restarts are compared."""
+    """The data summary of `Dictionary`: with the samples by which restarts are compared."""
 
     held_out: Tensor = field(kw_only=True)
 
@@ -58,18 +58,18 @@ class DictionarySummary(DataSummary):
 class Dictionary(Decodes, BaseEncoder):
     r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
 
-    Among all decoders that explain the data equally well, look for the one in which the fewest latents reach the fewest
-    observed variables. A fit has three parts. Several restarts maximise the likelihood, from codes that are a
-    projection of the data and from codes of unrolled data in turns, and the one that explains held-out rows best is
-    kept. Since a Gaussian prior leaves the rotation of the latents open, all rotations are then searched for the one
-    with the fewest dependencies. From there training goes on with the penalty,
+    Among all decoders that explain the data equally well, find the one in which the fewest latents reach the fewest
+    observed variables. A fit has three phases. Several restarts maximise the likelihood, with linear and with Isomap
+    initialisation in turns, and the one that explains held-out samples best is kept. Since a Gaussian prior leaves the
+    rotation of the latents open, all rotations are then searched for the one with the fewest dependencies. From there
+    training goes on with the penalty,
 
     .. math:: \min\; -\mathrm{ELBO} + \lambda \, \#\bigl\{ (i, j) :
               \tfrac{\partial \hat g_i}{\partial \hat z_j} \ne 0 \text{ anywhere} \bigr\}
 
     the number of dependencies softened as in `penalties.dependency_count`, and less so in the second half.
 
-    What may be claimed are `blocks_`: latents that reach the same observed variables are found together only.
+    Claims are about `blocks_`: latents that reach the same observed variables are recovered together only.
 
     Parameters
     ----------
@@ -78,22 +78,22 @@ class Dictionary(Decodes, BaseEncoder):
     penalty : Penalty or None
         ``penalties.DependencyCount(weight, epsilon)`` or ``penalties.DependencySparsity(weight, n_columns)``, the L1
         norm of the paper, which costs less with sampled columns. Others have no theorem, such as those of
-        `pindown_papers.penalties`: nothing is rotated. With None or weight 0 the restarts are all there is.
+        `pindown_papers.penalties`: nothing is rotated. With None or weight 0 the fit ends after the restarts.
     n_restarts : int
-        Fits from different starts, of which the best goes on. With one, data that are rolled up stay folded.
+        Fits from different initialisations, of which the best goes on. With one, data that are rolled up stay folded.
     encoder : callable
-        Called as ``encoder(n_features, n_components)``, returns a module.
-        With the shape of a picture in place of ``n_features`` if rows are pictures, for which the default convolves.
+        Called as ``encoder(n_features, n_components)``, returns a module. For images it is called with their shape in
+        place of ``n_features``, and the default is convolutional.
     preprocess : callable
-        What is done to observations before the encoder sees them: see `Contrast`.
+        Preprocessing of the encoder's input: see `Contrast`.
     decoder : callable
         Called as ``decoder(n_components, n_features)``, returns a differentiable module. Likewise.
     batch_size : int or None
-        Rows per step; None takes 512, or all if there are fewer.
+        Samples per step; None takes 512, or all if there are fewer.
     max_iter : int
-        Steps of each restart, and of all that follows with the penalty.
+        Steps of each restart, and of the phases with the penalty.
     learning_rate : float or None
-        Of the optimiser, at the top of a cosine schedule. None takes .01, and .003 of pictures.
+        Peak of a cosine schedule. None takes .01, and .003 for images.
     trainer : Trainer
         Weight decay (None: 0), optimizer, fraction of the samples to hold out, precision, checkpoint, callbacks …: see
         `pindown.training.Trainer`.
@@ -113,14 +113,14 @@ class Dictionary(Decodes, BaseEncoder):
     threshold_ : float
         What separates them in `dependence_`: the middle of the widest gap on a logarithmic scale.
     blocks_ : tuple of structure.Block
-        The latents that may be claimed, alone or together: all as one where those of different blocks depend on each
-        other, for then sparsity may have been bought with it; and of pictures where codes tell a latent in part.
+        The latents that are recovered, alone or together: all in one block where those of different blocks depend on
+        each other, since the sparsity may come from that; and for images where a latent is only partly explained.
     bounds_ : ndarray of shape (n_restarts,)
-        Evidence lower bound of each restart on held-out rows, in nats per row. The largest is taken, of pictures the
-        largest of those that are not folded.
+        Evidence lower bound of each restart on held-out samples, in nats per sample. The largest is taken, of images
+        the largest of those that are not folded.
     agreement_ : ndarray of shape (n_restarts,)
         Mean absolute correlation of each restart's latents, after its own rotation, with those of the best restart. Low
-        values beside nearly equal bounds say that the data do not decide.
+        values with nearly equal bounds show that the data do not decide.
     noise_ : float
         Standard deviation of the observation noise, in units of each observed variable's.
     encoder_ : torch.nn.Module
@@ -128,13 +128,13 @@ class Dictionary(Decodes, BaseEncoder):
     decoder_ : torch.nn.Module
         The trained decoder, to standardised observations.
     objective_ : torch.nn.Module
-        What was minimised.
+        The loss that was minimised.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from. None if no row was.
+        The score on held-out samples and on training samples. None if no sample was held out.
     loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step of the best restart and of the part with the penalty.
+        Loss of each step of the best restart and of the phases with the penalty.
     n_iter_ : int
-        Steps on that way.
+        Number of these steps.
 
     References
     ----------
@@ -145,8 +145,8 @@ class Dictionary(Decodes, BaseEncoder):
     >>> from pindown.metrics import mcc
     >>> from pindown.simulate import Structured
     >>> support = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
-    >>> world = Structured.well_posed(support, n_candidates=5, random_state=0)
-    >>> train, test = (world.sample(3_000, random_state=s) for s in (1, 2))
+    >>> simulation = Structured.well_posed(support, n_candidates=5, random_state=0)
+    >>> train, test = (simulation.sample(3_000, random_state=s) for s in (1, 2))
     >>> dictionary = Dictionary(3, n_restarts=2, max_iter=300, random_state=0).fit(train.x)
     >>> mcc(dictionary.transform(test.x), test.z) > 0.95
     True
@@ -190,12 +190,12 @@ class Dictionary(Decodes, BaseEncoder):
     def guarantee(self) -> theory.Theorem | None:
         """The theorem that applies if the data meet its assumptions; None if no penalty makes the Jacobian sparse.
 
-        It speaks of blocks. Where all `blocks_` are single latents, `theory.DICTIONARY_SINGLE` does, too.
+        It is about blocks. Where all `blocks_` are single latents, `theory.DICTIONARY_SINGLE` applies, too.
         """
         return theory.DICTIONARY_BLOCKS if self._seeks_sparsity else None
 
     def jacobian(self, X):
-        """Return the derivative of the decoder at the latents of each row, (n, …, n_components).
+        """Return the derivative of the decoder at the latents of each sample, (n, …, n_components).
 
         In units of X per unit of latent: see `dependence_` for standardised ones.
         """
@@ -203,21 +203,20 @@ class Dictionary(Decodes, BaseEncoder):
         array = self._validated(X, reset=False)
         objective = self._model()
         with torch.no_grad():
-            columns = pushforward(objective.decoder, objective.codes(self._put(array))).columns
+            columns = pushforward(objective.decoder, objective.encode(self._put(array))).columns
             return self._like(X, array, (columns * objective.scale).movedim(0, -1))
 
     def pictures(self) -> Bytes:
         """Draw which pixels each latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
         check_is_fitted(self)
         if len(self.shape_in_) != 3:
-            raise ValueError(f"Dictionary: rows of shape {self.shape_in_} are no pictures: see support_.")
-        return reach_pictures(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
+            raise InputError(
+                "X", f"Dictionary: samples of shape {self.shape_in_} are not images. See support_ instead."
+            )
+        return reach_images(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
 
     def score(self, X, y=None) -> float:
-        """Return the evidence lower bound of the observations in nats per row, in units of what they are fitted in.
-
-        Vectors are standardised variable by variable, pictures as a whole.
-        """
+        """Return the evidence lower bound in nats per sample, of vectors standardised by feature, images as a whole."""
         check_is_fitted(self)
         return self._model().bound(self._put(self._validated(X, reset=False)), seed=0)
 
@@ -242,19 +241,20 @@ class Dictionary(Decodes, BaseEncoder):
         X, d = inputs.data.X, self._requested_components()
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
-            raise ValueError(
+            raise InputError(
+                "X",
                 f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
-                "their scale is undefined. Leave them out."
+                "their scale is undefined. Leave them out.",
             )
         if inputs.splits:
             return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.splits[0].held_out]))
-        # Where no row is kept back, restarts are compared by some of those they were made from.
+        # Without held-out samples, restarts are compared by some of their training samples.
         order = torch.randperm(len(X), generator=torch.Generator().manual_seed(0)).numpy()
         n = min(int(COMPARED * len(X)), MOST_COMPARED)
         return DictionarySummary(d, held_out=torch.as_tensor(X[order[:n] if n > 1 else order]))
 
     def _noise(self, n_samples: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return a normal and a uniform number for each latent of each row."""
+        """Return a normal and a uniform number for each latent of each sample."""
         return random_numbers(n_samples, self.n_components, generator)
 
     def _objective(
@@ -282,30 +282,30 @@ class Dictionary(Decodes, BaseEncoder):
         if self._seeks_sparsity:
             for restart in restarts:
                 found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
-                restart.turn(torch.as_tensor(found))
+                restart.rotate(torch.as_tensor(found))
         best = self._best(restarts, held_out)
-        codes = [restart.codes(held_out).cpu().numpy() for restart in restarts]
-        self.agreement_ = np.array([_matched_correlation(code, codes[best]) for code in codes])
+        latents = [restart.encode(held_out).cpu().numpy() for restart in restarts]
+        self.agreement_ = np.array([_matched_correlation(each, latents[best]) for each in latents])
         objective, log = restarts[best], logs[best]
-        for part, penalty, max_iter in self._parts_with_penalty():
+        for phase, penalty, max_iter in self._penalty_phases():
             objective.penalty = penalty
-            log = _joined(log, minimise(objective, seed, part, max_iter))
-        more = self._some_rows(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
-        self.dependence_, self.support_, self.threshold_, self.blocks_ = settled(objective, held_out, more)
+            log = _joined(log, minimise(objective, seed, phase, max_iter))
+        more = self._some_samples(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
+        self.dependence_, self.support_, self.threshold_, self.blocks_ = structure_of(objective, held_out, more)
         return objective, log
 
     def _best(self, restarts: list[Autoencoder], held_out: Tensor) -> int:
-        """Return which restart has the largest bound; of pictures, among those that are not folded.
+        """Return which restart has the largest bound; of images, among those that are not folded.
 
-        What a fold costs is small where a factor changes few pixels: the sharpest decoder may be that of folded codes.
+        A fold costs little where a factor changes few pixels: the sharpest decoder may be that of folded latents.
         """
         if held_out.ndim == 2 or len(restarts) == 1:
             return int(self.bounds_.argmax())
-        tell = np.array([told(restart, held_out) for restart in restarts])
-        return int(np.where(tell > tell.max() - FOLDED, self.bounds_, -np.inf).argmax())
+        explained = np.array([explained_by_latents(restart, held_out) for restart in restarts])
+        return int(np.where(explained > explained.max() - FOLDED, self.bounds_, -np.inf).argmax())
 
-    def _parts_with_penalty(self) -> list[tuple[str, Penalty, int]]:
-        """Return name, penalty and steps of the parts that follow the restarts. A count is sharpened half way."""
+    def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:
+        """Return name, penalty and steps of the phases that follow the restarts. A count is sharpened half way."""
         if self.penalty is None or self.penalty.weight == 0:
             return []
         penalty = self._sampled(self.penalty)
@@ -315,26 +315,28 @@ class Dictionary(Decodes, BaseEncoder):
         return [("sparse", penalty, half), ("sharp", penalty.sharpened(), half)]
 
     def _sampled(self, penalty: Penalty) -> Penalty:
-        """Return a penalty that takes some latents and rows of pictures, unless it was said which."""
+        """Return a penalty that takes some latents and samples of images, unless it sets others."""
         if len(self.shape_in_) == 1 or not isinstance(penalty, DependencyCount | DependencySparsity):
             return penalty
-        asked = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
-        return penalty if asked else replace(penalty, n_columns=PICTURE_COLUMNS, n_samples=PICTURE_ROWS)
+        chosen = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
+        return penalty if chosen else replace(penalty, n_columns=IMAGE_COLUMNS, n_samples=IMAGE_SAMPLES)
 
     def _initialised(self, make: Callable[[int], nn.Module], draw: Batches, seed: int, k: int) -> Autoencoder:
-        """Return the k-th model to train: straight and unrolled in turns, for each fails where the other need not.
+        """Return the k-th model to train, with linear or Isomap initialisation in turns: each may fail.
 
-        Of pictures the unrolled one comes first: hues go around a circle, which every projection folds.
+        For images Isomap comes first: hues go around a circle, which every projection folds.
         """
         model = make(seed + k)
         assert isinstance(model, Autoencoder)
         if (k + (len(self.shape_in_) == 3)) % 2:
-            rows, device = self._some_rows(draw, seed), best_device(self.device)
-            start_unrolled(model, rows, max_iter=self._n_steps, seed=seed + k, device=_lesson_device(device, rows))
+            x = self._some_samples(draw, seed)
+            # Of vectors there is so little to do that a CPU is as fast.
+            device = best_device(self.device) if x.ndim == 4 else torch.device("cpu")
+            isomap_init(model, x, max_iter=self._n_steps, seed=seed + k, device=device)
         return model
 
-    def _some_rows(self, draw: Batches, seed: int) -> Tensor:
-        """Return some of the rows that are learned from, on the CPU."""
+    def _some_samples(self, draw: Batches, seed: int) -> Tensor:
+        """Return some training samples, on the CPU."""
         peek = _random.generator(seed, best_device(self.device))
         return first_samples(draw(step, peek) for step in count())
 
@@ -354,13 +356,8 @@ def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:
 
 def _joined(first: TrainingLog, second: TrainingLog) -> TrainingLog:
     curve = np.concatenate([first.loss_curve, second.loss_curve])
-    # Whether the first was long enough: what follows has a penalty that sharpens, not a goal that comes nearer.
+    # Whether the first was long enough: the loss of what follows changes with the penalty.
     return replace(second, loss_curve=curve, seconds=first.seconds + second.seconds, shortfall=first.shortfall)
-
-
-def _lesson_device(device: torch.device, rows: Tensor) -> torch.device:
-    """Return where unrolled rows are learned: of vectors so little is to be done that a CPU is as fast."""
-    return device if rows.ndim == 4 else torch.device("cpu")
 
 
 def _constant_columns(X: np.ndarray | IndexedSource) -> np.ndarray:
