@@ -24,6 +24,7 @@ import numpy as np
 import pandas as pd
 import torch
 from _measure import save
+from pindown_papers.erasers import PerValueStandardiser
 from sklearn.decomposition import PCA
 from sklearn.linear_model import LogisticRegression
 from sklearn.metrics import balanced_accuracy_score
@@ -33,7 +34,6 @@ from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget
 from pindown.data.labels import as_numbers
-from pindown.methods.forget.baselines import PerValueStandardiser
 from pindown.metrics import confounding
 
 RECORD = Path(__file__).parent / "results" / "cells_cpu.json"

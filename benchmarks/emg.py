@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers.erasers import ComponentRemoval, Leace, PerValueStandardiser, Untouched
 from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
@@ -28,7 +29,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pindown import Classify, Forget
 from pindown.errors import IdentifiabilityWarning
-from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget import LinearErasure
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.training import Trainer
 
@@ -82,7 +83,7 @@ def codes(train: Windows, test: Windows, seed: int) -> dict[str, tuple[np.ndarra
     erasers = {
         "untouched": Untouched(),
         "components dropped": ComponentRemoval(),
-        "means projected off": MeanProjection(),
+        "means projected off": LinearErasure(),
     }
     if importlib.util.find_spec("concept_erasure") is not None:
         erasers["LEACE"] = Leace()

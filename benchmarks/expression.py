@@ -24,6 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from _measure import save
 from _parts import asked, put_into, runs, spans
+from pindown_papers.erasers import Leace, PerValueStandardiser
 from pindown_papers.simulations import Expression
 from sklearn.cluster import KMeans
 from sklearn.decomposition import PCA
@@ -35,7 +36,7 @@ from sklearn.preprocessing import StandardScaler
 from pindown import Forget
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import out_of_fold
-from pindown.methods.forget.baselines import Leace, MeanProjection, PerValueStandardiser
+from pindown.methods.forget import LinearErasure
 from pindown.metrics import Effort, leakage
 
 REPORT = range(4, 8)
@@ -89,7 +90,7 @@ def baselines(train: Cells, test: Cells) -> Codes:
         )
     for k in COMPONENTS[1:]:
         parts = _both(PCA(k, random_state=0).fit(pooled[0]), *pooled)
-        yield f"PCA-{k}, means projected off", *_both(MeanProjection().fit(parts[0], train.lab), *parts)
+        yield f"PCA-{k}, means projected off", *_both(LinearErasure().fit(parts[0], train.lab), *parts)
         if importlib.util.find_spec("concept_erasure") is not None:
             yield f"PCA-{k}, LEACE", *_both(Leace().fit(parts[0], train.lab), *parts)
 

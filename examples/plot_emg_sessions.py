@@ -15,12 +15,13 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+from pindown_papers.erasers import PerValueStandardiser, Untouched
 from sklearn.linear_model import LogisticRegression
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from pindown import Forget, Trainer
-from pindown.methods.forget.baselines import MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget import LinearErasure
 from pindown.metrics import PROBES, Effort, leakage
 
 WINDOW, STEPS = 125, 800
@@ -50,7 +51,7 @@ print(f"{len(X)} windows, {test.sum()} held out")
 # spreads. Per-session standardisation must be told the session of new windows, too.
 codes = {
     "as recorded": Untouched().fit(X[train], session[train]).transform(X),
-    "means projected off": MeanProjection().fit(X[train], session[train]).transform(X),
+    "means projected off": LinearErasure().fit(X[train], session[train]).transform(X),
     "standardised per session": PerValueStandardiser().fit(X[train], session[train]).transform(X, session),
 }
 

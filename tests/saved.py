@@ -5,6 +5,7 @@ from functools import cache, partial
 import numpy as np
 import torch
 from own_method.regress import Regress
+from pindown_papers.erasers import ComponentRemoval, PerValueStandardiser, Untouched
 from torch import nn
 
 from pindown import (
@@ -21,7 +22,7 @@ from pindown import (
 )
 from pindown._files import pack_tensors, unpack_tensors
 from pindown.losses import DependencySparsity
-from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget import LinearErasure
 from pindown.methods.latent_action import InverseDynamics
 from pindown.networks.gates import JumpReLU, Matryoshka, TopK
 from pindown.networks.spaces import Reals
@@ -73,7 +74,7 @@ FITS = {
     "sparse basis": lambda: SparseBasis(3, **quick).fit(X),
     "sparse pair": lambda: SparsePair(MAP, 6, gate=TopK(2), n_jacobians=4, **quick).fit(X),
     "regress": lambda: Regress(2, encoder=small, **quick).fit(X, NEXT),
-    "mean projection": lambda: MeanProjection().fit(X, WORDS),
+    "mean projection": lambda: LinearErasure().fit(X, WORDS),
     "component removal": lambda: ComponentRemoval().fit(X, WORDS),
     "untouched": lambda: Untouched().fit(X, WORDS),
     "standardiser": lambda: PerValueStandardiser().fit(X, WORDS),

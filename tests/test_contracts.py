@@ -4,7 +4,7 @@ import pytest
 from sklearn.utils.estimator_checks import estimator_checks_generator
 
 from pindown import Classify, Contrast, Dictionary, Forget, Sparse, SparseBasis, networks
-from pindown.methods.forget.baselines import ComponentRemoval, MeanProjection, Untouched
+from pindown.methods.forget import LinearErasure
 from pindown.networks.spaces import Reals
 from pindown.training import Trainer
 
@@ -30,9 +30,7 @@ QUICK = [
     Forget(max_iter=10),
     Sparse(max_iter=3),
     SparseBasis(max_iter=3),
-    ComponentRemoval(),
-    MeanProjection(),
-    Untouched(),
+    LinearErasure(),
 ]
 SLOW = [
     Classify(max_iter=20),

@@ -9,7 +9,7 @@ from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning, InputError
-from pindown.methods.forget.directions import covariance_differences
+from pindown.methods.forget.linear_erasure import covariance_differences
 from pindown.metrics import confounding
 from pindown.metrics.dependence import Grouping, mean_differences
 from pindown.networks import preprocessing

@@ -11,8 +11,8 @@ from torch import nn
 from pindown import Forget, networks, theory
 from pindown.losses import reverse_gradient
 from pindown.methods.forget.choosing import KeptOut
-from pindown.methods.forget.directions import moment_matched_projection
 from pindown.methods.forget.game import ENERGY_WEIGHT, OF_PICTURES
+from pindown.methods.forget.linear_erasure import moment_matched_projection
 from pindown.metrics.dependence import Grouping
 from pindown.networks import Frame, nearest_frame
 from pindown.training import Trainer, constant, optimizers, waiting_cosine

@@ -14,9 +14,8 @@ from scipy.linalg import subspace_angles
 
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning
-from pindown.methods.forget import directions
+from pindown.methods.forget import LinearErasure, linear_erasure
 from pindown.methods.forget import game as game_module
-from pindown.methods.forget.baselines import MeanProjection
 from pindown.metrics import PROBES, Effort, effective_rank, leakage, recovery_by_level
 from pindown.simulate import Nuisance
 from pindown.training import Trainer
@@ -64,7 +63,7 @@ def test_a_linear_code_lands_in_the_complement_of_v_and_is_blind(seed):
     forget = fitted(train, seed, encoder=networks.linear)
     assert forget.guarantee is theory.FORGET
     assert forget.n_components_ == world.d == 5
-    closed = angle(MeanProjection().fit(train.x, train.u).components_, world.invariant_space)
+    closed = angle(LinearErasure().fit(train.x, train.u).components_, world.invariant_space)
     assert angle(forget.components_, world.invariant_space) < 1.2 * closed + 0.4
     Z = forget.transform(test.x)
     assert worst(test.x, test.u) > 0.7
@@ -84,7 +83,7 @@ def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_esti
 def test_the_game_alone_finds_the_complement_from_a_random_start_and_without_reversal_it_does_not(seed, monkeypatch):
     world, train, _ = clusters(seed)
     anywhere = np.linalg.qr(np.random.default_rng(seed).normal(size=(8, 5))).Q.T
-    monkeypatch.setattr(directions.Directions, "keep", lambda self, n: anywhere)
+    monkeypatch.setattr(linear_erasure.Directions, "keep", lambda self, n: anywhere)
     # The rate is the one it takes to come from afar.
     played = fitted(train, seed, encoder=networks.linear, learning_rate=1e-2, max_iter=1_000)
     unmoved = fitted(train, seed, encoder=networks.linear, strength=0.0, max_iter=20)
@@ -109,7 +108,7 @@ def test_where_means_agree_and_spreads_differ_projection_leaks_and_forget_does_n
     assert (forget.n_components_, forget.n_told_) == (5, (0, 3))
     assert angle(forget.components_, world.invariant_space) < 5
     assert worst(forget.transform(test.x), test.u) < worst(test.z, test.u) + 0.03
-    assert worst(MeanProjection().fit(train.x, train.u).transform(test.x), test.u) > 1 / 3 + 0.1
+    assert worst(LinearErasure().fit(train.x, train.u).transform(test.x), test.u) > 1 / 3 + 0.1
 
 
 # forget-nonlinear: a code that can bend, behind a mixing that is not linear
@@ -136,7 +135,7 @@ def test_behind_a_nonlinear_mixing_a_bending_code_hides_what_a_straight_one_show
     assert forget.n_components_ == world.d == 4
     Z, floor = forget.transform(test.x), worst(test.z, test.u)
     assert worst(Z, test.u) < floor + 0.05
-    assert worst(MeanProjection().fit(train.x, train.u).transform(test.x), test.u) > floor + 0.02
+    assert worst(LinearErasure().fit(train.x, train.u).transform(test.x), test.u) > floor + 0.02
     assert min(recovery_by_level(Z, test.z, test.u).values()) > 0.9
     assert effective_rank(Z) > 3.5
 

@@ -207,7 +207,7 @@ def _apart(codes: np.ndarray, robots: Robots) -> dict[str, np.ndarray]:
 
 def _leace(arms: Arms, profile: Recorded, seed: int, device: str) -> Encoded:
     """Erase from joints and their changes what a line tells of the robot."""
-    from pindown.methods.forget.baselines import Leace
+    from pindown_papers.erasers import Leace
 
     stacked = [_robots.stacked({r: _joints(m) for r, m in part.items()}) for part in (arms.learned, arms.held)]
     eraser = Leace().fit(stacked[0], _together(arms.learned)[0].body)

@@ -153,11 +153,11 @@ class WorldRow:
         import numpy as np
         from scipy.linalg import subspace_angles
 
-        from pindown.methods.forget.baselines import MeanProjection
+        from pindown.methods.forget import LinearErasure
 
         rows = {"angle": forget.components_}
         if not self.n_spread:
-            rows["angle, means"] = MeanProjection().fit(train.x.numpy(), train.u).components_
+            rows["angle, means"] = LinearErasure().fit(train.x.numpy(), train.u).components_
         blind = simulation.invariant_space.numpy()
         return {name: float(np.degrees(subspace_angles(some.T, blind).max())) / 100 for name, some in rows.items()}
 
@@ -175,11 +175,12 @@ def _touched(simulation: Nuisance | ShapeNuisance, sample: Sample) -> np.ndarray
 
 def _erased(train: Sample, test: Sample) -> dict[str, np.ndarray]:
     """Return what erasers leave of held-out rows."""
-    from pindown.methods.forget.baselines import Leace, MeanProjection, PerValueStandardiser
+    from pindown.methods.forget import LinearErasure
+    from pindown_papers.erasers import Leace, PerValueStandardiser
 
     x, e, seen = train.x.numpy(), train.u, test.x.numpy()
     left = {
-        "class means": MeanProjection().fit(x, e).transform(seen),
+        "class means": LinearErasure().fit(x, e).transform(seen),
         "own mean and spread": PerValueStandardiser().fit(x, e).transform(seen, test.u),
         "nothing": seen,
     }

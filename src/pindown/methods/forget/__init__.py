@@ -1,5 +1,6 @@
-"""`Forget` and its rooms: the nuisance as it is read, the closed forms, the game, and where it starts."""
+"""`Forget` and its parts: linear erasure, batch-specific maps, and adversarial training."""
 
 from pindown.methods.forget.estimator import Forget
+from pindown.methods.forget.linear_erasure import LinearErasure
 
-__all__ = ["Forget"]
+__all__ = ["Forget", "LinearErasure"]

@@ -11,8 +11,8 @@ from torch import nn
 
 from pindown import networks
 from pindown.methods.forget.charts import Charts
-from pindown.methods.forget.directions import Directions
 from pindown.methods.forget.game import Game
+from pindown.methods.forget.linear_erasure import Directions
 from pindown.methods.forget.nuisance import Nuisance
 from pindown.networks import Frame, SkipMLP, built
 from pindown.networks.encoder import Encoder

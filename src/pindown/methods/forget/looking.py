@@ -30,9 +30,9 @@ from pindown.methods.forget.choosing import (
     seen_in,
     told_of,
 )
-from pindown.methods.forget.directions import Directions, directions, moment_matched_projection
 from pindown.methods.forget.images import worth_rebuilding
 from pindown.methods.forget.initialisation import Initialisation
+from pindown.methods.forget.linear_erasure import Directions, directions, moment_matched_projection
 from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.transport import MIN_SAMPLES

@@ -1,15 +1,25 @@
-"""Closed forms: the directions of the data in which groups differ, by means or covariances, and those in which not."""
+"""Linear erasure: the directions of the data in which levels differ, by means or covariances, and the rest.
+
+Closed forms of the theorem: a linear embedding has one mean in all levels if and only if its rows are orthogonal to the
+span V of the differences of their means.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Self
 
 import numpy as np
 from scipy import optimize
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted, validate_data
 
+from pindown.data.data import from_torch
+from pindown.methods.forget.nuisance import assemble, read_columns
 from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
 from pindown.metrics.dependence import Grouping, complement, mean_differences
+from pindown.saving import Saves
 
 N_SHUFFLES, DEVIATIONS = 20, 6.0
 """Covariances differ in a direction if by more than with shuffled labels: by the mean and so many deviations."""
@@ -22,6 +32,68 @@ whose means hardly differ are ignored."""
 
 N_STARTS, MAX_FEATURES = 20, 64
 """Random initialisations of the moment-matched projection; and features beyond which it is not worth its time."""
+
+
+class LinearErasure(Saves, ClassNamePrefixFeaturesOutMixin, TransformerMixin, BaseEstimator):
+    r"""Project off the differences of the means of all levels of a nuisance: the theorem's closed form.
+
+    Under vMF clusters :math:`E[\tilde a \mid e] = A_d(\kappa)\, v_e`, so that the differences of means span V, and the
+    latents are M (x − mean), with orthonormal rows M of the complement of V. Nothing is trained. What levels differ in
+    besides means stays.
+
+    Attributes
+    ----------
+    components_ : ndarray of shape (n_features − dim V, n_features)
+        The rows of M; one at least.
+    mean_ : ndarray of shape (n_features,)
+        The mean.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> e = rng.integers(2, size=1000)
+    >>> X = rng.normal(size=(1000, 3)) + e[:, None] * [5, 0, 0]
+    >>> LinearErasure().fit(X, e).components_.shape
+    (2, 3)
+    """
+
+    components_: Matrix
+    mean_: Matrix
+
+    def fit(self, X, y=None) -> Self:
+        """Find V: X of shape (n_samples, n_features), y the nuisance, labels in one column or several."""
+        X = self._validated(X, reset=True)
+        columns, kinds = read_columns(from_torch(y), len(X), None)
+        nuisance = assemble(columns, kinds, np.zeros(len(X), dtype=np.int64))
+        self.mean_ = X.mean(0, dtype=np.float64)
+        found = np.zeros((0, X.shape[1]))
+        for grouping in nuisance.groupings():
+            rest = complement(found)
+            # Every difference counts, noise or not: a level of 1 rejects no direction.
+            found = np.vstack([found, mean_differences((X - self.mean_) @ rest.T, grouping, level=1.0) @ rest])
+        self.components_ = complement(found[: X.shape[1] - 1])
+        return self
+
+    def transform(self, X) -> np.ndarray:
+        """Project observations."""
+        check_is_fitted(self)
+        X = self._validated(X, reset=False)
+        return ((X - self.mean_) @ self.components_.T).astype(X.dtype)
+
+    def _validated(self, X, *, reset: bool) -> np.ndarray:
+        return validate_data(
+            self, from_torch(X), reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=2 if reset else 1
+        )
+
+    @property
+    def _n_features_out(self) -> int:
+        return len(self.components_)
+
+    def __sklearn_tags__(self):
+        """Say what scikit-learn may expect."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        return tags
 
 
 @dataclass(frozen=True)

@@ -5,19 +5,20 @@ import sys
 import numpy as np
 import pytest
 import torch
+from pindown_papers.erasers import ComponentRemoval, Leace, PerValueStandardiser, Untouched
 from pindown_papers.simulations import ShapeNuisance
 from scipy.linalg import subspace_angles
 from sklearn.linear_model import LogisticRegression
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from pindown.methods.forget.baselines import ComponentRemoval, Leace, MeanProjection, PerValueStandardiser, Untouched
+from pindown.methods.forget import LinearErasure
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.simulate import Nuisance
 from pindown.simulate.mixing import leaky_relu_mlp
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-@parametrize_with_checks([MeanProjection(), ComponentRemoval(), Untouched()])
+@parametrize_with_checks([LinearErasure(), ComponentRemoval(), Untouched()])
 def test_scikit_learns_contract_is_kept(estimator, check):
     check(estimator)
 
@@ -33,7 +34,7 @@ def worst(Z, e):
     return leakage(Z, e, probes=PROBES[:2], effort=Effort(n_permutations=19), random_state=0).worst
 
 
-@pytest.mark.parametrize("eraser", [MeanProjection(), ComponentRemoval()])
+@pytest.mark.parametrize("eraser", [LinearErasure(), ComponentRemoval()])
 def test_what_moves_with_the_nuisance_is_removed_and_the_rest_stays(eraser):
     X, e = moved()
     Z = eraser.fit_transform(X, e)
@@ -53,7 +54,7 @@ def test_nothing_is_removed_by_no_eraser():
 def test_the_closed_form_is_near_the_complement_of_v(seed):
     world = Nuisance.on_sphere(8, 4, 10.0, n_layers=1, random_state=seed)
     sample = world.sample(20_000, random_state=100 + seed)
-    rows = MeanProjection().fit(sample.x, sample.u).components_
+    rows = LinearErasure().fit(sample.x, sample.u).components_
     assert np.degrees(subspace_angles(rows.T, world.invariant_space.numpy()).max()) < 5
     assert (
         np.degrees(subspace_angles(np.eye(8)[:, :5], world.invariant_space.numpy()).max()) > 30
@@ -64,7 +65,7 @@ def test_spreads_are_out_of_reach_of_means():
     spreads = torch.tensor([[1.0] * 3, [2.0] * 3, [4.0] * 3])
     sample = ShapeNuisance(spreads, leaky_relu_mlp(8, n_layers=1, random_state=0)).sample(3_000, random_state=1)
     e = sample.u.numpy()
-    Z = MeanProjection().fit_transform(sample.x.numpy(), e)
+    Z = LinearErasure().fit_transform(sample.x.numpy(), e)
     assert worst(Z, e) > 1 / 3 + 0.15
     reader = LogisticRegression().fit(Z[:1500], e[:1500])
     assert reader.score(Z[1500:], e[1500:]) < 0.43  # a linear reader is deceived

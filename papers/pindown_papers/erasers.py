@@ -1,7 +1,6 @@
-"""What `Forget` must earn its place against: closed-form erasers of a nuisance, with the same ``fit(X, y)``.
+"""Erasers of a nuisance in closed form that tables compare `Forget` with, all with ``fit(X, y)``.
 
-All of them look at means alone, or at means and variances; none needs training. Where a nuisance only moves things,
-they do as well as anything: start here.
+All of them use means alone, or means and variances; see also `pindown.methods.forget.LinearErasure`.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 
 from pindown.data.data import from_torch
 from pindown.methods.forget.nuisance import Nuisance, as_table, assemble, read_columns
-from pindown.metrics.dependence import Grouping, complement, mean_differences
+from pindown.metrics.dependence import Grouping
 from pindown.saving import Saves
 
 
@@ -47,7 +46,7 @@ class _Eraser(Saves, BaseEstimator, ABC):
 
 
 class _Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Eraser):
-    """An eraser whose code is M (x − mean), with orthonormal rows M in ``components_``."""
+    """An eraser with latents M (x − mean), with orthonormal rows M in ``components_``."""
 
     components_: np.ndarray
     mean_: np.ndarray
@@ -63,45 +62,15 @@ class _Projection(ClassNamePrefixFeaturesOutMixin, TransformerMixin, _Eraser):
         return len(self.components_)
 
 
-class MeanProjection(_Projection):
-    r"""Project off the differences of the means of all nuisance values: the closed form of anti-diversity.
-
-    Under vMF clusters :math:`E[\tilde a \mid e] = A_d(\kappa)\, v_e`, so that the differences of means span V, and the
-    orthonormal rows M of its complement are the best linear code. What values differ in besides means stays.
-
-    Attributes
-    ----------
-    components_ : ndarray of shape (n_features − dim V, n_features)
-        The rows of M; one at least.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> e = rng.integers(2, size=1000)
-    >>> X = rng.normal(size=(1000, 3)) + e[:, None] * [5, 0, 0]
-    >>> MeanProjection().fit(X, e).components_.shape
-    (2, 3)
-    """
-
-    def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
-        self.mean_ = X.mean(0, dtype=np.float64)
-        told = np.zeros((0, X.shape[1]))
-        for grouping in nuisance.groupings():
-            rest = complement(told)
-            # Every difference counts, noise or not: a level of 1 rejects no direction.
-            told = np.vstack([told, mean_differences((X - self.mean_) @ rest.T, grouping, level=1.0) @ rest])
-        self.components_ = complement(told[: X.shape[1] - 1])
-
-
 class ComponentRemoval(_Projection):
-    r"""Drop the principal components that tell most of the nuisance, as is often done with batches of expression data.
+    r"""Drop the principal components that depend most on the nuisance, as many do with batches of expression.
 
-    A component tells :math:`\eta^2`, the share of its variance that lies between the values of e.
+    They are ranked by :math:`\eta^2`, the fraction of their variance that lies between the levels of e.
 
     Parameters
     ----------
     n_removed : int or None
-        Components to drop; None takes the number of values less one. One component at least stays.
+        Components to drop; None takes the number of levels less one. One component at least stays.
 
     Examples
     --------
@@ -118,15 +87,15 @@ class ComponentRemoval(_Projection):
     def _learn(self, X: np.ndarray, nuisance: Nuisance) -> None:
         self.mean_ = X.mean(0, dtype=np.float64)
         components = np.linalg.svd(X - self.mean_, full_matrices=False)[2]
-        codes = (X - self.mean_) @ components.T
-        tells = np.max([_between(codes, grouping) for grouping in nuisance.groupings()], axis=0)
+        latents = (X - self.mean_) @ components.T
+        eta = np.max([_between(latents, grouping) for grouping in nuisance.groupings()], axis=0)
         n_removed = sum(nuisance.sizes[: len(self.columns_)]) - len(self.columns_)
         n_removed = min(self.n_removed or n_removed, len(components) - 1)
-        self.components_ = components[np.sort(np.argsort(tells)[: len(components) - n_removed])]
+        self.components_ = components[np.sort(np.argsort(eta)[: len(components) - n_removed])]
 
 
 class Untouched(OneToOneFeatureMixin, TransformerMixin, _Eraser):
-    """No eraser: X as it is. The level that the others are to be compared with.
+    """No eraser: X as it is, to compare the others with.
 
     Examples
     --------
@@ -144,7 +113,7 @@ class Untouched(OneToOneFeatureMixin, TransformerMixin, _Eraser):
 
 
 class Leace(OneToOneFeatureMixin, TransformerMixin, _Eraser):
-    """Least-squares concept erasure: the smallest change of X after which no linear reader does better than chance.
+    """Least-squares concept erasure: the smallest change of X after which no linear probe does better than chance.
 
     Needs the package ``concept-erasure``: ``pip install 'pindown[erasure]'``. Belrose et al., LEACE: perfect linear
     concept erasure in closed form, NeurIPS 2023.
@@ -156,7 +125,7 @@ class Leace(OneToOneFeatureMixin, TransformerMixin, _Eraser):
         except ImportError as error:
             raise ImportError(
                 f"Leace needs the package concept-erasure, which cannot be imported here ({error}). "
-                "Install it with: pip install 'pindown[erasure]'. MeanProjection needs nothing, and hides the same."
+                "Install it with: pip install 'pindown[erasure]'. LinearErasure needs nothing, and removes the same."
             ) from error
         shown = np.hstack([np.eye(size)[g] for size, g in zip(nuisance.sizes, nuisance.groups.T, strict=True)])
         self.eraser_ = LeaceEraser.fit(torch.as_tensor(X).double(), torch.as_tensor(shown))
@@ -169,10 +138,10 @@ class Leace(OneToOneFeatureMixin, TransformerMixin, _Eraser):
 
 
 class PerValueStandardiser(_Eraser):
-    """Take off each nuisance value's own mean, and divide by its own spread: per-domain standardisation.
+    """Standardise the samples of each level by their own mean and spread.
 
-    Cheap and strong where all values see the same mixture of everything else. It must be told the nuisance of every row
-    it transforms, so it is no scikit-learn transformer, and says nothing of rows from a value it has not met.
+    Cheap and strong where all levels have the same composition. It needs the nuisance of every sample it transforms, so
+    that it is no scikit-learn transformer, and cannot transform samples of a level that was not in `fit`.
 
     Examples
     --------
@@ -191,21 +160,21 @@ class PerValueStandardiser(_Eraser):
         self.scales_ = np.where(spread > 0, spread, 1.0)
 
     def transform(self, X, y) -> np.ndarray:
-        """Standardise each row by the mean and spread of its nuisance value."""
+        """Standardise each sample by the mean and spread of its level."""
         check_is_fitted(self)
         X = self._validated(X, reset=False)
         group = self.columns_[0].numbers(as_table(from_torch(y), len(X))[:, 0])
         return ((X - self.means_[group]) / self.scales_[group]).astype(X.dtype)
 
     def fit_transform(self, X, y) -> np.ndarray:
-        """Fit, and transform the same rows."""
+        """Fit, and transform the same samples."""
         return self.fit(X, y).transform(X, y)
 
 
-def _between(codes: np.ndarray, grouping: Grouping) -> Any:
-    """Return η² of each column: the share of its variance that lies between groups."""
+def _between(latents: np.ndarray, grouping: Grouping) -> Any:
+    """Return η² of each feature: the fraction of its variance that lies between groups."""
     used, cell, _ = grouping.cells()
-    codes = codes[used]
-    total = codes.var(0) * len(codes)
-    means = np.stack([codes[cell == value].mean(0) for value in range(cell.max() + 1)])
-    return ((means[cell] - codes.mean(0)) ** 2).sum(0) / np.where(total > 0, total, 1.0)
+    latents = latents[used]
+    total = latents.var(0) * len(latents)
+    means = np.stack([latents[cell == value].mean(0) for value in range(cell.max() + 1)])
+    return ((means[cell] - latents.mean(0)) ** 2).sum(0) / np.where(total > 0, total, 1.0)
