@@ -3,7 +3,7 @@
 Run ``python benchmarks/audit.py`` (seeds 2 to 35, all cores), or in parts whose runs are written to files,
 ``python benchmarks/audit.py --seeds 2 10 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
 Bounds were chosen on seeds 0, 1 and from 100 on. The table is printed, put into
-docs/guides/audit.md, and saved in results/.
+docs/results/audits.md, and saved in results/.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured, in_hyperplane
 
 REPORT = 2, 36
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "audit.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
 SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]]
 
 Made = tuple[Any, np.ndarray, np.ndarray | None]

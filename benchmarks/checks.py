@@ -3,7 +3,7 @@
 Run ``python benchmarks/checks.py`` (seeds 0 to 99, all cores), or in parts whose runs are written to files,
 ``python benchmarks/checks.py --seeds 0 20 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
 Thresholds were chosen on seeds 100 to 129. The table is printed, put into
-docs/concepts/checks.md, and saved in results/.
+docs/results/checks.md, and saved in results/.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, lapl
 from pindown.simulate.mixing import leaky_relu_mlp, orthogonal, sparse
 
 REPORT = 0, 100
-PAGE = Path(__file__).parents[1] / "docs" / "concepts" / "checks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "checks.md"
 N_TRAIN, N_TEST = 4_000, 4_000
 
 COUNT = theory.CLASSIFY_NORMALISED.diversity

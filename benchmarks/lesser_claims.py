@@ -4,7 +4,7 @@ Run ``python benchmarks/lesser_claims.py`` (all cores; about two seconds a run o
 Classes are normal laws whose means differ in one or two of six directions, mixed by a random matrix; 300 rows. What is
 claimed is compared with the same of the true law, on 5,000 fresh rows: features and directions by R² of a linear map,
 an order of rows by its rank correlation, p(label | X) by R² as it is. *Shuffled*: labels belong to other rows. The
-table is put into docs/guides/audit.md and saved in results/.
+table is put into docs/results/audits.md and saved in results/.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pindown import Classify, Data, audit
 from pindown.metrics import linear_r2
 from pindown.training import Trainer
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "audit.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
 REPORT = 0, 40
 N_ROWS, N_FRESH, N_COLUMNS = 300, 5_000, 6
 

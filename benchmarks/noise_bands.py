@@ -4,7 +4,7 @@ Run ``python benchmarks/noise_bands.py`` (seeds 200 to 299, all cores; eight min
 runs are written to files, ``python benchmarks/noise_bands.py --seeds 200 250 --to some.jsonl``, and ``--parts *.jsonl``
 for the table of all of them, with what is on record where they are fewer than a hundred. The width of bands was chosen
 on seeds from 1000 on, and so was how fits are compared. The
-table is put into docs/concepts/noise.md and saved in results/.
+table is put into docs/results/audits.md and saved in results/.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ RECORD = Path(__file__).parent / "results" / "noise_bands_cpu.json"
 ENOUGH = 100
 """Runs of a world from which others that are on record are left aside."""
 
-PAGE = Path(__file__).parents[1] / "docs" / "concepts" / "noise.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
 COLUMNS, SHARES = 30, (0.1, 0.3, 0.5)
 ROWS = 2_800  # so that half of what an audit learns from is not so few that fits divide it into folds
 SUPPORT = [[1, 0, 0], [1, 1, 0], [0, 1, 0], [0, 1, 1], [0, 0, 1], [1, 0, 1]] * (COLUMNS // 6)
@@ -237,7 +237,7 @@ def report(runs: list[dict[str, Any]]) -> None:
         cells = (row["world"], f"{row['noise']:.0%}", f"{row['measured']:.1%}", row["score"], true, band, held)
         lines.append(f"| {' | '.join(cells)} | {row['claims']} of {row['runs']} |")
     text = f"{COLUMNS} columns; seeds of each row are in the record.\n\n" + "\n".join(lines)
-    put_into(PAGE, text)
+    put_into(PAGE, text, "noise")
     print(text)
 
 

@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/real_audits.py`` (all cores), or in parts, with ``--only``, ``--to`` and ``--parts`` as in
 `_parts`. Every table is fitted and audited with what ``pindown fit`` would choose. Seed 0 is the table as it is; from
-seed 1 on the side variable belongs to other rows. The table is put into docs/guides/audit.md and saved in results/.
+seed 1 on the side variable belongs to other rows. The table is put into docs/results/audits.md and saved in results/.
 
 Files are those of scikit-learn, and `palmerpenguins` if it is installed.
 """
@@ -28,7 +28,7 @@ from pindown.data.data import Data
 from pindown.data.tables import Columns
 from pindown.runs.recipe import Recipe, estimator_for, fit, planned
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "audit.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "audits.md"
 REPORT = 0, 41
 """The table as it is, and forty times with the side variable of other rows."""
 

@@ -6,7 +6,7 @@ five, the first included: distant latents come nearest to sharing an observation
 both. Where the two worlds are one it counts once. Thresholds
 were chosen on seeds 500 to 672. The baselines are two other statistics of the same codes: how much of X they leave
 untold, and the share of rows that the encoder turns over. The table is put into
-docs/concepts/checks.md and saved in results/.
+docs/results/checks.md and saved in results/.
 """
 
 from __future__ import annotations
