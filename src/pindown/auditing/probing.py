@@ -1,0 +1,591 @@
+"""`probe`: what linear probes decode from frozen features, next to chance, control tasks and other features."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+import numbers
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import t as student
+from sklearn.utils import check_scalar
+
+from pindown._names import counted, listed, printed
+from pindown.auditing.page import check_writable, fill, write_whole
+from pindown.data.data import as_array
+from pindown.data.labels import as_numbers, is_quantity, missing
+from pindown.data.splits import assign_folds, hold_out
+from pindown.metrics.arrays import Labels, Matrix, read_matrix
+
+__all__ = ["Compared", "Probed", "Probing", "holm", "probe"]
+
+LEVEL = 0.05
+"""Corrected p-value up to which something counts as found."""
+
+N_CONTROLS = 20
+"""Control tasks whose scores are averaged."""
+
+MOST_CLASSES, MOST_WHOLE_NUMBERS, MIN_SAMPLES = 50, 20, 40
+"""Classes that a factor may have; distinct whole numbers up to which they are classes and not counts; and samples that
+a factor must have."""
+
+TEST_FRACTION, LEAST, TRIES = 0.3, 4, 20
+"""Fraction of the samples that a probe is scored on; samples of each class on both sides; and splits tried for that."""
+
+PENALTIES, INNER_FOLDS, PERFECT = np.logspace(6, -6, 25), 5, 1e-3
+"""Penalties of the ridge regression, relative to the mean variance along a direction, the largest first; folds that
+choose one; and the error, relative to the variance, below which the smallest needs no remark."""
+
+ACCURACY, R2 = "balanced accuracy", "R²"
+
+
+# ---- results --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Probed:
+    """How well a linear probe decodes one factor from the features of one model.
+
+    Attributes
+    ----------
+    model, factor : str
+        Whose features, and of what.
+    measure : str
+        Balanced accuracy of a label, or R² of a quantity, on samples of held-out groups.
+    score, error : float
+        Mean over resamples, and its standard error, corrected for samples that resamples share.
+    chance : float
+        What a guess scores: one over the number of classes, or 0.
+    p_value, holm, bonferroni : float
+        Of a score as high by permutation, and corrected for all models and factors.
+    control, selectivity : float
+        What random labels of the groups score, and how much more the factor does.
+    n_samples, n_groups, least : int
+        Samples and groups used, and samples of the rarest class.
+    """
+
+    model: str
+    factor: str
+    measure: str
+    score: float
+    error: float
+    chance: float
+    p_value: float
+    holm: float
+    bonferroni: float
+    control: float
+    selectivity: float
+    n_samples: int
+    n_groups: int
+    least: int
+
+    @property
+    def found(self) -> bool:
+        """Whether chance is ruled out, after Holm's correction."""
+        return self.holm <= LEVEL
+
+
+@dataclass(frozen=True)
+class Compared:
+    """The difference of two models in one factor, on the same resamples; positive if the first decodes it better."""
+
+    factor: str
+    first: str
+    second: str
+    difference: float
+    error: float
+    p_value: float
+    holm: float
+
+    @property
+    def decided(self) -> bool:
+        """Whether one is better, after Holm's correction."""
+        return self.holm <= LEVEL
+
+
+@dataclass(frozen=True)
+class Probing:
+    """What probes of some models found. Prints as a table; `save` writes a page, a table or the numbers.
+
+    Attributes
+    ----------
+    probed : tuple of Probed
+        One for each factor and model.
+    compared : tuple of Compared
+        The first model against each other one, factor by factor.
+    notes : tuple of str
+        Factors that were left out, and why; counts taken as quantities; too few permutations; penalties at the edge of
+        the grid.
+    """
+
+    probed: tuple[Probed, ...]
+    compared: tuple[Compared, ...]
+    notes: tuple[str, ...]
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """Names of the models, in their order."""
+        return tuple(dict.fromkeys(each.model for each in self.probed))
+
+    @property
+    def factors(self) -> tuple[str, ...]:
+        """Names of the factors that were probed."""
+        return tuple(dict.fromkeys(each.factor for each in self.probed))
+
+    @property
+    def sentence(self) -> str:
+        """What may be written: what the first model contains beyond chance, and where others contain more or less."""
+        first = self.models[0]
+        own = [each for each in self.probed if each.model == first]
+        found = [each.factor for each in own if each.found]
+        text = (
+            f"A linear probe decodes {len(found)} of {counted(len(own), 'factor')} from {first} beyond chance"
+            + (f" ({listed(found)})" if found else "")
+            + f", on held-out groups (permutation tests, Holm, {LEVEL})"
+        )
+        for other in self.models[1:]:
+            decided = [each for each in self.compared if each.second == other and each.decided]
+            signs = ([each.factor for each in decided if sign * each.difference > 0] for sign in (1, -1))
+            better, worse = (f"{len(some)} ({listed(some)})" if some else "none" for some in signs)
+            text += f"; better than from {other} in {better}, worse in {worse}"
+        if len(self.models) == 1:
+            text += ". This does not show that training is the reason: add a random network and the raw inputs"
+        return f"{text}."
+
+    def __str__(self) -> str:
+        lines: list[Sequence[str]] = [
+            ("factor", "model", "score", "±", "chance", "p", "Holm", "Bonf.", "control", "samples", "least")
+        ]
+        for each in self.probed:
+            values = (each.score, each.error, each.chance, each.p_value, each.holm, each.bonferroni, each.control)
+            name = each.model + "*" * each.found
+            lines.append((each.factor, name, *map(printed, values), str(each.n_samples), str(each.least)))
+        parts, lines = [_aligned(lines)], [("factor", "difference", "", "±", "p", "Holm")]
+        for one in self.compared:
+            name = f"{one.first} − {one.second}" + "*" * one.decided
+            lines.append((one.factor, name, *map(printed, (one.difference, one.error, one.p_value, one.holm))))
+        parts += [_aligned(lines)] if self.compared else []
+        parts += ["\n".join(self.notes)] if self.notes else []
+        return "\n\n".join([*parts, self.sentence])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return all of it as dictionaries, lists, text and numbers."""
+        return {"sentence": self.sentence, **dataclasses.asdict(self)}
+
+    def save(self, path: str | Path) -> Path:
+        """Write a page with a picture (``.html``), a table (``.csv``) or the numbers (``.json``); return the path."""
+        path = Path(path)
+        ending = path.suffix.lower()
+        if ending not in (".html", ".csv", ".json"):
+            raise ValueError(f"save: {path.name!r} must end in .html, .csv or .json, not in {ending or 'nothing'!r}.")
+        check_writable(path)
+        if ending == ".json":
+            text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+        elif ending == ".csv":
+            import pandas as pd
+
+            text = pd.DataFrame(list(self.probed)).to_csv(index=False)
+        else:
+            by = {(each.factor, each.model): each for each in self.probed}
+            low = min(0.0, *(each.score - 2 * each.error for each in self.probed))
+            text = fill("probes.html.j2", found=self, by=by, low=low)
+        write_whole(text, path)
+        return path
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines with words to the left of their columns, and numbers to the right."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    cells = (
+        [text.ljust(width) if k < 2 else text.rjust(width) for k, (text, width) in enumerate(zip(line, widths))]  # noqa: B905
+        for line in lines
+    )
+    return "\n".join("  ".join(line).rstrip() for line in cells)
+
+
+# ---- probing --------------------------------------------------------------------------------------------------------
+
+
+class Factor(NamedTuple):
+    """A factor in the samples that have it: classes, numbered from 0, or quantities."""
+
+    name: str
+    values: NDArray[Any]  # (n,)
+    samples: Labels  # (n,)
+    n_classes: int  # 0 for a quantity
+
+    def suits(self, some: Labels) -> bool:
+        """Return whether samples have enough of each class, or a quantity that varies."""
+        if not self.n_classes:
+            return bool(np.ptp(self.values[some]) > 0)
+        return bool(np.bincount(self.values[some], minlength=self.n_classes).min() >= LEAST)
+
+
+class Split(NamedTuple):
+    """Numbers of the samples to train on, and of those to score on."""
+
+    train: Labels
+    test: Labels
+
+
+def probe(
+    features: ArrayLike | Mapping[str, ArrayLike],
+    factors: Any,
+    *,
+    groups: ArrayLike | None = None,
+    n_resamples: int = 10,
+    n_permutations: int | None = None,
+    random_state: int = 0,
+) -> Probing:
+    """Measure how well linear probes decode known factors from frozen features, and from others to compare with.
+
+    Each factor is resampled so that its classes have equally many samples, and whole groups are held out. A ridge
+    regression is trained on the others; five folds of them, which keep groups together, choose its penalty. Next to its
+    score on the held-out samples stand chance, the score of a control task (random labels of the groups, which no
+    feature can predict in groups that were not seen), and the scores of other features on the same splits: of a network
+    that was not trained, and of the raw inputs. Without these nobody knows what training has to do with it.
+
+    Parameters
+    ----------
+    features : array of shape (n, …), or mapping of names to such arrays
+        What probes are trained on. The first of several is the one that others are compared with:
+        ``{"trained": F, "random network": R, "raw inputs": X}``.
+    factors : mapping of names to arrays (n,), DataFrame, or array (n,) or (n, k)
+        What is decoded: labels (balanced accuracy) or quantities (R²). Numbers with fractions and whole numbers with
+        more than 20 different values are quantities; give labels as text if they are not. NaN and None are left out.
+    groups : array of shape (n,), optional
+        Objects, subjects, documents …, whose samples are alike: none is on both sides of a split.
+    n_resamples : int
+        Splits of the samples.
+    n_permutations : int or None
+        Permutations of the held-out labels in each: no p-value is below 2 / (1 + n_permutations). None takes 999, or
+        as many as the correction for all models and factors needs.
+    random_state : int
+        Of the resamples, permutations and control tasks.
+
+    Returns
+    -------
+    Probing
+        A table, a picture and a sentence.
+
+    Notes
+    -----
+    Resamples share samples, so that their spread understates the error: it is corrected after Nadeau and Bengio (2003).
+    A probe is fixed once it is trained, so that permuting the held-out labels is an exact test. p-values of resamples
+    are averaged, and twice the mean is one, whatever their dependence (Vovk and Wang, 2020): where there is nothing to
+    be found it is near 1, and weak effects are missed rather than made up.
+
+    Examples
+    --------
+    The sign of a column can be decoded from features that contain it, and not from others:
+
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(300, 4))
+    >>> found = probe({"with": x, "without": x[:, 1:]}, {"sign": x[:, 0] > 0}, n_permutations=99)
+    >>> [each.found for each in found.probed], found.compared[0].decided
+    ([True, False], True)
+    """
+    check_scalar(n_resamples, "n_resamples", numbers.Integral, min_val=2)
+    if n_permutations is not None:
+        check_scalar(n_permutations, "n_permutations", numbers.Integral, min_val=19)
+    models = _read_models(features)
+    n = len(next(iter(models.values())))
+    group = np.arange(n) if groups is None else as_numbers(_column("groups", groups, n))
+    chosen, notes = _read_factors(factors, n)
+    needed = math.ceil(2 * len(chosen) * len(models) / LEVEL)
+    n_permuted = max(999, needed) if n_permutations is None else int(n_permutations)
+    tables: dict[tuple[str, str], Table] = {}
+    for k, factor in enumerate(chosen):
+        rng = np.random.default_rng([random_state, k])
+        own = as_numbers(group[factor.samples])
+        splits = _drawn_splits(factor, own, n_resamples, rng)
+        if splits is None:
+            notes.append(f"left out: {factor.name}: too few samples or groups of a class for both sides of a split.")
+            continue
+        tasks = [_tasks(factor, own, split, n_permuted, rng) for split in splits]
+        for model, rows in models.items():
+            table = _scored(factor, rows[factor.samples], own, splits, tasks)
+            tables[factor.name, model] = table
+            if table.n_at_edge > n_resamples / 2:
+                at = f"the smallest penalty was chosen in {table.n_at_edge} of {n_resamples} splits"
+                notes.append(f"{factor.name}, {model}: {at}, and a smaller one might score more.")
+    if not tables:
+        raise ValueError(f"probe: there is no factor to decode: {' '.join(notes)}")
+    if n_permuted < needed:
+        notes.append(f"{n_permuted} permutations allow no p-value that survives the correction for all: take {needed}.")
+    return Probing(_corrected(tables), _comparisons(tables, list(models)), tuple(notes))
+
+
+def _read_models(features: ArrayLike | Mapping[str, ArrayLike]) -> dict[str, Matrix]:
+    models = {}
+    for name, values in (features if isinstance(features, Mapping) else {"features": features}).items():
+        array = as_array(values, str(name))
+        models[str(name)] = read_matrix(str(name), array.reshape(len(array), -1) if array.ndim > 2 else array)
+    lengths = {name: len(array) for name, array in models.items()}
+    if not models or len(set(lengths.values())) > 1:
+        raise ValueError(f"probe: all features must be of the same samples, got {lengths} samples.")
+    return models
+
+
+def _read_factors(factors: Any, n: int) -> tuple[list[Factor], list[str]]:
+    """Return the factors that can be decoded, and notes on those that cannot and on counts."""
+    if isinstance(factors, Mapping):
+        named: dict[Any, Any] = dict(factors)
+    elif hasattr(factors, "columns"):
+        named = {name: factors[name] for name in factors.columns}
+    else:
+        table = as_array(factors)
+        named = {"factor": table} if table.ndim == 1 else {f"factor {k}": column for k, column in enumerate(table.T)}
+    if not named:
+        raise ValueError("probe: there are no factors. Give one column per factor.")
+    chosen, notes = [], []
+    for name, values in named.items():
+        column = _column(str(name), values, n)
+        samples = np.flatnonzero(~missing(column))
+        some = column[samples]
+        if len(some) < MIN_SAMPLES:
+            have = counted(len(some), "sample")
+            notes.append(f"left out: {name}: {have} with a value, and {MIN_SAMPLES} are needed.")
+            continue
+        classes = as_numbers(some)
+        n_classes = int(classes.max()) + 1
+        whole = some.dtype.kind in "iuf" and not is_quantity(some)
+        if whole and n_classes > MOST_WHOLE_NUMBERS:
+            notes.append(f"{name}: {n_classes} different whole numbers are a quantity; give text if they are labels.")
+        if n_classes < 2:
+            notes.append(f"left out: {name}: has one value only.")
+        elif is_quantity(some) or (whole and n_classes > MOST_WHOLE_NUMBERS):
+            chosen.append(Factor(str(name), some.astype(np.float64), samples, 0))
+        elif n_classes > MOST_CLASSES:
+            notes.append(f"left out: {name}: {n_classes} classes are too many, {MOST_CLASSES} are possible.")
+        else:
+            chosen.append(Factor(str(name), classes, samples, n_classes))
+    return chosen, notes
+
+
+def _column(name: str, values: Any, n: int) -> NDArray[Any]:
+    column = as_array(values)
+    if column.shape != (n,):
+        raise ValueError(f"probe: {name} must have one value for each of the {n} samples, got shape {column.shape}.")
+    return column
+
+
+def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator) -> list[Split] | None:
+    """Draw splits by groups, of equally many samples of each class; None if there are too few."""
+    found = []
+    for _ in range(n_splits * TRIES):
+        split = _drawn_split(factor, groups, rng)
+        if all(factor.suits(side) for side in split):
+            found.append(split)
+        if len(found) == n_splits:
+            return found
+    return None
+
+
+def _drawn_split(factor: Factor, groups: Labels, rng: np.random.Generator) -> Split:
+    samples = np.arange(len(groups))
+    if factor.n_classes:
+        least = np.bincount(factor.values).min()
+        parts = [rng.permutation(np.flatnonzero(factor.values == c))[:least] for c in range(factor.n_classes)]
+        samples = np.sort(np.concatenate(parts))
+    strata = factor.values[samples] if factor.n_classes else None
+    held_out = hold_out(as_numbers(groups[samples]), TEST_FRACTION, rng, strata)
+    return Split(samples[~held_out], samples[held_out])
+
+
+class Tasks(NamedTuple):
+    """What probes are trained for in one split: the factor first, then control tasks; the same for all models."""
+
+    outputs: Matrix  # (n_train, tasks, classes) zeros and ones, or (n_train, tasks, 1)
+    truth: NDArray[Any]  # (n_test, tasks)
+    permuted: NDArray[Any]  # (permutations, n_test), of the factor
+    folds: Labels  # (n_train,)
+
+
+def _tasks(factor: Factor, groups: Labels, split: Split, n_permutations: int, rng: np.random.Generator) -> Tasks:
+    n_groups = int(groups.max()) + 1
+    labels = [factor.values]
+    for _ in range(N_CONTROLS):
+        of_group = rng.integers(factor.n_classes, size=n_groups) if factor.n_classes else rng.normal(size=n_groups)
+        labels.append(of_group[groups])
+    table = np.stack(labels, axis=1)
+    train = table[split.train]
+    outputs = train[:, :, None] == np.arange(factor.n_classes) if factor.n_classes else train[:, :, None]
+    values, own = factor.values[split.test], groups[split.test]
+    permuted = np.stack([_permuted(values, own, rng) for _ in range(n_permutations)])
+    folds = assign_folds(as_numbers(groups[split.train]), INNER_FOLDS, rng)
+    if not folds.any():  # one group only: its samples are all there is
+        folds = np.arange(len(folds)) % INNER_FOLDS
+    return Tasks(outputs.astype(np.float64), table[split.test], permuted, folds)
+
+
+def _permuted(values: NDArray[Any], groups: Labels, rng: np.random.Generator) -> NDArray[Any]:
+    """Exchange values between samples; between groups, where all samples of a group have one."""
+    _, first, number = np.unique(groups, return_index=True, return_inverse=True)
+    if len(first) == len(groups) or (values[first][number] != values).any():
+        return values[rng.permutation(len(values))]
+    return values[first[rng.permutation(len(first))]][number]
+
+
+class Table(NamedTuple):
+    """Scores of one factor from one model: of each resample, of controls there, and p-values; and what was used."""
+
+    factor: Factor
+    scores: Matrix  # (resamples,)
+    controls: Matrix  # (resamples,)
+    p_values: Matrix  # (resamples,)
+    ratio: float  # samples scored on, by samples trained on
+    n_samples: int
+    n_groups: int
+    n_at_edge: int
+
+
+def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Table:
+    scores, controls, p_values, at_edge = [], [], [], 0
+    for split, task in zip(splits, tasks, strict=True):
+        predicted, is_edge = ridge_predictions(rows[split.train], task.outputs, rows[split.test], task.folds)
+        of_tasks = [
+            float(_score(predicted[:, t], task.truth[None, :, t], factor.n_classes)[0])
+            for t in range(predicted.shape[1])
+        ]
+        chance = _score(predicted[:, 0], task.permuted, factor.n_classes)
+        scores.append(of_tasks[0])
+        controls.append(float(np.mean(of_tasks[1:])))
+        p_values.append((1 + (chance >= of_tasks[0] - 1e-12).sum()) / (1 + len(chance)))
+        at_edge += is_edge
+    used = np.unique(np.concatenate([np.concatenate(split) for split in splits]))
+    n_train, n_test = (len(side) for side in splits[0])
+    return Table(
+        factor,
+        np.array(scores),
+        np.array(controls),
+        np.array(p_values),
+        n_test / n_train,
+        n_train + n_test,
+        len(np.unique(groups[used])),
+        at_edge,
+    )
+
+
+def _score(predicted: Matrix, truths: NDArray[Any], n_classes: int) -> Matrix:
+    """Return the balanced accuracy or R² of predictions (n, outputs) for each of several truths (k, n); (k,)."""
+    if not n_classes:
+        spread = truths - truths.mean(1, keepdims=True)
+        return 1 - ((truths - predicted[:, 0]) ** 2).sum(1) / np.maximum((spread**2).sum(1), 1e-300)
+    right = predicted.argmax(1) == truths
+    of_class = truths[:, :, None] == np.arange(n_classes)  # a class that a control task lacks here does not count
+    recall = (right[:, :, None] & of_class).sum(1) / np.maximum(of_class.sum(1), 1)
+    return recall.sum(1) / of_class.any(1).sum(1)
+
+
+def ridge_predictions(train: Matrix, outputs: Matrix, test: Matrix, folds: Labels) -> tuple[Matrix, bool]:
+    r"""Predict the outputs (n_train, tasks, k) of new samples by ridge regression; (n_test, tasks, k).
+
+    .. math:: \min_w \; \lVert y - F w \rVert^2 + \alpha \lVert w \rVert^2
+
+    Features are standardised on the samples to train on. Each task has the α of the grid with the least error in left
+    out folds; of equals, the largest. Also returns whether the first task took the smallest of all, and needs it.
+
+    Examples
+    --------
+    >>> rng = np.random.default_rng(0)
+    >>> x = rng.normal(size=(200, 5))
+    >>> predicted, _ = ridge_predictions(x[:150], (x[:150, 0] - x[:150, 1])[:, None, None], x[150:], np.arange(150) % 5)
+    >>> round(float(np.corrcoef(predicted[:, 0, 0], x[150:, 0] - x[150:, 1])[0, 1]), 3)
+    1.0
+    """
+    mean, spread = train.mean(0), train.std(0)
+    scale = np.where(spread > 1e-12 * np.maximum(np.abs(mean), 1e-300), spread, np.inf)
+    u, s, vt = np.linalg.svd((train - mean) / scale, full_matrices=False)
+    x, new = u * s, (test - mean) / scale @ vt.T  # coordinates in the span of the samples, (n, r)
+    penalties = PENALTIES * max(float((s**2).mean()), 1e-300)
+    y = outputs.reshape(len(outputs), -1)
+    errors = np.zeros((len(penalties), outputs.shape[1]))
+    for fold in np.unique(folds):
+        held = folds == fold
+        for k, predicted in enumerate(_ridge_path(x[~held], y[~held], x[held], penalties)):
+            errors[k] += ((predicted - y[held]) ** 2).reshape(held.sum(), *outputs.shape[1:]).sum((0, 2))
+    best = errors.argmin(0)
+    found = np.empty((len(test), *outputs.shape[1:]))
+    for k, predicted in enumerate(_ridge_path(x, y, new, penalties)):
+        found[:, best == k] = predicted.reshape(found.shape)[:, best == k]
+    variance = ((outputs[:, 0] - outputs[:, 0].mean(0)) ** 2).sum()
+    still_falls = errors[-1, 0] < 0.99 * errors[-2, 0] and errors[-1, 0] > PERFECT * variance
+    return found, bool(best[0] == len(penalties) - 1 and still_falls)
+
+
+def _ridge_path(x: Matrix, y: Matrix, new: Matrix, penalties: Matrix) -> Iterator[Matrix]:
+    """Yield predictions for new samples, one penalty after another."""
+    mean, y_mean = x.mean(0), y.mean(0)
+    u, s, vt = np.linalg.svd(x - mean, full_matrices=False)
+    along, coordinates = u.T @ (y - y_mean), (new - mean) @ vt.T
+    for penalty in penalties:
+        yield coordinates @ ((s / (s**2 + penalty))[:, None] * along) + y_mean
+
+
+def _corrected(tables: Mapping[tuple[str, str], Table]) -> tuple[Probed, ...]:
+    p_values = np.array([min(1.0, 2 * float(table.p_values.mean())) for table in tables.values()])
+    found = []
+    for ((name, model), table), p, adjusted in zip(tables.items(), p_values, holm(p_values), strict=True):
+        score, control, n_classes = float(table.scores.mean()), float(table.controls.mean()), table.factor.n_classes
+        found.append(
+            Probed(
+                model=model,
+                factor=name,
+                measure=ACCURACY if n_classes else R2,
+                score=score,
+                error=_error(table.scores, table.ratio),
+                chance=1 / n_classes if n_classes else 0.0,
+                p_value=float(p),
+                holm=float(adjusted),
+                bonferroni=min(1.0, float(p) * len(p_values)),
+                control=control,
+                selectivity=score - control,
+                n_samples=table.n_samples,
+                n_groups=table.n_groups,
+                least=int(np.bincount(table.factor.values).min()) if n_classes else len(table.factor.samples),
+            )
+        )
+    return tuple(found)
+
+
+def _error(scores: Matrix, ratio: float) -> float:
+    """Return the standard error of a mean over resamples that share samples."""
+    return math.sqrt((1 / len(scores) + ratio) * float(scores.var(ddof=1)))
+
+
+def _comparisons(tables: Mapping[tuple[str, str], Table], models: Sequence[str]) -> tuple[Compared, ...]:
+    found = []
+    for name in dict.fromkeys(name for name, _ in tables):
+        for other in models[1:]:
+            first, second = tables[name, models[0]], tables[name, other]
+            difference = first.scores - second.scores
+            error, mean = _error(difference, first.ratio), float(difference.mean())
+            ratio = abs(mean) / error if error > 0 else (math.inf if mean else 0.0)
+            found.append((name, other, mean, error, 2 * float(student.sf(ratio, len(difference) - 1))))
+    adjusted = holm(np.array([p for *_, p in found]))
+    return tuple(
+        Compared(name, models[0], other, mean, error, p, float(h))
+        for (name, other, mean, error, p), h in zip(found, adjusted, strict=True)
+    )
+
+
+def holm(p_values: Matrix) -> Matrix:
+    """Return p-values corrected for their number, step by step: the least by all, the next by all but one, and so on.
+
+    Examples
+    --------
+    >>> holm(np.array([0.04, 0.01, 0.03])).tolist()
+    [0.06, 0.03, 0.06]
+    """
+    n = len(p_values)
+    order = np.argsort(p_values)
+    adjusted = np.empty(n)
+    adjusted[order] = np.minimum(np.maximum.accumulate(p_values[order] * (n - np.arange(n))), 1)
+    return adjusted
