@@ -231,8 +231,9 @@ def _scores(classify: Classify, simulation: Clusters | Instances, x: Tensor, z: 
     """Return what a fit recovers: latents, class vectors, the posterior, and with unit codes the angles."""
     import torch
 
-    from pindown.metrics import linear_r2, orthogonality_error
+    from pindown.metrics import linear_r2
     from pindown.networks.spaces import Sphere
+    from pindown_papers.orthogonality import orthogonality_error
 
     z_hat = classify.transform(x)
     scores = {"z": linear_r2(z_hat, z)}

@@ -6,7 +6,6 @@ scipy matrix.
 =============== ===================================================== ==============================================
 metric          blind to                                              chance is the score of
 =============== ===================================================== ==============================================
-`mmcs`          order and length of atoms; atoms that occur twice     directions drawn at random
 `pw_mcc`        order and length of atoms                             directions drawn at random
 `firing_f1`     how strongly a feature fires                          features that fire as often, at other samples
 `dead_fraction` everything except whether a feature ever fires        features that fire by chance, as often
@@ -20,7 +19,6 @@ high, and grows with the number of atoms: two random dictionaries of 3,072 atoms
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -134,55 +132,19 @@ def chance_pw_mcc(
 
     Examples
     --------
-    For single atoms in the plane it is the mean cosine of an angle, 2/π = .64 without its sign; of many atoms the best
-    match is nearer:
+    For single atoms in the plane it is the mean cosine of an angle, 2/π = .64 without its sign. Among many atoms the
+    best match is nearer:
 
     >>> round(chance_pw_mcc(1, 2, signed=False), 1), round(chance_pw_mcc(256, 64), 2)
     (0.6, 0.33)
     """
-    return _by_chance(pw_mcc, k, m, k_hat, signed, random_state)
-
-
-def mmcs(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True) -> float:
-    r"""Return the mean over atoms of ``other`` of the largest cosine with any of ``dictionary`` (Sharkey et al., 2022).
-
-    .. math:: \frac1k \sum_j \max_i \cos(\hat d_i, d_j)
-
-    One atom may match several, so that a dictionary that merges atoms scores more than by `pw_mcc`. Chance: see
-    `chance_mmcs`.
-
-    Examples
-    --------
-    An atom halfway between two others counts for both of them:
-
-    >>> round(mmcs([[1, 1]], [[1, 0], [0, 1]]), 3), round(pw_mcc([[1, 1]], [[1, 0], [0, 1]]), 3)
-    (0.707, 0.354)
-    """
-    return float(_cosines(*_units(dictionary, other), signed).max(axis=0).mean())
-
-
-def chance_mmcs(
-    k: int, m: int, k_hat: int | None = None, *, signed: bool = True, random_state: RandomState = 0
-) -> float:
-    """Return the mean `mmcs` of dictionaries whose atoms are drawn at random, uniformly over all directions.
-
-    Examples
-    --------
-    >>> chance_mmcs(64, 8) > chance_pw_mcc(64, 8) > chance_pw_mcc(64, 64)
-    True
-    """
-    return _by_chance(mmcs, k, m, k_hat, signed, random_state)
-
-
-def _by_chance(
-    metric: Callable[..., float], k: int, m: int, k_hat: int | None, signed: bool, random_state: RandomState
-) -> float:
     k_hat = k if k_hat is None else k_hat
     check_positive(k=k, m=m, k_hat=k_hat)
     rng = np.random.default_rng(random_state)
-    n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
-    drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))
-    return float(np.mean([metric(a, b, signed=signed) for a, b in drawn]))
+    drawn = (
+        (rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(max(1, min(200, ENTRIES // (k * k_hat))))
+    )
+    return float(np.mean([pw_mcc(first, second, signed=signed) for first, second in drawn]))
 
 
 def _cosines(first: Matrix, second: Matrix, signed: bool) -> Matrix:
@@ -291,7 +253,8 @@ def firing_f1(activations_hat: Activations, activations: Activations, matching: 
 
     .. math:: F_1 = \frac{2\,|\hat S \cap S|}{|\hat S| + |S|}, \qquad S = \{i : z_{ij} \ne 0\}
 
-    Blind to how strongly a feature fires. Chance is about the frequency itself: see `chance_firing_f1`.
+    Blind to how strongly a feature fires. Features that fire as often, at unrelated samples, score about their
+    frequency.
 
     Parameters
     ----------
@@ -320,22 +283,6 @@ def firing_f1(activations_hat: Activations, activations: Activations, matching: 
     both = np.asarray(hat[:, of[matched]].multiply(true[:, matched]).sum(axis=0)).reshape(-1)
     total = np.diff(hat.indptr)[of[matched]] + counts[matched]
     return float((2 * both / total).sum() / seen.sum())
-
-
-def chance_firing_f1(frequency_hat: ArrayLike, frequency: ArrayLike, matching: ArrayLike) -> float:
-    """Return the approximate mean `firing_f1` of features that fire as often, at samples unrelated to the truth.
-
-    Examples
-    --------
-    Two coins: both show heads in a quarter of the throws, and each in a half.
-
-    >>> chance_firing_f1([0.5], [0.5], [0])
-    0.5
-    """
-    of, true = np.asarray(matching), np.asarray(frequency, dtype=np.float64)
-    hat = np.where(of >= 0, np.asarray(frequency_hat, dtype=np.float64)[of], 0.0)
-    seen = true > 0
-    return float((2 * hat * true / np.maximum(hat + true, 1e-300))[seen].mean())
 
 
 def feature_mcc(activations_hat: ArrayLike, activations: ArrayLike) -> float:
@@ -485,20 +432,3 @@ def fvu(x: ArrayLike, x_hat: ArrayLike) -> float:
     if total == 0:
         raise InputError("x", "all samples of `x` are the same, so there is no variance to explain.")
     return float((a - b).var(axis=0).sum() / total)
-
-
-def ce_recovered(reconstructed: float, original: float, ablated: float) -> float:
-    """Return the fraction of a layer's use to a model that is left after replacing its activations by reconstructions.
-
-    From three cross-entropies, in any unit: with reconstructed activations, with the original ones, and with zeros in
-    their place. 1 if nothing is lost; 0, the level of chance, if reconstructions are worth as little as zeros.
-
-    Examples
-    --------
-    >>> ce_recovered(reconstructed=3.5, original=3.0, ablated=8.0)
-    0.9
-    """
-    if not ablated > original:
-        sizes = f"`ablated` must be larger than `original`, got {ablated} and {original}"
-        raise InputError("ablated", f"{sizes}: the model does not need this layer, so there is nothing to recover.")
-    return (ablated - reconstructed) / (ablated - original)
