@@ -69,7 +69,7 @@ def stepping(pair: Pair, x: torch.Tensor, loss: Callable[[], torch.Tensor] | Non
 
 def by_autograd(pair: Pair, x: torch.Tensor, n: int) -> torch.Tensor:
     """Return the loss with a Jacobian of all codes after the map by all before it, row by row, as autograd gives it."""
-    before, after = pair.both
+    before, after = pair.dictionaries
     loss, codes = before.loss_and_active(pair.encoder.preprocess(x))
     loss_after, codes_after = after.loss_and_active(pair.preprocess_mapped(x))
 

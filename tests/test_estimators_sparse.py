@@ -130,7 +130,7 @@ def test_broken_off_and_resumed_it_equals_an_unbroken_fit(tmp_path):
 def test_seeds_are_trained_as_if_each_was_alone_and_start_apart(fitted):
     alone = Sparse(32, **QUICK).fit(X)
     assert np.allclose(alone.components_, fitted.components_, atol=2e-2)  # when to stop is decided by both
-    first, second = (each.atoms for each in fitted.objective_.all)
+    first, second = (each.atoms for each in fitted.objective_.dictionaries)
     assert not torch.allclose(first, second, atol=0.1)
 
 

@@ -64,7 +64,7 @@ def test_the_jacobian_and_its_gradients_are_those_of_autograd(model, n_samples):
     model, between = model.double(), read_map(model)
     between.double()
     x = torch.randn(n_samples, 16, generator=G, dtype=torch.float64)
-    m_out = between.n_out
+    m_out = len(between.outer)
     atoms, readers = (torch.randn(20, m, generator=G, dtype=torch.float64, requires_grad=True) for m in (16, m_out))
     active, active_out = (torch.rand(n_samples, 20, generator=G).argsort(1)[:, :k] for k in (4, 3))
     ours = feature_jacobian(
@@ -95,7 +95,7 @@ def test_the_map_is_the_model_and_a_copy_of_it(model):
 def test_what_is_charged_is_the_mean_of_the_jacobian_between_codes_that_fire(pairs):
     pair = copy.deepcopy(pairs[0].objective_).cpu().eval()
     x = torch.as_tensor(X[:64])
-    before, after = pair.both
+    before, after = pair.dictionaries
     codes, codes_out = before.encode(pair.encoder.preprocess(x)), after.encode(pair.preprocess_mapped(x))
     units = pair.encoder.preprocess.scale / pair.after.preprocess.scale
     whole = by_autograd(PLAIN, x, before.atoms.detach(), after.weight.detach(), codes.indices, codes_out.indices)

@@ -10,11 +10,11 @@ gate                      active features                                    spa
 `L1`                      all positive ones, with an L1 penalty              the weight of the penalty
 ========================= ================================================== ================================
 
-No theorem covers them. What can be reported about their dictionaries is how well seeds agree, compared with chance.
+No theorem covers them. What can be reported is how well the dictionaries of several seeds agree, compared with chance.
 
 The active features of a sample have ``indices`` (n, c) and ``values`` (n, c). `chosen` finds them block by block,
-`combined` sums their atoms, and `scattered` is its transpose and the gradient of both. No samples × features matrix is
-formed. All three sum by `torch.nn.functional.embedding_bag` in a fixed order, so that results repeat exactly.
+`combined` sums their atoms, and `scattered` is its transpose and the gradient of both. None forms a samples × features
+matrix, and all sum by `torch.nn.functional.embedding_bag` in a fixed order, so that results repeat exactly.
 """
 
 from __future__ import annotations
@@ -63,14 +63,8 @@ class _CountGate(Gate):
         name = type(self).__name__
         if isinstance(self.k, bool) or not isinstance(self.k, numbers.Integral):
             raise TypeError(f"{name}: `k` must be an integer, got {self.k!r}.")
-        if self.k < 1:
-            raise InputError("k", f"{name}: `k` must be at least 1, got {self.k}.")
-        if self.k > n_features:
-            raise InputError(
-                "k",
-                f"{name}: `k={self.k}` is more than the {n_features} features. Take a smaller `k`, or a larger "
-                "`n_components`.",
-            )
+        if not 1 <= self.k <= n_features:
+            raise InputError("k", f"{name}: `k={self.k}` must be at least 1 and at most the {n_features} features.")
         return int(self.k)
 
 
@@ -189,13 +183,9 @@ def _check_positive(gate: Gate, *names: str) -> None:
 
 
 class GateModule(nn.Module, ABC):
-    """Abstract module that maps scores to feature activations, which are not negative.
+    """Abstract module that maps scores to feature activations, which are not negative."""
 
-    With ``n_candidates`` it gets the largest scores of each sample, (n, n_candidates). With None it gets all scores,
-    (n, n_features).
-    """
-
-    n_candidates: int | None
+    n_candidates: int | None  # scores that it gets of each sample, the largest; None for all
     n_expected: float  # approximate number of active features per sample
 
     def levels(self, n_features: int) -> tuple[int, ...]:
@@ -230,7 +220,7 @@ class BatchTopKModule(GateModule):
         self.register_buffer("threshold", torch.zeros(()))
 
     def levels(self, n_features: int) -> tuple[int, ...]:
-        """Return the sizes of the nested dictionaries, each of which reconstructs the sample."""
+        """Return the sizes of the nested dictionaries."""
         return tuple(sorted({max(1, math.ceil(fraction * n_features)) for fraction in self.fractions}))
 
     def forward(self, scores: Tensor) -> Tensor:
@@ -260,7 +250,10 @@ class L1Module(GateModule):
 
 
 class JumpReLUModule(GateModule):
-    """Keeps scores above a threshold per feature, which is learned such that k per sample are active on average."""
+    """Keeps scores above a threshold per feature, which is learned such that k per sample are active on average.
+
+    A jump has no derivative: the gradient of the threshold is that of a slope over the bandwidth.
+    """
 
     n_candidates = None
 
@@ -273,45 +266,17 @@ class JumpReLUModule(GateModule):
 
     def penalty(self, scores: Tensor, activations: Tensor, n_inputs: int) -> Tensor:
         """Return the weighted squared relative deviation of the number of active features from k."""
-        n_active = _Step.apply(scores, self.threshold, self.bandwidth).sum(1).mean()
-        return self.weight * (n_active / self.k - 1).square()
+        fires = (scores > self.threshold).to(scores.dtype) + self._slope(scores, 1 / self.bandwidth)
+        return self.weight * (fires.sum(1).mean() / self.k - 1).square()
 
     def forward(self, scores: Tensor) -> Tensor:
         """Return activations."""
-        return _JumpReLU.apply(scores, self.threshold, self.bandwidth)
+        return scores * (scores > self.threshold) + self._slope(scores, self.threshold.detach() / self.bandwidth)
 
-
-class _Step(torch.autograd.Function):
-    """1 above a threshold and 0 below; the gradient of the threshold is that of a slope over the bandwidth."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
-        ctx.save_for_backward(scores, threshold)
-        ctx.bandwidth = bandwidth
-        return (scores > threshold).to(scores.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        scores, threshold = ctx.saved_tensors
-        near = (scores - threshold).abs() < ctx.bandwidth / 2
-        return None, -(gradients[0] * near).sum(0) / ctx.bandwidth, None
-
-
-class _JumpReLU(_Step):
-    """Scores above a threshold; scores within the bandwidth contribute to the gradient of the threshold."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, threshold: Tensor, bandwidth: float) -> Tensor:
-        ctx.save_for_backward(scores, threshold)
-        ctx.bandwidth = bandwidth
-        return scores * (scores > threshold)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        scores, threshold = ctx.saved_tensors
-        near = (scores - threshold).abs() < ctx.bandwidth / 2
-        of_threshold = -(threshold / ctx.bandwidth) * (gradients[0] * near).sum(0)
-        return gradients[0] * (scores > threshold), of_threshold, None
+    def _slope(self, scores: Tensor, slope: Tensor | float) -> Tensor:
+        """Return zeros whose derivative in the threshold is minus the slope, for scores within the bandwidth."""
+        near = (scores.detach() - self.threshold.detach()).abs() < self.bandwidth / 2
+        return near * (slope * (self.threshold.detach() - self.threshold))
 
 
 def chosen(x: Tensor, weight: Tensor, bias: Tensor, n_chosen: int) -> tuple[Tensor, Tensor]:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+import numpy as np
 import torch
+from scipy.sparse import csr_array, vstack
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the usual name)
 
-from pindown.networks.encoder import Encoder
+from pindown.networks.encoder import Encoder, is_cheap
 from pindown.networks.gates import Gate, GateModule, chosen, combined
 from pindown.training import optimizers
 from pindown.training.convergence import FIRST_ROUND
@@ -23,6 +26,9 @@ this fraction of all samples so far: the longer the training, the rarer a featur
 
 REVIVAL_FRACTION = 0.75
 """Fraction of the training in which features are revived. Later ones would not converge before the end."""
+
+ENCODED_AT_ONCE = 1_024
+"""Samples that `encode_sparse` encodes at once, so that memory is bounded."""
 
 
 class Active(NamedTuple):
@@ -76,8 +82,6 @@ class Autoencoder(nn.Module):
         self.unit.copy_(unit)
         return self
 
-    # ---- encoding ---------------------------------------------------------------------------------------------------
-
     def encode(self, x: Tensor) -> Active:
         """Return activations in the common unit; only the candidates, where the gate bounds their number."""
         assert self.gate is not None
@@ -95,8 +99,6 @@ class Autoencoder(nn.Module):
         if indices is not None:
             values = values.new_zeros(len(x), self.n_features).scatter_(1, indices, values)
         return values * self.unit
-
-    # ---- training ---------------------------------------------------------------------------------------------------
 
     def loss(self, x: Tensor) -> Tensor:
         """Return the fraction of variance unexplained, plus the penalty of the gate."""
@@ -166,6 +168,35 @@ class Autoencoder(nn.Module):
         self.atoms.div_(torch.linalg.vector_norm(self.atoms, dim=1, keepdim=True).clamp(min=1e-12))
 
 
+def autoencoder_of(encoder: Encoder) -> Autoencoder:
+    """Return the network of an encoder that is an autoencoder."""
+    assert isinstance(encoder.body, Autoencoder)
+    return encoder.body
+
+
+def encode_sparse(encoder: Encoder, x: Tensor) -> csr_array:
+    """Encode (n, m) to a sparse matrix (n, n_components), in the units of X; in float64 where that is cheap."""
+    model = (copy.deepcopy(encoder).double() if is_cheap(encoder) else encoder).eval()
+    with torch.no_grad():
+        return csr_array(vstack([_encode_block(model, part) for part in x.split(ENCODED_AT_ONCE)], format="csr"))
+
+
+def _encode_block(encoder: Encoder, x: Tensor) -> csr_array:
+    body = autoencoder_of(encoder)
+    dtype = body.atoms.dtype
+    samples = encoder.preprocess(x.to(encoder.device).to(torch.promote_types(x.dtype, dtype))).to(dtype)
+    active = body.encode(samples)
+    activations = (active.values * body.unit).cpu().numpy()
+    if active.indices is None:
+        return csr_array(activations)
+    starts = np.arange(len(x) + 1) * active.indices.shape[1]
+    parts = activations.reshape(-1), active.indices.cpu().numpy().reshape(-1), starts
+    found = csr_array(parts, shape=(len(x), body.n_features))
+    found.eliminate_zeros()
+    found.sort_indices()
+    return found
+
+
 def revival_samples(max_iter: int | None, batches: Iterator[tuple[Tensor, ...]]) -> int:
     """Return the number of training samples during which features are revived.
 
@@ -187,15 +218,14 @@ class Seeds(nn.Module):
         self.encoder, self.others = encoder, nn.ModuleList(others)
 
     @property
-    def all(self) -> list[Autoencoder]:
-        """All dictionaries, the fit first."""
-        found = [self.encoder.body, *self.others]
-        return [each for each in found if isinstance(each, Autoencoder)]
+    def dictionaries(self) -> list[Autoencoder]:
+        """The dictionaries of all seeds, the fit first."""
+        return [each for each in (self.encoder.body, *self.others) if isinstance(each, Autoencoder)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean loss."""
         x = self.encoder.preprocess(x)
-        return torch.stack([each.loss(x) for each in self.all]).mean()
+        return torch.stack([each.loss(x) for each in self.dictionaries]).mean()
 
 
 def adam_by_angle(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:

@@ -14,13 +14,12 @@ from pindown._random import RandomState
 from pindown.errors import InputError
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparseBasisSpec
-from pindown.methods.sparse.autoencoder import adam_by_angle
 from pindown.methods.sparse.estimator import AtomEncoder
 from pindown.metrics.dictionaries import sparsity
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing, Whiten
-from pindown.training import Trainer, TrainingDefaults
+from pindown.training import Trainer
 
 MIN_VARIANCE = 1e-4
 """Variance of a whitened direction below which it counts as empty."""
@@ -75,38 +74,19 @@ class SparseBasis(AtomEncoder):
     ----------
     n_components : int or None
         Number of atoms, at most that of features of X; None takes as many as X varies in.
-    batch_size : int or None
-        Samples per step; None takes 1,024, or all if there are fewer.
-    max_iter : int or None
-        Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
     learning_rate : float
         The most that a row of W rotates in a step, in radians, at the peak of a cosine schedule.
-    trainer : Trainer
-        Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
-        hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+    batch_size, max_iter, trainer, device, verbose, random_state
+        As in `Sparse`.
 
     Attributes
     ----------
     components_ : ndarray of shape (n_components, n_features)
         The atoms, of unit length.
-    mean_ : ndarray of shape (n_features,)
-        The mean that is subtracted from samples.
-    encoder_ : torch.nn.Module
-        The trained encoder.
-    objective_ : torch.nn.Module
-        What was minimised.
     held_out_ : HeldOut or None
         Sparsity of the latents of the validation set and of training samples.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Steps that led to the weights that were kept.
+    mean_, encoder_, objective_, loss_curve_, n_iter_
+        As in `Sparse`.
 
     References
     ----------
@@ -123,7 +103,6 @@ class SparseBasis(AtomEncoder):
     """
 
     spec = SparseBasisSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     encoder = staticmethod(Basis)
     preprocess = staticmethod(preprocessing.whiten)
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import numbers
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
@@ -24,61 +23,37 @@ from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.audit import SeedAgreement, SparseSpec, compare_seeds
-from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, adam_by_angle, revival_samples
+from pindown.methods.sparse.autoencoder import (
+    Autoencoder,
+    Seeds,
+    adam_by_angle,
+    autoencoder_of,
+    encode_sparse,
+    revival_samples,
+)
 from pindown.metrics.dictionaries import firing, fvu
 from pindown.networks import preprocessing
-from pindown.networks.encoder import Encoder, is_cheap
+from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing
 from pindown.training import Trainer, TrainingDefaults
 
 Matrix = NDArray[np.float64]
 
-ENCODED_AT_ONCE = 1_024
-"""Samples that are encoded at once, so that memory is bounded."""
-
 MOST_NAMED = 5
 """Constant features of X that a warning names."""
-
-
-def encode_sparse(encoder: Encoder, x: Tensor) -> csr_array:
-    """Encode (n, m) to a sparse matrix (n, n_components), in the units of X; in float64 where that is cheap."""
-    model = (copy.deepcopy(encoder).double() if is_cheap(encoder) else encoder).eval()
-    with torch.no_grad():
-        return csr_array(vstack([_encode_block(model, part) for part in x.split(ENCODED_AT_ONCE)], format="csr"))
-
-
-def _encode_block(encoder: Encoder, x: Tensor) -> csr_array:
-    body = encoder.body
-    assert isinstance(body, Autoencoder)
-    dtype = body.atoms.dtype
-    samples = encoder.preprocess(x.to(encoder.device).to(torch.promote_types(x.dtype, dtype))).to(dtype)
-    values, indices, _ = body.encode(samples)
-    strengths = (values * body.unit).cpu().numpy()
-    if indices is None:
-        return csr_array(strengths)
-    found = csr_array(
-        (strengths.reshape(-1), indices.cpu().numpy().reshape(-1), np.arange(len(x) + 1) * indices.shape[1]),
-        shape=(len(x), body.n_features),
-    )
-    found.eliminate_zeros()
-    found.sort_indices()
-    return found
 
 
 class AtomEncoder(BaseEncoder):
     """An estimator whose latents are the activations of atoms that add up to a sample; abstract."""
 
+    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
     components_: NDArray[np.floating]
-
-    def _accepts(self, shape: tuple[int, ...]) -> bool:
-        return len(shape) == 1
 
     def inverse_transform(self, Z):
         """Reconstruct samples from activations, dense or sparse; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
-        dtypes = [np.float64, np.float32]
-        array = check_array(from_torch(Z), accept_sparse="csr", dtype=dtypes, input_name="Z")
+        array = check_array(from_torch(Z), accept_sparse="csr", dtype=[np.float64, np.float32], input_name="Z")
         if array.shape[1] != self.n_components_:
             raise InputError(
                 "Z", f"{type(self).__name__}: Z has {array.shape[1]} features, but n_components={self.n_components_}."
@@ -91,12 +66,61 @@ class AtomEncoder(BaseEncoder):
         """The mean that is subtracted from samples; (n_features,)."""
         return self.encoder_.preprocess.mean.cpu().numpy()
 
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        return len(shape) == 1
+
     def _reconstruct(self, activations: csr_array | NDArray[np.floating]) -> NDArray[np.floating]:
         dtype = activations.dtype
         return np.asarray(activations @ self.components_.astype(dtype)) + self.mean_.astype(dtype)
 
 
-class Sparse(AtomEncoder, Incremental):
+class GatedEncoder(AtomEncoder):
+    """An estimator that trains sparse autoencoders, whose gate keeps few features of a sample; abstract."""
+
+    encoder = staticmethod(Autoencoder)
+    preprocess = staticmethod(preprocessing.common_scale)
+    gate: Gate
+    revive: bool
+
+    @property
+    def components_(self) -> NDArray[np.float32]:  # type: ignore[override]
+        """The atoms, of unit length; (n_components, n_features)."""
+        check_is_fitted(self)
+        return autoencoder_of(self.encoder_).atoms.detach().cpu().numpy()
+
+    def _check_parameters(self) -> None:
+        super()._check_parameters()
+        if not isinstance(self.gate, Gate):
+            raise TypeError(
+                f"{type(self).__name__}: gate must be one of pindown.networks.gates, such as TopK(32), got "
+                f"{self.gate!r}."
+            )
+        if self.n_components is not None:
+            self.gate(self._requested_components())  # raises if k is too large
+
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        n, d = inputs.n_samples, max(1, int(min(4 * self.n_features_in_, inputs.n_samples // 10)))
+        d = d if self.n_components is None else self._requested_components()
+        if n < d:
+            raise InputError(
+                "n_components",
+                f"{type(self).__name__}: X has n_samples={n}, but n_components={d}: with an atom per sample any data "
+                "are reconstructed. Ask for fewer atoms, or give more samples.",
+            )
+        constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
+        if not len(constant):
+            return DataSummary(d)
+        named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
+        message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
+        return DataSummary(d, warnings=(message,))
+
+    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
+        for module in objective.modules():
+            if isinstance(module, Autoencoder):
+                module.normalise_atoms()
+
+
+class Sparse(GatedEncoder, Incremental):
     r"""Sparse autoencoder: a dictionary of directions (atoms), few of which add up to each sample.
 
     .. math:: x \approx \mu + \sum_j z_j d_j, \qquad z = \mathrm{gate}(W (x - \mu) + b) \ge 0, \qquad
@@ -179,9 +203,6 @@ class Sparse(AtomEncoder, Incremental):
     """
 
     spec = SparseSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
-    encoder = staticmethod(Autoencoder)
-    preprocess = staticmethod(preprocessing.common_scale)
 
     def __init__(
         self,
@@ -219,7 +240,7 @@ class Sparse(AtomEncoder, Incremental):
         """
         self._partial_fit(X, {})
         assert isinstance(self.objective_, Seeds)
-        for each in self.objective_.all:
+        for each in self.objective_.dictionaries:
             each.revive_until = None  # the number of calls is not known
         return self
 
@@ -261,7 +282,7 @@ class Sparse(AtomEncoder, Incremental):
                 "n_seeds", "Sparse: agreement needs several seeds. Fit with n_seeds=2 or more, or use pindown.audit."
             )
         assert isinstance(self.objective_, Seeds)
-        dictionaries = [each.atoms.detach().cpu().numpy() for each in self.objective_.all]
+        dictionaries = [each.atoms.detach().cpu().numpy() for each in self.objective_.dictionaries]
         return compare_seeds(dictionaries, None if X is None else firing(self.transform_sparse(X)))
 
     def to_saelens(self, folder) -> Path:
@@ -290,65 +311,13 @@ class Sparse(AtomEncoder, Incremental):
         """
         return saelens.read(cls(), folder)
 
-    @property
-    def components_(self) -> NDArray[np.float32]:  # type: ignore[override]
-        """The atoms, of unit length; (n_components, n_features)."""
-        return self._body.atoms.detach().cpu().numpy()
-
-    @property
-    def _body(self) -> Autoencoder:
-        check_is_fitted(self)
-        assert isinstance(self.encoder_.body, Autoencoder)
-        return self.encoder_.body
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         check_scalar(self.n_seeds, "n_seeds", numbers.Integral, min_val=1)
-        check_gate(self)
-        if self.n_components is not None:
-            self.gate(self._requested_components())  # raises if k is too large
-
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        return summarize_for_atoms(self, inputs)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        body, scale = encoder.body, encoder.preprocess.scale
-        assert isinstance(body, Autoencoder)
-        assert isinstance(scale, Tensor)
         others = [Autoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
         until = revival_samples(self.max_iter, batches)
-        for each in (body, *others):
-            each.configure(self.gate, scale, revive=self.revive, revive_until=until)
+        for each in (autoencoder_of(encoder), *others):
+            each.configure(self.gate, encoder.preprocess.rescaling.scale, revive=self.revive, revive_until=until)
         return Seeds(encoder, others)
-
-    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
-        assert isinstance(objective, Seeds)
-        for each in objective.all:
-            each.normalise_atoms()
-
-
-def check_gate(est: BaseEncoder) -> None:
-    """Raise if the parameter ``gate`` is not a gate."""
-    gate: Any = est.get_params(deep=False)["gate"]
-    if not isinstance(gate, Gate):
-        raise TypeError(
-            f"{type(est).__name__}: gate must be one of pindown.networks.gates, such as TopK(32), got {gate!r}."
-        )
-
-
-def summarize_for_atoms(est: BaseEncoder, inputs: TrainingInput) -> DataSummary:
-    """Return the number of atoms, with a warning about constant features; raise if there are too few samples."""
-    n, name = inputs.n_samples, type(est).__name__
-    d = max(1, int(min(4 * est.n_features_in_, n // 10))) if est.n_components is None else est._requested_components()
-    if n < d:
-        raise InputError(
-            "n_components",
-            f"{name}: X has n_samples={n}, but n_components={d}: with an atom per sample any data are reconstructed. "
-            "Ask for fewer atoms, or give more samples.",
-        )
-    constant = np.flatnonzero(np.ptp(inputs.some_samples, axis=0) == 0)
-    if not len(constant):
-        return DataSummary(d)
-    named = ", ".join(map(str, constant[:MOST_NAMED])) + (", …" if len(constant) > MOST_NAMED else "")
-    message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
-    return DataSummary(d, warnings=(message,))

@@ -25,18 +25,17 @@ from pindown._random import RandomState
 from pindown.data import ArraySource
 from pindown.errors import InputError
 from pindown.losses import feature_jacobian
-from pindown.methods.base import BaseEncoder
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
-from pindown.methods.sparse.autoencoder import Active, Autoencoder, adam_by_angle, revival_samples
-from pindown.methods.sparse.estimator import Sparse, check_gate, summarize_for_atoms
+from pindown.methods.sparse.autoencoder import Active, Autoencoder, autoencoder_of, revival_samples
+from pindown.methods.sparse.estimator import GatedEncoder, Sparse
 from pindown.methods.sparse.saelens import with_encoder
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
 from pindown.networks.preprocessing import Preprocessing, Rescale
 from pindown.networks.spaces import Reals
-from pindown.training import Trainer, TrainingDefaults
+from pindown.training import Trainer
 
 Activation = Callable[[Tensor], Tensor]
 
@@ -53,9 +52,6 @@ LARGE = 0.01
 """Entries of J above this are counted, as in publications of such graphs."""
 
 
-# ---- the map ---
-
-
 class Mlp(nn.Module):
     """A frozen map V h(x) + c with one hidden layer; abstract. Its weights are buffers, so they are not trained."""
 
@@ -63,15 +59,18 @@ class Mlp(nn.Module):
     outer_bias: Tensor
     activation: Activation
 
-    def __init__(self, activation: Activation, outer: nn.Linear) -> None:
+    def __init__(self, activation: Activation, **layers: nn.Linear) -> None:
         super().__init__()
         self.activation = activation
-        _copy_as_buffers(self, outer, "outer", "outer_bias")
+        for name, layer in layers.items():
+            bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias
+            for part, tensor in ((name, layer.weight), (f"{name}_bias".removeprefix("weight_"), bias)):
+                self.register_buffer(part, tensor.detach().to("cpu", torch.float32, copy=True))
 
     @property
     @abstractmethod
     def inner(self) -> tuple[Tensor, ...]:
-        """The matrices of its branches; (h, n_in) each."""
+        """The matrices of the branches of the hidden layer; (h, n_in) each."""
 
     @abstractmethod
     def hidden(self, x: Tensor) -> Tensor:
@@ -80,16 +79,6 @@ class Mlp(nn.Module):
     @abstractmethod
     def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
         """Return the derivatives of the hidden units with respect to each branch; (n, h) each."""
-
-    @property
-    def n_in(self) -> int:
-        """Number of features before it."""
-        return self.inner[0].shape[1]
-
-    @property
-    def n_out(self) -> int:
-        """Number of features after it."""
-        return len(self.outer)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
@@ -107,17 +96,13 @@ class Plain(Mlp):
 
     Examples
     --------
-    >>> mlp = Plain(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2))
+    >>> mlp = Plain(nn.ReLU(), weight=nn.Linear(2, 3), outer=nn.Linear(3, 2))
     >>> mlp(torch.zeros(5, 2)).shape, mlp.slopes(torch.zeros(5, 2))[0].shape
     (torch.Size([5, 2]), torch.Size([5, 3]))
     """
 
     weight: Tensor
     bias: Tensor
-
-    def __init__(self, inner: nn.Linear, activation: Activation, outer: nn.Linear) -> None:
-        super().__init__(activation, outer)
-        _copy_as_buffers(self, inner, "weight", "bias")
 
     @property
     def inner(self) -> tuple[Tensor, ...]:
@@ -140,11 +125,6 @@ class Gated(Mlp):
     gate_bias: Tensor
     up: Tensor
     up_bias: Tensor
-
-    def __init__(self, gate: nn.Linear, activation: Activation, up: nn.Linear, outer: nn.Linear) -> None:
-        super().__init__(activation, outer)
-        _copy_as_buffers(self, gate, "gate", "gate_bias")
-        _copy_as_buffers(self, up, "up", "up_bias")
 
     @property
     def inner(self) -> tuple[Tensor, ...]:
@@ -184,10 +164,10 @@ def read_map(module: nn.Module) -> Mlp:
         parts = [part for part in module if not isinstance(part, nn.Dropout | nn.Identity)]
     match parts:
         case [nn.Linear() as inner, activation, nn.Linear() as outer] if callable(activation):
-            return _check_widths(Plain(inner, activation, outer))
+            return _check_widths(Plain(activation, weight=inner, outer=outer))
     match [getattr(module, name, None) for name in ("gate_proj", "act_fn", "up_proj", "down_proj")]:
         case [nn.Linear() as gate, activation, nn.Linear() as up, nn.Linear() as down] if callable(activation):
-            return _check_widths(Gated(gate, activation, up, down))
+            return _check_widths(Gated(activation, gate=gate, up=up, outer=down))
     raise TypeError(
         "SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, act_fn, "
         f"up_proj and down_proj, got {type(module).__name__}. Put your layers into one of these."
@@ -199,15 +179,6 @@ def _check_widths(found: Mlp) -> Mlp:
     if len(widths) > 1:
         raise InputError("map", f"SparsePair: layers of map must have as many hidden units each, got {sorted(widths)}.")
     return found
-
-
-def _copy_as_buffers(module: nn.Module, layer: nn.Linear, weight: str, bias: str) -> None:
-    zeros = torch.zeros(layer.out_features)
-    for name, tensor in ((weight, layer.weight), (bias, zeros if layer.bias is None else layer.bias)):
-        module.register_buffer(name, tensor.detach().to("cpu", torch.float32, copy=True))
-
-
-# ---- the graph ---
 
 
 class Edge(NamedTuple):
@@ -267,7 +238,8 @@ class FeatureGraph:
             Number of edges to draw.
         """
         with atomic_path(Path(path)) as temporary:
-            temporary.write_text(_page(self, n_edges), "utf-8")
+            page = PAGE.format(summary=escape(str(self)), drawing=_drawing(self, n_edges))
+            temporary.write_text(page, "utf-8")
         return Path(path)
 
     def __str__(self) -> str:
@@ -281,7 +253,7 @@ class FeatureGraph:
 def feature_graph(pair: Pair, x: Tensor) -> FeatureGraph:
     """Return the graph of a pair in samples (n, m), block by block."""
     pair.eval()
-    before, after = pair.both
+    before, after = pair.dictionaries
     shape = (before.n_features, after.n_features)
     sums = [csr_array(shape, dtype=np.float64) for _ in range(3)]
     n_large = 0
@@ -301,47 +273,30 @@ def feature_graph(pair: Pair, x: Tensor) -> FeatureGraph:
     return FeatureGraph(strength, signed, frequency, n_large / len(x), len(x))
 
 
-WIDTH, STEP, TOP = 420, 22, 40
-
-
-def _page(graph: FeatureGraph, n_edges: int) -> str:
-    style = (
-        "body { font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 50rem; margin: 2rem auto } "
-        "svg text { font: 13px system-ui, sans-serif; fill: #222 }"
-    )
-    return (
-        '<!doctype html><html lang="en"><meta charset="utf-8"><title>Features that drive features</title>'
-        f"<style>{style}</style><h1>Features that drive features</h1><p>{escape(str(graph))}.</p>"
-        f"{_drawing(graph, n_edges)}<p>Left: features before the map. Right: features after it. The wider a line, the "
-        "more the feature on the right changes with the one on the left, on average; red where it falls.</p></html>\n"
-    )
+PAGE = """<!doctype html><html lang="en"><meta charset="utf-8"><title>Features that drive features</title>
+<style>body {{ font: 15px/1.5 system-ui, sans-serif; color: #222; max-width: 50rem; margin: 2rem auto }}</style>
+<h1>Features that drive features</h1><p>{summary}.</p>{drawing}
+<p>Left: features before the map. Right: features after it. The wider a line, the more the feature on the right changes
+with the one on the left, on average; red where it falls.</p></html>
+"""
 
 
 def _drawing(graph: FeatureGraph, n_edges: int) -> str:
     """Return the strongest edges as SVG: features before the map on the left, features after it on the right."""
-    edges = graph.strongest(n_edges)
-    sides = [list(dict.fromkeys(edge[k] for edge in edges)) for k in (0, 1)]
-    height = TOP + STEP * max(1, *map(len, sides))
-    largest = max((edge.strength for edge in edges), default=1.0)
-    parts = [
-        f'<svg viewBox="0 0 {WIDTH + 200} {height}" width="100%" role="img" '
-        f'aria-label="{len(edges)} edges from {len(sides[0])} features to {len(sides[1])}">'
-    ]
-    for edge in edges:
-        y1, y2 = (TOP + STEP * side.index(end) - 4 for side, end in zip(sides, edge[:2], strict=True))
-        colour = "#1b6ca8" if graph.signed[edge[:2]] >= 0 else "#d1495b"
-        width = 0.5 + 5 * edge.strength / largest
-        parts.append(
-            f'<line x1="100" x2="{WIDTH + 100}" y1="{y1}" y2="{y2}" stroke="{colour}" stroke-width="{width:.2f}" '
-            'stroke-opacity=".7"/>'
-        )
-    for side, x, anchor in ((sides[0], 92, "end"), (sides[1], WIDTH + 108, "start")):
-        for k, name in enumerate(side):
-            parts.append(f'<text x="{x}" y="{TOP + STEP * k}" text-anchor="{anchor}">{name}</text>')
-    return "".join([*parts, "</svg>"])
-
-
-# ---- the objective ---
+    edges, lines = graph.strongest(n_edges), []
+    left, right = (
+        {feature: 22 * k + 40 for k, feature in enumerate(dict.fromkeys(side))}
+        for side in ([edge.source for edge in edges], [edge.target for edge in edges])
+    )
+    for source, target, strength, _ in edges:
+        place = f'x1="100" y1="{left[source] - 4}" x2="520" y2="{right[target] - 4}"'
+        colour = "#1b6ca8" if graph.signed[source, target] >= 0 else "#d1495b"
+        width = 0.5 + 5 * strength / edges[0].strength
+        lines.append(f'<line {place} stroke="{colour}" stroke-width="{width:.2f}" stroke-opacity=".7"/>')
+    for side, style in ((left, 'x="92" text-anchor="end"'), (right, 'x="528"')):
+        lines += [f'<text {style} y="{height}" font-size="13">{feature}</text>' for feature, height in side.items()]
+    height = 40 + 22 * max(1, len(left), len(right))
+    return f'<svg viewBox="0 0 620 {height}" width="100%" role="img">{"".join(lines)}</svg>'
 
 
 @dataclass(frozen=True, eq=False)
@@ -362,12 +317,9 @@ class Pair(nn.Module):
         self.weight, self.n_jacobians = weight, n_jacobians
 
     @property
-    def both(self) -> tuple[Autoencoder, Autoencoder]:
+    def dictionaries(self) -> tuple[Autoencoder, Autoencoder]:
         """The dictionaries before and after the map."""
-        first, second = self.encoder.body, self.after.body
-        assert isinstance(first, Autoencoder)
-        assert isinstance(second, Autoencoder)
-        return first, second
+        return autoencoder_of(self.encoder), autoencoder_of(self.after)
 
     def preprocess_mapped(self, x: Tensor) -> Tensor:
         """Apply the map, and the preprocessing of samples after it."""
@@ -375,7 +327,7 @@ class Pair(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean FVU of both dictionaries, plus the penalty."""
-        before, after = self.both
+        before, after = self.dictionaries
         loss, active = before.loss_and_active(self.encoder.preprocess(x))
         loss_after, active_after = after.loss_and_active(self.preprocess_mapped(x))
         loss = (loss + loss_after) / 2
@@ -391,7 +343,7 @@ class Pair(nn.Module):
         Features may be of more samples than x, which are the first of them. Entries are in units of the spread of
         samples on either side, and 0 if a feature does not fire.
         """
-        before, after = self.both
+        before, after = self.dictionaries
         units = before.unit / after.unit
         values, at = _strongest(active, before, len(x))
         values_after, at_after = _strongest(active_after, after, len(x))
@@ -418,10 +370,7 @@ def _strongest(active: Active, body: Autoencoder, n: int) -> tuple[Tensor, Tenso
     return values, indices
 
 
-# ---- the estimator ---
-
-
-class SparsePair(BaseEncoder):
+class SparsePair(GatedEncoder):
     r"""Two sparse dictionaries, before and after a map, trained so that few features before it drive few after it.
 
     .. math:: \frac12 (\mathrm{FVU} + \mathrm{FVU}') + \frac{\lambda}{k}\, \mathrm E \sum_{ij} |J_{ij}|, \qquad
@@ -449,23 +398,8 @@ class SparsePair(BaseEncoder):
         dictionaries without a penalty.
     n_jacobians : int or None
         Samples of a batch at which J is computed; None takes one in 32.
-    revive : bool
-        Whether dead features are revived, during the first three quarters of the steps.
-    batch_size : int or None
-        Samples per step; None takes 1,024, or all if there are fewer.
-    max_iter : int or None
-        Steps; None takes 2,000, and as many again for as long as the loss clearly falls.
-    learning_rate : float
-        The most that an atom rotates in a step, in radians, at the peak of a cosine schedule.
-    trainer : Trainer
-        Weight decay (None: 0), optimizer (None: Adam, with the learning rate as an angle), fraction of the samples to
-        hold out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
-    device : str or None
-        None takes a GPU if there is one.
-    verbose : bool
-        Show progress, if there is a terminal.
-    random_state : int, RandomState or None
-        Seed.
+    revive, batch_size, max_iter, learning_rate, trainer, device, verbose, random_state
+        As in `Sparse`.
 
     Attributes
     ----------
@@ -475,12 +409,8 @@ class SparsePair(BaseEncoder):
         The trained encoder before the map, which `transform` runs.
     objective_ : torch.nn.Module
         What was minimised, with both dictionaries and the map.
-    held_out_ : HeldOut or None
-        Explained variance on the validation set, mean of both sides, and on training samples.
-    loss_curve_ : ndarray of shape (n_iter_,)
-        Loss of each step.
-    n_iter_ : int
-        Steps that led to the weights that were kept.
+    components_, mean_, held_out_, loss_curve_, n_iter_
+        As in `Sparse`, before the map; the explained variance is the mean of both sides.
 
     References
     ----------
@@ -500,9 +430,6 @@ class SparsePair(BaseEncoder):
     """
 
     spec = SparsePairSpec()
-    training_defaults = TrainingDefaults(batch_size=1_024, weight_decay=0.0, optimizer=adam_by_angle)
-    encoder = staticmethod(Autoencoder)
-    preprocess = staticmethod(preprocessing.common_scale)
 
     def __init__(
         self,
@@ -575,27 +502,18 @@ class SparsePair(BaseEncoder):
         return (self.before_.score(X) + self.after_.score(self.apply_map(X))) / 2
 
     @property
-    def components_(self) -> NDArray[np.float32]:
-        """The atoms before the map, of unit length; (n_components, n_features)."""
-        return self.before_.components_
-
-    @property
     def _pair(self) -> Pair:
         check_is_fitted(self)
         assert isinstance(self.objective_, Pair)
         return self.objective_
 
-    def _accepts(self, shape: tuple[int, ...]) -> bool:
-        return len(shape) == 1
-
     def _check_parameters(self) -> None:
         super()._check_parameters()
         read_map(self.map)
-        check_gate(self)
         check_scalar(self.weight, "weight", numbers.Real, min_val=0)
         if self.n_jacobians is not None:
             check_scalar(self.n_jacobians, "n_jacobians", numbers.Integral, min_val=1)
-        if self.gate(LARGE_COUNT if self.n_components is None else self._requested_components()).n_candidates is None:
+        if self.gate(LARGE_COUNT if self.n_components is None else self.n_components).n_candidates is None:
             raise InputError(
                 "gate",
                 f"SparsePair: the number of active features of {type(self.gate).__name__} is not bounded, and J is "
@@ -604,13 +522,13 @@ class SparsePair(BaseEncoder):
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         mlp = read_map(self.map)
-        if mlp.n_in != self.n_features_in_:
+        if (n_in := mlp.inner[0].shape[1]) != self.n_features_in_:
             raise InputError(
                 "X",
-                f"SparsePair: map takes {mlp.n_in} features, but X has {self.n_features_in_}. Give the samples that go "
+                f"SparsePair: map takes {n_in} features, but X has {self.n_features_in_}. Give the samples that go "
                 "into the map.",
             )
-        summary = summarize_for_atoms(self, inputs)
+        summary = super()._summarize(inputs, first, seed)
         after = preprocessing.common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
         return PairSummary(summary.n_components, warnings=summary.warnings, after=after)
 
@@ -618,15 +536,10 @@ class SparsePair(BaseEncoder):
         assert isinstance(summary, PairSummary)
         assert summary.after is not None
         mlp = copy.deepcopy(read_map(self.map))
-        after = Encoder(copy.deepcopy(summary.after), Autoencoder(mlp.n_out, summary.n_components), Reals())
+        body = Autoencoder(len(mlp.outer), summary.n_components)
+        pair = Pair(encoder, Encoder(copy.deepcopy(summary.after), body, Reals()), mlp, self.weight, self.n_jacobians)
         until = revival_samples(self.max_iter, batches)
-        for side in (encoder, after):
-            assert isinstance(side.body, Autoencoder)
-            assert isinstance(side.preprocess.scale, Tensor)
-            side.body.configure(self.gate, side.preprocess.scale, revive=self.revive, revive_until=until)
-        return Pair(encoder, after, mlp, self.weight, self.n_jacobians)
-
-    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
-        assert isinstance(objective, Pair)
-        for each in objective.both:
-            each.normalise_atoms()
+        for side in (pair.encoder, pair.after):
+            unit = side.preprocess.rescaling.scale
+            autoencoder_of(side).configure(self.gate, unit, revive=self.revive, revive_until=until)
+        return pair

@@ -14,7 +14,7 @@ from pindown import __version__
 from pindown._files import atomic_path
 from pindown._names import printable
 from pindown.errors import InputError
-from pindown.methods.sparse.autoencoder import Autoencoder, Seeds
+from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, autoencoder_of
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import L1, BatchTopKModule, Gate, JumpReLU, JumpReLUModule, TopK, TopKModule
 from pindown.networks.preprocessing import Rescale
@@ -37,7 +37,7 @@ def write(est: Sparse, folder: str | Path) -> Path:
     """
     from safetensors.torch import save_file
 
-    body, place = est._body, Path(folder)
+    body, place = autoencoder_of(est.encoder_), Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     unit = body.unit.cpu()
     tensors = {
@@ -97,9 +97,7 @@ def read(est: Est, folder: str | Path) -> Est:
 
 def with_encoder(est: Est, encoder: Encoder, gate: Gate) -> Est:
     """Give an estimator an encoder that was trained elsewhere; return it, fitted."""
-    body = encoder.body
-    assert isinstance(body, Autoencoder)
-    d, m = body.atoms.shape
+    d, m = autoencoder_of(encoder).atoms.shape
     est.set_params(n_components=d, gate=gate, n_seeds=1)
     est.encoder_ = encoder.eval()
     est.objective_ = Seeds(est.encoder_, []).eval()
