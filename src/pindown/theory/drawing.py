@@ -1,9 +1,7 @@
-"""A picture of a support: the bipartite graph, and its atomic regions as a Venn diagram or a table of dots."""
+"""A picture of a support: the bipartite graph, and a table of its atomic regions."""
 
-import math
 from collections.abc import Sequence
 from html import escape
-from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +15,6 @@ MAX_OBSERVED, MAX_LATENTS = 60, 40
 _COLOURS = ("#1f6fb2", "#c8553d", "#3a8a4f", "#7b5aa6", "#b58900", "#2a9d9d", "#b0478a", "#6b6b2f")
 _STEP, _RADIUS, _TOP, _BOTTOM, _GAP = 32, 11, 84, 56, 70  # pixels
 _GRAPH, _LETTER, _LONGEST = 190, 6.8, 18  # width between the columns of the graph; of a letter; letters in a name
-_CIRCLE, _OFFSET = 92, 56  # radius of a Venn circle, and the distance of its centre from that of the diagram
 
 
 def draw_support(
@@ -25,9 +22,9 @@ def draw_support(
 ) -> str:
     """Return a self-contained SVG picture of a support.
 
-    On the left the bipartite graph, latents of one atomic region in one colour. On the right the regions: circles
-    where there are at most three observed variables, else a table with a column of dots for each. A dashed ring
-    marks latents whose recovery rests on independence (`Block.needs_independence`).
+    On the left the bipartite graph, latents of one atomic region in one colour. On the right a table of the regions: a
+    column for each, with a dark dot at each observed variable that it reaches. A dashed ring marks latents whose
+    recovery rests on independence (`Block.needs_independence`).
 
     Parameters
     ----------
@@ -44,15 +41,11 @@ def draw_support(
     matrix = as_support(support)
     m, d = matrix.shape
     if m > MAX_OBSERVED or d > MAX_LATENTS:
-        raise InputError(
-            "support",
-            f"a `support` of shape ({m}, {d}) is too large for a picture, which shows at most {MAX_OBSERVED} observed "
-            f"variables and {MAX_LATENTS} latents. Draw only the rows and columns of interest.",
-        )
+        most = f"at most {MAX_OBSERVED} observed variables and {MAX_LATENTS} latents"
+        raise InputError("support", f"a picture shows {most}, got {m} and {d}. Draw the rows and columns of interest.")
+    z_names, x_names = _names("latents", latents, d, "z"), _names("observed", observed, m, "x")
     blocks = identified_blocks(matrix)
-    named = _Named(matrix, blocks, _names("latents", latents, d, "z"), _names("observed", observed, m, "x"))
-    in_circles = m <= 3 and max(len(block.latents) for block in blocks) <= 4
-    graph, regions = _graph(named), (_venn if in_circles else _dots)(named)
+    graph, regions = _graph(matrix, blocks, z_names, x_names), _regions(blocks, z_names, x_names)
     second = graph.width + _GAP  # where the second panel begins
     single = sum(block.is_single for block in blocks)
     heading = f"{single} of {counted(d, 'latent')} alone in a block"
@@ -74,13 +67,6 @@ def draw_support(
     )
 
 
-class _Named(NamedTuple):
-    matrix: Support
-    blocks: Sequence[Block]
-    z_names: list[str]
-    x_names: list[str]
-
-
 class _Panel(NamedTuple):
     svg: str
     width: float
@@ -95,87 +81,49 @@ def _names(argument: str, given: Sequence[str] | None, count: int, letter: str) 
     return [str(name) for name in given]
 
 
-def _graph(named: _Named) -> _Panel:
+def _graph(matrix: Support, blocks: Sequence[Block], z_names: list[str], x_names: list[str]) -> _Panel:
     """Draw the bipartite graph."""
-    m, d = named.matrix.shape
-    height = _STEP * (max(m, d) - 1) + 2 * _RADIUS
-    left = 24 + _width(named.z_names) + 10 + _RADIUS
+    height = _STEP * (max(matrix.shape) - 1) + 2 * _RADIUS
+    left = 24 + _width(z_names) + 10 + _RADIUS
     right = left + _GRAPH
-    z_at, x_at = ([_RADIUS + (height - 2 * _RADIUS) * (k + 0.5) / n for k in range(n)] for n in (d, m))
-    block_of = {j: number for number, block in enumerate(named.blocks) for j in block.latents}
+    x_at, z_at = ([_RADIUS + (height - 2 * _RADIUS) * (k + 0.5) / n for k in range(n)] for n in matrix.shape)
+    block_of = {j: number for number, block in enumerate(blocks) for j in block.latents}
     parts = [
         f'<line x1="{left:.1f}" y1="{z_at[j]:.1f}" x2="{right:.1f}" y2="{x_at[k]:.1f}" '
         f'stroke="{_colour(block_of[j])}" stroke-width="1.6" stroke-opacity=".65"/>'
-        for k, j in np.argwhere(named.matrix).tolist()
+        for k, j in np.argwhere(matrix).tolist()
     ]
-    for y, j, name in zip(z_at, range(d), named.z_names, strict=True):
-        parts.append(_latent(left, y, block_of[j], named.blocks[block_of[j]]))
+    for j, (y, name) in enumerate(zip(z_at, z_names, strict=True)):
+        parts.append(_latent(left, y, block_of[j], blocks[block_of[j]]))
         parts.append(_label(left - _RADIUS - 7, y + 4, name, anchor="end"))
-    for y, name in zip(x_at, named.x_names, strict=True):
+    for y, name in zip(x_at, x_names, strict=True):
         parts.append(f'<rect x="{right - 7:.1f}" y="{y - 7:.1f}" width="14" height="14" rx="3" fill="#444"/>')
         parts.append(_label(right + 14, y + 4, name))
-    return _Panel("".join(parts), right + 14 + _width(named.x_names), height)
+    return _Panel("".join(parts), right + 14 + _width(x_names), height)
 
 
-def _venn(named: _Named) -> _Panel:
-    """Draw one to three circles with the latents in their regions."""
-    m = len(named.matrix)
-    start = {1: 0.0, 2: math.pi, 3: -math.pi / 2}[m]
-    towards = [(math.cos(start + 2 * math.pi * k / m), math.sin(start + 2 * math.pi * k / m)) for k in range(m)]
-    offset = 0 if m == 1 else _OFFSET
-    middle_x, middle_y = _width(named.x_names) + 16 + offset + _CIRCLE, _CIRCLE + (offset if m == 3 else 0)
-    shapes, labels = [], []
-    for (u, v), name in zip(towards, named.x_names, strict=True):
-        x, y = middle_x + offset * u, middle_y + offset * v
-        shapes.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{_CIRCLE}" fill="#888" fill-opacity=".10" stroke="#666"/>')
-        # At the height of its centre nothing is next to a circle; the topmost has its name at its shoulder.
-        slope = 0.6 if m == 3 and v < 0 else 0.0
-        out = -1 if u < -1e-9 else 1
-        at = x + out * (_CIRCLE * math.cos(slope) + 8), y - _CIRCLE * math.sin(slope) + 4
-        labels.append(_label(*at, name, anchor="end" if out < 0 else "start"))
-    for number, block in enumerate(named.blocks):
-        at_x, at_y = _region_centre(towards, block.reach)
-        members = sorted(block.latents)
-        for row, j in enumerate(members):
-            y = middle_y + at_y + (row - (len(members) - 1) / 2) * 17
-            labels.append(_latent(middle_x + at_x - 12, y, number, block, radius=5))
-            labels.append(_label(middle_x + at_x, y + 4, named.z_names[j], most=7))
-    below = offset / 2 if m == 3 else 0  # two of three circles are half as far below the middle as one is above it
-    return _Panel("".join(shapes + labels), 2 * middle_x, middle_y + _CIRCLE + below)
-
-
-def _region_centre(towards: Sequence[tuple[float, float]], reach: frozenset[int]) -> tuple[float, float]:
-    """Return a point inside the circles of ``reach`` and outside the others, from the middle of the diagram."""
-    if len(reach) == len(towards):
-        return 0.0, 0.0
-    far = _OFFSET + 0.5 * _CIRCLE if len(reach) == 1 else 1.3 * _OFFSET
-    u, v = (sum(towards[k][axis] for k in reach) for axis in (0, 1))
-    length = math.hypot(u, v)
-    return far * u / length, far * v / length
-
-
-def _dots(named: _Named) -> _Panel:
+def _regions(blocks: Sequence[Block], z_names: list[str], x_names: list[str]) -> _Panel:
     """Draw the table of regions: a column of dots for each, with its latents above."""
-    column = max(36.0, _width(named.z_names) + 32)
-    head = 18 * max(len(block.latents) for block in named.blocks) + 10
-    left = _width(named.x_names) + 26
-    rows = [head + _STEP * 0.8 * (k + 0.5) for k in range(len(named.matrix))]
-    end = left + column * (len(named.blocks) - 1) + 12
+    column = max(36.0, _width(z_names) + 32)
+    head = 18 * max(len(block.latents) for block in blocks) + 10
+    left = _width(x_names) + 26
+    rows = [head + _STEP * 0.8 * (k + 0.5) for k in range(len(x_names))]
+    end = left + column * (len(blocks) - 1) + 12
     parts = []
-    for y, name in zip(rows, named.x_names, strict=True):
+    for y, name in zip(rows, x_names, strict=True):
         parts.append(_label(left - 20, y + 4, name, anchor="end"))
         parts.append(f'<path d="M{left - 12:.1f} {y:.1f}H{end:.1f}" stroke="#e3e3e3"/>')
-    for number, block in enumerate(named.blocks):
+    for number, block in enumerate(blocks):
         x, colour = left + column * number, _colour(number)
         for above, j in enumerate(sorted(block.latents, reverse=True)):
             parts.append(_latent(x, head - 14 - 18 * above, number, block, radius=5))
-            parts.append(_label(x + 12, head - 10 - 18 * above, named.z_names[j]))
-        for a, b in pairwise(sorted(block.reach)):
-            parts.append(f'<path d="M{x:.1f} {rows[a]:.1f}V{rows[b]:.1f}" stroke="{colour}" stroke-opacity=".35"/>')
+            parts.append(_label(x + 12, head - 10 - 18 * above, z_names[j]))
+        top, bottom = rows[min(block.reach)], rows[max(block.reach)]
+        parts.append(f'<path d="M{x:.1f} {top:.1f}V{bottom:.1f}" stroke="{colour}" stroke-opacity=".35"/>')
         for k, y in enumerate(rows):
             radius, fill = (5.0, colour) if k in block.reach else (2.5, "#dcdcdc")
             parts.append(f'<circle cx="{x:.1f}" cy="{y:.1f}" r="{radius}" fill="{fill}"/>')
-    return _Panel("".join(parts), left + column * len(named.blocks), rows[-1] + _STEP * 0.4)
+    return _Panel("".join(parts), left + column * len(blocks), rows[-1] + _STEP * 0.4)
 
 
 def _latent(x: float, y: float, number: int, block: Block, *, radius: float = _RADIUS - 4) -> str:
@@ -195,11 +143,11 @@ def _width(names: Sequence[str]) -> float:
     return _LETTER * min(max(map(len, names)), _LONGEST)
 
 
-def _label(x: float, y: float, name: str, *, anchor: str = "start", most: int = _LONGEST) -> str:
+def _label(x: float, y: float, name: str, *, anchor: str = "start") -> str:
     """Return a name, shortened in the picture and in full when the mouse is over it."""
-    if len(name) <= most:
+    if len(name) <= _LONGEST:
         return _text(x, y, name, anchor=anchor)
-    return f"<g><title>{escape(name)}</title>{_text(x, y, name[: most - 1] + '…', anchor=anchor)}</g>"
+    return f"<g><title>{escape(name)}</title>{_text(x, y, name[: _LONGEST - 1] + '…', anchor=anchor)}</g>"
 
 
 def _text(x: float, y: float, text: str, *, anchor: str = "start", weight: str = "normal", fill: str = "#222") -> str:
