@@ -55,24 +55,15 @@ class Clusters(Process):
 
     def __post_init__(self) -> None:
         if self.vectors.ndim != 2 or not self.vectors.is_floating_point():
-            raise InputError(
-                "vectors",
-                "`vectors` must be a floating-point matrix with one row per class, "
-                f"got shape {tuple(self.vectors.shape)} and {self.vectors.dtype}.",
-            )
+            got = f"shape {tuple(self.vectors.shape)} and {self.vectors.dtype}"
+            raise InputError("vectors", f"`vectors` must be a matrix of floats with one row per class, got {got}.")
         check_mixing(self.d, self.conditional.space, self.mixing)
         if not self.conditional.space.contains(self.vectors):
-            raise InputError(
-                "vectors",
-                f"`vectors` must lie in {self.conditional.space}, the space of `conditional`. "
-                "Use `conditional.space.project(vectors)`.",
-            )
-        if self.weights is not None and (
-            len(self.weights) != len(self.vectors) or not all(0 < w < math.inf for w in self.weights)
-        ):
-            raise InputError(
-                "weights", f"`weights` must be {len(self.vectors)} positive numbers, one per class, got {self.weights}."
-            )
+            where = f"{self.conditional.space}, the space of `conditional`"
+            raise InputError("vectors", f"`vectors` must lie in {where}. Use `conditional.space.project(vectors)`.")
+        weights = self.weights or (1.0,) * self.n_classes
+        if len(weights) != self.n_classes or not all(0 < w < math.inf for w in weights):
+            raise InputError("weights", f"`weights` must be {self.n_classes} positive numbers, got {weights}.")
 
     @classmethod
     def on_sphere(
@@ -88,7 +79,6 @@ class Clusters(Process):
 
     @property
     def d(self) -> int:
-        """Number of latents."""
         return self.vectors.shape[1]
 
     @property
@@ -98,12 +88,10 @@ class Clusters(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """Probability of each class."""
         return frequencies(self.weights or np.ones(self.n_classes))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation."""
         held = self.mixing.assumptions
         if isinstance(self.conditional, VonMisesFisher) and self.conditional.concentration > 0:
             held |= {theory.VMF_CLUSTERS}

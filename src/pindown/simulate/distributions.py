@@ -93,9 +93,8 @@ class VonMisesFisher:
 
     def __post_init__(self) -> None:
         if not (self.concentration >= 0 and math.isfinite(self.concentration)):
-            raise InputError(
-                "concentration", f"`concentration` must be finite and at least 0, got {self.concentration}."
-            )
+            got = self.concentration
+            raise InputError("concentration", f"`concentration` must be finite and at least 0, got {got}.")
 
     def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
         """Draw one unit vector around each unit vector in loc; (n, d) → (n, d)."""

@@ -8,7 +8,6 @@ of the input: a simulation is the same at every precision. Renderers, whose x ar
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
-from typing import Protocol
 
 import numpy as np
 import torch
@@ -24,16 +23,6 @@ from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Space
 from pindown.theory import Assumption
 from pindown.theory.structure import as_support
-
-
-class Activation(Protocol):
-    """An elementwise increasing bijection of the real line."""
-
-    def forward(self, x: Tensor) -> Tensor:
-        """Apply the activation."""
-
-    def inverse(self, y: Tensor) -> Tensor:
-        """Apply its inverse."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +70,10 @@ class SinhArcsinh:
         return self.softness * torch.sinh(torch.asinh(y / self.softness) - self.strength)
 
 
+Activation = LeakyReLU | SinhArcsinh
+"""An elementwise increasing bijection of the real line."""
+
+
 class Mixing(nn.Module, ABC):
     """Abstract map g from latents (n, d) to observations (n, …)."""
 
@@ -120,12 +113,10 @@ class InvertibleNetwork(Mixing):
 
     @property
     def d(self) -> int:
-        """Number of latents."""
         return self.weights.shape[-1]
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Injective, and a diffeomorphism unless the activation has a kink."""
         kinked = isinstance(self.activation, LeakyReLU) and self.activation.slope != 1 and len(self.weights) > 1
         return frozenset({theory.INJECTIVE_MIXING} | (set() if kinked else {theory.DIFFEOMORPHIC_MIXING}))
 
@@ -269,7 +260,6 @@ class SparseMixing(Mixing):
 
     @property
     def d(self) -> int:
-        """Number of latents."""
         return self.inner.shape[-1]
 
     @property
@@ -348,23 +338,13 @@ def sparse(
     mask = torch.from_numpy(as_support(support).astype(np.float64))
     m, d = mask.shape
     if m < d:
-        raise InputError(
-            "support",
-            f"`support` has fewer observed variables ({m}) than latents ({d}), so no such map is injective. Rows are "
-            "observed variables: is it transposed?",
-        )
+        few = f"`support` has fewer observed variables ({m}) than latents ({d}), so no such map is injective"
+        raise InputError("support", f"{few}. Rows are observed variables: is it transposed?")
     if (rank := structural_rank(csr_array(mask.numpy()))) < d:
-        raise InputError(
-            "support",
-            f"`support` has structural rank {rank} with {d} latents: a group of latents affects fewer observed "
-            "variables than it has members, so no such map is injective. Add observed variables.",
-        )
+        why = "some latents affect fewer observed variables than they are, so no such map is injective"
+        raise InputError("support", f"`support` has structural rank {rank}: {why}. Add observed variables.")
     if width < (fewest := int(mask.sum(1).max())):
-        raise InputError(
-            "width",
-            f"`width` must be at least {fewest}, the most latents in one row of `support`, got {width}: with fewer "
-            "hidden units the map is not sufficiently nonlinear.",
-        )
+        raise InputError("width", f"`width` must be at least {fewest}, the latents in one row, got {width}.")
     rng, activation = generator(random_state), SinhArcsinh(strength, softness)
     best = _random_sparse(mask, width, activation, rng)
     if n_candidates == 1:

@@ -19,14 +19,9 @@ from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
 from pindown.simulate.process import Process, Sample, check_mixing, frequencies, placed
 from pindown.theory import Assumption
 
-MARKERS = (1 / 3, 2 / 3, 1.0)
-"""Positions of the observed markers, as fractions of the arm's length; the last is the hand."""
-
-CENTRE, HALF_WIDTH, STEP = (1.3, 0.0), 0.3, 0.3
-"""Hands start in a square around the centre and move by at most a step."""
-
-FARTHEST = math.hypot(CENTRE[0] + HALF_WIDTH + STEP, HALF_WIDTH + STEP)
-"""Largest distance of a hand from the shoulder; every arm must be longer."""
+MARKERS = (1 / 3, 2 / 3, 1.0)  # along the arm, where it is observed; the last is the hand
+CENTRE, HALF_WIDTH, STEP = (1.3, 0.0), 0.3, 0.3  # hands start in a square and move by at most a step
+FARTHEST = math.hypot(CENTRE[0] + HALF_WIDTH + STEP, HALF_WIDTH + STEP)  # of a hand from the shoulder
 
 _CENTRE = torch.tensor(CENTRE, dtype=torch.float64)
 _REST = torch.cat([_CENTRE * fraction for fraction in MARKERS])  # markers of a straight arm: centre of the image
@@ -62,11 +57,8 @@ class Nuisance(Process):
 
     def __post_init__(self) -> None:
         if self.nuisance_space.shape[1] == self.clusters.d:
-            raise InputError(
-                "clusters",
-                f"The {self.clusters.n_classes} nuisance vectors differ in all {self.clusters.d} dimensions, so no "
-                "latent is independent of the nuisance. Use fewer levels (at most `d`) or more dimensions.",
-            )
+            what = f"the {self.clusters.n_classes} vectors of `clusters` differ in all {self.clusters.d} dimensions"
+            raise InputError("clusters", f"{what}, so no latent is independent of the nuisance. Use fewer levels.")
 
     @classmethod
     def on_sphere(
@@ -108,12 +100,10 @@ class Nuisance(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """Probability of each level of the nuisance."""
         return self.clusters.prior
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation."""
         held = self.clusters.mixing.assumptions
         # Other distributions are not symmetric around v_e, so their shape on V^⊥ may depend on e.
         if theory.VMF_CLUSTERS in self.clusters.assumptions:
@@ -163,10 +153,9 @@ class Confounded(Process):
     def __post_init__(self) -> None:
         shape = (len(self.label_vectors), len(self.nuisance_vectors))
         if self.joint.shape != shape or not (self.joint >= 0).all() or not self.joint.sum() > 0:
+            got = f"shape {tuple(self.joint.shape)}"
             raise InputError(
-                "joint",
-                f"`joint` must be {shape[0]} × {shape[1]} frequencies, labels × levels of the nuisance, "
-                f"got shape {tuple(self.joint.shape)}.",
+                "joint", f"`joint` must be {shape[0]} × {shape[1]} frequencies, labels × levels, got {got}."
             )
         check_mixing(self.d + self.nuisance_vectors.shape[1], Reals(), self.mixing)
 
@@ -186,7 +175,6 @@ class Confounded(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """Probability of each level of the nuisance."""
         return frequencies(self.joint.sum(0))
 
     @property
@@ -315,9 +303,7 @@ class Bodies(Process):
         if len(self.arms) < 2:
             raise InputError("arms", f"`arms` must be at least two, got {len(self.arms)}.")
         if len(self.arms) != len(self.cameras):
-            raise InputError(
-                "cameras", f"`cameras` must be one per arm, got {len(self.cameras)} for {len(self.arms)} arms."
-            )
+            raise InputError("cameras", f"`cameras` must be one per arm, {len(self.arms)}, got {len(self.cameras)}.")
         if short := [arm for arm in self.arms if arm.reach <= FARTHEST]:
             raise InputError("arms", f"`arms` must be longer than {FARTHEST:.2f}, got {short[0]}.")
         if wrong := [camera.d for camera in self.cameras if camera.d != 2 * len(MARKERS)]:
@@ -341,12 +327,10 @@ class Bodies(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """Probability of each body."""
         return frequencies(np.ones(len(self.arms)))
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation."""
         return frozenset({theory.NUISANCE_INDEPENDENT})
 
     def observe(self, hand: Tensor, body: int) -> Tensor:

@@ -122,11 +122,9 @@ def frequencies(weights: ArrayLike) -> NDArray[np.float64]:
 def check_mixing(d: int, space: Space, mixing: Mixing) -> None:
     """Raise if the mixing expects another number of latents or another space."""
     if d != mixing.d:
-        raise InputError("mixing", f"There are {d} latents, but `mixing` takes {mixing.d}. Use the same number.")
+        raise InputError("mixing", f"`mixing` must take {d} latents, got one that takes {mixing.d}.")
     if mixing.domain not in (None, space):
-        raise InputError(
-            "mixing", f"The latents lie in {space}, but `mixing` expects {mixing.domain}. Use `domain={space}`."
-        )
+        raise InputError("mixing", f"`mixing` takes latents in {mixing.domain}, got {space}. Use `domain={space}`.")
 
 
 @dataclass(frozen=True, eq=False)
@@ -162,18 +160,12 @@ class Pairs(Process):
     def __post_init__(self) -> None:
         check_mixing(self.marginal.d, self.marginal.space, self.mixing)
         if self.conditional.space not in (self.marginal.space, Reals()):
-            raise InputError(
-                "conditional",
-                f"`marginal` lies in {self.marginal.space}, but `conditional` in {self.conditional.space}. "
-                "Use the same space for both.",
-            )
+            spaces = f"`conditional` lies in {self.conditional.space} and `marginal` in {self.marginal.space}"
+            raise InputError("conditional", f"{spaces}. Use the same space for both.")
         # Distributions on a grid have `sizes`, the number of levels of each factor.
-        grid, around = getattr(self.marginal, "sizes", None), getattr(self.conditional, "sizes", None)
+        grid, around = (getattr(part, "sizes", None) for part in (self.marginal, self.conditional))
         if around is not None and (len(around) != self.d or grid not in (None, around)):
-            where = f"has {self.d} latents" if grid is None else f"lies on a grid of sizes {grid}"
-            raise InputError(
-                "conditional", f"`marginal` {where}, but `conditional` on a grid of sizes {around}. Use the same sizes."
-            )
+            raise InputError("conditional", f"`conditional` must have the same {self.d} `sizes`, got {around}.")
 
     @classmethod
     def on_sphere(cls, d: int, concentration: float, *, n_layers: int = 2, random_state: RandomState = None) -> Pairs:
@@ -189,12 +181,10 @@ class Pairs(Process):
 
     @property
     def d(self) -> int:
-        """Number of latents."""
         return self.marginal.d
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation."""
         held = self.mixing.assumptions
         match self.marginal:
             case Uniform(space=Sphere()):

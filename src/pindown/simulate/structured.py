@@ -22,14 +22,9 @@ from pindown.simulate.mixing import SparseMixing, sparse
 from pindown.simulate.process import Process, Sample, check_mixing, placed
 from pindown.theory import Assumption
 
-NONLINEAR = 0.05
-"""Threshold of nonlinearity above which an observed variable counts as sufficiently nonlinear."""
-
-MAX_DRAWS = 500
-"""Simulations that `Structured.well_posed` tries before it raises."""
-
-N_NEAREST = 10
-"""Neighbours of an observation whose latents are compared in `Structured.separation`."""
+NONLINEAR = 0.05  # above this an observed variable counts as sufficiently nonlinear
+MAX_DRAWS = 500  # of simulations in `Structured.well_posed`
+N_NEAREST = 10  # neighbours of an observation whose latents are compared in `Structured.separation`
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,15 +91,12 @@ class Structured(Process):
                 continue
             if not separation or process.separation() >= separation:
                 return process
-        raise InputError(
-            "support",
-            f"None of {MAX_DRAWS} simulations with this `support` reached `nonlinearity={nonlinearity}`, "
-            f"`injectivity={injectivity}` and `separation={separation}`. Lower one of them, or add observed variables.",
-        )
+        asked = f"`nonlinearity={nonlinearity}`, `injectivity={injectivity}` and `separation={separation}`"
+        why = f"none of {MAX_DRAWS} simulations with this `support` reached {asked}"
+        raise InputError("support", f"{why}. Lower one of these thresholds, or add observed variables.")
 
     @property
     def d(self) -> int:
-        """Number of latents."""
         return self.marginal.d
 
     @property
@@ -141,7 +133,6 @@ class Structured(Process):
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation; an injective mixing is not guaranteed."""
         held = frozenset[Assumption]()
         if self.nonlinearity().min() >= NONLINEAR:  # then gradients span all directions of the support
             held |= {theory.SUFFICIENT_NONLINEARITY}
@@ -200,16 +191,13 @@ class BernoulliGaussian(SparseLaw):
 
     @property
     def frequency(self) -> Tensor:
-        """Fraction of samples in which each latent is active."""
         return torch.full((self.d,), self.probability, dtype=torch.float64)
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Scattered, unless all latents are always active."""
         return frozenset({theory.SCATTERED_ACTIVATIONS} if self.probability < 1 else ())
 
     def draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Draw n samples of the latents."""
         values = torch.randn(n, self.d, generator=rng, device=device, dtype=dtype)
         active = torch.rand(n, self.d, generator=rng, device=device) < self.probability
         return values * active
@@ -247,16 +235,13 @@ class KSparse(SparseLaw):
 
     @property
     def frequency(self) -> Tensor:
-        """Fraction of samples in which each latent is active."""
         return torch.full((self.d,), self.k / self.d, dtype=torch.float64)
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Scattered, if fewer than half of the latents are active."""
         return frozenset({theory.SCATTERED_ACTIVATIONS} if 2 * self.k < self.d else ())
 
     def draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Tensor:
-        """Draw n samples of the latents."""
         chosen = torch.rand(n, self.d, generator=rng, device=device).topk(self.k, dim=1).indices
         values = active_values((n, self.k), self.spread, rng, device, dtype)
         return torch.zeros(n, self.d, device=device, dtype=dtype).scatter_(1, chosen, values)
@@ -302,10 +287,9 @@ class Superposed(Process):
 
     def __post_init__(self) -> None:
         if self.dictionary.ndim != 2 or len(self.dictionary) != self.law.d:
+            shape = tuple(self.dictionary.shape)
             raise InputError(
-                "dictionary",
-                f"`dictionary` must have one row for each of {self.law.d} latents, got shape "
-                f"{tuple(self.dictionary.shape)}.",
+                "dictionary", f"`dictionary` must have a row for each of {self.law.d} latents, got {shape}."
             )
         for name, value in (("noise", self.noise), ("offset", self.offset)):
             if value < 0:
@@ -335,7 +319,6 @@ class Superposed(Process):
 
     @property
     def d(self) -> int:
-        """Number of features."""
         return len(self.dictionary)
 
     @property
@@ -350,7 +333,6 @@ class Superposed(Process):
 
     @property
     def assumptions(self) -> frozenset[Assumption]:
-        """Assumptions that hold in this simulation."""
         d, m = self.dictionary.shape
         held = {
             theory.SPARSE_COMBINATION: not self.noise,
