@@ -1,5 +1,6 @@
 """Mistakes on the command line: each gets one sentence with the remedy and exit code 2, and nothing is written."""
 
+import errno
 import shutil
 import sys
 from collections.abc import Callable
@@ -277,15 +278,13 @@ def test_a_bug_keeps_its_traceback(finished, monkeypatch):
 
 
 def test_a_full_disk_is_reported_and_the_same_command_resumes(tmp_path, monkeypatch):
-    from safetensors import SafetensorError
-
     def full(*arguments, **keywords):
-        raise SafetensorError("No space left on device")
+        raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.chdir(tmp_path)
     write_table(Path("data.csv"))
     with monkeypatch.context() as patch:
-        patch.setattr("safetensors.torch.save_file", full)
+        patch.setattr("pindown._files.os.fsync", full)
         result = call(*BY_BATCH)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

@@ -116,11 +116,16 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(_HOME[name]), name)
-    if name in __all__:
-        return import_module(f"pindown.{name}")
-    raise AttributeError(f"module 'pindown' has no attribute {name!r}")
+    if name not in __all__:
+        raise AttributeError(f"module 'pindown' has no attribute {name!r}")
+    import random
+    import warnings
+
+    drawn = random.getstate()
+    with warnings.catch_warnings():  # libraries that we import set filters, and draw random numbers
+        home = import_module(_HOME.get(name, f"pindown.{name}"))
+    random.setstate(drawn)
+    return getattr(home, name) if name in _HOME else home
 
 
 def __dir__() -> list[str]:

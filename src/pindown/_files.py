@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
 import os
@@ -46,7 +47,8 @@ def atomic_path(path: Path) -> Iterator[Path]:
         yield temporary
         _sync(temporary)
         os.replace(temporary, path)
-        _sync(path.parent)
+        with suppress(OSError):  # Windows has no fsync of folders
+            _sync(path.parent)
     except OSError as error:
         if error.errno is not None and error.filename in (None, str(temporary)):  # a full disk names no file
             error.filename = str(path)
@@ -76,12 +78,15 @@ def remove_temporary(folder: Path) -> None:
 
 
 def _sync(path: Path) -> None:
-    with suppress(OSError):  # some file systems, and Windows for folders, have no fsync
-        descriptor = os.open(path, os.O_RDONLY)
-        try:
-            os.fsync(descriptor)
-        finally:
-            os.close(descriptor)
+    """Wait until a file is on the disk; some disks report only then that they are full."""
+    descriptor = os.open(path, os.O_RDWR if path.is_file() else os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    except OSError as error:
+        if error.errno not in (errno.EINVAL, errno.ENOTSUP):  # some file systems have no fsync
+            raise
+    finally:
+        os.close(descriptor)
 
 
 def sha256(path: Path) -> str:

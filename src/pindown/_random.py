@@ -1,4 +1,4 @@
-"""Random numbers from ``random_state``. The global generators of the process stay as they are."""
+"""Random numbers from ``random_state``, and torch's global settings. A fit leaves both as they were."""
 
 import numbers
 import threading
@@ -10,6 +10,8 @@ import torch
 
 GLOBAL_GENERATOR = threading.RLock()
 """Held while torch's global generator is lent out, so that fits in several threads keep their seeds."""
+
+_DTYPE_LOCK = threading.Lock()
 
 RandomState = int | np.random.RandomState | torch.Generator | None
 
@@ -85,7 +87,39 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
     True
     """
     seed = draw_seed(random_state)
-    with GLOBAL_GENERATOR, torch.random.fork_rng(devices=[]):
+    with GLOBAL_GENERATOR, _float32(), torch.random.fork_rng(devices=[]):
         # torch.manual_seed would also seed the GPUs' generators, which this fork does not restore.
         torch.default_generator.manual_seed(seed)
         yield
+
+
+@contextmanager
+def torch_defaults() -> Iterator[None]:
+    """Compute with gradients and in float32 inside the block, or the function, whatever torch's user has set outside.
+
+    Examples
+    --------
+    >>> with torch.no_grad(), torch_defaults():
+    ...     torch.is_grad_enabled()
+    True
+    """
+    with torch.inference_mode(False), torch.enable_grad(), _float32():
+        yield
+
+
+_OUTSIDE: list[torch.dtype] = []
+"""The default dtype that the user set, once for each block of any thread that computes in float32."""
+
+
+@contextmanager
+def _float32() -> Iterator[None]:
+    with _DTYPE_LOCK:
+        _OUTSIDE.append(_OUTSIDE[0] if _OUTSIDE else torch.get_default_dtype())
+        torch.set_default_dtype(torch.float32)
+    try:
+        yield
+    finally:
+        with _DTYPE_LOCK:
+            outside = _OUTSIDE.pop()
+            if not _OUTSIDE:
+                torch.set_default_dtype(outside)

@@ -129,6 +129,7 @@ class BaseEncoder(Saves, TrainerMixin, ClassNamePrefixFeaturesOutMixin, Transfor
         """
         return self._fit(X, {self.spec.roles.y: y} if self.spec.roles.y else {})
 
+    @_random.torch_defaults()
     def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
         """Train the encoder with side variables by the part they play, None for those that are not there."""
         self._check_parameters()

@@ -25,6 +25,7 @@ class Incremental(BaseEncoder):
 
     _kept: tuple[nn.Module, torch.optim.Optimizer, DataSummary]  # of the lots before
 
+    @_random.torch_defaults()
     def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
         """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look.
 

@@ -22,6 +22,7 @@ from pindown.errors import InputError
 from pindown.saving.reading import Reader, from_format_1
 from pindown.saving.table import handed_over
 from pindown.saving.writing import Writer
+from pindown.training.devices import best_device
 
 __all__ = ["Saves", "load"]
 
@@ -105,7 +106,7 @@ def load(path: str | os.PathLike[str], *, trust: Iterable[Any] = (), device: str
     ...     load(Path(folder, "contrast.pindown"))
     Contrast(max_iter=500, n_components=3)
     """
-    path, place, handed = Path(path), _checked_device(device), handed_over(trust)
+    path, place, handed = Path(path), None if device is None else best_device(device), handed_over(trust)
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder. Give the file that `save` wrote.")
     data, wrote = path.read_bytes(), "another program or version"
@@ -130,11 +131,3 @@ def versions() -> dict[str, str]:
     """Return the versions that a result depends on."""
     packages = {"pindown": __version__, **{name: version(name) for name in ("torch", "numpy", "scikit-learn")}}
     return {**packages, "python": platform.python_version()}
-
-
-def _checked_device(device: str | torch.device | None) -> torch.device | None:
-    try:
-        return None if device is None else torch.empty(0, device=device).device
-    except (RuntimeError, AssertionError, NotImplementedError) as error:
-        why = str(error).splitlines()[0].rstrip(".")
-        raise InputError("device", f"`device={str(device)!r}` cannot be used here ({why}). Leave it out.") from error

@@ -1,9 +1,8 @@
-"""Checkpoints of a training run, a part of a fit: one safetensors file, written whole or not at all, no pickle."""
+"""Checkpoints of a training run, a part of a fit: one safetensors file with a checksum, written completely or not."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from dataclasses import dataclass, field
@@ -13,10 +12,11 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from pindown._files import atomic_path
+from pindown._files import atomic_path, pack_tensors, require_writable, unpack_tensors
+from pindown._names import printable
 from pindown.training.validation import EarlyStopping
 
-FORMAT = 1
+FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class State:
         return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in named.items()}
 
     def load(self, named: dict[str, Tensor]) -> None:
-        """Put back what :meth:`tensors` gave."""
+        """Restore what `tensors` returned."""
         prefix = "objective."
         self.objective.load_state_dict({k.removeprefix(prefix): v for k, v in named.items() if k.startswith(prefix)})
         moments: dict[int, dict[str, Tensor]] = {}
@@ -83,12 +83,12 @@ class State:
 
 @dataclass
 class Checkpoint:
-    """A file a run saves itself to, and goes on from.
+    """A file that a run saves its state to, and resumes from.
 
     Parameters
     ----------
     path
-        The file. Its folder is made if need be; that it can be written is found out before training, not after.
+        The file. Its folder is made if need be. Before training, it is checked that it can be written.
     settings
         What the run depends on. A file with other settings is refused, never overwritten.
     seconds
@@ -109,15 +109,13 @@ class Checkpoint:
         self._require_writable()
         if not self.path.exists():
             return []
-        named, settings = self._read()
-        theirs, ours = settings, json.loads(json.dumps(self.settings))
-        changed = sorted(k for k in theirs | ours if theirs.get(k) != ours.get(k))
-        if changed:
-            listing = ", ".join(f"{k} ({theirs.get(k)!r} there, {ours.get(k)!r} here)" for k in changed)
-            raise ValueError(
-                f"checkpoint: {self.path} was written by a different fit: {listing}. "
-                "Delete the file to start anew, or give another path."
+        named, theirs = self._read()
+        ours = json.loads(json.dumps(self.settings))
+        if changed := sorted(k for k in theirs | ours if theirs.get(k) != ours.get(k)):
+            listing = ", ".join(
+                f"{k} ({printable(theirs.get(k))} there, {printable(ours.get(k))} here)" for k in changed
             )
+            raise self._refused(f"was written by a different fit: {listing}")
         if len(named["generators"]) != state.accelerator.num_processes:
             raise ValueError(
                 f"checkpoint: {self.path} was written by {len(named['generators'])} process(es), and this fit has "
@@ -126,58 +124,43 @@ class Checkpoint:
         curve = named.pop("loss_curve").tolist()
         try:
             state.load(named)
-        except (RuntimeError, ValueError, KeyError) as error:
-            raise ValueError(
-                f"checkpoint: {self.path} was written by a different network ({error}). "
-                "Delete the file to start anew, or give another path."
-            ) from error
+        except (RuntimeError, ValueError, KeyError, TypeError) as error:
+            raise self._refused(f"was written by a different network ({printable(error, 200)})") from error
         return curve
 
     def write(self, state: State, curve: list[float]) -> None:
-        """Save the state: to a file beside, then moved into place, so that a kill leaves the old or the new."""
-        from safetensors import SafetensorError
-        from safetensors.torch import save_file
-
+        """Save the state to a temporary file, and move it into place: a kill leaves the old file or the new one."""
         named = state.tensors() | {"loss_curve": torch.tensor(curve, dtype=torch.float64)}
         if state.accelerator.is_main_process:
-            metadata = {"format": str(FORMAT), "settings": json.dumps(self.settings)}
-            try:
-                with atomic_path(self.path) as beside:
-                    save_file(named, beside, metadata=metadata)
-            except SafetensorError as error:  # its word for a full disk
-                raise OSError(
-                    f"checkpoint: {self.path} cannot be written ({error}). Make room, or give another path."
-                ) from error
+            with atomic_path(self.path) as temporary:
+                temporary.write_bytes(pack_tensors(named, {"format": FORMAT, "settings": self.settings}))
         state.accelerator.wait_for_everyone()  # no process may go on, and perhaps read, before the file is there
         self._last = time.monotonic()
 
-    def _read(self) -> tuple[dict[str, Tensor], dict[str, Any]]:
-        from safetensors import SafetensorError, safe_open
-
+    def _read(self) -> tuple[dict[str, Tensor], dict[str, object]]:
+        """Return tensors and settings, or raise if the file is damaged, or has what no fit would write."""
         try:
-            with safe_open(self.path, framework="pt") as file:
-                metadata = file.metadata() or {}
-                if metadata.get("format") != str(FORMAT):
-                    raise SafetensorError("no checkpoint of this version")
-                return {k: file.get_tensor(k) for k in file.keys()}, json.loads(metadata["settings"])  # noqa: SIM118 (no dict)
-        except (SafetensorError, OSError) as error:
-            raise ValueError(
-                f"checkpoint: {self.path} cannot be read ({error}). Delete it to start anew, or give another path."
-            ) from error
+            named, entry = unpack_tensors(self.path.read_bytes())
+            if entry.get("format") != FORMAT or not isinstance(entry.get("settings"), dict):
+                raise ValueError("it is no checkpoint of this version")
+            if missing := {"generators", "loss_curve"} - named.keys():
+                raise ValueError(f"it lacks {missing.pop()}")
+            learned = [name for name in named if name.startswith(("objective.", "optimizer.", "best."))]
+            if bad := [name for name in learned if not named[name].isfinite().all()]:
+                raise ValueError(f"{printable(bad[0])} has NaN or infinite numbers")
+        except (ValueError, OSError) as error:
+            raise self._refused(f"cannot be read: {error}") from error
+        return named, entry["settings"]
+
+    def _refused(self, why: str) -> ValueError:
+        return ValueError(f"checkpoint: {self.path} {why}. Delete the file to start again, or give another path.")
 
     def _require_writable(self) -> None:
-        if self.path.is_dir():
-            raise IsADirectoryError(f"checkpoint: {self.path} is a folder. Give a file in it, such as fit.safetensors.")
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            probe = self.path.with_name(f".{self.path.name}.{os.getpid()}")
-            probe.touch()
-            probe.unlink()
+            require_writable(self.path)
         except OSError as error:
-            raise OSError(
-                f"checkpoint: {self.path} cannot be written ({error.strerror}). "
-                "Give a path in a folder you may write to."
-            ) from error
+            raise type(error)(f"checkpoint: {error}") from error
 
 
 def stable_repr(value: Any) -> str:

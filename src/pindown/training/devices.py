@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 
 import torch
 
+from pindown.errors import InputError
+
 if TYPE_CHECKING:
     from accelerate import Accelerator
 
@@ -36,8 +38,8 @@ def best_device(device: str | torch.device | None = None) -> torch.device:
 
     Raises
     ------
-    ValueError
-        If the device is not there.
+    InputError
+        If the device is not there, or cannot compute, as ``meta``.
 
     Examples
     --------
@@ -48,10 +50,13 @@ def best_device(device: str | torch.device | None = None) -> torch.device:
         found = processes().device
         return found if found.type == "cuda" else torch.device("cpu")  # others lack float64
     try:
-        return torch.zeros(1, device=device).device
+        number = torch.zeros(1, device=device)
+        number.item()
     except (RuntimeError, AssertionError) as error:  # torch built without CUDA raises the latter
         cause = str(error).splitlines()[0].rstrip(".")
-        raise ValueError(f"device {str(device)!r} cannot be used here ({cause}). Leave it out, or take cpu.") from error
+        message = f"`device={str(device)!r}` cannot be used here ({cause}). Leave it out, or take cpu."
+        raise InputError("device", message) from error
+    return number.device
 
 
 @contextmanager

@@ -134,6 +134,7 @@ class LatentAction(Saves, BaseEstimator):
         self.forget = forget
         self.random_state = random_state
 
+    @_random.torch_defaults()
     def fit(self, X_t, X_next, body=None, *, groups=None, pairs=None) -> Self:
         """Fit one stage after the other.
 

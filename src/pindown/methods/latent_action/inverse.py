@@ -151,6 +151,7 @@ class InverseDynamics(Saves, TrainerMixin, BaseEstimator):
         self.verbose = verbose
         self.random_state = random_state
 
+    @_random.torch_defaults()
     def fit(self, X_t, X_next, body=None, *, groups=None) -> Self:
         """Train both models.
 
