@@ -284,7 +284,7 @@ def test_a_full_disk_is_reported_and_the_same_command_resumes(tmp_path, monkeypa
     monkeypatch.chdir(tmp_path)
     write_table(Path("data.csv"))
     with monkeypatch.context() as patch:
-        patch.setattr("pindown._files.os.fsync", full)
+        patch.setattr("pindown.training.checkpoints.pack_tensors", full)
         result = call(*BY_BATCH)
     assert result.exit_code == 2
     assert "No space left on device" in result.stderr

@@ -158,9 +158,10 @@ class Checkpoint:
     def _require_writable(self) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            require_writable(self.path)
         except OSError as error:
-            raise type(error)(f"checkpoint: {error}") from error
+            why = f"{error.strerror or error}. Give a path in a folder that you may write to"
+            raise type(error)(f"checkpoint: {self.path} cannot be written: {why}.") from error
+        require_writable(self.path)
 
 
 def stable_repr(value: Any) -> str:
