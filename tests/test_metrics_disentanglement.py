@@ -226,15 +226,15 @@ def test_a_machine_of_one_latent_is_that_of_liblinear(size):
     rng = np.random.default_rng(size)
     factor = np.minimum(rng.geometric(0.4, 500) - 1, size - 1)[:, None]  # levels of unequal frequency
     samples = read(factor + rng.normal(0, 0.7, size=(500, 1)), factor, None)
-    slope, offset = predictability._one_latent_svms(samples.z_hat[:, 0], samples.factors)
+    lines = predictability.one_latent_svms(samples.z_hat[:, 0], samples.factors[0])
     theirs = LinearSVC(C=0.01, class_weight="balanced", tol=1e-8, max_iter=100_000).fit(
         samples.z_hat, samples.factors[0].labels
     )
     first = 0 if size > 2 else 1
-    np.testing.assert_allclose(slope[first:], theirs.coef_[:, 0], atol=1e-4)
-    np.testing.assert_allclose(offset[first:], theirs.intercept_, atol=1e-4)
+    np.testing.assert_allclose(lines[first:, 0], theirs.coef_[:, 0], atol=1e-4)
+    np.testing.assert_allclose(lines[first:, 1], theirs.intercept_, atol=1e-4)
     x = np.linspace(-5, 5, 300)
-    predicted = predictability._highest_line(slope, offset, x)
+    predicted = predictability.highest_line(lines, x)
     np.testing.assert_array_equal(predicted, theirs.predict(x[:, None]))
 
 

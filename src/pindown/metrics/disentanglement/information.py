@@ -67,18 +67,18 @@ class Nearest:
         return np.minimum(np.stack(columns, axis=1), 1)
 
     def _of_labels(self, latent: Ranked, labels: Labels) -> float:
-        counts = np.bincount(labels)
         # Samples are in order of the latent: a stable sort by label leaves each label's in order, too.
         order = latent.order[np.argsort(labels[latent.order].astype(np.int32), kind="stable")]
-        order = order[counts[labels[order]] > 1]  # a label that occurs once has no neighbour
-        if not len(order):
+        parts = np.split(latent.position[order], np.cumsum(np.bincount(labels))[:-1])
+        parts = [part for part in parts if len(part) > 1]  # a label that occurs once has no neighbour
+        if not parts:
             return 0.0
-        position, labels = latent.position[order], labels[order]
+        counts = np.array([len(part) for part in parts])
         k = np.minimum(self.k, counts - 1)
-        near = latent.within(position, _neighbour_distance(position, labels, k[labels]))
+        distance = [_neighbour_distance(*one) for one in zip(parts, k, strict=True)]
+        near = latent.within(np.concatenate(parts), np.concatenate(distance))
         psi = _digamma(len(latent.position) + 1)
-        of_label = np.where(counts > 1, psi[np.maximum(k, 1)] - psi[counts], 0.0)  # ψ(k) − ψ(n of the label)
-        return float(psi[len(order)] + np.sum(counts * of_label) / len(order) - np.mean(psi[near]))
+        return float(psi[len(near)] + np.sum(counts * (psi[k] - psi[counts])) / len(near) - np.mean(psi[near]))
 
     def _of_quantity(self, latent: Ranked, other: Ranked) -> float:
         n, k = len(latent.position), min(self.k, len(latent.position) - 1)
@@ -99,11 +99,9 @@ class Ranked(NamedTuple):
     @classmethod
     def of(cls, values: Matrix, rng: np.random.Generator) -> Ranked:
         """Rank numbers; (n,)."""
-        order, ascending = (
-            np.lexsort((rng.random(len(values)), values)),
-            np.arange(len(values)) + rng.random(len(values)),
-        )
-        position = np.empty(len(values))
+        n = len(values)
+        order, ascending = np.lexsort((rng.random(n), values)), np.arange(n) + rng.random(n)
+        position = np.empty(n)
         position[order] = ascending
         return cls(position, order, ascending)
 
@@ -114,19 +112,13 @@ class Ranked(NamedTuple):
         return np.searchsorted(self.ascending, position + reach, "right") - first - 1
 
 
-def _neighbour_distance(position: Matrix, labels: Labels, k: Labels) -> Matrix:
-    """Return the distance to the k-th neighbour of the same label, of positions sorted by label, then size."""
-    distance = np.full(len(position), np.inf)
-    for steps in np.unique(k):  # all the same, except for rare labels
-        some = np.flatnonzero(k == steps)
-        place, label = position[some], labels[some]
-        width = np.where(label[steps:] == label[: len(label) - steps], 0.0, np.inf)  # of a window of one label
-        nearest = np.full(len(some), np.inf)
-        for left in range(steps + 1):  # so many of the window's other members are to the left
-            middle = place[left : len(place) - steps + left]
-            reach = np.maximum(middle - place[: len(middle)], place[steps:] - middle) + width
-            np.minimum(nearest[left : left + len(middle)], reach, out=nearest[left : left + len(middle)])
-        distance[some] = nearest
+def _neighbour_distance(position: Matrix, k: int) -> Matrix:
+    """Return the distance of each of sorted positions to its k-th neighbour."""
+    distance, n = np.full(len(position), np.inf), len(position) - k
+    for left in range(k + 1):  # so many of the other members of a window of k + 1 are to the left
+        middle = position[left : left + n]
+        reach = np.maximum(middle - position[:n], position[k:] - middle)
+        np.minimum(distance[left : left + n], reach, out=distance[left : left + n])
     return distance
 
 

@@ -90,11 +90,20 @@ def sap(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
 
     def measure(samples: Samples, rng: np.random.Generator) -> Measured:
         fit, test = samples.halves(rng)
-        squares = correlations(fit.z_hat, np.stack([factor.values for factor in fit.factors], axis=1)) ** 2
-        continuous = [factor.continuous for factor in fit.factors]
-        return mean_of(gap(np.where(continuous, squares, svm_accuracies(fit, test))))
+        columns = [
+            _predicted_by_one(fit.z_hat, test.z_hat, *pair) for pair in zip(fit.factors, test.factors, strict=True)
+        ]
+        return mean_of(gap(np.stack(columns, axis=1)))
 
     return score("sap", read(z_hat, factors, continuous).levels(measure, random_state))
+
+
+def _predicted_by_one(z_hat: Matrix, new: Matrix, fit: Factor, test: Factor) -> Matrix:
+    """Return how well each latent predicts a factor; (d_hat,)."""
+    if fit.continuous:
+        return correlations(z_hat, fit.values[:, None])[:, 0] ** 2
+    pairs = zip(z_hat.T, new.T, strict=True)
+    return np.array([np.mean(highest_line(one_latent_svms(a, fit), b) == test.labels) for a, b in pairs])
 
 
 def gap(of_pairs: Matrix) -> Matrix:
@@ -177,82 +186,49 @@ def predict_linearly(fit: Samples, z_hat: Matrix) -> list[Matrix]:
 # ---- support vector machines of one latent --------------------------------------------------------------------------
 
 
-def svm_accuracies(fit: Samples, test: Samples) -> Matrix:
-    """Return how often a linear SVM of one latent predicts a factor, one level against the rest; (d_hat, d)."""
-    splits = np.cumsum([factor.n_levels for factor in fit.factors])[:-1]
-    found = np.zeros((fit.z_hat.shape[1], len(fit.factors)))
-    for i, (latent, new) in enumerate(zip(fit.z_hat.T, test.z_hat.T, strict=True)):
-        lines = [np.split(part, splits) for part in _one_latent_svms(latent, fit.factors)]
-        for j, (slope, offset, factor) in enumerate(zip(*lines, test.factors, strict=True)):
-            found[i, j] = np.mean(_highest_line(slope, offset, new) == factor.labels)
-    return found
+class _Sums:
+    """Sums of 1, x and x² over the samples below any threshold."""
+
+    def __init__(self, x: Matrix) -> None:
+        self.x = np.sort(x)
+        powers = np.stack([np.ones_like(x), self.x, self.x**2])
+        self.running = np.concatenate([np.zeros((3, 1)), np.cumsum(powers, axis=1)], axis=1)  # (3, n + 1)
+
+    def where_below(self, w: float, b: float) -> Matrix:
+        """Sum over samples with w x + b < 1; (3,)."""
+        total = self.running[:, -1]
+        if w == 0:
+            return total if b < 1 else 0 * total
+        below = self.running[:, np.searchsorted(self.x, (1 - b) / w)]
+        return below if w > 0 else total - below
 
 
-def _one_latent_svms(latent: Matrix, factors: tuple[Factor, ...]) -> tuple[Matrix, Matrix]:
-    r"""Minimise ½(w² + b²) + C Σ cᵢ max(0, 1 − yᵢ(w xᵢ + b))² for each level of each factor against its others.
+def one_latent_svms(latent: Matrix, factor: Factor) -> Matrix:
+    r"""Minimise ½(w² + b²) + C Σ cᵢ max(0, 1 − yᵢ(w xᵢ + b))² for each level against the rest; (levels, 2), w and b.
 
-    There are two unknowns, and the samples within the margin are those before, or after, a threshold. So running sums
-    of 1, x and x² give the objective's curvature at any (w, b), and Newton's method needs no pass over the samples.
+    Samples within the margin are those before, or after, a threshold. So running sums give the objective's curvature at
+    any (w, b), and Newton's method needs no pass over the samples.
     """
-    sums = _RunningSums(latent, factors)
-    n_levels = np.concatenate([np.full(f.n_levels, f.n_levels) for f in factors])
+    everything = _Sums(latent)
     # Weights as liblinear has them: "balanced" for the level, 1 for the rest, unless the rest is one level, too.
-    balanced = [
-        len(latent) / (f.n_levels * np.maximum(np.bincount(f.labels, minlength=f.n_levels), 1)) for f in factors
-    ]
-    of_rest = np.concatenate([part[::-1] for part in balanced])
-    weight_in, weight_out = SVM_C * np.concatenate(balanced), SVM_C * np.where(n_levels == 2, of_rest, 1.0)
-    w, b = np.zeros(len(n_levels)), np.zeros(len(n_levels))
-    for _ in range(30):
-        inside, _ = sums.where_below(w, b) * weight_in  # Σ of 1, x, x² over samples that pull; (3, levels)
-        _, outside = sums.where_below(-w, -b) * weight_out
-        n, s, q = inside + outside
-        # At the optimum of this piece: (I + 2 Σ c (x, 1)(x, 1)ᵀ) (w, b) = 2 Σ c y (x, 1).
-        pull, lift = 2 * (inside[1] - outside[1]), 2 * (inside[0] - outside[0])
-        a, c, d = 1 + 2 * q, 2 * s, 1 + 2 * n
-        determinant = a * d - c * c
-        before = w, b
-        w, b = (pull * d - lift * c) / determinant, (lift * a - pull * c) / determinant
-        if np.abs(np.subtract((w, b), before)).max() < 1e-7:
-            break
-    return w, b
+    balanced = len(latent) / (factor.n_levels * np.maximum(np.bincount(factor.labels, minlength=factor.n_levels), 1))
+    of_rest = balanced[::-1] if factor.n_levels == 2 else np.ones(factor.n_levels)
+    lines = np.zeros((factor.n_levels, 2))
+    for level in range(factor.n_levels):
+        own, w, b = _Sums(latent[factor.labels == level]), 0.0, 0.0
+        for _ in range(30):
+            inside = own.where_below(w, b) * SVM_C * balanced[level]
+            outside = (everything.where_below(-w, -b) - own.where_below(-w, -b)) * SVM_C * of_rest[level]
+            n, s, q = inside + outside
+            # At the optimum of this piece: (I + 2 Σ c (x, 1)(x, 1)ᵀ) (w, b) = 2 Σ c y (x, 1).
+            curvature, pull = np.array([[1 + 2 * q, 2 * s], [2 * s, 1 + 2 * n]]), 2 * (inside - outside)
+            before, (w, b) = (w, b), np.linalg.solve(curvature, pull[[1, 0]])
+            if np.abs(np.subtract((w, b), before)).max() < 1e-7:
+                break
+        lines[level] = w, b
+    return lines
 
 
-class _RunningSums:
-    """Sums of 1, x and x² over the samples of a level, and over the others, below a threshold of each level."""
-
-    def __init__(self, latent: Matrix, factors: tuple[Factor, ...]) -> None:
-        order = np.argsort(latent, kind="stable")
-        self.x, n = latent[order], len(latent)
-        labels = [factor.labels[order] for factor in factors]
-        self.all = _running(self.x)
-        # The samples of each level, one level and one factor after another, and their sums.
-        by_level = [np.argsort(one.astype(np.int32), kind="stable") for one in labels]
-        self.by_level = np.concatenate([_running(self.x[some]) for some in by_level], axis=1)
-        sizes = [np.bincount(one, minlength=f.n_levels) for one, f in zip(labels, factors, strict=True)]
-        self.starts = np.concatenate([j * (n + 1) + np.cumsum(size) - size for j, size in enumerate(sizes)])
-        self.first = np.cumsum(flat := np.concatenate(sizes)) - flat
-        self.span = (n + 1) * np.arange(len(flat))  # so that the places of one level's samples precede the next one's
-        self.places = np.concatenate(by_level) + np.repeat(self.span, flat)
-
-    def where_below(self, w: Matrix, b: Matrix) -> Matrix:
-        """Sum over samples with w x + b < 1, those of the level and the others; (2, 3, levels)."""
-        with np.errstate(divide="ignore", invalid="ignore"):
-            threshold = np.where(w != 0, (1 - b) / w, np.inf)
-        before, total = self._before(np.searchsorted(self.x, threshold)), self._before(np.full(len(w), len(self.x)))
-        return np.where(w > 0, before, np.where(w < 0, total - before, np.where(b < 1, total, 0.0)))
-
-    def _before(self, place: Labels) -> Matrix:
-        count = np.searchsorted(self.places, self.span + place) - self.first
-        own = self.by_level[:, self.starts + count] - self.by_level[:, self.starts]
-        return np.stack([own, self.all[:, place] - own])
-
-
-def _running(x: Matrix) -> Matrix:
-    powers = np.stack([np.ones_like(x), x, x**2])
-    return np.concatenate([np.zeros((3, 1)), np.cumsum(powers, axis=1)], axis=1)  # (3, n + 1)
-
-
-def _highest_line(slope: Matrix, offset: Matrix, x: Matrix) -> Labels:
+def highest_line(lines: Matrix, x: Matrix) -> Labels:
     """Return which of the lines is the highest at each x."""
-    return (x[:, None] * slope + offset).argmax(axis=1)
+    return (x[:, None] * lines[:, 0] + lines[:, 1]).argmax(axis=1)
