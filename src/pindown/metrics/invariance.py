@@ -18,7 +18,7 @@ from scipy.stats import entropy
 
 from pindown._names import counted, listed
 from pindown.data.data import as_array
-from pindown.data.labels import as_numbers, combined, is_quantity, missing, read_labels
+from pindown.data.labels import combined, is_quantity, missing, read_labels
 from pindown.errors import InputError
 from pindown.metrics.arrays import (
     Labels,
@@ -159,11 +159,9 @@ class Leakage:
         floor = "" if self.floor is None else f", floor {self.floor:.3f}"
         levels = f"{self.measure} {self.worst:.3f} (chance {self.chance:.3f}{floor}, {self.worst_probe} probe)"
         if self.leaks:
+            why = f"(p = {self.p_value:.3g}, strongest evidence: {self.evidence})"
             also = f" And Z has nearly collapsed, {rank}." if self.collapsed else ""
-            return (
-                f"{name} leaks (p = {self.p_value:.3g}, strongest evidence: {self.evidence}): it can be predicted from "
-                f"Z, {levels}, at least {self.bits:.3f} bits.{also}"
-            )
+            return f"{name} leaks {why}: it can be predicted from Z, {levels}, at least {self.bits:.3f} bits.{also}"
         if self.collapsed:
             return f"Z has collapsed, {rank}: a constant is invariant to everything, so nothing follows for {name}."
         if self.smallest_p > LEVEL:
@@ -341,20 +339,15 @@ def inject_leak(Z: ArrayLike, e: ArrayLike, fraction: float = 0.05, *, random_st
 
 @dataclass(frozen=True, eq=False)
 class Nuisance:
-    """One nuisance: its name, its value in each sample (n,), and whether the values are labels or quantities."""
+    """One nuisance: its name, the number of each sample's level (n,) with the levels, or a quantity (n,) without."""
 
     name: str
-    values: NDArray[np.generic]
-    is_label: bool
-
-    @cached_property
-    def coded(self) -> Labels | Matrix:
-        """Labels as numbers from 0, quantities as they are; (n,)."""
-        return as_numbers(self.values) if self.is_label else self.values.astype(np.float64)
+    coded: Labels | Matrix
+    levels: tuple[object, ...]
 
     def cells(self, strata: Labels) -> Labels:
         """Give each combination of stratum and level a number from 0; a quantity has strata only."""
-        return combined(strata, self.coded) if self.is_label else combined(strata)
+        return combined(strata, self.coded) if self.levels else combined(strata)
 
 
 def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[Nuisance]:
@@ -363,12 +356,12 @@ def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[Nuisan
     if table.ndim not in (1, 2) or table.size == 0:
         raise InputError("e", f"`e` must have shape (n_samples,) or (n_samples, columns), got {table.shape}.")
     check_same_samples("e", table, "Z", range(n))
-    columns = [table] if table.ndim == 1 else list(table.T)
+    columns = table.reshape(n, -1).T
     if len(columns) == 1:
-        names = [str(getattr(e, "name", None) or "e")]
+        names = [getattr(e, "name", None) or "e"]
     else:
-        names = [str(name) for name in getattr(e, "columns", [f"e[:, {j}]" for j in range(len(columns))])]
-    return [_nuisance(name, column, continuous) for name, column in zip(names, columns, strict=True)]
+        names = list(getattr(e, "columns", [f"e[:, {j}]" for j in range(len(columns))]))
+    return [_nuisance(str(name), column, continuous) for name, column in zip(names, columns, strict=True)]
 
 
 def _nuisance(name: str, column: NDArray[np.generic], continuous: bool | None) -> Nuisance:
@@ -377,12 +370,13 @@ def _nuisance(name: str, column: NDArray[np.generic], continuous: bool | None) -
         where = f"{gaps.sum()} sample(s), the first is {gaps.argmax()}"
         raise InputError("e", f"`{name}` is missing or not finite in {where}. Leave them out, or label them 'unknown'.")
     column = np.array(column.tolist()) if column.dtype.kind == "O" else column  # as columns of mixed tables are
-    is_label = not (is_quantity(column) if continuous is None else continuous)
-    if not is_label and column.dtype.kind not in "buif":
+    quantity = is_quantity(column) if continuous is None else continuous
+    if quantity and column.dtype.kind not in "buif":
         raise InputError("e", f"`{name}` must be numbers if `continuous=True`, got {column[0]!r}. Leave it out.")
-    if len(np.unique(column)) < 2:
+    levels, labels = np.unique(column, return_inverse=True)
+    if len(levels) < 2:
         raise InputError("e", f"`{name}` has one level only, {column[0]!r}, so nothing could leak. Pass two or more.")
-    return Nuisance(name, column, is_label)
+    return Nuisance(name, column.astype(np.float64), ()) if quantity else Nuisance(name, labels, tuple(levels.tolist()))
 
 
 def auditable(nuisance: Nuisance, groups: Labels, given: Labels | None) -> tuple[Labels, tuple[str, ...]]:
@@ -393,15 +387,12 @@ def auditable(nuisance: Nuisance, groups: Labels, given: Labels | None) -> tuple
     """
     strata = np.zeros(len(groups), dtype=np.int64) if given is None else given
     cells, name = nuisance.cells(strata), nuisance.name
-    least = MIN_SAMPLES if nuisance.is_label else MIN_QUANTITY_SAMPLES
+    least = MIN_SAMPLES if nuisance.levels else MIN_QUANTITY_SAMPLES
     enough = np.bincount(cells) >= least
-    divisible = n_distinct(cells, groups, cells.max() + 1) >= 2
-    common = (enough & divisible)[cells]
+    common = (enough & (n_distinct(cells, groups, cells.max() + 1) >= 2))[cells]
     if given is None and not common.all():
-        which = f"`{name}`"
-        if nuisance.is_label:
-            levels = np.unique(nuisance.values)[~(enough & divisible)].tolist()
-            which = f"level(s) {listed(list(map(repr, levels)), 5)} of `{name}`"
+        rare = [repr(nuisance.levels[cell]) for cell in np.unique(cells[~common])] if nuisance.levels else []
+        which = f"level(s) {listed(rare, 5)} of `{name}`" if rare else f"`{name}`"
         if not enough.all():
             remedy = "Merge rare levels, leave them out, or pass `continuous=True` for a quantity."
             raise InputError("e", f"{which}: {least} samples are needed, to fit and to score. {remedy}")
@@ -633,17 +624,20 @@ def _audit(
         what = f"no split of the groups has every level of `{nuisance.name}` on both sides"
         raise InputError("groups", f"{what}. Give more groups, or merge levels.")
     views = Views.of(a[used], combined(strata[used]), fit)
-    kind = LabelPredictions if nuisance.is_label else QuantityPredictions
+    kind = LabelPredictions if nuisance.levels else QuantityPredictions
     names, found = kind.of(probes, views, nuisance.coded[used], effort.n_seeds, rng)
     held_out = combined(groups[used[~fit]])
     exchange = Exchange.within(held_out, found.strata, found.e)
     permuted = [found.statistics(exchange.draw(rng)) for _ in range(effort.n_permutations)]
     statistics = np.stack([found.statistics(), *permuted])  # (1 + permutations, statistics)
     p_value, strongest = largest_test(statistics)
-    evidence = [f"{kind} of {name}" for kind in found.statistic_names for name in names] + ["distance correlation"]
+    evidence = [f"{what} of {name}" for what in found.statistic_names for name in names] + ["distance correlation"]
     score, low, high = found.scores(held_out, rng)
     bits, bits_low, bits_high = (np.maximum(0, b) + 0.0 for b in found.bits(held_out, rng))
-    best = {name: max((i for i, other in enumerate(names) if other == name), key=lambda i: score[i]) for name in names}
+    by_probe: dict[str, ProbeScore] = {}  # of several seeds, the best
+    for name, *one in zip(names, score, low, high, bits, strict=True):
+        if name not in by_probe or one[0] > by_probe[name].score:
+            by_probe[name] = ProbeScore(float(one[0]), (float(one[1]), float(one[2])), float(one[3]))
     return Leakage(
         nuisance=nuisance.name,
         measure=found.measure,
@@ -658,16 +652,13 @@ def _audit(
         bits=float(bits.max()),
         bits_interval=(float(bits_low.max()), float(bits_high.max())),
         nuisance_bits=found.nuisance_bits,
-        by_probe={
-            name: ProbeScore(float(score[i]), (float(low[i]), float(high[i])), float(bits[i]))
-            for name, i in best.items()
-        },
+        by_probe=by_probe,
         distance_correlation=found.distance_correlation,
         effective_rank=effective_rank(a),
         n_columns=a.shape[1],
         n_samples=len(a),
         n_used=len(used),
-        confounding=None if given is None else confounding(given, nuisance.values),
+        confounding=None if given is None else confounding(given, nuisance.coded),
         notes=notes,
     )
 
