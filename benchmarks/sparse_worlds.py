@@ -33,11 +33,12 @@ import numpy as np
 import torch
 from _measure import RESULTS, record, where, write
 from _parts import put_into, spans
+from pindown_papers.firing import firing_f1
 from pindown_papers.simulations import like_language
 from scipy.sparse import csr_array, vstack
 
 from pindown import Sparse
-from pindown.metrics import by_frequency, dead_fraction, firing_f1, fvu, match_atoms
+from pindown.metrics import by_frequency, dead_fraction, fvu, match_atoms
 from pindown.networks.gates import BatchTopK, Gate, JumpReLU, Matryoshka, TopK
 from pindown.simulate import Superposed
 

@@ -15,7 +15,6 @@ from pindown.metrics import (
     dead_fraction,
     feature_mcc,
     firing,
-    firing_f1,
     fvu,
     l0,
     match_atoms,
@@ -88,7 +87,6 @@ def test_activations_may_be_dense_sparse_or_tensors(as_read):
     fraction = (ACTIVATIONS != 0).mean(0)
     assert firing(as_read(ACTIVATIONS)) == pytest.approx(fraction)
     assert l0(as_read(ACTIVATIONS)) == pytest.approx(fraction.sum())
-    assert firing_f1(as_read(ACTIVATIONS), as_read(ACTIVATIONS), np.arange(20)) == 1
     assert dead_fraction(as_read(ACTIVATIONS * (np.arange(20) > 4))).fraction == 0.25
 
 
@@ -96,20 +94,6 @@ def test_stored_zeros_do_not_fire():
     stored = csr_array((np.array([0.0, 2.0]), np.array([0, 1]), np.array([0, 2])), shape=(1, 2))
     assert l0(stored) == 1
     assert l0(stored.toarray()) == 1
-
-
-def test_f1_sees_samples_that_are_missed_and_samples_too_many_but_not_strength():
-    true, order = (ACTIVATIONS != 0).astype(float), np.arange(20)
-    assert firing_f1(7 * true, true, order) == 1
-    half = true * (np.arange(400) < 200)[:, None]
-    hits, all_ = half.sum(0), true.sum(0)
-    assert firing_f1(half, true, order) == pytest.approx((2 * hits / (hits + all_)).mean())
-    assert firing_f1(half, true, order) == pytest.approx(firing_f1(true, half, order), abs=1e-9)
-
-
-def test_a_feature_without_a_match_counts_as_zero_and_one_that_never_fires_not_at_all():
-    true = np.array([[1, 0, 1], [1, 0, 0]])
-    assert firing_f1(true, true, [0, 1, -1]) == 0.5
 
 
 def test_dead_features_come_with_their_window_and_with_what_chance_leaves_silent():
@@ -134,9 +118,6 @@ def test_fvu_is_one_for_the_mean_and_blind_to_a_shift():
         ("dictionary", lambda: pw_mcc(np.eye(3), np.eye(4))),
         ("dictionary", lambda: match_atoms([[np.nan, 1]], np.eye(2))),
         ("k", lambda: chance_pw_mcc(0, 3)),
-        ("activations_hat", lambda: firing_f1(ACTIVATIONS[:5], ACTIVATIONS, np.arange(20))),
-        ("matching", lambda: firing_f1(ACTIVATIONS, ACTIVATIONS, np.arange(19))),
-        ("activations", lambda: firing_f1(ACTIVATIONS, 0 * ACTIVATIONS, np.arange(20))),
         ("activations", lambda: feature_mcc(ACTIVATIONS, 0 * ACTIVATIONS)),
         ("x", lambda: fvu(np.ones((3, 2)), np.ones((3, 2)))),
         ("x_hat", lambda: fvu(np.ones((3, 2)), np.ones((2, 2)))),
@@ -153,4 +134,4 @@ def test_bad_input_raises_and_names_the_argument(argument, call):
 
 
 def test_all_scores_of_dictionaries_are_public():
-    assert {"pw_mcc", "firing_f1", "dead_fraction", "fvu", "l0"} <= set(metrics.__all__)
+    assert {"pw_mcc", "dead_fraction", "fvu", "l0"} <= set(metrics.__all__)
