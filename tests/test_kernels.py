@@ -12,13 +12,13 @@ import pytest
 import torch
 
 CASES = [
-    # n, m, d, p, skip_diagonal, row_offset, potential
-    (37, 53, 5, None, False, 0, False),
-    (1, 1, 3, None, False, 0, False),
-    (70, 130, 10, None, True, 3, True),
-    (65, 129, 17, None, False, 0, False),
-    (70, 90, 4, 1, False, 0, True),
-    (33, 40, 3, 3, True, 2, False),
+    # n, m, d, p, diagonal, potential
+    (37, 53, 5, None, None, False),
+    (1, 1, 3, None, None, False),
+    (70, 130, 10, None, 3, True),
+    (65, 129, 17, None, None, False),
+    (70, 90, 4, 1, None, True),
+    (33, 40, 3, 3, 2, False),
 ]
 
 # In a process of its own: the interpreter must be chosen before Triton is imported.
@@ -30,19 +30,19 @@ from pindown.losses.pairwise import Similarities
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 errors = []
-for n, m, d, p, skip, offset, with_potential in json.loads(sys.argv[1]):
+for n, m, d, p, diagonal, with_potential in json.loads(sys.argv[1]):
     generator = torch.Generator().manual_seed(n)
     a, b, c, g = (torch.randn(*s, generator=generator).to(device) for s in ((d, n), (m, d), (m,), (n,)))
     a = a.T  # not contiguous
     A, B, C = (t.double().requires_grad_() for t in (a, b, c))
     s = A @ B.T if p is None else -(A[:, None] - B).abs().pow(p).sum(-1)
     s = s + C if with_potential else s + 0 * C
-    if skip:
+    if diagonal is not None:
         rows, columns = (torch.arange(k, device=device) for k in (n, m))
-        s = s.masked_fill(rows[:, None] + offset == columns, -torch.inf)
+        s = s.masked_fill(rows[:, None] + diagonal == columns, -torch.inf)
     wanted = torch.logsumexp(s, 1)
     wanted = [wanted, *torch.autograd.grad(wanted @ g.double(), (A, B, C))]
-    pairs = Similarities(a, b, c if with_potential else None, p, skip, offset)
+    pairs = Similarities(a, b, c if with_potential else None, p, diagonal)
     result = kernels.row_logsumexp(pairs)
     got = [result, *kernels.row_logsumexp_gradients(pairs, result, g)]
     assert with_potential or got.pop() is None

@@ -85,8 +85,8 @@ def test_a_sample_that_is_not_finite_is_named(preprocess, bad, stream):
 @pytest.mark.parametrize(
     ("preprocess", "message"),
     [
-        ("whiten", "Contrast: preprocess must be a function of a source, such as preprocessing.whiten, got 'whiten'"),
-        (lambda source: 3, "Contrast: preprocess must return a networks.Preprocessing, .* got 3"),
+        ("whiten", "Contrast: preprocess must be a function, .* got 'whiten'"),
+        (lambda source: 3, "Contrast: preprocess must return a networks.Preprocessing, got 3"),
         (
             lambda source: torch.nn.Identity(),
             "Contrast: preprocess must return .* got Identity",

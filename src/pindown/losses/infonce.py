@@ -95,14 +95,9 @@ def infonce(
         if positive_in_denominator:
             total = torch.logaddexp(total, positive)
     else:
-        total = logsumexp_similarity(
-            z,
-            batch.gather(z_pos),
-            p=p,
-            potential=None if potential is None else batch.gather(potential),
-            skip_diagonal=not positive_in_denominator,
-            row_offset=batch.start,
-        )
+        potential = None if potential is None else batch.gather(potential)
+        diagonal = None if positive_in_denominator else batch.start
+        total = logsumexp_similarity(z, batch.gather(z_pos), p=p, potential=potential, diagonal=diagonal)
     excess = total - positive
     if positive_in_denominator:
         # A sum is at least each of its terms; float32 rounding can violate this for latents far apart.
@@ -178,8 +173,8 @@ def align_uniform(
     check_power(p)
     if p is None:
         raise InputError("p", "`p` must be the power of a norm, got None. On a sphere take `p=2`: ‖a − b‖² = 2 − 2aᵀb.")
-    for potential in potentials or ():
-        check_potential(potential, len(z))
+    for each in potentials or ():
+        check_potential(each, len(z))
     if not 0 <= alpha <= 1:
         raise InputError("alpha", f"`alpha` must be between 0 and 1, got {alpha}.")
     _check_temperature(temperature)
@@ -187,14 +182,9 @@ def align_uniform(
     batch = _ProcessBatch.of(z, across_processes)
     if batch.total < 2:
         raise InputError("z", "`z` has 1 sample, but uniformity compares samples. Pass at least 2.")
-    log_sum = logsumexp_similarity(
-        z,
-        batch.gather(z),
-        p=p,
-        potential=None if potentials is None else batch.gather(potentials[0]),
-        skip_diagonal=not self_negatives,
-        row_offset=batch.start,
-    )
+    potential = None if potentials is None else batch.gather(potentials[0])
+    diagonal = None if self_negatives else batch.start
+    log_sum = logsumexp_similarity(z, batch.gather(z), p=p, potential=potential, diagonal=diagonal)
     uniformity = log_sum - math.log(batch.total - (not self_negatives))  # (n,)
     if potentials is not None:
         uniformity = uniformity - potentials[1]
@@ -250,11 +240,8 @@ def _similarity(a: Tensor, b: Tensor, p: float | None) -> Tensor:
 
 def _check_pairs(z: Tensor, z_pos: Tensor) -> None:
     if z.ndim != 2 or z.shape != z_pos.shape or len(z) == 0:
-        raise InputError(
-            "z_pos",
-            "`z` and `z_pos` must have the same shape (n, d) with n ≥ 1, where z_pos[i] is the positive of z[i]; "
-            f"got {tuple(z.shape)} and {tuple(z_pos.shape)}.",
-        )
+        shapes = f"{tuple(z.shape)} and {tuple(z_pos.shape)}"
+        raise InputError("z_pos", f"`z` and `z_pos` must have the same shape (n, d) with n ≥ 1; got {shapes}.")
 
 
 def _check_temperature(temperature: float | Tensor) -> None:

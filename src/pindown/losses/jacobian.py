@@ -7,7 +7,6 @@ plain tensor operations, so that a penalty on the columns costs an ordinary back
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -130,11 +129,8 @@ def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> tup
 def check_indices(name: str, indices: Tensor, n: int) -> None:
     """Raise unless indices is int64 of shape (n, k), k latents for each of n samples."""
     if indices.ndim != 2 or len(indices) != n or indices.dtype != torch.int64:
-        raise InputError(
-            name,
-            f"`{name}` must be int64, with the indices of k latents for each of {n} samples; got {indices.dtype} of "
-            f"shape {tuple(indices.shape)} (samples first).",
-        )
+        found = f"{indices.dtype} of shape {tuple(indices.shape)}"
+        raise InputError(name, f"`{name}` must be int64 of shape ({n}, k), k latents of each sample; got {found}.")
 
 
 def check_samples_apart(decoder: Decoder) -> None:
@@ -143,22 +139,18 @@ def check_samples_apart(decoder: Decoder) -> None:
         if isinstance(part, nn.modules.batchnorm._BatchNorm) and (part.training or part.running_mean is None):
             raise InputError(
                 "decoder",
-                "The decoder has batch normalisation in training mode, where the output of a sample depends on all "
-                "samples. Call decoder.eval(), or use another normalisation.",
+                "The decoder's batch normalisation makes a sample's output depend on all samples: call decoder.eval().",
             )
         if isinstance(part, nn.TransformerEncoderLayer) and not part.self_attn.batch_first:
             raise InputError(
-                "decoder",
-                "The decoder has a TransformerEncoderLayer whose first axis is tokens, so that samples attend to each "
-                "other. Build it with batch_first=True.",
+                "decoder", "Samples attend to each other in a TransformerEncoderLayer: build it with batch_first=True."
             )
 
 
 def _not_differentiable(what: str) -> InputError:
     return InputError(
         "decoder",
-        f"The decoder is not differentiable: torch cannot differentiate the output of {what} with respect to its "
-        "input. Check for detach(), no_grad, item(), numpy or integers.",
+        f"The output of {what} is not differentiable. Check it for detach(), no_grad, item(), numpy or integers.",
     )
 
 
@@ -215,10 +207,9 @@ def _push_any(layer: Decoder, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
             return torch.func.vmap(along, out_dims=dims, randomness="same")(t.expand(len(t), *x.shape))
     except (NotImplementedError, RuntimeError) as error:
         cause = str(error).splitlines()[0]
+        what = f"torch.func cannot push a tangent through {name} ({cause})."
         raise InputError(
-            "decoder",
-            f"torch.func cannot push a tangent through {name} ({cause}). Use layers with a forward derivative; an "
-            "autograd.Function needs a jvp and generate_vmap_rule = True.",
+            "decoder", f"{what} An autograd.Function needs a jvp and generate_vmap_rule = True."
         ) from error
 
 
@@ -252,11 +243,12 @@ def _group_norm(
     return _affine(y.reshape(x.shape), *_per_channel(x, weight, bias))
 
 
-def _normalised(x: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
-    """Return y = (x − mean) / std over axes, and the standard deviation."""
+def _normalised(x: Tensor, axes: tuple[int, ...], eps: float, t: Tensor | None = None) -> tuple[Tensor, Tensor]:
+    """Return y = (x − mean) / std over axes, and its derivative along t, (t − E t − y E yt) / std."""
     centred = x - x.mean(axes, keepdim=True)
     std = (centred.square().mean(axes, keepdim=True) + eps).sqrt()
-    return centred / std, std
+    y = centred / std
+    return y, y if t is None else (t - t.mean(axes, keepdim=True) - y * (y * t).mean(axes, keepdim=True)) / std
 
 
 def _affine(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
@@ -311,21 +303,15 @@ def _push_homogeneous(layer: nn.Module, x: Tensor, t: Tensor) -> tuple[Tensor, T
 
 
 def _push_layer_norm(layer: nn.LayerNorm, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
-    y, moved = _push_normalised(x, t, tuple(range(-len(layer.normalized_shape), 0)), layer.eps)
+    y, moved = _normalised(x, tuple(range(-len(layer.normalized_shape), 0)), layer.eps, t)
     return _affine(y, layer.weight, layer.bias), _affine(moved, layer.weight, None)
 
 
 def _push_group_norm(layer: nn.GroupNorm, x: Tensor, t: Tensor) -> tuple[Tensor, Tensor]:
     grouped, along = (each.unflatten(axis, (layer.num_groups, -1)).flatten(axis + 1) for each, axis in ((x, 1), (t, 2)))
-    y, moved = _push_normalised(grouped, along, (-1,), layer.eps)
+    y, moved = _normalised(grouped, (-1,), layer.eps, along)
     weight, bias = _per_channel(x, layer.weight, layer.bias)
     return _affine(y.reshape(x.shape), weight, bias), _affine(moved.reshape(-1, *x.shape), weight, None)
-
-
-def _push_normalised(x: Tensor, t: Tensor, axes: tuple[int, ...], eps: float) -> tuple[Tensor, Tensor]:
-    """Return y = (x − mean) / std over axes, and its derivative along t, (t − E t − y E yt) / std."""
-    y, std = _normalised(x, axes, eps)
-    return y, (t - t.mean(axes, keepdim=True) - y * (y * t).mean(axes, keepdim=True)) / std
 
 
 def _elementwise(slope: Callable[[Any, Tensor, Tensor], Tensor]) -> Rule:
@@ -345,26 +331,16 @@ def _leaky(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     return steep.mul_(1 - slope).add_(slope) if slope else steep
 
 
-def _elu(layer: nn.ELU, x: Tensor, y: Tensor) -> Tensor:
-    return torch.where(x > 0, 1.0, layer.alpha * x.clamp_max(0).exp())
-
-
-def _softplus(layer: nn.Softplus, x: Tensor, y: Tensor) -> Tensor:
-    scaled = layer.beta * x
-    return scaled.sigmoid().where(scaled <= layer.threshold, 1.0)  # above it torch takes the identity
-
-
 def _silu(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
     gate = x.sigmoid()
     return gate + y * (1 - gate)
 
 
-def _gelu(layer: nn.GELU, x: Tensor, y: Tensor) -> Tensor:
-    if layer.approximate == "none":
-        return 0.5 * (1 + torch.erf(x / math.sqrt(2))) + x * torch.exp(-0.5 * x * x) / math.sqrt(2 * math.pi)
-    a, b = math.sqrt(2 / math.pi), 0.044715
-    inner = torch.tanh(a * (x + b * x**3))
-    return 0.5 * (1 + inner) + 0.5 * x * (1 - inner * inner) * a * (1 + 3 * b * x * x)
+def _by_autograd(layer: nn.Module, x: Tensor, y: Tensor) -> Tensor:
+    with torch.enable_grad():
+        x = x if x.requires_grad else x.detach().requires_grad_()
+        (slopes,) = torch.autograd.grad(layer(x.clone()).sum(), x, create_graph=True)
+    return slopes if torch.is_grad_enabled() else slopes.detach()
 
 
 _CONVOLUTIONS: dict[type, Callable[..., Tensor]] = {
@@ -393,14 +369,9 @@ _RULES: dict[type, Rule] = {
     **dict.fromkeys((Cosines, Swap, Synthesis), _push_homogeneous),
     nn.LayerNorm: _push_layer_norm,
     nn.GroupNorm: _push_group_norm,
-    nn.LeakyReLU: _elementwise(_leaky),
-    nn.ReLU: _elementwise(_leaky),
-    nn.ELU: _elementwise(_elu),
-    nn.Softplus: _elementwise(_softplus),
+    **dict.fromkeys((nn.LeakyReLU, nn.ReLU), _elementwise(_leaky)),
     nn.SiLU: _elementwise(_silu),
-    nn.GELU: _elementwise(_gelu),
-    nn.Tanh: _elementwise(lambda layer, x, y: 1 - y * y),
-    nn.Sigmoid: _elementwise(lambda layer, x, y: y * (1 - y)),
+    **dict.fromkeys((nn.ELU, nn.GELU, nn.Sigmoid, nn.Softplus, nn.Tanh), _elementwise(_by_autograd)),
 }
 
 

@@ -51,14 +51,14 @@ def supports(a: Tensor, p: float | None) -> bool:
 
 def row_logsumexp(pairs: Similarities) -> Tensor:
     """Return log Σ_j exp(s(a_i, b_j) + c_j); a is (n, d), b is (m, d), c is (m,), the result (n,)."""
-    a, b, potential, p, skip_diagonal, row_offset = pairs
+    a, b, potential, p, diagonal = pairs
     tile, shape = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     tiles, stretches, width = _grid(n, m, tile, PROGRAMS)
     parts, result = a.new_empty(stretches, n), a.new_empty(n)
     _logsumexp_kernel[(tiles, stretches)](
-        _packed(a, p), _packed(b, p), c, parts, n, m, row_offset, width, *shape, tile.rows, tile.columns,
-        SKIP=skip_diagonal, RAGGED=m % tile.columns != 0, P=p or 0, num_warps=tile.warps,
+        _packed(a, p), _packed(b, p), c, parts, n, m, diagonal, width, *shape, tile.rows, tile.columns,
+        RAGGED=m % tile.columns != 0, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
     _combine_kernel[(triton.cdiv(n, 128),)](parts, result, n, stretches, triton.next_power_of_2(stretches), 128)
     return result
@@ -66,7 +66,7 @@ def row_logsumexp(pairs: Similarities) -> Tensor:
 
 def row_logsumexp_gradients(pairs: Similarities, result: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
     """Return the gradients in a, b and potential of Σ_i grad_i · row_logsumexp_i."""
-    a, b, potential, p, skip_diagonal, row_offset = pairs
+    a, b, potential, p, diagonal = pairs
     tile, shape = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     # One launch for both gradients: programs of the first half own rows of a, those of the second rows of b.
@@ -76,8 +76,7 @@ def row_logsumexp_gradients(pairs: Similarities, result: Tensor, grad: Tensor) -
     parts_c = None if c is None else b.new_empty(stretches_b, m)
     _gradient_kernel[(max(tiles_a, tiles_b), max(stretches_a, stretches_b), 2)](
         _packed(a, p), _packed(b, p), c, result.contiguous(), grad.contiguous(), parts_a, parts_b, parts_c,
-        n, m, row_offset, width_a, width_b, *shape, tile.rows, tile.columns,
-        SKIP=skip_diagonal, P=p or 0, num_warps=tile.warps,
+        n, m, diagonal, width_a, width_b, *shape, tile.rows, tile.columns, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
     return parts_a.sum(0), parts_b.sum(0), None if parts_c is None else parts_c.sum(0)
 
@@ -134,9 +133,8 @@ def _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D: tl.constexpr, P: tl.
 
 @triton.jit
 def _logsumexp_kernel(
-    x_ptr, y_ptr, c_ptr, out_ptr, n, m, offset, width,
-    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    SKIP: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
+    x_ptr, y_ptr, c_ptr, out_ptr, n, m, diagonal, width,
+    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
@@ -152,8 +150,8 @@ def _logsumexp_kernel(
             s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :] * LOG2_E
         if RAGGED:
             s = tl.where(columns[None, :] < m, s, float("-inf"))
-        if SKIP:
-            s = tl.where(rows[:, None] + offset == columns[None, :], float("-inf"), s)
+        if diagonal is not None:
+            s = tl.where(rows[:, None] + diagonal == columns[None, :], float("-inf"), s)
         higher = tl.maximum(peak, tl.max(s, 1))
         total = total * tl.exp2(peak - higher) + tl.sum(tl.exp2(s - higher[:, None]), 1)
         peak = higher
@@ -174,29 +172,28 @@ def _combine_kernel(parts_ptr, out_ptr, n, stretches, STRETCHES: tl.constexpr, B
 
 @triton.jit
 def _gradient_kernel(
-    a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_b_ptr, grad_c_ptr, n, m, offset, width_a, width_b,
-    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, SKIP: tl.constexpr, P: tl.constexpr,
+    a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_b_ptr, grad_c_ptr, n, m, diagonal, width_a, width_b,
+    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     tile, stretch = tl.program_id(0), tl.program_id(1)
     if tl.program_id(2) == 0:
         if (tile * BM < n) & (stretch * width_a < m):
             _gradient(
-                a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_c_ptr, n, m, offset, width_a,
-                D, D_PAD, BM, BN, SKIP, P, False,
+                a_ptr, b_ptr, c_ptr, result_ptr, grad_ptr, grad_a_ptr, grad_c_ptr, n, m, diagonal, width_a,
+                D, D_PAD, BM, BN, P, False,
             )  # fmt: skip
     else:
         if (tile * BM < m) & (stretch * width_b < n):
             _gradient(
-                b_ptr, a_ptr, c_ptr, result_ptr, grad_ptr, grad_b_ptr, grad_c_ptr, m, n, -offset, width_b,
-                D, D_PAD, BM, BN, SKIP, P, True,
+                b_ptr, a_ptr, c_ptr, result_ptr, grad_ptr, grad_b_ptr, grad_c_ptr, m, n, diagonal, width_b,
+                D, D_PAD, BM, BN, P, True,
             )  # fmt: skip
 
 
 @triton.jit
 def _gradient(
-    x_ptr, y_ptr, c_ptr, result_ptr, grad_ptr, out_ptr, weight_ptr, n, m, offset, width,
-    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
-    SKIP: tl.constexpr, P: tl.constexpr, BY_COLUMN: tl.constexpr,
+    x_ptr, y_ptr, c_ptr, result_ptr, grad_ptr, out_ptr, weight_ptr, n, m, diagonal, width,
+    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, BY_COLUMN: tl.constexpr,
 ):  # fmt: skip
     """Sum of softmax weight × derivative of the similarity in x, over the y of a stretch.
 
@@ -226,7 +223,8 @@ def _gradient(
             s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :] * LOG2_E
         if P != 0:  # padding has a derivative in a norm, though not in a dot product
             s = tl.where(columns[None, :] < m, s, float("-inf"))
-        if SKIP:
+        if diagonal is not None:
+            offset = -diagonal if BY_COLUMN else diagonal
             s = tl.where(rows[:, None] + offset == columns[None, :], float("-inf"), s)
         weight = tl.exp2(s)
         if BY_COLUMN:

@@ -5,16 +5,15 @@ needs one quantity,
 
 .. math:: \ell_i = \log \sum_j \exp s(a_i, b_j),
 
-and none needs the matrix of all :math:`s(a_i, b_j)`. It is computed block by block, and computed again in the backward
-pass.
+and none needs the matrix of all :math:`s(a_i, b_j)`: blocks of it are computed, and again in the backward pass.
 """
 
 from __future__ import annotations
 
 import math
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import torch
@@ -35,8 +34,7 @@ def logsumexp_similarity(
     *,
     p: float | None = None,
     potential: Tensor | None = None,
-    skip_diagonal: bool = False,
-    row_offset: int = 0,
+    diagonal: int | None = None,
 ) -> Tensor:
     r"""Return the log-sum-exp of the similarities of each row of ``a`` with all rows of ``b``; (n,).
 
@@ -54,10 +52,8 @@ def logsumexp_similarity(
         None for the dot product, otherwise the power of the norm.
     potential
         Numbers c_j of shape (m,), added to all similarities of b_j; none by default.
-    skip_diagonal
-        Leave out the pairs (i, i + row_offset).
-    row_offset
-        Index in b of the first row of a, if a is a contiguous part of b.
+    diagonal
+        Leave out the pairs (i, i + diagonal), if it is not None.
 
     Examples
     --------
@@ -67,14 +63,12 @@ def logsumexp_similarity(
     [3.0, 3.0]
     """
     if a.ndim != 2 or b.ndim != 2 or a.shape[1] != b.shape[1]:
-        raise InputError(
-            "b", f"`a` and `b` must be (n, d) and (m, d) with the same d; got {tuple(a.shape)} and {tuple(b.shape)}."
-        )
+        shapes = f"{tuple(a.shape)} and {tuple(b.shape)}"
+        raise InputError("b", f"`a` and `b` must be (n, d) and (m, d) with the same d; got {shapes}.")
     check_power(p)
     check_potential(potential, len(b))
-    if len(b) < 1 + skip_diagonal:
-        skipped = " and the diagonal is skipped" if skip_diagonal else ""
-        raise InputError("b", f"`b` has {len(b)} rows{skipped}: a row of `a` has nothing to compare with. Add rows.")
+    if len(b) < (1 if diagonal is None else 2):
+        raise InputError("b", f"`b` has {len(b)} rows: a row of `a` has nothing to compare with. Add rows.")
     a, b = common_precision(a, b)
     last = None if potential is None else potential.to(b.dtype)[:, None]  # (m, 1)
     if p == 2:
@@ -87,9 +81,9 @@ def logsumexp_similarity(
     if p in (None, 2) and last is not None:  # a potential is one more coordinate, in which a is 1
         factor = 1 if p is None else 2
         wide = torch.cat([factor * a, a.new_ones(len(a), 1)], 1), torch.cat([b, last], 1)  # (n, d+1), (m, d+1)
-        total = _RowLogSumExp.apply(*wide, None, None, skip_diagonal, row_offset)
+        total = _RowLogSumExp.apply(*wide, None, None, diagonal)
         return total if p is None else total - a.square().sum(1)
-    return _RowLogSumExp.apply(a, b, None if last is None else last[:, 0], p, skip_diagonal, row_offset)
+    return _RowLogSumExp.apply(a, b, None if last is None else last[:, 0], p, diagonal)
 
 
 def common_precision(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
@@ -101,19 +95,13 @@ def common_precision(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 def check_power(p: float | None) -> None:
     """Raise unless p is None or the power of a norm."""
     if p is not None and not 1 <= p < math.inf:
-        raise InputError(
-            "p",
-            f"`p` must be None, or finite and at least 1, got {p}. Below 1 the gradient is infinite where two samples "
-            "have equal coordinates.",
-        )
+        raise InputError("p", f"`p` must be None, or finite and at least 1, got {p}.")
 
 
 def check_potential(potential: Tensor | None, m: int) -> None:
     """Raise unless potential is None or has shape (m,)."""
     if potential is not None and potential.shape != (m,):
-        raise InputError(
-            "potential", f"`potential` must have shape ({m},), one per sample; got {tuple(potential.shape)}."
-        )
+        raise InputError("potential", f"`potential` must have shape ({m},), got {tuple(potential.shape)}.")
 
 
 @contextmanager
@@ -133,50 +121,55 @@ def _in_float32(a: Tensor) -> Iterator[None]:
 
 
 class Similarities(NamedTuple):
-    """The similarities s(a_i, b_j) + c_j of all pairs, or of all but (i, i + row_offset)."""
+    """The similarities s(a_i, b_j) + c_j of all pairs, or of all but (i, i + diagonal)."""
 
     a: Tensor  # (n, d)
     b: Tensor  # (m, d)
     potential: Tensor | None  # (m,)
     p: float | None
-    skip_diagonal: bool
-    row_offset: int
+    diagonal: int | None
 
-    @property
-    def implementation(self) -> Any:
-        """The module that computes their sums: the GPU kernels if they support this case, else this one."""
-        if self.a.is_cuda:
-            try:
-                from pindown.losses import kernels
-            except ImportError:  # no Triton on this platform
-                pass
-            else:
-                if kernels.supports(self.a, self.p):
-                    return kernels
-        return sys.modules[__name__]
+    def logsumexp(self) -> Tensor:
+        """Return log Σ_j exp(s(a_i, b_j) + c_j), by a GPU kernel if there is one for the case; (n,)."""
+        kernels = self._kernels()
+        return row_logsumexp(self) if kernels is None else kernels.row_logsumexp(self)
+
+    def gradients(self, result: Tensor, grad: Tensor) -> tuple[Tensor, Tensor, Tensor | None]:
+        """Return the gradients in a, b and potential of Σ_i grad_i · logsumexp_i."""
+        kernels = self._kernels()
+        return (row_logsumexp_gradients if kernels is None else kernels.row_logsumexp_gradients)(self, result, grad)
+
+    def _kernels(self) -> ModuleType | None:
+        if not self.a.is_cuda:
+            return None
+        try:
+            from pindown.losses import kernels
+        except ImportError:  # no Triton on this platform
+            return None
+        return kernels if kernels.supports(self.a, self.p) else None
 
 
 class _RowLogSumExp(torch.autograd.Function):
     """Recompute the blocks in the backward pass: forward keeps the latents and the result, no pair."""
 
     @staticmethod
-    def forward(ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, *case: Any) -> Tensor:
-        pairs = Similarities(a, b, potential, *case)
+    def forward(
+        ctx: Any, a: Tensor, b: Tensor, potential: Tensor | None, p: float | None, diagonal: int | None
+    ) -> Tensor:
         with _in_float32(a):
-            result: Tensor = pairs.implementation.row_logsumexp(pairs)
+            result = Similarities(a, b, potential, p, diagonal).logsumexp()
         ctx.save_for_backward(a, b, potential, result)
-        ctx.case = case  # p, skip_diagonal, row_offset
+        ctx.p, ctx.diagonal = p, diagonal
         return result
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         a, b, potential, result = ctx.saved_tensors
-        pairs = Similarities(a, b, potential, *ctx.case)
         with torch.no_grad(), _in_float32(a):
-            gradients = pairs.implementation.row_logsumexp_gradients(pairs, result, grad)
+            gradients = Similarities(a, b, potential, ctx.p, ctx.diagonal).gradients(result, grad)
         if torch.is_grad_enabled():  # a second derivative may be requested
             gradients = _Once.apply(a, b, grad, *gradients)
-        return *gradients, None, None, None
+        return *gradients, None, None
 
 
 class _Once(torch.autograd.Function):
@@ -188,10 +181,7 @@ class _Once(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> Any:
-        raise RuntimeError(
-            "logsumexp_similarity has no second derivative. For one, compute the loss from the whole matrix: "
-            "torch.logsumexp(a @ b.T, 1)."
-        )
+        raise RuntimeError("logsumexp_similarity has no second derivative: for one, use torch.logsumexp(a @ b.T, 1).")
 
 
 def row_logsumexp(pairs: Similarities) -> Tensor:
@@ -233,7 +223,7 @@ def _exp_shifted(block: Tensor, shift: Tensor) -> Tensor:
 
 def _blocks(pairs: Similarities) -> Iterator[tuple[slice, slice, Tensor]]:
     """Yield (rows, columns, similarities of these rows of a and b); all blocks share one buffer."""
-    a, b, potential, p, skip_diagonal, row_offset = pairs
+    a, b, potential, p, diagonal = pairs
     n, m = len(a), len(b)
     height, width = _block_shape(n, m, GPU_BLOCK_ENTRIES if a.is_cuda else BLOCK_ENTRIES)
     buffer = a.new_empty(height * width)
@@ -251,8 +241,8 @@ def _blocks(pairs: Similarities) -> Iterator[tuple[slice, slice, Tensor]]:
                 _negative_distances(a[rows], b[columns], p, block, scratch[: math.prod(shape)].view(shape))
             if potential is not None:
                 block.add_(potential[columns])
-            if skip_diagonal:
-                block.diagonal(top + row_offset - left).fill_(-torch.inf)
+            if diagonal is not None:
+                block.diagonal(top + diagonal - left).fill_(-torch.inf)
             yield rows, columns, block
 
 

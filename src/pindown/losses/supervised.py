@@ -60,29 +60,17 @@ def cross_entropy(
     5.0
     """
     if z.ndim != 2 or vectors.ndim != 2 or z.shape[1] != vectors.shape[1] or len(z) == 0 or len(vectors) == 0:
-        raise InputError(
-            "vectors",
-            "`z` and `vectors` must be (n, d) and (n_labels, d) with the same d, n ≥ 1 and n_labels ≥ 1; "
-            f"got {tuple(z.shape)} and {tuple(vectors.shape)}.",
-        )
+        shapes = f"{tuple(z.shape)} and {tuple(vectors.shape)}"
+        raise InputError("vectors", f"`z` and `vectors` must be (n, d) and (n_labels, d), not empty; got {shapes}.")
     if labels.shape != (len(z),) or labels.dtype != torch.int64:
-        raise InputError(
-            "labels",
-            f"`labels` must be int64 of shape ({len(z)},), one per sample; got {labels.dtype} of shape "
-            f"{tuple(labels.shape)}. Number the labels from 0 and use labels.long().",
-        )
+        found = f"{labels.dtype} of shape {tuple(labels.shape)}"
+        raise InputError("labels", f"`labels` must be int64 of shape ({len(z)},), got {found}. Use labels.long().")
     readable = labels.device.type == "cpu" and not torch.compiler.is_compiling()
     if readable and not 0 <= int(labels.min()) <= int(labels.max()) < len(vectors):
-        raise InputError(
-            "labels",
-            f"`labels` must be between 0 and {len(vectors) - 1}, since there are {len(vectors)} vectors; got values "
-            f"from {int(labels.min())} to {int(labels.max())}. Number the labels from 0, or pass more vectors.",
-        )
+        found = f"{int(labels.min())} to {int(labels.max())}"
+        raise InputError("labels", f"`labels` must be between 0 and {len(vectors) - 1}, got values from {found}.")
     if offsets is not None and offsets.shape != (len(vectors),):
-        raise InputError(
-            "offsets",
-            f"`offsets` must have shape ({len(vectors)},), one number per label; got {tuple(offsets.shape)}.",
-        )
+        raise InputError("offsets", f"`offsets` must have shape ({len(vectors)},), got {tuple(offsets.shape)}.")
     z, vectors = common_precision(z, vectors)
     z = scale * z
     if not z.is_cuda and len(z) * len(vectors) <= MAX_SCORES:
@@ -163,10 +151,8 @@ def energy_distance(
     [2.0, -1.0]
     """
     if groups.shape != (len(z),) or z.ndim != 2:
-        raise InputError(
-            "groups",
-            f"`z` must be (n, d) and `groups` (n,), one per sample; got {tuple(z.shape)} and {tuple(groups.shape)}.",
-        )
+        shapes = f"{tuple(z.shape)} and {tuple(groups.shape)}"
+        raise InputError("groups", f"`z` must be (n, d) and `groups` (n,), got {shapes}.")
     weights = torch.ones_like(z[:, 0]) if weights is None else weights
     all_pairs = weights * ~torch.eye(len(z), dtype=torch.bool, device=z.device)  # (n, n): weight of j for i
     if within is not None:

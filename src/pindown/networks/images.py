@@ -30,8 +30,7 @@ FIRST_ROUND = 2_000
 """Steps of the first round of a training that chooses its own length."""
 
 GROUPS, LARGE, POOLED = 8, 64, 2
-"""Of `resnet18`: groups of channels that are normalised together; pixels a side from which the stem halves an image;
-pixels a side after the final pooling, where a single one would lose positions."""
+"""Of `resnet18`: groups of channels; pixels a side from which the stem halves an image; pixels a side at the end."""
 
 
 def convolutional(
@@ -168,25 +167,13 @@ def default_network(shape: Shape, n_outputs: int, *, device: torch.device | None
 
 
 def encoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
-    """Return the encoder as requested; a default encoder of images is convolutional, on a CPU with half the channels.
-
-    Examples
-    --------
-    >>> encoder_for(default_network, (3, 32, 32), torch.device("cpu")).keywords
-    {'widths': (16, 32, 64)}
-    """
+    """Return the encoder as requested; the default for images is convolutional, on a CPU with half the channels."""
     is_default = make is smooth or (make is default_network and device.type == "cpu")
     return default_encoder(shape, device) if is_image(shape) and is_default else make
 
 
 def decoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
-    """Return the decoder as requested; `smooth`, the default, stands for `deconvolutional` if samples are images.
-
-    Examples
-    --------
-    >>> decoder_for(smooth, (3, 32, 32), torch.device("cpu")).func.__name__
-    'deconvolutional'
-    """
+    """Return the decoder as requested; `smooth`, the default, stands for `deconvolutional` if samples are images."""
     if make is not smooth or isinstance(shape, int) or not is_image(shape):
         return make
     return partial(deconvolutional, widths=widths_for(shape, device))
@@ -198,24 +185,12 @@ def widths_for(shape: tuple[int, ...], device: torch.device) -> tuple[int, ...]:
 
 
 def precision_for(shape: Shape, device: torch.device, requested: torch.dtype | None) -> torch.dtype | None:
-    """Return the precision of products in training: as requested, by default bfloat16 for images on a GPU.
-
-    Examples
-    --------
-    >>> precision_for((3, 64, 64), torch.device("cuda"), None), precision_for((5,), torch.device("cuda"), None)
-    (torch.bfloat16, None)
-    """
+    """Return the precision of products in training: as requested, by default bfloat16 for images on a GPU."""
     return torch.bfloat16 if requested is None and is_image(shape) and device.type == "cuda" else requested
 
 
 def first_round_for(shape: Shape, device: torch.device) -> int:
-    """Return the steps of the first round of training; half as many for images on a CPU.
-
-    Examples
-    --------
-    >>> [first_round_for(shape, torch.device("cpu")) for shape in ((3, 32, 32), (5,))]
-    [1000, 2000]
-    """
+    """Return the steps of the first round of training; half as many for images on a CPU."""
     return FIRST_ROUND // (ON_CPU if is_image(shape) and device.type == "cpu" else 1)
 
 

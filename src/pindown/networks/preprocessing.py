@@ -1,8 +1,7 @@
 """Preprocessing: the fixed first layer of an encoder, fitted to the data before training.
 
 An estimator takes one of the functions of this module (`whiten`, `standardise`, …) as its ``preprocess`` and calls it
-with the source of the samples. It returns a `Preprocessing`, a module without parameters that knows the shape of a
-sample before and after it.
+with the source of the samples. It returns a `Preprocessing`, which knows the shape of a sample before and after it.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown._names import counted
 from pindown.data import IndexedSource, Source, as_tensor, moments
-from pindown.data.sources import Moments, some_blocks
+from pindown.data.sources import some_blocks
 from pindown.errors import InputError
 from pindown.networks.spectrum import (
     EXACT,
@@ -63,12 +62,12 @@ class Preprocessing(nn.Module):
 
     @property
     def rescaling(self) -> Rescale:
-        """The part that acts on each feature alone; for linear preprocessing only."""
+        """The part that acts on each feature alone; of a linear preprocessing only."""
         raise NotImplementedError
 
     @property
     def linear_map(self) -> Tensor:
-        """The matrix (d, k) that multiplies rescaled features, in float64; for linear preprocessing only."""
+        """The matrix (d, k) that multiplies rescaled features, in float64; of a linear preprocessing only."""
         raise NotImplementedError
 
 
@@ -111,7 +110,7 @@ class Rescale(Preprocessing):
 
     @property
     def linear_map(self) -> Tensor:
-        """The identity; (d, d) in float64."""
+        """The identity."""
         return torch.eye(math.prod(self.shape_in), dtype=torch.float64, device=self.mean.device)
 
 
@@ -186,7 +185,7 @@ class Whiten(Preprocessing):
 
     @property
     def linear_map(self) -> Tensor:
-        """The matrix that multiplies rescaled features; (d, k) in float64."""
+        """The matrix that multiplies rescaled features."""
         return self.matrix.double()
 
 
@@ -303,11 +302,11 @@ def standardise(source: Source) -> Rescale:
     tensor([[-1., -1.],
             [ 1.,  1.]])
     """
-    found = _channel_moments(source)
-    varies = found.variance.sqrt() > CONSTANT * found.mean.abs()
+    mean, variance = _channel_moments(source)
+    varies = variance.sqrt() > CONSTANT * mean.abs()
     if not varies.any():
         raise _constant()
-    return _rescale(source, found.mean, torch.where(varies, found.variance.sqrt(), 1.0).float())
+    return Rescale(mean, torch.where(varies, variance.sqrt(), 1.0).float(), source.shape)
 
 
 def centre(source: Source) -> Rescale:
@@ -319,7 +318,7 @@ def centre(source: Source) -> Rescale:
     >>> centre(ArraySource([[1.0], [3.0]]))(torch.tensor([[3.0]]))
     tensor([[1.]])
     """
-    return _rescale(source, _channel_moments(source).mean)
+    return Rescale(_channel_moments(source)[0], None, source.shape)
 
 
 def common_scale(source: Source) -> Rescale:
@@ -336,11 +335,11 @@ def common_scale(source: Source) -> Rescale:
     tensor([[-1.4140,  0.0000],
             [ 1.4140,  0.0000]])
     """
-    found = _channel_moments(source)
-    size = found.variance.mean().sqrt()
-    if not size > CONSTANT * found.mean.abs().max():
+    mean, variance = _channel_moments(source)
+    size = variance.mean().sqrt()
+    if not size > CONSTANT * mean.abs().max():
         raise _constant()
-    return _rescale(source, found.mean, size.float())
+    return Rescale(mean, size.float(), source.shape)
 
 
 def nothing(source: Source) -> Rescale:
@@ -353,8 +352,7 @@ def nothing(source: Source) -> Rescale:
     tensor([[3.]])
     """
     axis = _channel_axis(source.shape)
-    n = math.prod(source.shape) if axis is None else source.shape[axis]
-    return _rescale(source, torch.zeros(n, dtype=torch.float64))
+    return Rescale(_by_channel(torch.zeros(source.shape[axis or 0]), source.shape), None, source.shape)
 
 
 def default_preprocessing(source: Source, *, prior_samples: float = 0.0) -> Preprocessing:
@@ -392,15 +390,10 @@ def tempered(source: Source) -> Preprocessing:
 def fitted(owner: str, preprocess: object, source: Source) -> Preprocessing:
     """Return ``preprocess(source)``, or raise in the name of the estimator `owner` if it is not a `Preprocessing`."""
     if not callable(preprocess):
-        raise TypeError(
-            f"{owner}: preprocess must be a function of a source, such as preprocessing.whiten, got {preprocess!r}."
-        )
+        raise TypeError(f"{owner}: preprocess must be a function, such as preprocessing.whiten, got {preprocess!r}.")
     layer = preprocess(source)
     if not isinstance(layer, Preprocessing):
-        raise TypeError(
-            f"{owner}: preprocess must return a networks.Preprocessing, with shape_in, shape_out and mean, got "
-            f"{layer!r}."
-        )
+        raise TypeError(f"{owner}: preprocess must return a networks.Preprocessing, got {layer!r}.")
     return layer
 
 
@@ -450,15 +443,20 @@ def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -
     unit = first.variance.mean().sqrt() if scale is None else scale
     if not (unit > 0).all():
         raise _constant()
+
+    def centred() -> Iterator[Tensor]:
+        for _, batch in some_blocks(source, None):
+            yield (as_tensor(batch["x"]).cpu().flatten(1) - first.mean).div_(unit).float()
+
     width = min(k + OVERSAMPLING, first.n, len(first.mean))
     basis = torch.randn(len(first.mean), width, generator=_random.generator(0))
     for _ in range(PASSES):
         image = torch.zeros_like(basis)
-        for samples in _centred(source, first.mean, unit):
+        for samples in centred():
             image.addmm_(samples.mT, samples @ basis)
         basis = torch.linalg.qr(image).Q
     within = torch.zeros(width, width, dtype=torch.float64)
-    for samples in _centred(source, first.mean, unit):
+    for samples in centred():
         coordinates = (samples @ basis).double()
         within.addmm_(coordinates.mT, coordinates, alpha=1 / first.n)
     variance, rotation = (part.flip(-1) for part in torch.linalg.eigh(within))  # largest first
@@ -467,27 +465,19 @@ def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -
     return Directions(first.mean, basis @ rotation[:, :kept].float(), size * variance[:kept])
 
 
-def _centred(source: Source, mean: Tensor, unit: Tensor) -> Iterator[Tensor]:
-    for _, batch in some_blocks(source, None):
-        yield (as_tensor(batch["x"]).cpu().flatten(1) - mean).div_(unit).float()
-
-
 def _channel_axis(shape: tuple[int, ...]) -> int | None:
     """Return the channel axis of a sample; None for vectors."""
     return {1: None, 2: -1}.get(len(shape), 0)
 
 
-def _channel_moments(source: Source) -> Moments:
-    return moments(source, covariance=False, channel=_channel_axis(source.shape))
+def _channel_moments(source: Source) -> tuple[Tensor, Tensor]:
+    """Return mean and variance of each feature or channel, in a shape that broadcasts to samples."""
+    found = moments(source, covariance=False, channel=_channel_axis(source.shape))
+    return _by_channel(found.mean, source.shape), _by_channel(found.variance, source.shape)
 
 
-def _rescale(source: Source, mean: Tensor, scale: Tensor | None = None) -> Rescale:
-    """Return the layer for means and scales per feature or channel, or for one scale."""
-
-    def broadcast(values: Tensor) -> Tensor:
-        return values.reshape(-1, *[1] * (len(source.shape) - 1)) if _channel_axis(source.shape) == 0 else values
-
-    return Rescale(broadcast(mean), scale if scale is None or scale.ndim == 0 else broadcast(scale), source.shape)
+def _by_channel(values: Tensor, shape: tuple[int, ...]) -> Tensor:
+    return values.reshape(-1, *[1] * (len(shape) - 1)) if _channel_axis(shape) == 0 else values
 
 
 def _check_n_components(n_components: int | None) -> None:
