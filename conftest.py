@@ -67,7 +67,7 @@ EXAMPLES_NEED = {"diffusion.py": "diffusers", "flow.py": "zuko"}
 NUMERICAL = ("test_theorems", "test_losses", "test_metrics", "test_penalties", "test_spectrum", "test_networks_preproc")
 """Files, by how their names begin, whose results other kernels could change first. `.ci/run` runs them twice."""
 
-SLOW = {"add-a-method.md", "antidiversity.md", "audit.md", "images.md", "training.md"}
+SLOW = {"add-a-method.md", "audit.md", "images.md", "latent-actions.md", "training.md"}
 """Pages whose examples take more than five seconds. `make docs` runs all pages."""
 
 
