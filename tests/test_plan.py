@@ -159,7 +159,7 @@ def test_a_plan_prints_what_it_rests_on_and_what_nobody_looked_at():
     assert "tcl                    8 of 3 segments" in text
 
 
-PAGE = Path(__file__).parents[1] / "docs" / "concepts" / "checks.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "checks.md"
 
 
 def test_the_table_of_the_page_has_the_counts_of_the_results():
