@@ -84,8 +84,7 @@ class _Grower:
             gains += brought
             latent, last = np.divmod(cut, BINS)
             last = np.where(gain > 0, last, BINS)  # a node that no split improves sends all samples left
-            _descend(node, self.bins, latent, last)
-            _descend(other, self.others, latent, last)
+            node, other = _descend(node, self.bins, latent, last), _descend(other, self.others, latent, last)
             if depth < DEPTH - 1:
                 left = [(node == 2 * parent).T.astype(np.float64) for parent in range(2**depth)]
                 sums = _children(sums, [self.members @ (mask * residual) for mask in left])
@@ -98,14 +97,11 @@ class _Grower:
         return gains / n
 
 
-def _descend(node: Bins, bins: Bins, latent: Labels, last: Labels) -> None:
-    """Send samples from the nodes of one depth to their children, in place; (trees, n)."""
-    for tree, place in enumerate(node):
-        right = bins[latent[0, tree]] > last[0, tree]
-        for parent in range(1, len(latent)):
-            right = np.where(place == parent, bins[latent[parent, tree]] > last[parent, tree], right)
-        place *= 2
-        place += right
+def _descend(node: Bins, bins: Bins, latent: Labels, last: Labels) -> Bins:
+    """Return the child in which each sample of a node is; (trees, n)."""
+    trees, n = node.shape
+    at = node, np.arange(trees)[:, None]
+    return 2 * node + (bins[latent[at], np.arange(n)] > last[at])
 
 
 def _best(sums: Matrix, counts: Matrix, n_latents: int) -> tuple[Matrix, Labels, Matrix]:
