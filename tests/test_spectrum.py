@@ -162,9 +162,8 @@ def test_samples_and_features_lead_to_the_same_directions():
 def test_leading_directions_suffice(monkeypatch):
     x = table(500, 400)
     exact = spectrum(x)
-    monkeypatch.setattr(module, "EXACT", 50)
-    monkeypatch.setattr(module, "MOST", 60)
-    some = spectrum(x)
+    monkeypatch.setattr(module, "MAX_FEATURES", 50)
+    some = spectrum(x, max_directions=60)
     assert len(some.variances) == 60
     assert some.n_kept == exact.n_kept == 4
     np.testing.assert_allclose(some.coordinates(x), exact.coordinates(x), atol=1e-3)

@@ -7,49 +7,31 @@ with the source of the samples. It returns a `Preprocessing`, which knows the sh
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
-from typing import NamedTuple, Self
+from collections.abc import Callable
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from pindown import _random
 from pindown._names import counted
-from pindown.data import IndexedSource, Source, as_tensor, moments
-from pindown.data.sources import some_blocks
+from pindown.data import Source, moments
 from pindown.errors import InputError
 from pindown.networks.spectrum import (
-    EXACT,
-    MOST,
+    CONSTANT,
+    MAX_DIRECTIONS,
+    MAX_FEATURES,
     SAMPLES_PER_FEATURE,
-    Spectrum,
+    constant_samples,
+    leading_directions,
     spectrum,
-    spectrum_of_correlation,
-    spectrum_of_directions,
-    usable_scale,
 )
-
-MAX_FEATURES, MAX_DIRECTIONS = EXACT, MOST
-"""Number of features up to which the whole covariance is computed; number of leading directions beyond."""
-
-DUAL_NUMBERS = 1 << 26
-"""Maximum size of an array (n, d) with n < d that is loaded to compute its directions from the n × n Gram matrix."""
-
-CONSTANT = 1e-12
-"""A feature is constant if its standard deviation relative to its mean is at most this: rounding."""
 
 FAINT = 1e-2
 """Directions with a smaller standard deviation, relative to the largest, count as noise and are not scaled up."""
 
 PRIOR_SAMPLES = 10.0
 """Strength of the shrinkage for supervised methods, chosen on splits of breast cancer that are not reported."""
-
-OVERSAMPLING, PASSES = 10, 3
-"""Additional directions and passes of the subspace iteration, which make the last directions accurate."""
-
-MIN_VARIANCE = 1e-10
-"""Directions with at most this variance, relative to the largest, hold only the rounding of float32."""
 
 
 class Preprocessing(nn.Module):
@@ -222,7 +204,7 @@ def whiten(source: Source, *, n_components: int | None = None) -> Whiten:
         return Whiten(leading.mean, _divided(leading.directions, leading.variance), source.shape)
     found = moments(source)
     if found.covariance is None or not found.covariance.any():
-        raise _constant()
+        raise constant_samples()
     return Whiten(found.mean, _whitening(found.covariance)[:, :n_components], source.shape)
 
 
@@ -255,9 +237,9 @@ def whiten_signal(source: Source, *, n_components: int | None = None, prior_samp
     [(2,), (2,)]
     """
     _check_n_components(n_components)
-    found = _spectrum(source, n_components or MAX_DIRECTIONS)
+    found = spectrum(source, max_directions=n_components or MAX_DIRECTIONS)
     if not len(found.variances):
-        raise _constant()
+        raise constant_samples()
     kept, note = found.n_kept, found.account
     if n_components is not None:
         kept = min(n_components, len(found.variances))
@@ -269,24 +251,6 @@ def whiten_signal(source: Source, *, n_components: int | None = None, prior_samp
     matrix[torch.as_tensor(~varies)] = 0
     scale = torch.as_tensor(np.where(varies, found.scale, 1.0))
     return Whiten(torch.as_tensor(found.mean), matrix, source.shape, scale=scale, note=note)
-
-
-def _spectrum(source: Source, most: int) -> Spectrum:
-    """Return the spectrum of the standardised features, by the method that the size of the data allows."""
-    n_features = math.prod(source.shape)
-    if isinstance(source, IndexedSource) and source.n_samples < min(n_features, EXACT, DUAL_NUMBERS // n_features):
-        moments(source, covariance=False)  # raises for invalid samples
-        return spectrum(as_tensor(source.take(np.arange(source.n_samples))["x"]).cpu().flatten(1).numpy())
-    found = moments(source, covariance=n_features <= MAX_FEATURES)
-    mean = found.mean.numpy()
-    scale = usable_scale(found.variance.sqrt().numpy(), mean)
-    if found.covariance is not None:
-        correlation = found.covariance.numpy() / scale / scale[:, None]
-        return spectrum_of_correlation(mean, scale, correlation, found.n)
-    if not np.isfinite(scale).any():
-        return spectrum_of_directions(mean, scale, np.zeros((n_features, 0)), np.zeros(0), found.n)
-    leading = leading_directions(source, most, scale=torch.as_tensor(scale))
-    return spectrum_of_directions(mean, scale, leading.directions.double().numpy(), leading.variance.numpy(), found.n)
 
 
 def standardise(source: Source) -> Rescale:
@@ -305,7 +269,7 @@ def standardise(source: Source) -> Rescale:
     mean, variance = _channel_moments(source)
     varies = variance.sqrt() > CONSTANT * mean.abs()
     if not varies.any():
-        raise _constant()
+        raise constant_samples()
     return Rescale(mean, torch.where(varies, variance.sqrt(), 1.0).float(), source.shape)
 
 
@@ -338,7 +302,7 @@ def common_scale(source: Source) -> Rescale:
     mean, variance = _channel_moments(source)
     size = variance.mean().sqrt()
     if not size > CONSTANT * mean.abs().max():
-        raise _constant()
+        raise constant_samples()
     return Rescale(mean, size.float(), source.shape)
 
 
@@ -409,62 +373,6 @@ def _divided(directions: Tensor, variance: Tensor) -> Tensor:
     return (directions / variance.clamp_min(FAINT**2 * largest).sqrt()).float()
 
 
-class Directions(NamedTuple):
-    """Orthonormal directions of flattened samples, largest variance first."""
-
-    mean: Tensor  # (d,) float64
-    directions: Tensor  # (d, k) float32, one per column
-    variance: Tensor  # (k,) float64
-
-
-def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -> Directions:
-    r"""Return at most k principal directions of a source whose features are too many for a covariance.
-
-    With a ``scale`` (d,), features are divided by it first; infinity leaves a feature out.
-
-    Subspace iteration from a fixed random initialisation (Halko, Martinsson and Tropp, 2011): each pass multiplies by
-    the covariance :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, block by block, and a last pass finds the
-    directions within the resulting subspace. Memory holds a few times k + 10 vectors of d numbers, never d × d.
-    Directions without variance are left out, so that there are always fewer directions than samples.
-
-    Examples
-    --------
-    >>> from pindown.data import ArraySource
-    >>> x = torch.tensor([[0.0, 0, 3], [0, 0, -3], [1, 0, 0], [-1, 0, 0]])
-    >>> found = leading_directions(ArraySource(x), 3)
-    >>> found.variance.float().round(decimals=4)
-    tensor([4.5000, 0.5000])
-    >>> found.directions.abs().round(decimals=4).T
-    tensor([[0., 0., 1.],
-            [1., 0., 0.]])
-    """
-    first = moments(source, covariance=False)
-    # Squares of data in very large or small units would leave the range of float32.
-    unit = first.variance.mean().sqrt() if scale is None else scale
-    if not (unit > 0).all():
-        raise _constant()
-
-    def centred() -> Iterator[Tensor]:
-        for _, batch in some_blocks(source, None):
-            yield (as_tensor(batch["x"]).cpu().flatten(1) - first.mean).div_(unit).float()
-
-    width = min(k + OVERSAMPLING, first.n, len(first.mean))
-    basis = torch.randn(len(first.mean), width, generator=_random.generator(0))
-    for _ in range(PASSES):
-        image = torch.zeros_like(basis)
-        for samples in centred():
-            image.addmm_(samples.mT, samples @ basis)
-        basis = torch.linalg.qr(image).Q
-    within = torch.zeros(width, width, dtype=torch.float64)
-    for samples in centred():
-        coordinates = (samples @ basis).double()
-        within.addmm_(coordinates.mT, coordinates, alpha=1 / first.n)
-    variance, rotation = (part.flip(-1) for part in torch.linalg.eigh(within))  # largest first
-    kept = min(k, first.n - 1, int((variance > MIN_VARIANCE * variance[0]).sum()))
-    size = unit**2 if scale is None else 1.0
-    return Directions(first.mean, basis @ rotation[:, :kept].float(), size * variance[:kept])
-
-
 def _channel_axis(shape: tuple[int, ...]) -> int | None:
     """Return the channel axis of a sample; None for vectors."""
     return {1: None, 2: -1}.get(len(shape), 0)
@@ -483,7 +391,3 @@ def _by_channel(values: Tensor, shape: tuple[int, ...]) -> Tensor:
 def _check_n_components(n_components: int | None) -> None:
     if n_components is not None and n_components < 1:
         raise InputError("n_components", f"`n_components` must be at least 1, got {n_components}.")
-
-
-def _constant() -> InputError:
-    return InputError("X", "All samples of X are equal, so there is nothing to learn. Check that the array is right.")

@@ -1,48 +1,60 @@
-"""How many directions of a table are more than noise, whatever the units of its features: from its own spectrum.
+"""Principal directions of samples, and how many of them are more than noise.
 
-Features are standardised, so that no unit matters. Independent noise of the features then shows as a bulk of trailing
-directions, none of which stands out; random matrix theory says how far such a bulk reaches.
+Features are standardised, so that units do not matter. Independent noise of the features then shows as a bulk of
+trailing directions. Random matrix theory gives the largest variance of such a bulk.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
+import torch
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import minimize_scalar
-from sklearn.utils.extmath import randomized_svd
+from torch import Tensor
 
+from pindown import _random
 from pindown._names import counted
+from pindown.data import ArraySource, IndexedSource, Source, as_tensor, moments
+from pindown.data.sources import some_blocks
+from pindown.errors import InputError
 from pindown.metrics.arrays import Mask, Matrix, largest_positive
 
 Vector = NDArray[np.float64]
 
-EXACT, MOST = 4_096, 1_000
-"""Samples or features, whichever are fewer, up to which all directions are computed; and leading ones beyond that."""
+MAX_FEATURES, MAX_DIRECTIONS = 4_096, 1_000
+"""Samples or features, whichever are fewer, up to which all directions are computed; leading directions beyond."""
+
+DUAL_NUMBERS = 1 << 26
+"""Maximum size of samples (n, d) with n < d that are read at once to compute directions from the n × n Gram matrix."""
+
+OVERSAMPLING, PASSES = 10, 3
+"""Additional directions and passes of the subspace iteration, which make the last directions accurate."""
+
+MIN_VARIANCE = 1e-10
+"""Directions with at most this variance, relative to the largest, hold only the rounding of float32."""
 
 NOTHING = 1e-10
 """Variance, relative to the largest, up to which a direction of standardised features is only rounding."""
 
 CONSTANT = 1e-12
-"""Spread, relative to the mean, up to which numbers are one number and its rounding."""
+"""Standard deviation, relative to the mean, up to which a feature is constant but for rounding."""
 
-SAMPLES_PER_DIRECTION = 5
-"""Samples that a direction needs at least: with fewer, whitening multiplies new samples several times over."""
+SAMPLES_PER_DIRECTION, SAMPLES_PER_FEATURE = 5, 100
+"""Samples that a direction needs at least; samples per feature from which training separates signal from noise."""
 
-SAMPLES_PER_FEATURE = 100
-"""Samples per feature from which all directions are kept: training separates noise from what is faint, and from latents
-that are independent of each other and vary alike, which to a spectrum look the same."""
-
-LEAST_BULK = 20
-"""Directions that a bulk of noise has at least, and it has at least half of all: fewer show no bulk."""
+MIN_BULK = 20
+"""Minimum number of directions in a bulk of noise, which also has at least half of all directions."""
 
 DECAY = 0.3
-"""How far the mean logarithm of a bulk's variances may be below that of noise: beyond this they keep falling, as those
-of data without noise do. With noise it was .01 to .2, without .45 to 5."""
+"""Mean logarithm of a bulk's variances below that of noise from which they fall too far: .01 to .2 with noise."""
 
 DEVIATIONS = 4.0
-"""By how many standard deviations of its edge a direction must stand out of a bulk of noise."""
+"""Standard deviations of the edge by which a direction must exceed a bulk of noise."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,22 +97,22 @@ class Spectrum:
         return ((np.asarray(X, dtype=np.float64) - self.mean) / self.scale) @ kept
 
 
-def spectrum(X: ArrayLike, *, random_state: int = 0) -> Spectrum:
+def spectrum(X: ArrayLike | Source, *, max_directions: int = MAX_DIRECTIONS) -> Spectrum:
     r"""Return the directions of standardised features, and how many are more than noise.
 
     Directions are tested in turn, as in deterministic parallel analysis (Dobriban and Owen, 2019): if what k directions
     leave is noise of variance :math:`\psi_j` in feature j, its largest variance is about the edge of the
-    Marchenko–Pastur law for these variances. The signal ends at the first k whose next direction does not reach beyond
-    it, if at least twenty directions, and half of all, are left, and their variances do not keep falling: the logarithm
-    of their determinant is that of noise. It is blind to noise that features share, and takes for noise what features
-    do not share: independent latents that vary alike, one per feature.
+    Marchenko–Pastur law for these variances. The signal ends at the first k whose next direction does not exceed it, if
+    at least twenty directions, and half of all, are left, and their variances do not keep falling: the logarithm of
+    their determinant is that of noise. The test is blind to noise that features share. It takes for noise what features
+    do not share: independent latents of equal variance, one per feature.
 
     Parameters
     ----------
-    X : array of shape (n_samples, n_features)
-        Numbers, finite.
-    random_state : int
-        Where the search begins if there are more than 4,096 samples and features.
+    X : array of shape (n_samples, n_features), or Source
+        Finite numbers; samples of a source are flattened.
+    max_directions : int
+        Maximum number of directions if there are more than 4,096 features.
 
     Examples
     --------
@@ -118,32 +130,24 @@ def spectrum(X: ArrayLike, *, random_state: int = 0) -> Spectrum:
     >>> spectrum(rng.normal(size=(300, 3)) @ rng.normal(size=(3, 60))).n_kept
     3
     """
-    x = np.asarray(X, dtype=np.float64)
-    n, d = x.shape
-    mean = x.mean(0)
-    scale = usable_scale(x.std(0), mean)
-    x = (x - mean) / scale
-    if d <= min(n, EXACT):
-        return spectrum_of_correlation(mean, scale, x.T @ x / n, n)
-    if n <= EXACT:
-        variances, left = np.linalg.eigh(x @ x.T / n)
-        variances, left = variances[::-1][: n - 1], left[:, ::-1][:, : n - 1]
-        found = variances > NOTHING * max(variances[:1], default=0.0)
-        directions = x.T @ (left[:, found] / np.sqrt(n * variances[found]))
-        return spectrum_of_directions(mean, scale, directions, variances[found], n)
-    _, sizes, directions = randomized_svd(x, n_components=MOST, random_state=random_state)
-    return spectrum_of_directions(mean, scale, directions.T, sizes**2 / n, n)
-
-
-def usable_scale(spread: Vector, mean: Vector) -> Vector:
-    """Return what to divide features by: infinity where one never varies, so that it contributes nothing.
-
-    Examples
-    --------
-    >>> usable_scale(np.array([2.0, 0.0]), np.array([1.0, 7.0])).tolist()
-    [2.0, inf]
-    """
-    return np.where(spread > CONSTANT * np.abs(mean), spread, np.inf)
+    source = X if isinstance(X, Source) else ArraySource(np.asarray(X, dtype=np.float64))
+    n_features = math.prod(source.shape)
+    most = min(n_features - 1, MAX_FEATURES, DUAL_NUMBERS // n_features if isinstance(X, Source) else MAX_FEATURES)
+    few = isinstance(source, IndexedSource) and source.n_samples <= most
+    found = moments(source, covariance=n_features <= MAX_FEATURES and not few)
+    mean, n = found.mean.numpy(), found.n
+    spread = found.variance.sqrt().numpy()
+    scale = np.where(spread > CONSTANT * np.abs(mean), spread, np.inf)
+    if isinstance(source, IndexedSource) and few:
+        x = (as_tensor(source.take(np.arange(n))["x"]).cpu().flatten(1).double().numpy() - mean) / scale
+        variances, left = (part[..., ::-1][..., : n - 1] for part in np.linalg.eigh(x @ x.T / n))
+        varies = variances > NOTHING * max(variances[:1], default=0.0)
+        directions = x.T @ (left[:, varies] / np.sqrt(n * variances[varies]))
+        return spectrum_of_directions(mean, scale, directions, variances[varies], n)
+    if found.covariance is not None:
+        return spectrum_of_correlation(mean, scale, found.covariance.numpy() / scale / scale[:, None], n)
+    leading = leading_directions(source, max_directions, scale=torch.as_tensor(scale))
+    return spectrum_of_directions(mean, scale, leading.directions.double().numpy(), leading.variance.numpy(), n)
 
 
 def spectrum_of_correlation(mean: Vector, scale: Vector, correlation: Matrix, n_samples: int) -> Spectrum:
@@ -163,7 +167,7 @@ def spectrum_of_directions(
     n_features = int(varies.sum())
     n_beyond, noise = _beyond_noise(directions, variances, varies, n_samples)
     n_all, most = len(variances), min(n_samples - 1, n_features)
-    seen = n_beyond > 0 and most - n_beyond >= max(LEAST_BULK, n_beyond)
+    seen = n_beyond > 0 and most - n_beyond >= max(MIN_BULK, n_beyond)
     seen = seen and not (n_all == most and _falls(variances[n_beyond:], noise[varies], n_samples))
     n_signal = n_beyond if seen else n_all
     plenty = n_samples >= SAMPLES_PER_FEATURE * n_features
@@ -235,3 +239,64 @@ def edge(noise: Vector, n_features: int, n_samples: int) -> float:
     across = n_samples**-0.5 + n_features**-0.5
     deviation = across ** (1 / 3) / (n_samples**0.5 + n_features**0.5)
     return float(largest * found.fun * (1 + DEVIATIONS * deviation))
+
+
+class PrincipalDirections(NamedTuple):
+    """Orthonormal directions of flattened samples, largest variance first."""
+
+    mean: Tensor  # (d,) float64
+    directions: Tensor  # (d, k) float32, one per column
+    variance: Tensor  # (k,) float64
+
+
+def leading_directions(source: Source, k: int, *, scale: Tensor | None = None) -> PrincipalDirections:
+    r"""Return at most k principal directions of a source whose features are too many for a covariance.
+
+    With a ``scale`` (d,), features are divided by it first; infinity leaves a feature out.
+
+    Subspace iteration from a fixed random initialisation (Halko, Martinsson and Tropp, 2011): each pass multiplies by
+    the covariance :math:`C = \tfrac1n \sum_i (x_i - \mu)(x_i - \mu)^\top`, block by block, and a last pass finds the
+    directions within the resulting subspace. Memory holds a few times k + 10 vectors of d numbers, never d × d.
+    Directions without variance are left out, so that there are always fewer directions than samples.
+
+    Examples
+    --------
+    >>> from pindown.data import ArraySource
+    >>> x = torch.tensor([[0.0, 0, 3], [0, 0, -3], [1, 0, 0], [-1, 0, 0]])
+    >>> found = leading_directions(ArraySource(x), 3)
+    >>> found.variance.float().round(decimals=4)
+    tensor([4.5000, 0.5000])
+    >>> found.directions.abs().round(decimals=4).T
+    tensor([[0., 0., 1.],
+            [1., 0., 0.]])
+    """
+    first = moments(source, covariance=False)
+    # Squares of data in very large or small units would leave the range of float32.
+    unit = first.variance.mean().sqrt() if scale is None else scale
+    if not (unit > 0).all():
+        raise constant_samples()
+
+    def centred() -> Iterator[Tensor]:
+        for _, batch in some_blocks(source, None):
+            yield (as_tensor(batch["x"]).cpu().flatten(1) - first.mean).div_(unit).float()
+
+    width = min(k + OVERSAMPLING, first.n, len(first.mean))
+    basis = torch.randn(len(first.mean), width, generator=_random.generator(0))
+    for _ in range(PASSES):
+        image = torch.zeros_like(basis)
+        for samples in centred():
+            image.addmm_(samples.mT, samples @ basis)
+        basis = torch.linalg.qr(image).Q
+    within = torch.zeros(width, width, dtype=torch.float64)
+    for samples in centred():
+        coordinates = (samples @ basis).double()
+        within.addmm_(coordinates.mT, coordinates, alpha=1 / first.n)
+    variance, rotation = (part.flip(-1) for part in torch.linalg.eigh(within))  # largest first
+    kept = min(k, first.n - 1, int((variance > MIN_VARIANCE * variance[0]).sum()))
+    size = unit**2 if scale is None else 1.0
+    return PrincipalDirections(first.mean, basis @ rotation[:, :kept].float(), size * variance[:kept])
+
+
+def constant_samples() -> InputError:
+    """Return the error about samples without variance."""
+    return InputError("X", "All samples of X are equal, so there is nothing to learn. Check that the array is right.")

@@ -18,7 +18,7 @@ from scipy.ndimage import gaussian_filter, gaussian_filter1d
 
 from pindown.data import ArraySource
 from pindown.methods.latent_action.recordings import Recording
-from pindown.networks.preprocessing import leading_directions
+from pindown.networks.spectrum import leading_directions
 
 N_CELLS = 8
 """Windows along the shorter edge of a frame."""

@@ -19,7 +19,7 @@ from sklearn.preprocessing import PolynomialFeatures
 from pindown.data import ArraySource
 from pindown.methods.latent_action.flow import Flow, find_flow
 from pindown.methods.latent_action.recordings import Recording
-from pindown.networks.preprocessing import leading_directions
+from pindown.networks.spectrum import leading_directions
 
 N_SEEN, N_CODES = 6, 12
 """Slow directions that are seen of a body, and codes unless a number is asked for. An arm's posture is more than where
