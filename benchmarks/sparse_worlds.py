@@ -160,7 +160,7 @@ def theirs(case: Case, gate: type, seed: int, rate: float) -> Row:
 
 def made(gate: type, world: Superposed) -> Gate:
     """Return a gate for as many codes of a row as truly fire."""
-    return gate(max(1, round(world.law.n_active)))
+    return gate(max(1, round(world.distribution.n_active)))
 
 
 def saelens_model(gate: type, world: Superposed) -> Any:
@@ -196,7 +196,9 @@ def scored(
     codes, found = csr_array(vstack(blocks)), match_atoms(atoms, world.truth)
     return {
         "cosine": float(found.cosine.mean()),
-        "cosine, commonest quarter": by_frequency(found.cosine, world.law.frequency.numpy(), n_bands=4)[-1].mean,
+        "cosine, commonest quarter": by_frequency(found.cosine, world.distribution.frequency.numpy(), n_bands=4)[
+            -1
+        ].mean,
         "f1": firing_f1(codes, csr_array(test.z.numpy()), found.matching),
         "dead": dead_fraction(codes).fraction,
         "rebuilt": 1 - fvu(x, rebuilt),
@@ -244,7 +246,7 @@ def table(case: Case, kept: list[Row]) -> str:
     reported = [row for row in kept if row["seed"] != TUNED and row["steps"] == case.steps]
     keys = {key: shown for key, shown in KEYS.items() if all(key in row for row in reported)}
     lines = [
-        f"{world.d:,} features in {world.dictionary.shape[1]} dimensions, {world.law.n_active:.0f} at a time, "
+        f"{world.d:,} features in {world.dictionary.shape[1]} dimensions, {world.distribution.n_active:.0f} at a time, "
         f"{case.steps:,} steps of {case.batch:,} fresh rows (`python benchmarks/sparse_worlds.py {case.name}`):",
         "",
         f"| | {' | '.join(heading for heading, _ in keys.values())} | seeds |",

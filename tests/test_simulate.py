@@ -194,10 +194,12 @@ def test_class_vectors_in_an_affine_hyperplane_generate_nothing():
 CONDITIONALS = [VonMisesFisher(10.0), Projected(laplace(1.0)), Truncated(laplace(1.0), Box(-2, 2))]
 
 
-@pytest.mark.parametrize("law", [Uniform(4), *(Around((1.0, 0, 0, 0), Projected(p(1.0))) for p in (normal, laplace))])
+@pytest.mark.parametrize(
+    "distribution", [Uniform(4), *(Around((1.0, 0, 0, 0), Projected(p(1.0))) for p in (normal, laplace))]
+)
 @pytest.mark.parametrize("conditional", CONDITIONALS, ids=str)
-def test_class_vectors_of_any_distribution_generate_as_long_as_they_are_spread(law, conditional):
-    vectors = law.sample(20, random_state=0)
+def test_class_vectors_of_any_distribution_generate_as_long_as_they_are_spread(distribution, conditional):
+    vectors = distribution.sample(20, random_state=0)
     assert theory.AFFINE_GENERATORS in Clusters(vectors, conditional, G).assumptions
     assert theory.AFFINE_GENERATORS not in Clusters(in_hyperplane(vectors), conditional, G).assumptions
     assert theory.AFFINE_GENERATORS not in Clusters(vectors[:4], conditional, G).assumptions
@@ -205,8 +207,10 @@ def test_class_vectors_of_any_distribution_generate_as_long_as_they_are_spread(l
 
 def test_only_vmf_clusters_are_called_so():
     vectors = Sphere().uniform(20, 4, random_state=0)
-    laws = [Projected(laplace(1.0)), Truncated(laplace(1.0), Box(-2, 2)), GeneralizedNormal(1.0, 1.5)]
-    assert not any(theory.VMF_CLUSTERS in Clusters(vectors, law, G).assumptions for law in laws)
+    distributions = [Projected(laplace(1.0)), Truncated(laplace(1.0), Box(-2, 2)), GeneralizedNormal(1.0, 1.5)]
+    assert not any(
+        theory.VMF_CLUSTERS in Clusters(vectors, distribution, G).assumptions for distribution in distributions
+    )
     assert theory.VMF_CLUSTERS in Clusters(vectors, VonMisesFisher(1.0), G).assumptions
 
 
@@ -228,7 +232,7 @@ def test_truncated_clusters_stay_in_their_box_and_off_the_sphere():
 
 # ---- the posterior ------------------------------------------------------------------------------------
 
-LAWS = [
+DISTRIBUTIONS = [
     VonMisesFisher(10.0),
     GeneralizedNormal(0.5, 1.5),
     Truncated(laplace(0.5), Box(-1, 1)),
@@ -238,9 +242,9 @@ LAWS = [
 ]
 
 
-@pytest.mark.parametrize("law", LAWS, ids=str)
-def test_the_posterior_is_calibrated(law):
-    process = Clusters(CLUSTERS.vectors, law, G, (1.0, 2.0, 5.0))
+@pytest.mark.parametrize("distribution", DISTRIBUTIONS, ids=str)
+def test_the_posterior_is_calibrated(distribution):
+    process = Clusters(CLUSTERS.vectors, distribution, G, (1.0, 2.0, 5.0))
     sample = process.sample(10_000, random_state=1, dtype=torch.float64)
     posterior = process.log_posterior(sample.z).exp()
     torch.testing.assert_close(posterior.sum(1), torch.ones(10_000).double())
@@ -265,11 +269,11 @@ def test_the_posterior_of_vmf_clusters_is_a_softmax_of_dot_products():
     torch.testing.assert_close(Clusters(v, VonMisesFisher(10.0), G).log_posterior(z), expected)
 
 
-@pytest.mark.parametrize("law", [Projected(p(s)) for p in (normal, laplace) for s in (0.1, 1.0)], ids=str)
-def test_projected_densities_integrate_to_one_over_the_circle(law):
+@pytest.mark.parametrize("distribution", [Projected(p(s)) for p in (normal, laplace) for s in (0.1, 1.0)], ids=str)
+def test_projected_densities_integrate_to_one_over_the_circle(distribution):
     angle = torch.arange(2_000, dtype=torch.float64) * 2 * math.pi / 2_000
     circle = torch.stack([angle.cos(), angle.sin()], 1)
-    total = law.log_prob(circle, Sphere()(torch.tensor([[2.0, 1.0]]))).exp().sum() * 2 * math.pi / 2_000
+    total = distribution.log_prob(circle, Sphere()(torch.tensor([[2.0, 1.0]]))).exp().sum() * 2 * math.pi / 2_000
     assert total.item() == pytest.approx(1, abs=1e-4)
 
 

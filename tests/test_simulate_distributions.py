@@ -33,35 +33,37 @@ def axis(n, d, dtype=torch.float32):
     return torch.eye(d, dtype=dtype)[:1].expand(n, d)
 
 
-# ---- every law ----------------------------------------------------------------------------------------
+# ---- every distribution ----------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("law", CONDITIONALS, ids=repr)
+@pytest.mark.parametrize("distribution", CONDITIONALS, ids=repr)
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-def test_draws_lie_in_the_law_s_space_with_shape_and_dtype_of_loc(law, dtype):
+def test_draws_lie_in_the_space_of_the_distribution_with_shape_and_dtype_of_loc(distribution, dtype):
     loc = Sphere().uniform(500, 4, random_state=0, dtype=dtype)
-    z = law.sample(loc, random_state=0)
+    z = distribution.sample(loc, random_state=0)
     assert z.shape == loc.shape
     assert z.dtype == dtype
-    assert law.space.contains(z, tolerance=1e-6)
+    assert distribution.space.contains(z, tolerance=1e-6)
     assert not torch.equal(z, loc)
 
 
-@pytest.mark.parametrize("law", CONDITIONALS, ids=repr)
-def test_draws_follow_the_seed_and_leave_the_global_generators_alone(law):
+@pytest.mark.parametrize("distribution", CONDITIONALS, ids=repr)
+def test_draws_follow_the_seed_and_leave_the_global_generators_alone(distribution):
     loc = axis(50, 3)
     torch_before, numpy_before = torch.get_rng_state(), np.random.get_state()[1].copy()  # noqa: NPY002
-    first = law.sample(loc, random_state=0)
-    assert torch.equal(first, law.sample(loc, random_state=0))
-    assert not torch.equal(first, law.sample(loc, random_state=1))
+    first = distribution.sample(loc, random_state=0)
+    assert torch.equal(first, distribution.sample(loc, random_state=0))
+    assert not torch.equal(first, distribution.sample(loc, random_state=1))
     assert torch.equal(torch.get_rng_state(), torch_before)
     assert np.array_equal(np.random.get_state()[1], numpy_before)  # noqa: NPY002
 
 
-@pytest.mark.parametrize("law", CONDITIONALS, ids=repr)
-def test_one_generator_gives_fresh_draws_each_time(law):
+@pytest.mark.parametrize("distribution", CONDITIONALS, ids=repr)
+def test_one_generator_gives_fresh_draws_each_time(distribution):
     rng = torch.Generator().manual_seed(0)
-    assert not torch.equal(law.sample(axis(5, 3), random_state=rng), law.sample(axis(5, 3), random_state=rng))
+    assert not torch.equal(
+        distribution.sample(axis(5, 3), random_state=rng), distribution.sample(axis(5, 3), random_state=rng)
+    )
 
 
 # ---- von Mises–Fisher ---------------------------------------------------------------------------------
@@ -114,7 +116,7 @@ def test_vmf_has_no_preferred_direction_around_its_mean(d):
 
 @pytest.mark.parametrize("concentration", [1e-3, 0.5, 5.0, 200.0])
 def test_vmf_log_prob_has_the_closed_forms_of_two_and_three_dimensions(concentration):
-    law = VonMisesFisher(concentration)
+    distribution = VonMisesFisher(concentration)
     for d in (2, 3):
         mu = Sphere().uniform(20, d, random_state=0, dtype=torch.float64)
         z = Sphere().uniform(20, d, random_state=1, dtype=torch.float64)
@@ -124,7 +126,7 @@ def test_vmf_log_prob_has_the_closed_forms_of_two_and_three_dimensions(concentra
             log_sinh = concentration + math.log(-math.expm1(-2 * concentration) / 2)
             log_total = math.log(4 * math.pi / concentration) + log_sinh
         expected = concentration * (z * mu).sum(1) - log_total
-        torch.testing.assert_close(law.log_prob(z, mu), expected, rtol=1e-11, atol=1e-11)
+        torch.testing.assert_close(distribution.log_prob(z, mu), expected, rtol=1e-11, atol=1e-11)
 
 
 @pytest.mark.parametrize(("d", "concentration"), [(4, 0.3), (10, 1.0), (10, 1e4), (64, 7.0), (200, 500.0)])
@@ -144,9 +146,11 @@ def test_vmf_without_concentration_has_the_density_one_over_the_area_of_the_sphe
 
 
 def test_vmf_log_prob_keeps_its_digits_in_float32_at_high_concentration():
-    law, mu = VonMisesFisher(1e4), axis(100, 6, torch.float64)
-    z = law.sample(mu, random_state=0)
-    torch.testing.assert_close(law.log_prob(z.float(), mu.float()).double(), law.log_prob(z, mu), atol=1e-3, rtol=0)
+    distribution, mu = VonMisesFisher(1e4), axis(100, 6, torch.float64)
+    z = distribution.sample(mu, random_state=0)
+    torch.testing.assert_close(
+        distribution.log_prob(z.float(), mu.float()).double(), distribution.log_prob(z, mu), atol=1e-3, rtol=0
+    )
 
 
 # ---- generalised normal, and truncated ----------------------------------------------------------------
@@ -185,8 +189,8 @@ def test_normal_takes_its_standard_deviation_and_laplace_its_scale():
 @pytest.mark.parametrize("scale", [0.07, 0.5, 50.0])
 @pytest.mark.parametrize("loc", [0.0, 0.1, 0.85])
 def test_truncated_draws_follow_the_analytic_truncated_distribution(shape, scale, loc):
-    law = Truncated(GeneralizedNormal(scale, shape), Box(0.0, 1.0))
-    z = law.sample(torch.full((10_000, 1), loc, dtype=torch.float64), random_state=1)[:, 0].numpy()
+    distribution = Truncated(GeneralizedNormal(scale, shape), Box(0.0, 1.0))
+    z = distribution.sample(torch.full((10_000, 1), loc, dtype=torch.float64), random_state=1)[:, 0].numpy()
     base = stats.gennorm(shape, loc=loc, scale=scale)
     low, high = base.cdf(0.0), base.cdf(1.0)
     assert z.min() >= 0
@@ -196,20 +200,20 @@ def test_truncated_draws_follow_the_analytic_truncated_distribution(shape, scale
 
 @pytest.mark.parametrize("base", [normal(0.2), laplace(0.2), GeneralizedNormal(0.2, 3.0)], ids=repr)
 def test_truncated_log_prob_integrates_to_one_and_is_minus_infinity_outside(base):
-    law = Truncated(base, Box(-0.5, 1.0))
+    distribution = Truncated(base, Box(-0.5, 1.0))
     loc = torch.tensor([[0.2, -0.4]], dtype=torch.float64)
     grid = torch.linspace(-0.5, 1.0, 601, dtype=torch.float64)
     z = torch.cartesian_prod(grid, grid)
-    density = law.log_prob(z, loc).exp().reshape(601, 601)
+    density = distribution.log_prob(z, loc).exp().reshape(601, 601)
     assert torch.trapezoid(torch.trapezoid(density, grid), grid).item() == pytest.approx(1, abs=1e-3)
-    assert law.log_prob(torch.tensor([[0.2, 1.01]]).double(), loc).item() == -math.inf
+    assert distribution.log_prob(torch.tensor([[0.2, 1.01]]).double(), loc).item() == -math.inf
 
 
 def test_truncated_stays_in_the_box_in_float32_even_at_its_edges():
-    law = Truncated(laplace(0.05), Box(0.1, 0.7))
+    distribution = Truncated(laplace(0.05), Box(0.1, 0.7))
     loc = torch.tensor([0.1, 0.7]).expand(100_000, 2)
-    z = law.sample(loc, random_state=0)
-    assert law.space.contains(z, tolerance=0)
+    z = distribution.sample(loc, random_state=0)
+    assert distribution.space.contains(z, tolerance=0)
     assert (z != loc).float().mean() > 0.99
 
 
@@ -217,8 +221,8 @@ def test_truncated_stays_in_the_box_in_float32_even_at_its_edges():
 
 
 def test_projected_is_the_projection_of_its_base_draw():
-    law, loc = Projected(normal(0.3)), axis(20, 4)
-    assert torch.equal(law.sample(loc, random_state=0), Sphere()(normal(0.3).sample(loc, random_state=0)))
+    distribution, loc = Projected(normal(0.3)), axis(20, 4)
+    assert torch.equal(distribution.sample(loc, random_state=0), Sphere()(normal(0.3).sample(loc, random_state=0)))
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Worlds of sparse activations: the frequencies, supports and atoms that they say they have."""
+"""Simulations of sparse activations: the frequencies, supports and atoms that they say they have."""
 
 import math
 
@@ -13,25 +13,25 @@ from pindown.simulate.structured import atoms
 CPU = torch.device("cpu")
 
 
-def drawn(law, n=20_000):
-    return law.draw(n, torch.Generator().manual_seed(0), CPU, torch.float32)
+def drawn(distribution, n=20_000):
+    return distribution.draw(n, torch.Generator().manual_seed(0), CPU, torch.float32)
 
 
-@pytest.mark.parametrize("law", [BernoulliGaussian(30, 0.1), KSparse(30, 4), Hierarchy(512, n_roots=4)])
-def test_latents_fire_as_often_as_their_law_says(law):
-    found, expected = (drawn(law) != 0).double().mean(0), law.frequency
+@pytest.mark.parametrize("distribution", [BernoulliGaussian(30, 0.1), KSparse(30, 4), Hierarchy(512, n_roots=4)])
+def test_latents_fire_as_often_as_their_law_says(distribution):
+    found, expected = (drawn(distribution) != 0).double().mean(0), distribution.frequency
     errors = (expected * (1 - expected) / 20_000).sqrt()
     assert ((found - expected).abs() < 5.5 * errors).all()
-    assert law.n_active == pytest.approx(expected.sum().item())
+    assert distribution.n_active == pytest.approx(expected.sum().item())
 
 
 def test_a_child_never_fires_without_its_parent_and_roots_need_nobody():
-    law = Hierarchy(512, n_roots=4, branching=3, depth=2)
-    fires, child = drawn(law) > 0, law.parent >= 0
+    distribution = Hierarchy(512, n_roots=4, branching=3, depth=2)
+    fires, child = drawn(distribution) > 0, distribution.parent >= 0
     assert int(child.sum()) == 4 * (3 + 9)
-    assert not (fires[:, child] & ~fires[:, law.parent[child]]).any()
+    assert not (fires[:, child] & ~fires[:, distribution.parent[child]]).any()
     first = int(torch.nonzero(child)[0])
-    assert (fires[:, law.parent[first]] & ~fires[:, first]).any()
+    assert (fires[:, distribution.parent[first]] & ~fires[:, first]).any()
 
 
 def test_frequencies_fall_by_zipf_from_the_commonest_to_the_rarest():
@@ -45,7 +45,8 @@ def test_frequencies_fall_by_zipf_from_the_commonest_to_the_rarest():
 def test_common_factors_make_latents_fire_together():
     together, alone = Hierarchy(64, depth=0, rank=1, correlation=0.5, rarest=0.1), Hierarchy(64, depth=0, correlation=0)
     size = [
-        torch.corrcoef((drawn(law) > 0).float().T).fill_diagonal_(0).abs().mean().item() for law in (together, alone)
+        torch.corrcoef((drawn(distribution) > 0).float().T).fill_diagonal_(0).abs().mean().item()
+        for distribution in (together, alone)
     ]
     assert size[0] > 0.1 > 0.02 > size[1]
 

@@ -1,4 +1,4 @@
-"""Laws on a grid stay on it, and go with no other."""
+"""Distributions on a grid stay on it, and go with no other."""
 
 import numpy as np
 import pytest
@@ -17,8 +17,8 @@ SPRITES = Sprites(8, factors=("x", "y"))
 def test_what_is_drawn_anew_of_a_grid_lies_on_it():
     grid = Grid((3, 4))
     z = grid.sample(3_000, random_state=0)
-    law = Redrawn(LaplaceSteps(grid.sizes), (0,), 0.5)
-    drawn = Pairs(grid, law, SPRITES).conditional.sample(z, random_state=1)
+    distribution = Redrawn(LaplaceSteps(grid.sizes), (0,), 0.5)
+    drawn = Pairs(grid, distribution, SPRITES).conditional.sample(z, random_state=1)
     assert set(drawn[:, 0].tolist()) == set(z[:, 0].tolist())  # three values
     moved = (drawn[:, 0] != z[:, 0]).float().mean().item()
     assert moved == pytest.approx(0.5 * 2 / 3, abs=0.03)  # a third of those drawn again are what they were
@@ -52,7 +52,7 @@ def test_bad_grids_name_the_argument(argument, make):
 
 
 @pytest.mark.parametrize(
-    "law",
+    "distribution",
     [
         LaplaceSteps((4, 3)),
         LaplaceSteps((3,)),
@@ -60,9 +60,9 @@ def test_bad_grids_name_the_argument(argument, make):
         Redrawn(LaplaceSteps((4, 3)), (0,), 0.5),
     ],
 )
-def test_positives_on_another_grid_are_told(law):
+def test_positives_on_another_grid_raise(distribution):
     with pytest.raises(InputError):
-        Pairs(Grid((3, 4)), law, SPRITES)
+        Pairs(Grid((3, 4)), distribution, SPRITES)
 
 
 def test_positives_on_a_grid_of_other_latents_are_told():
@@ -114,9 +114,9 @@ def test_uni_positives_change_some_factors(sizes):
 
 
 def test_factors_stay_are_drawn_anew_or_do_so_sometimes():
-    z, law = torch.full((4_000, 3), 0.5), Truncated(laplace(0.05))
+    z, distribution = torch.full((4_000, 3), 0.5), Truncated(laplace(0.05))
     for probability in (0.0, 0.3, 1.0):
-        moved = Redrawn(law, (0, 2), probability).sample(z, random_state=0)
+        moved = Redrawn(distribution, (0, 2), probability).sample(z, random_state=0)
         assert 0.04 < moved[:, 1].std() < 0.1
         for column in moved[:, 0], moved[:, 2]:
             assert (column != 0.5).float().mean().item() == pytest.approx(probability, abs=0.03)

@@ -176,12 +176,12 @@ class Redrawn:
     r"""Positives of which some factors have no distribution of steps: each stays, or is drawn again with a probability.
 
     So categories have positives: a value s becomes :math:`\tilde s` with :math:`p(\tilde s | s) \propto
-    e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a law as before. Of a
-    law on a grid, values that are drawn again are those of the grid.
+    e^{-\gamma [s \ne \tilde s]}`, whatever the names of the values, and all other factors follow a distribution.
+    On a grid, values that are drawn again are those of the grid.
 
     Parameters
     ----------
-    law : Conditional
+    distribution : Conditional
         Of the others.
     factors : tuple of int
         Which of the latents.
@@ -198,7 +198,7 @@ class Redrawn:
     [1.0, 1.0, 0.3]
     """
 
-    law: Conditional
+    distribution: Conditional
     factors: tuple[int, ...]
     probability: float
     space: ClassVar[Box] = Box()
@@ -212,30 +212,30 @@ class Redrawn:
 
     @property
     def sizes(self) -> tuple[int, ...] | None:
-        """Numbers of values, if the law of the others is one on a grid."""
-        return sizes_of(self.law)
+        """Numbers of values, if the distribution of the others is one on a grid."""
+        return sizes_of(self.distribution)
 
     def sample(self, loc: Tensor, *, random_state: RandomState = None) -> Tensor:
         """Draw one point around each row of loc; (n, d) → (n, d)."""
         d = loc.shape[1]
         _check_factors("factors", self.factors, d)
         rng = generator(random_state, loc.device)
-        moved = self.law.sample(loc, random_state=rng)
+        moved = self.distribution.sample(loc, random_state=rng)
         again, new = torch.rand(2, *loc.shape, generator=rng, device=loc.device, dtype=loc.dtype)
         new = new if self.sizes is None else _snapped(new, self.sizes)
         chosen = cached_tensor(tuple(float(j in self.factors) for j in range(d)), loc.device, loc.dtype) > 0
         return torch.where(chosen, torch.where(again < self.probability, new, loc), moved)
 
 
-def sizes_of(law: Marginal | Conditional) -> tuple[int, ...] | None:
-    """Return the numbers of values of a law on a grid; None for any other.
+def sizes_of(distribution: Marginal | Conditional) -> tuple[int, ...] | None:
+    """Return the numbers of values of a distribution on a grid; None for any other.
 
     Examples
     --------
     >>> sizes_of(Redrawn(LaplaceSteps((3, 4)), (0,), 0.5)), sizes_of(SomeChange())
     ((3, 4), None)
     """
-    return law.sizes if isinstance(law, Grid | SomeChange | LaplaceSteps | Redrawn) else None
+    return distribution.sizes if isinstance(distribution, Grid | SomeChange | LaplaceSteps | Redrawn) else None
 
 
 def _check_factors(argument: str, factors: Sequence[int], d: int | None) -> None:

@@ -12,14 +12,14 @@ from torch import Tensor
 from pindown import theory
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
-from pindown.simulate import SparseLaw, Superposed
+from pindown.simulate import SparseDistribution, Superposed
 from pindown.simulate.process import placed
 from pindown.simulate.structured import active_values, atoms
 from pindown.theory import Assumption
 
 
 @dataclass(frozen=True)
-class Hierarchy(SparseLaw):
+class Hierarchy(SparseDistribution):
     r"""Sparse latents with Zipf frequencies, of which some depend on a parent and some are correlated.
 
     Frequencies fall by Zipf's law, :math:`p_r = p_1 r^{-s}`, from the most to the least frequent. The ``n_roots`` most
@@ -45,10 +45,10 @@ class Hierarchy(SparseLaw):
 
     Examples
     --------
-    >>> law = Hierarchy(1_024, n_roots=8)
-    >>> z = law.draw(2_000, torch.Generator().manual_seed(0), torch.device("cpu"), torch.float32)
-    >>> without_parent = (z[:, 8:40] > 0) & (z[:, law.parent[8:40]] == 0)
-    >>> int(without_parent.sum()), round(law.n_active)
+    >>> distribution = Hierarchy(1_024, n_roots=8)
+    >>> z = distribution.draw(2_000, torch.Generator().manual_seed(0), torch.device("cpu"), torch.float32)
+    >>> without_parent = (z[:, 8:40] > 0) & (z[:, distribution.parent[8:40]] == 0)
+    >>> int(without_parent.sum()), round(distribution.n_active)
     (0, 3)
     """
 

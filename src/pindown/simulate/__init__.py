@@ -8,7 +8,7 @@ papers' tables are in `pindown_papers.simulations`.
 from pindown.simulate.clusters import Clusters, in_hyperplane
 from pindown.simulate.nuisance import Bodies, Confounded, Nuisance
 from pindown.simulate.process import Pairs, Process, Sample
-from pindown.simulate.structured import BernoulliGaussian, KSparse, SparseLaw, Structured, Superposed
+from pindown.simulate.structured import BernoulliGaussian, KSparse, SparseDistribution, Structured, Superposed
 
 __all__ = [
     "BernoulliGaussian",
@@ -20,7 +20,7 @@ __all__ = [
     "Pairs",
     "Process",
     "Sample",
-    "SparseLaw",
+    "SparseDistribution",
     "Structured",
     "Superposed",
     "in_hyperplane",

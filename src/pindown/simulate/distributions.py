@@ -280,7 +280,7 @@ class Around:
     ----------
     loc : tuple of float
         The location; its length is d.
-    law : Conditional
+    distribution : Conditional
         The distribution around it.
 
     Examples
@@ -290,11 +290,11 @@ class Around:
     """
 
     loc: tuple[float, ...]
-    law: Conditional
+    distribution: Conditional
 
     def __post_init__(self) -> None:
-        if not self.law.space.contains(torch.tensor(self.loc)):
-            raise InputError("loc", f"`loc` must lie in {self.law.space}, the space of `law`, got {self.loc}.")
+        if not self.space.contains(torch.tensor(self.loc)):
+            raise InputError("loc", f"`loc` must lie in {self.space}, the space of `distribution`, got {self.loc}.")
 
     @property
     def d(self) -> int:
@@ -304,7 +304,7 @@ class Around:
     @property
     def space(self) -> Space:
         """Space of the samples."""
-        return self.law.space
+        return self.distribution.space
 
     def sample(
         self,
@@ -316,7 +316,7 @@ class Around:
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
         loc = cached_tensor(self.loc, torch.device(device), dtype)
-        return self.law.sample(loc.expand(n, -1), random_state=random_state)
+        return self.distribution.sample(loc.expand(n, -1), random_state=random_state)
 
 
 @dataclass(frozen=True, eq=False)

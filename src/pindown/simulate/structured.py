@@ -137,7 +137,7 @@ class Structured(Process):
         if self.nonlinearity().min() >= NONLINEAR:  # then gradients span all directions of the support
             held |= {theory.SUFFICIENT_NONLINEARITY}
         match self.marginal:
-            case Around(law=GeneralizedNormal() | Truncated()) | Uniform(space=Box()):
+            case Around(distribution=GeneralizedNormal() | Truncated()) | Uniform(space=Box()):
                 held |= {theory.POSITIVE_DENSITY, theory.INDEPENDENT_BLOCKS}
         return held
 
@@ -146,7 +146,7 @@ class Structured(Process):
         return Sample(x=placed(self.mixing, device)(z), z=z)
 
 
-class SparseLaw(ABC):
+class SparseDistribution(ABC):
     """Abstract distribution of sparse latents (n, d). ``frequency`` (d,) is how often each is nonzero."""
 
     d: int
@@ -172,7 +172,7 @@ class SparseLaw(ABC):
 
 
 @dataclass(frozen=True)
-class BernoulliGaussian(SparseLaw):
+class BernoulliGaussian(SparseDistribution):
     """Independent latents that are active with a given probability and then standard normal.
 
     Examples
@@ -204,7 +204,7 @@ class BernoulliGaussian(SparseLaw):
 
 
 @dataclass(frozen=True)
-class KSparse(SparseLaw):
+class KSparse(SparseDistribution):
     r"""Latents of which exactly k are active per sample, in random combinations.
 
     Active values are :math:`|1 + s\,\varepsilon|`, ε standard normal.
@@ -264,7 +264,7 @@ class Superposed(Process):
     ----------
     dictionary : Tensor of shape (d, m)
         One atom of unit length per row.
-    law : SparseLaw
+    distribution : SparseDistribution
         Distribution of z.
     offset : float
         Length of b, in a random direction, relative to the scale of x − b. Activations of networks are not centred,
@@ -276,20 +276,20 @@ class Superposed(Process):
     --------
     >>> process = Superposed.overcomplete(64, 16, n_active=3, random_state=0)
     >>> sample = process.sample(100, random_state=1)
-    >>> tuple(sample.x.shape), tuple(sample.z.shape), process.law.n_active
+    >>> tuple(sample.x.shape), tuple(sample.z.shape), process.distribution.n_active
     ((100, 16), (100, 64), 3.0)
     """
 
     dictionary: Tensor
-    law: SparseLaw
+    distribution: SparseDistribution
     offset: float = 0.0
     noise: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.dictionary.ndim != 2 or len(self.dictionary) != self.law.d:
+        if self.dictionary.ndim != 2 or len(self.dictionary) != self.distribution.d:
             shape = tuple(self.dictionary.shape)
             raise InputError(
-                "dictionary", f"`dictionary` must have a row for each of {self.law.d} latents, got {shape}."
+                "dictionary", f"`dictionary` must have a row for each of {self.distribution.d} latents, got {shape}."
             )
         for name, value in (("noise", self.noise), ("offset", self.offset)):
             if value < 0:
@@ -337,12 +337,12 @@ class Superposed(Process):
         held = {
             theory.SPARSE_COMBINATION: not self.noise,
             theory.INDEPENDENT_ATOMS: d <= m and int(torch.linalg.matrix_rank(self.dictionary.double())) == d,
-            theory.FEWER_THAN_SPARK: self.law.n_active < (1 + 1 / max(self.coherence, 1e-12)) / 2,
+            theory.FEWER_THAN_SPARK: self.distribution.n_active < (1 + 1 / max(self.coherence, 1e-12)) / 2,
         }
-        return self.law.assumptions | {assumption for assumption, holds in held.items() if holds}
+        return self.distribution.assumptions | {assumption for assumption, holds in held.items() if holds}
 
     def _draw(self, n: int, rng: torch.Generator, device: torch.device, dtype: torch.dtype) -> Sample:
-        z = self.law.draw(n, rng, device, dtype)
+        z = self.distribution.draw(n, rng, device, dtype)
         x = z @ placed(self.dictionary, device).to(dtype)
         if self.offset:
             x += placed(self._shift, device).to(dtype)
@@ -354,7 +354,7 @@ class Superposed(Process):
     def _shift(self) -> Tensor:
         """The vector b."""
         direction = torch.randn(self.dictionary.shape[1], generator=generator(0), dtype=torch.float64)
-        return direction / direction.norm() * self.offset * self.law.n_active**0.5
+        return direction / direction.norm() * self.offset * self.distribution.n_active**0.5
 
 
 def atoms(d: int, m: int, *, coherence: float = 0.0, random_state: RandomState = None) -> Tensor:
