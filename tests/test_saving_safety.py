@@ -1,6 +1,7 @@
 """Files from elsewhere: what they may name, damage that is seen, and disks that are full. One sentence, always."""
 
 import errno
+import hashlib
 import json
 import os
 import struct
@@ -477,9 +478,38 @@ def deep(content, tensors):
     content["estimator"] = json.loads("[" * 900 + "]" * 900)
 
 
+def shared_again_and_again(content, tensors):
+    identity = {"layer": "Identity", "arguments": {}, "training": False}
+    content["modules"].append(identity)
+    for _ in range(40):
+        parts = {name: {"module": len(content["modules"]) - 1} for name in "01"}
+        content["modules"].append({"layer": "Sequential", "arguments": {}, "parts": parts, "training": False})
+    content["estimator"]["estimator"]["learned"]["more_"] = {"module": len(content["modules"]) - 1}
+
+
+def much_memory(content, tensors):
+    content["names"].append("linear")
+    made = [{"name": len(content["names"]) - 1}, 10**6, 10**6]
+    content["modules"].append({"made": made, "tensors": {}, "training": []})
+    content["estimator"]["estimator"]["learned"]["more_"] = {"module": len(content["modules"]) - 1}
+
+
+def beyond_its_memory(content, tensors):
+    tensors["key"] = torch.zeros(4 * 624, dtype=torch.uint8)
+    key = {"array": {"at": "key", "dtype": "<u4", "shape": [624]}}
+    state = {"random_state": {"tuple": ["MT19937", key, 10**6, 0, 0.0]}}
+    content["estimator"]["estimator"]["parameters"]["random_state"] = state
+
+
+def function_for_an_encoder(content, tensors):
+    content["names"].append("linear")
+    content["estimator"]["estimator"]["learned"]["encoder_"] = {"name": len(content["names"]) - 1}
+
+
 @pytest.mark.parametrize(
     "change",
     [
+        *(shared_again_and_again, much_memory, beyond_its_memory, function_for_an_encoder),
         *(missing_tensor, other_shape, other_type, nan, absurd, one_more, other_width, missing_bias, unknown_layer),
         *(hook, unknown_kind, odd_parameter, where_a_fit_writes, module_too_early, number_for_a_module, no_estimator),
         *(counted_from_the_end, another_encoder, far_apart, addresses, much_room, method, private, deep),
@@ -529,6 +559,34 @@ def test_every_flipped_bit_is_seen(path):
 def test_a_file_of_the_future_asks_for_an_update(path):
     edited(path, lambda content, tensors: None, format=FORMAT + 1)
     assert "Update pindown" in refused(path)
+
+
+@pytest.mark.parametrize("entries", [{"format": 0}, {"format": True}, {"format": "2"}, {"more": 1}])
+def test_entries_that_save_does_not_write_are_refused(path, entries):
+    edited(path, lambda content, tensors: None, **entries)
+    refused(path)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (r"\"n_components_\":2", r"\"n_components_\":3,\"n_components_\":2"),
+        (r"\"n_iter_\":", r"\"n_iter_\":NaN,\"a_\":"),
+        ('"__metadata__":{', '"__metadata__":{"pindown":"{}"},"__metadata__":{'),
+    ],
+)
+def test_json_with_a_key_twice_or_nan_is_refused(path, before, after):
+    whole = path.read_bytes()
+    size = 8 + struct.unpack("<Q", whole[:8])[0]
+    header = whole[8:size].decode()
+    start, _, end = header.rpartition(before)  # the entry of metadata comes first, and so does its checksum
+    header = f"{start}{after}{end}"
+    assert before in whole.decode("latin-1")
+    data = struct.pack("<Q", len(header)) + header.encode() + whole[size:]
+    checksum = 8 + header.index(r"\"sha256\":\"") + len(r"\"sha256\":\"")
+    zeros = data[:checksum] + b"0" * 64 + data[checksum + 64 :]
+    path.write_bytes(data[:checksum] + hashlib.sha256(zeros).hexdigest().encode() + data[checksum + 64 :])
+    refused(path)
 
 
 def test_files_of_other_programs_are_told_apart(tmp_path):

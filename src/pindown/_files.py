@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pindown._names import quoted
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -123,11 +125,39 @@ def read_json(path: Path) -> dict[str, Any]:
     """
     data = path.read_bytes()
     _check_seal(data, _JSON_START, 0)
+    content = parse_json(data)
+    del content["sha256"]
+    return content
+
+
+def parse_json(text: str | bytes) -> dict[str, Any]:
+    """Return an object of strict JSON: no key twice, no NaN, and not nested too deeply.
+
+    Examples
+    --------
+    >>> parse_json('{"a": 1, "a": 2}')
+    Traceback (most recent call last):
+    ValueError: it has the key 'a' twice
+    """
+
+    def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, value in pairs:
+            if key in found:
+                raise ValueError(f"it has the key {quoted(key)} twice")
+            found[key] = value
+        return found
+
+    def no_number(text: str) -> None:
+        raise ValueError(f"it has {text} in place of a number")
+
     try:
-        content = json.loads(data)
+        content = json.loads(text, object_pairs_hook=unique, parse_constant=no_number)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-    return {name: value for name, value in content.items() if name != "sha256"}
+    if not isinstance(content, dict):
+        raise ValueError("it is not an object of JSON")
+    return content
 
 
 def pack_tensors(tensors: Mapping[str, Tensor], content: Mapping[str, Any]) -> bytes:
@@ -154,10 +184,10 @@ def unpack_tensors(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
 
     _check_seal(data, _TENSORS_START, 8)
     try:
-        header = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])
-        content = json.loads(header["__metadata__"][ENTRY])
+        header = parse_json(data[8 : 8 + int.from_bytes(data[:8], "little")])
+        content = parse_json(header["__metadata__"][ENTRY])
         tensors = load(data)
-    except (SafetensorError, RecursionError, KeyError, TypeError) as error:
+    except (SafetensorError, KeyError, TypeError) as error:
         raise ValueError(f"it is not a valid safetensors file ({error})") from error
     del content["sha256"]
     return tensors, content

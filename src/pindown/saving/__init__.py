@@ -113,8 +113,10 @@ def load(path: str | os.PathLike[str], *, trust: Iterable[Any] = (), device: str
     try:
         tensors, entry = from_format_1(data) or unpack_tensors(data)
         wrote = ", ".join(f"{printable(k)} {printable(v)}" for k, v in entry["versions"].items())
-        if entry["format"] > FORMAT:
-            raise ValueError(f"its format is {entry['format']:d}, and pindown {__version__} reads up to {FORMAT}")
+        if type(form := entry.pop("format")) is not int or form > FORMAT:
+            raise ValueError(f"its format is {printable(form)}, and pindown {__version__} reads up to {FORMAT}")
+        if form < 1 or entry.keys() - {"sha256"} != {"versions", "content"}:
+            raise ValueError("it is not what `save` writes")
         return Reader(entry["content"], tensors, handed, place).estimator
     except InputError as error:
         raise InputError(error.argument, f"{path} cannot be loaded: {error}") from None

@@ -10,6 +10,7 @@ import copy
 import hashlib
 import json
 from collections.abc import Mapping
+from contextlib import nullcontext
 from functools import partial
 from inspect import signature
 from types import FunctionType, MappingProxyType
@@ -25,7 +26,13 @@ from pindown import _random
 from pindown._names import printable
 from pindown.networks.encoder import MADE_BY, Encoder
 from pindown.saving.table import LAYERS, LEFT_OUT, OLD_TAGS, TAGS, fetch, is_value, look_up, settings_of
-from pindown.saving.writing import FITTED, NATIVE, Unsaved, arguments_of, check_numbers, is_dense, state_of
+from pindown.saving.writing import FITTED, NATIVE, Unsaved, arguments_of, check_numbers, is_dense, is_known, state_of
+
+MOST_CALLS = 100_000
+"""Calls of modules by one call of a network: nested modules that are shared may need exponentially many."""
+
+MOST_PADDING = 1 << 24
+"""Bytes of texts beyond a multiple of those that a file has: numpy makes all texts of an array equally wide."""
 
 _NONE: Mapping[str, Any] = MappingProxyType({})
 
@@ -41,8 +48,14 @@ class Reader:
         self._modules: list[nn.Module] = []
         self._stored: dict[str, tuple[Any, Any]] = {}  # so that what was shared is shared
         self._used: set[tuple[str, int]] = set()
+        self._calls: list[int] = []  # of modules, by one call of each module
         for part in content["modules"]:
-            self._modules.append(self._module(**part))
+            module = self._module(**part)
+            calls = {id(each): n for each, n in zip(self._modules, self._calls, strict=True)}
+            self._calls.append(1 + sum(calls.get(id(each), 0) for each in module._modules.values()))
+            if self._calls[-1] > MOST_CALLS:
+                raise ValueError("its networks call each other too often")
+            self._modules.append(module)
         self.estimator = self.value(content["estimator"])
         n_parts = len(self._names) + len(self._modules)
         whole = tensors.keys() == self._stored.keys() and len(self._used) == n_parts and len(content) == 3
@@ -73,8 +86,11 @@ class Reader:
             case "float" if content in ("nan", "inf", "-inf"):
                 return float(content)
             case "generator" | "random_state":
+                state = self.value(content)
                 generator: Any = torch.Generator() if kind == "generator" else np.random.RandomState()
-                generator.set_state(self.value(content))
+                if kind == "random_state" and not 0 <= state[2] <= 624:  # numpy would read beyond its memory
+                    raise ValueError("it has a random state at no position")
+                generator.set_state(state)
                 return generator
             case "module":
                 return self._modules[self._number(kind, content)]
@@ -201,7 +217,7 @@ class Reader:
         ours = (getattr(function, "__module__", None) or "").startswith("pindown.networks.")
         if not (ours or any(function is thing for thing in self._handed)):
             raise ValueError(f"it was made by {printable(function)}, which does not make networks")
-        with _random.forked(0):
+        with _random.forked(0), torch.device("meta") if ours else nullcontext():  # ours take no memory for numbers
             module = make(*shapes)
         setattr(module, MADE_BY, (make, *shapes))
         return module
@@ -258,9 +274,11 @@ def _replace(module: nn.Module, tensors: Mapping[str, Any], own: Mapping[str, An
 def _check_encoder(fitted: Mapping[str, Any]) -> None:
     """Raise if there is an encoder that does not map samples of the fitted shape to the fitted number of latents."""
     encoder, shape, n = (fitted.get(name) for name in ("encoder_", "shape_in_", "n_components_"))
-    if isinstance(encoder, Encoder) and shape is not None:
-        with torch.no_grad():
-            z = copy.deepcopy(encoder).eval()(torch.zeros(2, *shape, device=encoder.device))
+    if "encoder_" in fitted and not isinstance(encoder, nn.Module):
+        raise ValueError("its encoder is not a network")
+    if isinstance(encoder, Encoder) and shape is not None and all(map(is_known, encoder.modules())):
+        with torch.no_grad():  # on the device without numbers, which takes no time and memory
+            z = copy.deepcopy(encoder).eval().to("meta")(torch.zeros(2, *shape, device="meta"))
         if tuple(z.shape) != (2, n):
             raise ValueError("its encoder does not fit its number of latents")
 
@@ -276,7 +294,7 @@ def _texts(dtype: str, shape: list[int], values: list[str]) -> NDArray[Any]:
     if (
         kind.kind not in "US"
         or not all(isinstance(text, str) for text in values)
-        or kind.itemsize > 4 * max(map(len, values), default=0) + 4_096
+        or kind.itemsize * len(values) > 64 * sum(len(text) + 1 for text in values) + MOST_PADDING
     ):
         raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
     return _shaped(np.array([t if kind.kind == "U" else t.encode("latin-1") for t in values], dtype=kind), shape)

@@ -15,6 +15,7 @@ from inspect import signature
 from types import FunctionType
 from typing import Any
 
+from sklearn.base import BaseEstimator
 from torch import nn
 
 from pindown._names import listed, printable
@@ -195,13 +196,14 @@ def handed_over(trust: Iterable[Any]) -> list[Any]:
 def fetch(tags: Sequence[str], things: Iterable[Any]) -> list[Any]:
     """Return what tags stand for. Raise `InputError` if some are neither in the table nor handed over.
 
-    A class that is handed over brings along the networks and values of its package that are imported already.
+    An estimator that is handed over brings along the networks and values of its package that are imported already.
     """
     handed: dict[str, Any] = {}
     for thing in (type(thing) if isinstance(thing, nn.Module) else thing for thing in things):
         # By its name alone, too: the module of a script is called otherwise when it is imported.
         handed |= dict.fromkeys((f"{thing.__module__}:{thing.__qualname__}", thing.__qualname__), thing)
-    packages = {_package(address) for address, thing in handed.items() if isinstance(thing, type)}
+    estimators = (thing for thing in handed.values() if isinstance(thing, type) and issubclass(thing, BaseEstimator))
+    packages = {_package(f"{estimator.__module__}:") for estimator in estimators}
     found: list[Any] = []
     missing: list[str] = []
     for tag in tags:

@@ -203,11 +203,11 @@ class Writer:
         part: dict[str, Any]
         if is_layer(module):
             part = {"layer": kind.__name__, "arguments": self._named(arguments_of(module), path)}
-        elif made_by is not None and not all(map(_is_known, module.modules())):
+        elif made_by is not None and not all(map(is_known, module.modules())):
             part = {"made": [self.value(each, path) for each in made_by]}
         elif not undeclared:
             part = {"class": self._name(kind, path), "attributes": self._named(plain, path)}
-        elif not _is_known(module):
+        elif not is_known(module):
             part = {"like": self._name(kind, path)}
         else:
             raise ValueError(f"{path} is a {kind.__name__}. Annotate in its class: {', '.join(sorted(undeclared))}.")
@@ -258,7 +258,8 @@ def arguments_of(layer: nn.Module) -> dict[str, Any]:
     return {name: value is not None if name == "bias" else value for name, value in named.items()}
 
 
-def _is_known(module: nn.Module) -> bool:
+def is_known(module: nn.Module) -> bool:
+    """Return whether a module is a layer of the table, or of a class of pindown."""
     return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
 
 
