@@ -25,6 +25,7 @@ from _parts import asked, put_into, runs, spans
 from pindown import networks
 from pindown.auditing.audit import audit
 from pindown.auditing.checks.noise import Ceiling, band
+from pindown.data.data import Data
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
 
@@ -116,7 +117,8 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
     est.set_params(random_state=seed, verbose=False, device="cpu")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        found = audit(est.fit(x, y), x, y, truth=z, n_fits=2, random_state=seed)
+        data = Data(x, truth=z, **({} if y is None else {est.spec.roles.y: y}))
+        found = audit(est.fit(x, y), data, n_fits=2, random_state=seed)
     record = {
         "world": case.world,
         "condition": case.share,

@@ -27,6 +27,7 @@ from scipy.optimize import linear_sum_assignment
 from sklearn.neighbors import KNeighborsClassifier
 
 from pindown import Classify, Contrast, Forget, __version__, audit
+from pindown.data.data import Data
 from pindown.metrics import chance_mcc, leakage, linear_r2, mcc, recovery_across_levels, recovery_by_level
 from pindown.networks.spaces import Box, Reals, Sphere
 from pindown.simulate import Clusters, Pairs
@@ -115,7 +116,7 @@ def audited(scale: Scale, seed: int, law: Conditional, *, p: float = 1) -> dict[
     world = Pairs(Uniform(5, Box()), law, cubes(scale))
     x, x_pos, z, _ = sampled(world, scale.n_samples, seed)
     est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit(x, x_pos)
-    found = audit(est, x, x_pos, truth=z, n_fits=2, verbose=False, random_state=seed)
+    found = audit(est, Data(x, pairs=x_pos, truth=z), n_fits=2, verbose=False, random_state=seed)
     shared = None if found.block is None else found.block.n_shared
     return {
         "pixels": scale.size,

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pindown import Classify, Contrast, Dictionary, Forget, audit, networks, theory
+from pindown.data.data import Data
 from pindown.methods.forget import audit as forget_audit
 from pindown.metrics import effective_rank, leakage, linear_r2, mcc
 from pindown.simulate import Clusters, Nuisance, Pairs, Structured
@@ -34,7 +35,7 @@ def classified(n_classes: int = 8, *, shuffled: bool = False, max_iter: int = 15
 @pytest.fixture(scope="module")
 def of_classes():
     est, x, labels, z = classified()
-    return audit(est, x, labels, truth=z, n_fits=2, random_state=0)
+    return audit(est, Data(x, signal=labels, truth=z), n_fits=2, random_state=0)
 
 
 def test_labels_that_identify_give_a_claim_with_its_conditions(of_classes):
@@ -50,9 +51,9 @@ def test_scores_agreement_and_controls_come_with_their_levels_of_chance(of_class
     assert score.value > 0.5 > 0.2 > score.chance > 0.05
     assert score.p_value == 0.001  # the least that 999 permutations allow
     assert [found.between for found in of_classes.agreement] == [
-        "this fit and refits",
+        "your fit and refits",
         "refits with other seeds",
-        "fits to two halves of the rows",
+        "fits to two halves of the samples",
     ]
     for found in of_classes.agreement[:2]:
         assert found.worst > 0.9
@@ -129,7 +130,7 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
     assert rebuilt.value > rebuilt.chance
     assert json.loads(json.dumps(found.to_dict()))["leakage"]["by_probe"].keys() == found.leakage.by_probe.keys()
     if not told:
-        assert "nothing to forget" in found.claim
+        assert "nothing to remove" in found.claim
 
 
 @may_warn
@@ -155,7 +156,7 @@ def test_a_dictionary_of_columns_that_share_no_latent_gives_no_claim():
     est = Dictionary(2, n_restarts=1, max_iter=30, batch_size=128, verbose=False, random_state=0).fit(permuted)
     found = audit(est, permuted, n_fits=2, random_state=0)
     assert not found.claims
-    assert any("columns that were permuted are rebuilt about as well" in reason for reason in found.reasons)
+    assert any("permuted features are reconstructed about as well" in reason for reason in found.reasons)
 
 
 @may_warn
@@ -171,7 +172,7 @@ def test_views_that_an_augmentation_makes_give_a_claim_if_they_are_of_their_own_
     est = Classify(3, augment=view, max_iter=80, batch_size=128, verbose=False, random_state=0).fit(x)
     found = audit(est, x, n_fits=2, random_state=0)
     assert found.claims == related
-    assert found.scores[0].name == "a partner is nearer than an unrelated row"
+    assert found.scores[0].name == "positives nearer than negatives (AUC)"
     assert ("vMF clusters" in found.claim) == related  # rows that were held out have no class to check it by
 
 
@@ -220,7 +221,7 @@ def test_a_latent_that_all_fits_fold_alike_is_not_claimed():
 
 def test_it_prints_every_part_and_represents_itself_in_a_line(of_classes):
     text = str(of_classes)
-    for part in ("scores on held-out rows", "agreement", "controls", "assumptions", "against the truth", "claim"):
+    for part in ("held-out samples", "agreement", "controls", "assumptions", "the ground truth", "claim"):
         assert part in text
     assert repr(of_classes) == "<Audit of Classify(3): classify-normalised, a claim>"
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""Agreement up to what is free and no more; and what stands against a claim."""
+"""Agreement up to what is free and no more; and reasons not to claim."""
 
 import dataclasses
 
@@ -7,11 +7,12 @@ import pytest
 from scipy.stats import spearmanr
 
 from pindown import Classify, Contrast, audit, theory
-from pindown.auditing.agreement import Agreement, Features, measure_for, principal_angles
+from pindown.auditing.agreement import HALVES, Agreement, measure_for, principal_angles
 from pindown.auditing.checks import conditions
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.claims import needed, not_shown, reasons_not_to_claim
-from pindown.auditing.scores import Control, Score
+from pindown.auditing.claims import Claim, leading_part, needed, predictions_part
+from pindown.auditing.evidence import Control, Evidence, Score
+from pindown.auditing.spec import Part
 from pindown.data.data import Data
 from pindown.simulate import Clusters
 from pindown.theory.structure import identified_blocks
@@ -78,31 +79,32 @@ def test_the_chance_of_a_single_latent_is_that_of_one_that_knows_nothing():
 
 # ---- claims ---------------------------------------------------------------------------------------------------------
 
-GOOD = Agreement("this fit and refits", "R²", (0.99,), 0.0)
+GOOD = Agreement("your fit and refits", "R²", (0.99,), 0.0)
+WELL = Claim(theory.CLASSIFY_FREE, agreement=[GOOD])
 
 
 def verdict(assumption, outcome):
     return Verdict(assumption, 0.0, 1.0, outcome, "so it is.")
 
 
-def test_nothing_stands_against_a_claim_if_all_is_well():
-    assert reasons_not_to_claim(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "undecided")], [GOOD], (), ()) == ()
+def test_there_is_no_reason_not_to_claim_if_all_is_well():
+    assert dataclasses.replace(WELL, verdicts=[verdict(theory.VMF_CLUSTERS, "undecided")]).reasons == ()
 
 
 @pytest.mark.parametrize(
     ("change", "reason"),
     [
         ({"verdicts": [verdict(theory.VMF_CLUSTERS, "fails")]}, "vMF clusters fails: so it is"),
-        ({"controls": [Control("shuffled", "", "", passed=False)]}, "a control failed: shuffled"),
-        ({"learned_nothing": ["it learned nothing"]}, "it learned nothing"),
-        ({"agreement": [dataclasses.replace(GOOD, values=(0.99, 0.5))]}, "this fit and refits agree by R² 0.500 only"),
-        ({"agreement": [dataclasses.replace(GOOD, values=(np.nan,))]}, "this fit and refits agree by R² nan only"),
+        ({"evidence": Evidence((), (Control("shuffled", "", "", passed=False),))}, "a control failed: shuffled"),
+        ({"evidence": Evidence((), (), ("it learned nothing",))}, "it learned nothing"),
+        ({"agreement": [dataclasses.replace(GOOD, values=(0.99, 0.5))]}, "your fit and refits disagree: R² 0.500"),
+        ({"agreement": [dataclasses.replace(GOOD, values=(np.nan,))]}, "your fit and refits disagree: R² nan"),
+        ({"blocks": identified_blocks(np.ones((4, 3)))}, "no latent is identified: one block holds all 3"),
         ({"theorem": None}, "no theorem covers these parameters"),
     ],
 )
-def test_any_single_failure_stands_against_a_claim(change, reason):
-    well = {"theorem": theory.CLASSIFY_FREE, "verdicts": (), "agreement": [GOOD], "controls": (), "learned_nothing": ()}
-    (found,) = reasons_not_to_claim(**(well | change))
+def test_any_single_failure_is_a_reason_not_to_claim(change, reason):
+    (found,) = dataclasses.replace(WELL, **change).reasons
     assert found.startswith(reason)
 
 
@@ -115,13 +117,13 @@ def test_what_a_theorem_does_not_need_may_fail():
 
 
 def test_halves_are_asked_for_less_than_fits_to_the_same_rows():
-    halves = Agreement("fits to two halves of the rows", "R²", (0.85,), 0.0)
-    assert reasons_not_to_claim(theory.CLASSIFY_FREE, (), [GOOD, halves], (), ()) == ()
-    assert reasons_not_to_claim(theory.CLASSIFY_FREE, (), [dataclasses.replace(halves, values=(0.75,))], (), ()) != ()
+    halves = Agreement(HALVES, "R²", (0.85,), 0.0)
+    assert dataclasses.replace(WELL, agreement=[GOOD, halves]).reasons == ()
+    assert dataclasses.replace(WELL, agreement=[dataclasses.replace(halves, values=(0.75,))]).reasons != ()
 
 
 def test_a_verdict_is_not_listed_as_trust():
-    texts = not_shown(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "holds")])
+    texts = Claim(theory.CLASSIFY_FREE, [verdict(theory.VMF_CLUSTERS, "holds")]).not_shown
     assert not any("vMF clusters" in text for text in texts)
     assert sum(text.startswith("taken on trust") for text in texts) == 3
 
@@ -178,13 +180,13 @@ def test_where_fits_put_rows_in_one_order_and_differ_in_how_far_apart_the_order_
 
 
 def test_less_is_spoken_of_by_its_own_words():
-    first = Features(theory.ROEDER, ()).leading(2, 3, warped=False)
+    first = leading_part(Part(theory.ROEDER, ()), 2, 3, warped=False)
     assert first.theorem.indeterminacy == theory.LINEAR
     assert first.rest == "fits differ in the other 1 direction; no latents behind X are claimed"
-    told = Features(theory.ROEDER, (verdict(theory.INDEPENDENT_DIFFERENCES, "fails"),)).predictions_alone()
-    assert not told.theorem.indeterminacy.allows
-    assert theory.INDEPENDENT_DIFFERENCES not in told.theorem.assumes
-    assert told.verdicts == ()
+    predicted = predictions_part(Part(theory.ROEDER, (verdict(theory.INDEPENDENT_DIFFERENCES, "fails"),)))
+    assert not predicted.theorem.indeterminacy.allows
+    assert theory.INDEPENDENT_DIFFERENCES not in predicted.theorem.assumes
+    assert predicted.verdicts == ()
 
 
 def test_what_leaves_nothing_open_is_compared_as_it_is():

@@ -10,7 +10,8 @@ import torch
 from pindown import Contrast, audit, theory
 from pindown.auditing.agreement import shared_block
 from pindown.auditing.checks.noise import Band, Moved, ceiling_within, linear_ceiling, matched_ceiling, noise_of
-from pindown.auditing.claims import reasons_not_to_claim
+from pindown.auditing.claims import Claim
+from pindown.data.data import Data
 from pindown.metrics import linear_r2, mcc, recovery_by_level
 from pindown.networks.spaces import Reals
 from pindown.simulate.mixing import leaky_relu_mlp
@@ -60,9 +61,9 @@ def test_the_ceiling_within_values_is_what_latents_score_there():
     assert ceiling_within(found, values).value == pytest.approx(true, abs=0.06)
 
 
-def test_noise_that_may_leave_nothing_stands_against_a_claim():
+def test_noise_that_may_leave_nothing_is_a_reason_not_to_claim():
     band = Band("R²", 0.05, 0.3, ceiling=0.2, noise=0.9)
-    assert any("next to nothing" in reason for reason in reasons_not_to_claim(theory.ROEDER, (), (), (), (), band=band))
+    assert any("next to nothing" in reason for reason in Claim(theory.ROEDER, band=band).reasons)
 
 
 def test_columns_without_noise_have_none_whether_or_not_they_are_bent():
@@ -77,7 +78,7 @@ def test_columns_without_noise_have_none_whether_or_not_they_are_bent():
 def audited(case, seed):
     est, x, y, z = case.make(seed, case.share, case.shuffled)
     est.set_params(random_state=seed, verbose=False, device="cpu").fit(x, y)
-    return audit(est, x, y, truth=z, n_fits=2, random_state=seed)
+    return audit(est, Data(x, truth=z, **({} if y is None else {est.spec.roles.y: y})), n_fits=2, random_state=seed)
 
 
 QUICK = [case for case in CASES if case.share == 0.3 and case.world in ("labels", "nuisance")]
@@ -134,7 +135,7 @@ def test_partners_that_share_three_of_five_latents_give_a_claim_of_a_block_of_th
         return
     assert found.block.n_shared == 3
     assert found.theorem.name == "contrast-content"
-    assert "the block of 3 directions of the latents that partners share is recovered" in found.claim
+    assert "the block of 3 directions of the latents that positives share is recovered" in found.claim
     assert "the other 2 directions of the latents are not recovered" in found.claim
     latents, alone = est.transform(x), np.zeros(len(x), dtype=int)
     assert recovery_by_level(latents, z[:, :3], alone)[0] > 0.9 > 0.6 > recovery_by_level(latents, z[:, 3:], alone)[0]

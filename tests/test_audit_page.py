@@ -16,10 +16,10 @@ from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.audit_page import Pictures, _colourings, page_of, render
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.verdict import Verdict
+from pindown.auditing.evidence import Control, Score
 from pindown.auditing.page import Colouring, slid
 from pindown.auditing.refits import Samples
 from pindown.auditing.result import Audit
-from pindown.auditing.scores import Control, Score
 from pindown.data.data import Data
 from pindown.methods.dictionary.disentangle import save_rotated
 from pindown.methods.held_out import HeldOut

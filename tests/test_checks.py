@@ -9,7 +9,7 @@ import torch
 from pindown import networks, theory
 from pindown.auditing import checks
 from pindown.auditing.checks import arrays, conditions
-from pindown.auditing.checks.verdict import Estimate, above, below, estimate
+from pindown.auditing.checks.verdict import Estimate, at_least, at_most, estimate
 from pindown.errors import InputError
 from pindown.methods import Classify, Contrast, Dictionary, Forget
 from pindown.networks.spaces import Reals
@@ -21,6 +21,14 @@ def rng(seed=0):
 
 
 # Verdicts and how they are reached.
+
+
+def above(measured, threshold, **options):
+    return at_least(conditions.ENOUGH_SAMPLES, measured, threshold, "", **options).outcome
+
+
+def below(measured, threshold):
+    return at_most(conditions.ENOUGH_SAMPLES, measured, threshold, "").outcome
 
 
 def test_a_number_is_above_a_threshold_only_with_its_whole_interval():

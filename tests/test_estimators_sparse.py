@@ -13,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import pindown
 from pindown import Sparse, Trainer, audit, plan
+from pindown.data.data import Data
 from pindown.methods.sparse.audit import compare_seeds
 from pindown.methods.sparse.autoencoder import DEAD_AFTER, MAX_REVIVED, Autoencoder
 from pindown.metrics import dead_fraction, fvu, l0
@@ -215,7 +216,7 @@ def test_far_from_the_origin_no_code_dies():
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_an_audit_compares_atoms_beside_chance_and_claims_nothing(fitted):
-    found = audit(fitted, X, truth=WORLD.sample(1_500, random_state=1).z.numpy(), n_fits=2, random_state=0)
+    found = audit(fitted, Data(X, truth=WORLD.sample(1_500, random_state=1).z.numpy()), n_fits=2, random_state=0)
     assert not found.claims
     assert found.claim == "Nothing is claimed: no theorem covers these parameters."
     assert {each.metric for each in found.agreement} == {"PW-MCC of atoms"}

@@ -103,7 +103,7 @@ def test_it_is_fitted_audited_and_applied_from_the_shell(package, data):
     result = call(*FIT, "-o", "run", "--folds", 0)
     assert result.exit_code == 0, result.output
     assert "Regress: 3 latents of x0, x1, x2" in result.stdout
-    assert "y told by a linear map of the codes (R²), on rows held out in 5 folds (400): .9" in result.stdout
+    assert "y explained by a linear map of the latents (R²), on rows held out in 5 folds (400): .9" in result.stdout
     record = json.loads(Path("run/run.json").read_text())
     assert record["recipe"]["estimator"] == "Regress"
     result = call("audit", "run", "--fits", 2)

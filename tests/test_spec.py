@@ -85,8 +85,8 @@ def test_an_audit_of_data_is_the_audit_of_its_arrays():
     x, labels = RNG.normal(size=(120, 2)) + np.arange(120)[:, None] % 4, np.arange(120) % 4
     est = Classify(2, max_iter=1, verbose=False, random_state=0).fit(x, labels)
     groups = np.arange(120) // 6
-    one = audit(est, Data(x, signal=labels, groups=groups, truth=x), n_fits=2, random_state=0)
-    other = audit(est, x, labels, groups=groups, truth=x, n_fits=2, random_state=0)
+    one = audit(est, Data(x, signal=labels, groups=groups), n_fits=2, random_state=0)
+    other = audit(est, x, labels, groups=groups, n_fits=2, random_state=0)
     assert one.to_dict() == other.to_dict()
 
 
@@ -109,5 +109,5 @@ def test_images_are_planned_checked_and_audited(partners):
     assert plan(images, pairs=pairs, n_components=2).theorem is theory.CONTRAST_SPHERE
     assert len(checks.after(est, images, pairs)) == 5
     found = audit(est, images, pairs, n_fits=2, random_state=0)
-    assert found.scores[0].name.startswith("a partner is nearer")
+    assert found.scores[0].name.startswith("positives nearer")
     assert "X, column 0" in found.pictures.colourings

@@ -7,9 +7,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
+from pindown.auditing.evidence import Evidence, Score, reconstruction_evidence
 from pindown.auditing.refits import Refits
-from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import FitScore, MethodSpec, Roles, reconstruction_evidence
+from pindown.auditing.spec import FitScore, MethodSpec, Roles
 from pindown.data.data import Data
 
 

@@ -14,7 +14,8 @@ from scipy.stats import rankdata
 from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.nuisances import leakage_sentence
-from pindown.auditing.claims import enough
+from pindown.auditing.claims import threshold
+from pindown.auditing.evidence import Control, Score
 from pindown.auditing.page import (
     Colouring,
     Curve,
@@ -31,7 +32,6 @@ from pindown.auditing.page import (
     squares,
 )
 from pindown.auditing.refits import Refits, Samples, can_vary_initialisation, varies_initialisation
-from pindown.auditing.scores import Control, Score
 from pindown.simulate.images import contact_sheet, nearest_traversals, swaps
 
 if TYPE_CHECKING:
@@ -186,7 +186,7 @@ def score_ruler(score: Score) -> Ruler:
 def _agreement_ruler(found: Agreement) -> Ruler:
     null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
     note = f"{found.metric}; chance {shown(found.chance, 3)}{null}"
-    status = "" if found.worst >= enough(found) else "behind"
+    status = "" if found.worst >= threshold(found) else "behind"
     return Ruler(
         found.between,
         found.worst,

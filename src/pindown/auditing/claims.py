@@ -3,269 +3,306 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pindown._names import printed
+from pindown import theory
+from pindown._names import counted, printed
 from pindown.auditing.agreement import (
     HALVES,
     Agreement,
     Compared,
-    Features,
-    Measure,
     SharedBlock,
     agreements,
-    encoded_pairs,
     matched_order,
     measure_for,
 )
-from pindown.auditing.checks import conditions
-from pindown.auditing.checks.conditions import needed
+from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT, needed
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.verdict import Verdict, unchecked
-from pindown.auditing.refits import Refits, Samples, latent_matrix
-from pindown.auditing.scores import Control, Score, held_out_pairs
-from pindown.auditing.spec import Estimator, WeakerClaims
+from pindown.auditing.evidence import Evidence, encoded_pairs
+from pindown.auditing.refits import Estimator, Refits, Samples, latent_matrix
+from pindown.auditing.spec import Part
 from pindown.theory import NOISY, Assumption, Theorem
+from pindown.theory.structure import Block
+
+Matrix = NDArray[np.float64]
 
 AGREED, AGREED_BY_HALVES = 0.9, 0.8
-"""Least agreement of independent fits that is one: of fits to the same rows, and of fits to half as many."""
+"""Least agreement of fits to the same samples, and of fits to half as many, for a claim."""
+
+MIN_RECOVERY = 0.1
+"""Lower end of the band of recovery that noise must leave."""
+
+OF_ALL_LATENTS = (INJECTIVE_ENCODER, STRUCTURE_KEPT)
+"""Conditions on latents that explain everything, which a claim about a part does not need."""
+
+WARPED = replace(theory.ELEMENTWISE, name="an increasing or decreasing function", statement="ẑ = φ(z), φ invertible")
+"""What is left open where fits put samples in the same order, and differ in how far apart."""
 
 
-LEAST_TOLD = 0.1
-"""Score of the latents that noise must leave for sure."""
+@dataclass(frozen=True)
+class Claim:
+    """A claim and what it rests on: the reasons not to make it, its sentence, and what it leaves open.
+
+    Parameters
+    ----------
+    theorem : Theorem or None
+        The one that applies if its assumptions hold.
+    verdicts : sequence of Verdict
+        On assumptions.
+    agreement : sequence of Agreement
+        Of independent fits.
+    evidence : Evidence
+        Scores and controls.
+    waived : sequence of Assumption
+        Assumptions that are met by construction, or that the method does without.
+    noise, band
+        Noise of single features of X, and the recovery that it allows.
+    rest : str
+        What is not claimed.
+    n_held_out : int
+        Samples that everything is measured on.
+    blocks : sequence of Block
+        Latents that may be mixed among themselves; empty if the method has no blocks.
+
+    Examples
+    --------
+    >>> Claim(None).reasons
+    ('no theorem covers these parameters',)
+    """
+
+    theorem: Theorem | None
+    verdicts: Sequence[Verdict] = ()
+    agreement: Sequence[Agreement] = ()
+    evidence: Evidence = field(default_factory=lambda: Evidence((), ()))
+    waived: Sequence[Assumption] = ()
+    noise: Noise | None = None
+    band: Band | None = None
+    rest: str = ""
+    within: str = ""
+    n_held_out: int = 0
+    blocks: Sequence[Block] = ()
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """The reasons not to make the claim; empty if there are none."""
+        if self.theorem is None:
+            return ("no theorem covers these parameters",)
+        reasons = list(self.evidence.learned_nothing)
+        reasons += [f"a control failed: {control.name}" for control in self.evidence.controls if not control.passed]
+        failed = [verdict for verdict in self._needed() if verdict.outcome == "fails"]
+        reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
+        reasons += [
+            f"{found.between} disagree: {found.metric} {printed(found.worst)} (threshold {threshold(found)})"
+            for found in self.agreement
+            if not found.worst >= threshold(found)
+        ]
+        if self.band is not None and self.band.low <= MIN_RECOVERY:
+            reasons.append(f"noise may leave next to nothing of the latents: {self.band}")
+        if len(self.blocks) == 1 and not self.blocks[0].is_single:
+            n = len(self.blocks[0].latents)
+            reasons.append(f"no latent is identified: one block holds all {n}, and may be mixed in any way")
+        return tuple(reasons)
+
+    @property
+    def sentence(self) -> str:
+        """The sentence that may be quoted, or the one that says why there is none."""
+        theorem = self.theorem
+        if self.reasons or theorem is None:
+            return f"Nothing is claimed: {'; '.join(self.reasons)}."
+        conditions = [verdict.name for verdict in self._needed() if verdict.outcome == "undecided"]
+        conditions += [assumption.name for assumption in self._on_trust()]
+        conditions += [] if self.band is None else [NOISY.assumes.name]
+        start = f"If these hold: {', '.join(dict.fromkeys(conditions))}, then " if conditions else ""
+        subject = theorem.subject + (f", within each level of {self.within}," if self.within else "")
+        subject += "" if self.band is None else ", as far as noise allows,"
+        subject += f" up to {theorem.indeterminacy.name}" if theorem.indeterminacy.allows else ""
+        left = "".join(f"; {text}" for text in (self.band, self.rest) if text)
+        worst = min((found for found in self.agreement if found.between != HALVES), key=lambda found: found.worst)
+        text = (
+            f"{start}{subject} ({theorem.source}){left}; refits on {self.n_held_out:,} held-out samples: "
+            f"{self.evidence.scores[0]}; agreement of independent fits: {worst.metric} at least {printed(worst.worst)} "
+            f"(chance {printed(worst.chance)})."
+        )
+        return text[0].upper() + text[1:]
+
+    @property
+    def not_shown(self) -> tuple[str, ...]:
+        """What is left open: undecided, taken on trust, and what no theorem promises.
+
+        Examples
+        --------
+        >>> Claim(theory.ROEDER).not_shown[-1]
+        'not promised: that the features are the true latents: fits are compared with fits, not with ground truth'
+        """
+        if self.theorem is None:
+            return ("that the latents are the true ones, up to anything: no theorem covers these parameters",)
+        undecided = [f"undecided: {v.name}: {v.why}" for v in self._needed() if v.outcome == "undecided"]
+        trusted = list(self._on_trust())
+        promised = list(self.theorem.not_promised)
+        if self.noise is not None and not self.noise.is_nil:
+            trusted, promised = [*trusted, NOISY.assumes], [*promised, *NOISY.not_promised]
+        elif self.noise is not None and not self.noise.decided:
+            undecided.append(
+                "undecided: noise: all directions of X may be signal, so noise cannot be told from latents and counts "
+                "as signal. More samples would show it, or twenty more features of the same latents."
+            )
+        return (
+            *undecided,
+            *(f"taken on trust: {assumption.name}: {assumption.statement}" for assumption in trusted),
+            *(f"not promised: {text}" for text in promised),
+        )
+
+    def _needed(self) -> tuple[Verdict, ...]:
+        return () if self.theorem is None else needed(self.theorem, self.verdicts, self.waived)
+
+    def _on_trust(self) -> tuple[Assumption, ...]:
+        assumed = () if self.theorem is None else unchecked(self.theorem, self.verdicts)
+        return tuple(assumption for assumption in assumed if assumption not in self.waived)
 
 
-def enough(found: Agreement) -> float:
-    """Return the least agreement that is asked of these fits."""
+def threshold(found: Agreement) -> float:
+    """Return the least agreement of these fits for a claim."""
     return AGREED_BY_HALVES if found.between == HALVES else AGREED
 
 
 def all_agree(agreement: Sequence[Agreement]) -> bool:
-    """Say whether fits agree as well as is asked."""
-    return all(found.worst >= enough(found) for found in agreement)
+    """Return whether all fits agree well enough for a claim."""
+    return all(found.worst >= threshold(found) for found in agreement)
 
 
-def reasons_not_to_claim(
-    theorem: Theorem | None,
-    verdicts: Sequence[Verdict],
-    agreement: Sequence[Agreement],
-    controls: Sequence[Control],
-    learned_nothing: Sequence[str],
-    without: Sequence[Assumption] = (),
-    band: Band | None = None,
-) -> tuple[str, ...]:
-    """Return what stands against any claim; empty if nothing does.
+# ---- what a claim is about ------------------------------------------------------------------------------------------
 
-    Examples
-    --------
-    >>> reasons_not_to_claim(None, (), (), (), ())
-    ('no theorem covers these parameters',)
+
+def claim_about(
+    est: Estimator, refits: Refits, latents: Matrix, evidence: Evidence, verdicts: Sequence[Verdict]
+) -> tuple[Claim, bool]:
+    """Return the strongest claim that fits may support, and whether it is about all latents.
+
+    It is about the block that positives share, if that is not all; about features, if the latents leave out some of X;
+    and about some of their directions, if fits agree in these only and there is no other reason not to claim.
     """
-    if theorem is None:
-        return ("no theorem covers these parameters",)
-    reasons = list(learned_nothing)
-    reasons += [f"a control failed: {control.name}" for control in controls if not control.passed]
-    failed = [verdict for verdict in needed(theorem, verdicts, without) if verdict.outcome == "fails"]
-    reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
-    reasons += [
-        f"{found.between} agree by {found.metric} {printed(found.worst)} only, and {enough(found)} is asked"
-        for found in agreement
-        if not found.worst >= enough(found)
-    ]
-    if band is not None and band.low <= LEAST_TOLD:
-        reasons.append(f"noise may leave next to nothing of the latents: {band}")
-    return tuple(reasons)
+    spec, held_out, block = est.spec, refits.held_out, evidence.block
+    kept = not any(v.assumption == STRUCTURE_KEPT and v.outcome == "fails" for v in verdicts)
+    features = None
+    if spec.weaker is not None and block is None:
+        features = spec.weaker.features(refits.others[0], held_out.data, latents_of(refits.others[0], held_out))
+    part = block_part(block) if block is not None else None if kept else features
+    waived = spec.waived(est, held_out.data)
 
-
-def sentence(
-    theorem: Theorem | None,
-    reasons: Sequence[str],
-    verdicts: Sequence[Verdict],
-    scores: Sequence[Score],
-    agreement: Sequence[Agreement],
-    n_held_out: int,
-    *,
-    without: Sequence[Assumption] = (),
-    within: str = "",
-    band: Band | None = None,
-    rest: str = "",
-) -> str:
-    """Return the sentence that may be quoted, or the one that says why there is none."""
-    if reasons or theorem is None:
-        return f"Nothing is claimed: {'; '.join(reasons)}."
-    open_ones = [v.name for v in needed(theorem, verdicts, without) if v.outcome == "undecided"]
-    trusted = [a.name for a in unchecked(theorem, verdicts) if a not in without]
-    noisy = [] if band is None else [NOISY.assumes.name]
-    condition = ", ".join(dict.fromkeys(open_ones + trusted + noisy))
-    worst = min((found for found in agreement if found.between != HALVES), key=lambda found: found.worst)
-    shown = (
-        f"on {n_held_out:,} held-out rows, {scores[0]}, and independent fits agree by {worst.metric} of at least "
-        f"{printed(worst.worst)} (chance {printed(worst.chance)})"
-    )
-    start = f"If these hold: {condition}, then " if condition else ""
-    subject = theorem.subject + (f", within each value of {within}," if within else "")
-    subject += "" if band is None else ", as far as codes tell it through noise,"
-    left = ("" if band is None else f"; {band}") + (rest and f"; {rest}")
-    free = theorem.indeterminacy
-    text = f"{start}{subject}{f' up to {free.name}' if free.allows else ''} ({theorem.source}){left}; {shown}."
-    return text[0].upper() + text[1:]
-
-
-def not_shown(
-    theorem: Theorem | None,
-    verdicts: Sequence[Verdict],
-    without: Sequence[Assumption] = (),
-    noise: Noise | None = None,
-) -> tuple[str, ...]:
-    """Return what the audit leaves open: undecided, taken on trust, and what no theorem promises.
-
-    Examples
-    --------
-    >>> from pindown.theory import ROEDER
-    >>> not_shown(ROEDER, ())[-1]
-    'not promised: that the features are the true latents: fits are compared with fits, not with ground truth'
-    """
-    if theorem is None:
-        return ("that the codes are the latents, up to anything: no theorem covers these parameters",)
-    asked = needed(theorem, verdicts, without)
-    undecided = [f"undecided: {v.name}: {v.why}" for v in asked if v.outcome == "undecided"]
-    trusted = [f"taken on trust: {a.name}: {a.statement}" for a in unchecked(theorem, verdicts) if a not in without]
-    promised = [f"not promised: {text}" for text in theorem.not_promised]
-    return (*undecided, *trusted, *_of_noise(noise), *promised)
-
-
-def _of_noise(noise: Noise | None) -> tuple[str, ...]:
-    """Return what is not known of noise: that it has the form it was measured in, or whether there is any."""
-    if noise is None or (noise.is_nil and noise.decided):
-        return ()
-    if noise.is_nil:
-        return (
-            "undecided: noise: all directions of X may be signal, so that noise cannot be told from latents, and what "
-            "there is of it counts as one. More rows would show it, or twenty columns more that share the latents.",
+    def claim(part: Part | None, agreement: Sequence[Agreement]) -> Claim:
+        blocks = getattr(est, "blocks_", ()) if part is None else ()
+        within = "" if held_out.data.given is None else "the given label"
+        found = Claim(
+            est.guarantee, verdicts, agreement, evidence, waived, within=within, n_held_out=len(held_out), blocks=blocks
         )
-    trusted = f"taken on trust: {NOISY.assumes.name}: {NOISY.assumes.statement}"
-    return (trusted, *(f"not promised: {text}" for text in NOISY.not_promised))
+        if part is None:
+            return found
+        seen, without = (*verdicts, *part.verdicts), (*waived, *OF_ALL_LATENTS)
+        return replace(found, theorem=part.theorem, verdicts=seen, waived=without, rest=part.rest)
+
+    whole = claim(part, _agreement(est, refits, latents, part, block))
+    if features is None or whole.theorem is None or all_agree(whole.agreement):
+        return whole, part is None
+    if any(verdict.outcome == "fails" for verdict in whole._needed()):
+        return whole, part is None
+    weaker = next((claim(*found) for found in _weaker(est, refits, features) if all_agree(found[1])), None)
+    return (whole, part is None) if weaker is None else (weaker, False)
 
 
-Matrix = NDArray[np.float64]
+def block_part(block: SharedBlock) -> Part:
+    """Return the claim about the block of the latents that positives share."""
+    subject = f"the block of {counted(block.n_shared, 'direction')} of the latents that positives share is recovered"
+    verdict = Verdict(theory.SHARED_CONTENT, block.least, block.negatives, "holds", f"{block}.")
+    return Part(replace(theory.CONTRAST_CONTENT, subject=subject), (verdict,), block.rest)
 
-OF_ALL_CODES = (conditions.INJECTIVE_ENCODER, conditions.STRUCTURE_KEPT)
-"""What is asked of codes that tell everything, and not of those that tell a block."""
 
+def leading_part(features: Part, n_kept: int, n_latents: int, *, warped: bool) -> Part:
+    """Return the claim about the first directions in which classes differ: up to a linear map, or one of them, warped.
 
-def compared_part(
-    est: Estimator,
-    refits: Refits,
-    codes: Matrix,
-    block: SharedBlock | None,
-    verdicts: Sequence[Verdict],
-    waived: Sequence[Assumption],
-) -> tuple[SharedBlock | Features | None, tuple[Agreement, ...]]:
-    """Return what is spoken of, if not all codes, and how fits agree in it.
-
-    Features, where codes leave some of X untold; and less than all of their directions, where fits agree in less alone
-    and nothing else stands against a claim.
-
-    Parameters
-    ----------
-    est : estimator
-        That is audited.
-    refits : Refits
-        Of it.
-    codes : array (n, d)
-        Of rows held out, by it.
-    block : SharedBlock or None
-        What partners share of them, where that is not all.
-    verdicts : sequence of Verdict
-        On what data and codes show.
-    waived : sequence of Assumption
-        What the method does without.
+    Examples
+    --------
+    >>> leading_part(Part(theory.ROEDER, ()), 1, 3, warped=False).theorem.subject
+    'of the directions in which features tell classes apart the first is recovered'
     """
-    fit, data = refits.others[0], refits.held_out.data
-    untold = any(v.assumption == conditions.STRUCTURE_KEPT and v.outcome == "fails" for v in verdicts)
-    weaker = est.spec.weaker if block is None else None
-    features = None if weaker is None else weaker.features(fit, data, latents_of(fit, refits.held_out))
-    part = features if untold and block is None else block
-    agreement = _agreement(est, refits, codes, part)
-    theorem = est.guarantee if part is None else part.theorem
-    if weaker is None or features is None or theorem is None or all_agree(agreement):
-        return part, agreement
-    if any(verdict.outcome == "fails" for verdict in needed(theorem, *conditions_on(part, verdicts, waived))):
-        return part, agreement
-    return _less(est, refits, weaker, features) or (part, agreement)
+    first = "the first is" if n_kept == 1 else f"the first {n_kept} are"
+    subject = f"of the directions in which features tell classes apart {first} recovered"
+    free = WARPED if warped else features.theorem.indeterminacy
+    left = n_latents - n_kept
+    rest = f"fits differ in the other {counted(left, 'direction')}; " if left else ""
+    theorem = replace(features.theorem, subject=subject, indeterminacy=free)
+    return Part(theorem, features.verdicts, f"{rest}no latents behind X are claimed")
 
 
-def conditions_on(
-    part: SharedBlock | Features | None, verdicts: Sequence[Verdict], waived: Sequence[Assumption]
-) -> tuple[tuple[Verdict, ...], tuple[Assumption, ...]]:
-    """Return verdicts on what is spoken of, and what is not asked of it."""
-    return (*verdicts, *(() if part is None else part.verdicts)), (*waived, *(() if part is None else OF_ALL_CODES))
+def predictions_part(features: Part) -> Part:
+    """Return the claim about predictions of the label alone, and not about the latents.
+
+    Examples
+    --------
+    >>> predictions_part(Part(theory.ROEDER, ())).theorem.subject
+    'the prediction of the label from X, p(label | X), is recovered'
+    """
+    subject = "the prediction of the label from X, p(label | X), is recovered"
+    assumes = tuple(each for each in features.theorem.assumes if each != theory.INDEPENDENT_DIFFERENCES)
+    theorem = replace(features.theorem, subject=subject, indeterminacy=theory.IDENTITY, assumes=assumes, diversity=None)
+    return Part(theorem, (), "the latents are not: beyond their prediction of the label, fits differ in them")
 
 
-def _less(
-    est: Estimator, refits: Refits, weaker: WeakerClaims[Any], features: Features
-) -> tuple[Features, tuple[Agreement, ...]] | None:
-    """Return the most in which fits agree: directions that are told most, or what they tell; None if in nothing."""
-    train, data = refits.train.data, refits.held_out.data
-    with _known_columns():
+def _weaker(est: Estimator, refits: Refits, features: Part) -> Iterator[tuple[Part, tuple[Agreement, ...]]]:
+    """Yield claims about fewer directions, then about predictions, with the agreement of fits in each."""
+    weaker, train, data = est.spec.weaker, refits.train.data, refits.held_out.data
+    assert weaker is not None
+    with _without_feature_names():
         along = Compared.of(est, refits, lambda fit: weaker.leading(fit, train, data))
-    if along is not None:
-        for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
-            some = along.first(k)
-            part = weaker.features(refits.others[0], data, some.others[0])
-            assert part is not None  # for there are features of all codes
-            part = part.leading(k, est.n_components_, warped=warped)
-            if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), some)):
-                return part, found
-    with _known_columns():
+    for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
+        some = along.first(k)
+        part = weaker.features(refits.others[0], data, some.others[0])
+        assert part is not None  # since there are features of all latents
+        part = leading_part(part, k, est.n_components_, warped=warped)
+        yield part, agreements(measure_for(part.theorem.indeterminacy), some)
+    with _without_feature_names():
         predicted = Compared.of(est, refits, lambda fit: weaker.predictions(fit, data))
-    if predicted is not None:
-        part = features.predictions_alone()
-        if all_agree(found := agreements(measure_for(part.theorem.indeterminacy), predicted)):
-            return part, found
-    return None
+    part = predictions_part(features)
+    yield part, agreements(measure_for(part.theorem.indeterminacy), predicted)
 
 
 def _agreement(
-    est: Estimator, refits: Refits, codes: Matrix, part: SharedBlock | Features | None
+    est: Estimator, refits: Refits, latents: Matrix, part: Part | None, block: SharedBlock | None
 ) -> tuple[Agreement, ...]:
-    """Compare a fit with its refits, or the block of each that partners share."""
-    held_out = refits.held_out
-    if not isinstance(part, SharedBlock):
-        measure = (
-            est.spec.comparison.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
-        )
+    """Compare a fit with its refits: all latents, or the block of each that positives share."""
+    held_out, comparison = refits.held_out, est.spec.comparison
+    measure = comparison.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
+    what: Callable[[Estimator], Matrix]
+    if block is not None:
 
-        def of(fit: Estimator) -> Matrix:
-            compared = fit.spec.comparison.matrix(fit, held_out)
-            return latents_of(fit, held_out, measure, codes) if compared is None else compared
+        def what(fit: Estimator) -> Matrix:
+            return block.part(latents_of(fit, held_out), *encoded_pairs(fit, held_out))
 
     else:
-        measure, pairs = measure_for(part.theorem.indeterminacy), held_out_pairs(held_out)
 
-        def of(fit: Estimator) -> Matrix:
-            return part.part(latents_of(fit, held_out), *encoded_pairs(fit, *pairs))
+        def what(fit: Estimator) -> Matrix:
+            found = comparison.matrix(fit, held_out)
+            if found is None:
+                found = latents_of(fit, held_out)
+                found = matched_order(latents, found) if measure.in_order else found
+            return found
 
-    compared = Compared.of(est, refits, of)
-    assert compared is not None
-    return agreements(measure, compared)
+    return agreements(measure, Compared.of(est, refits, what))
 
 
-def latents_of(fit: Estimator, rows: Samples, measure: Measure | None = None, like: Matrix | None = None) -> Matrix:
-    """Encode rows; in the order of another's latents, where a measure compares them in their order."""
-    with _known_columns():
-        codes = latent_matrix(fit, rows.data)
-    return matched_order(like, codes) if measure is not None and measure.in_order and like is not None else codes
+def latents_of(fit: Estimator, samples: Samples) -> Matrix:
+    """Return the latents of samples, whose features are in the order that the fit knows."""
+    with _without_feature_names():
+        return latent_matrix(fit, samples.data)
 
 
 @contextmanager
-def _known_columns() -> Iterator[None]:
-    """Encode rows without the names of their columns: they are those that the fit knows."""
+def _without_feature_names() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="X does not have valid feature names")
         yield

@@ -1,4 +1,4 @@
-"""The result of an audit, as plain data that prints and saves itself."""
+"""The result of an audit: plain data that prints and saves itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 import json
 import math
 import numbers
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
@@ -20,11 +20,13 @@ from pindown.auditing.agreement import Agreement, SharedBlock
 from pindown.auditing.checks.noise import Band
 from pindown.auditing.checks.nuisances import leakage_sentence
 from pindown.auditing.checks.verdict import Verdict
+from pindown.auditing.evidence import Control, HeldOutScore, Score, Strip
 from pindown.auditing.page import check_writable, write_whole
-from pindown.auditing.scores import Control, HeldOutScore, Score, Strip
 from pindown.metrics import Leakage
 
 if TYPE_CHECKING:
+    from rich.text import Text
+
     from pindown.auditing.audit_page import Pictures
 
 
@@ -37,41 +39,41 @@ class Audit:
     estimator : str
         What was audited.
     theorem : Theorem or None
-        What would speak of it.
+        The one that applies if its assumptions hold.
     verdicts : tuple of Verdict
-        What data say of each assumption, before training and after.
+        What data show about each assumption, before training and after.
     scores : tuple of Score
-        On held-out rows, each with its level of chance.
+        Of refits on held-out samples, each next to chance.
     held_out : HeldOutScore or None
-        What the fit itself scored on rows that it kept back, as `pindown fit` prints it; None if it kept none.
+        The score of your fit on its own validation set, as `pindown fit` prints it; None if it has none.
     agreement : tuple of Agreement
         Between independent fits, up to what the theorem leaves open.
     controls : tuple of Control
-        Trials whose outcome is known beforehand.
+        Trials whose outcome is known.
     block : SharedBlock or None
-        The part of the codes that is spoken of, where partners do not share all of it.
+        The part of the latents that the claim is about, if positives do not share all of it.
     leakage : Leakage or None
-        What the codes still tell of a nuisance.
+        How well probes predict a nuisance from the latents.
     noise : float
-        The share of the variance of a column that is noise of its own; 0 where none was seen.
+        The fraction of the variance of a feature that is its own noise; 0 if none was seen.
     band : Band or None
-        Where the score of the true latents lies, for all that noise; None where there is none.
+        The recovery that this noise allows; None if there is none.
     recovery : tuple of Score
-        Against the truth, if it was given.
+        Compared with the ground truth, if it was given.
     strips : tuple of Strip
-        Rows of pictures, where a method has some to show.
+        Pictures side by side, if a method has some to show.
     waived : tuple of Assumption
         Assumptions that this estimator meets by construction, or does without.
     reasons : tuple of str
-        What stands against a claim; empty if nothing does.
+        Reasons not to claim; empty if there are none.
     claim : str
         The sentence that may be quoted, or that nothing is claimed, and why.
     not_shown : tuple of str
-        What was left open.
+        What is left open.
     warned : tuple of str
-        What the estimator says against itself.
+        Warnings of the refits.
     n_samples, n_learned_from, n_held_out, n_fits : int
-        Rows given, rows that refits learned from, rows that all is measured on, and fits made.
+        Samples given, samples that refits learn from, samples that everything is measured on, and fits made.
     """
 
     estimator: str
@@ -111,24 +113,24 @@ class Audit:
         return found[name]
 
     def __str__(self) -> str:
-        parts: list[tuple[str, list[str]]] = [
-            ("scores on held-out rows", [str(score) for score in self.scores]),
-            ("the fit itself, on rows that it kept back", [str(self.held_out)] if self.held_out else []),
-            ("agreement of independent fits", [str(found) for found in self.agreement]),
-            ("controls", [str(control) for control in self.controls]),
-            ("assumptions", [str(verdict) for verdict in self.verdicts]),
-            ("what partners share", [f"{self.block}; {self.block.rest}."] if self.block else []),
-            ("leakage", [leakage_sentence(self.leakage)] if self.leakage else []),
-            ("noise", [f"{self.band}."] if self.band else []),
-            ("against the truth", [str(score) for score in self.recovery]),
-            ("the estimator warns", list(self.warned)),
-            ("claim", [self.claim]),
-            ("not shown", list(self.not_shown)),
-        ]
+        parts: dict[str, Sequence[object]] = {
+            "scores of refits on held-out samples": self.scores,
+            "your fit on its validation set": [self.held_out] if self.held_out else [],
+            "agreement of independent fits": self.agreement,
+            "controls": self.controls,
+            "assumptions": self.verdicts,
+            "what positives share": [f"{self.block}; {self.block.rest}."] if self.block else [],
+            "leakage": [leakage_sentence(self.leakage)] if self.leakage else [],
+            "noise": [f"{self.band}."] if self.band else [],
+            "compared with the ground truth": self.recovery,
+            "warnings of the refits": self.warned,
+            "claim": [self.claim],
+            "not shown": self.not_shown,
+        }
         lines = [
-            f"Audit of {self.estimator}, {self.n_samples:,} rows, {self.n_held_out:,} held out, {self.n_fits} fits"
+            f"Audit of {self.estimator}, {self.n_samples:,} samples, {self.n_held_out:,} held out, {self.n_fits} fits"
         ]
-        for title, entries in parts:
+        for title, entries in parts.items():
             lines += [title, *(f"  {entry}" for entry in entries)] if entries else []
         return "\n".join(lines)
 
@@ -137,17 +139,31 @@ class Audit:
         return f"<Audit of {self.estimator}: {name}, {'a claim' if self.claims else 'nothing is claimed'}>"
 
     def _repr_html_(self) -> str:
-        from pindown.auditing.result import summary
+        """Return the claim, and tables of scores, agreement and verdicts, for a notebook."""
+        found: list[tuple[str, float, float | None, str]]
+        found = [(s.name, s.value, s.chance, "" if s.p_value is None else f"{s.p_value:.2g}") for s in self.scores]
+        found += [(s.name, s.value, s.chance, "") for s in self.recovery]
+        if (own := self.held_out) is not None:
+            found.append((f"your fit, samples {own.rows}: {own.name}", own.score, own.chance, ""))
+        found += [(f"{a.between}: {a.metric}", a.worst, a.chance, "") for a in self.agreement]
+        scores = [(name, printed(value), "" if c is None else printed(c), p) for name, value, c, p in found]
+        verdicts: list[tuple[str, str, str]] = [(each.outcome, each.name, each.why) for each in self.verdicts]
+        verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in self.controls]
+        theorem = "no theorem" if self.theorem is None else self.theorem.name
+        return (
+            f"<div><p><b>Audit of {escape(self.estimator)}</b>, {escape(theorem)}, {self.n_samples:,} samples, "
+            f"{self.n_held_out:,} held out, {self.n_fits} fits</p><blockquote>{escape(self.claim)}</blockquote>"
+            f"{_table(('on held-out samples', 'measured', 'chance', 'p'), scores)}"
+            f"{_table(('outcome', 'assumption', 'why'), verdicts)}</div>"
+        )
 
-        return summary(self)  # in a notebook
-
-    def __rich__(self) -> Any:
+    def __rich__(self) -> Text:
         from rich.text import Text
 
         return Text(str(self))  # its brackets are intervals, not markup
 
     def to_dict(self) -> dict[str, Any]:
-        """Return all but the pictures as dictionaries, lists, text and numbers; None for what is no number."""
+        """Return all but the pictures as dictionaries, lists, text and numbers; None for NaN."""
         names = [field.name for field in dataclasses.fields(self) if field.name != "pictures"]
         return {"claims": self.claims} | {name: plain(getattr(self, name)) for name in names}
 
@@ -161,28 +177,17 @@ class Audit:
         OSError
             If the file cannot be written.
         """
-        return save_as(path, self.to_dict, self._page)
+        path = Path(path)
+        if path.suffix.lower() not in (".html", ".json"):
+            raise ValueError(f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers.")
+        check_writable(path)
+        if path.suffix.lower() == ".json":
+            write_whole(json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False), path)
+        else:
+            from pindown.auditing.audit_page import render
 
-    def _page(self) -> str:
-        from pindown.auditing.audit_page import render
-
-        return render(self)
-
-
-def save_as(path: str | Path, numbers: Callable[[], dict[str, Any]], page: Callable[[], str]) -> Path:
-    """Write a page, or numbers, as the ending of a path says, whole or not at all."""
-    path = Path(path)
-    if path.suffix.lower() not in (".html", ".json"):
-        raise ValueError(
-            f"save: {path.name!r} must end in .html, for a page, or in .json, for the numbers, not in "
-            f"{path.suffix or 'nothing'!r}."
-        )
-    check_writable(path)
-    if path.suffix.lower() == ".json":
-        write_whole(json.dumps(numbers(), indent=1, ensure_ascii=False, allow_nan=False), path)
-    else:
-        write_whole(page(), path)
-    return path
+            write_whole(render(self), path)
+        return path
 
 
 def plain(value: Any) -> Any:
@@ -215,30 +220,6 @@ def plain(value: Any) -> Any:
     if dataclasses.is_dataclass(value):
         return {field.name: plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
     return value if value is None or isinstance(value, str) else str(value)
-
-
-def summary(audit: Audit) -> str:
-    """Return the claim, and tables of scores, agreement and verdicts, as one element."""
-    theorem = "no theorem" if audit.theorem is None else audit.theorem.name
-    scores = [_score(score) for score in (*audit.scores, *audit.recovery)]
-    if (own := audit.held_out) is not None:
-        chance = "" if own.chance is None else printed(own.chance)
-        scores.append((f"the fit itself, rows {own.rows}: {own.name}", printed(own.score), chance, ""))
-    scores += [(f"{a.between}: {a.metric}", printed(a.worst), printed(a.chance), "") for a in audit.agreement]
-    verdicts: list[tuple[str, str, str]] = [(verdict.outcome, verdict.name, verdict.why) for verdict in audit.verdicts]
-    verdicts += [("passed" if c.passed else "failed", f"control: {c.name}", c.found) for c in audit.controls]
-    return (
-        f"<div><p><b>Audit of {escape(audit.estimator)}</b>, {escape(theorem)}, {audit.n_samples:,} rows, "
-        f"{audit.n_held_out:,} held out, {audit.n_fits} fits</p>"
-        f"<blockquote>{escape(audit.claim)}</blockquote>"
-        f"{_table(('on held-out rows', 'measured', 'chance', 'p'), scores)}"
-        f"{_table(('outcome', 'assumption', 'why'), verdicts)}</div>"
-    )
-
-
-def _score(score: Score) -> tuple[str, str, str, str]:
-    p = "" if score.p_value is None else f"{score.p_value:.2g}"
-    return score.name, printed(score.value), printed(score.chance), p
 
 
 def _table(header: Sequence[str], rows: Iterable[Sequence[str]]) -> str:

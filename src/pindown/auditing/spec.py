@@ -17,34 +17,24 @@ from numpy.typing import NDArray
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.agreement import Features, Measure, measure_for
-from pindown.auditing.checks import (
-    Estimate,
-    Verdict,
-    enough_directions,
-    enough_samples,
-    injective_encoder,
-    structure_kept,
-)
-from pindown.auditing.checks.arrays import held_out_r2
-from pindown.auditing.checks.noise import Ceiling, Moved, Noise, linear_ceiling, matched_ceiling, noise_left
-from pindown.auditing.checks.verdict import above, with_better
-from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
-from pindown.auditing.refits import Refits, Samples, encoder_of, gathered, latent_matrix, read, refitted
-from pindown.auditing.scores import (
+from pindown.auditing.agreement import Measure, measure_for
+from pindown.auditing.checks import Verdict, enough_directions, enough_samples, injective_encoder, structure_kept
+from pindown.auditing.checks.noise import Ceiling, Moved, linear_ceiling, matched_ceiling
+from pindown.auditing.checks.verdict import at_least, with_better
+from pindown.auditing.evidence import (
     LINEAR,
-    Control,
     Evidence,
     Score,
+    linear_fit,
     linear_test,
     measured,
-    r2,
+    reconstruction_evidence,
     recovery,
     side_information_evidence,
 )
+from pindown.auditing.plans import Plan, count_directions, in_words, missing_in_general
+from pindown.auditing.refits import E, Estimator, Refits, Samples, encoder_of, read, refitted
 from pindown.data.data import Data, Sides
-from pindown.errors import InputError
-from pindown.networks.encoder import Encoder
 from pindown.networks.folding import find_flat_directions, find_folding
 from pindown.networks.spaces import Reals, Sphere
 from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
@@ -52,36 +42,8 @@ from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
 
-MIN_RECONSTRUCTION_GAIN = 0.5
-"""Fraction of the variance left by a fit to permuted features that a fit without side variables must explain."""
-
-
 MAX_PIXELS = 1_024
 """Size of an image up to which an encoder is checked for folding; for larger ones only flat directions are checked."""
-
-
-class Estimator(Protocol):
-    """What plans and audits use of an estimator; every subclass of `BaseEncoder` has it."""
-
-    spec: ClassVar[MethodSpec[Any]]
-    n_components: int | None
-    n_components_: int
-    encoder_: Encoder
-    loss_curve_: NDArray[Any]
-
-    @property
-    def guarantee(self) -> Theorem | None:
-        """The theorem that applies if the data meet its assumptions."""
-
-    def get_params(self, deep: bool = True) -> Mapping[str, Any]:
-        """Return the parameters."""
-
-    def transform(self, X: Any) -> Any:
-        """Return the latents of observations."""
-
-
-E = TypeVar("E", bound=Estimator)
-C = TypeVar("C", bound=Estimator, contravariant=True)
 
 
 class Figure(NamedTuple):
@@ -144,8 +106,7 @@ class Comparison(Generic[E]):
 
     def measure(self, est: E, samples: Samples) -> Measure:
         """Return the score of two fits: up to what the theorem leaves open; up to an affine map if there is none."""
-        theorem = est.guarantee
-        free = theory.AFFINE if theorem is None else theorem.indeterminacy
+        free = theory.AFFINE if est.guarantee is None else est.guarantee.indeterminacy
         return measure_for(free, samples.strata, getattr(est, "blocks_", None))
 
     def matrix(self, est: E, samples: Samples) -> Matrix | None:
@@ -158,44 +119,49 @@ class Comparison(Generic[E]):
 
     def ceiling(self, est: E, found: Moved, samples: Samples) -> Ceiling:
         """Return the highest recovery that noise in X allows: per latent, if the theorem identifies single ones."""
-        theorem = est.guarantee
-        single = theorem is not None and theorem.indeterminacy.within(theory.ELEMENTWISE)
+        single = est.guarantee is not None and est.guarantee.indeterminacy.within(theory.ELEMENTWISE)
         return matched_ceiling(found) if single else linear_ceiling(found)
 
 
 class Refitting(Generic[E]):
     """How an audit splits the samples and fits a method again. Override what differs."""
 
-    def read(self, est: E, X: Any, y: Any, sides: Sides, pairs: Any) -> Samples:
+    def read(self, est: E, X: Any, y: Any, sides: Sides) -> Samples:
         """Return what is given to an audit as samples of one table."""
-        if pairs is not None:
-            raise InputError("pairs", f"audit: {type(est).__name__} takes no pairs beside y. Leave them out.")
-        return read(est, X if isinstance(X, Data) else gathered(est, X, y, sides))
-
-    def fit(self, est: E, data: Data, *, seed: int, elsewhere: bool) -> E:
-        """Return a clone, fitted with another seed, and if ``elsewhere`` from another initialisation."""
-        return refitted(est, data, seed=seed, elsewhere=elsewhere)
-
-    def noise(self, est: E, samples: Samples) -> Noise | None:
-        """Return the noise that each feature has for itself; None if a method has no use for it."""
-        return noise_left(encoder_of(est, samples.data), samples.X)
+        return read(est, X, y, sides)
 
     def samples(self, est: E, samples: Samples) -> Samples:
         """Return the samples with how to split them: strata that are split evenly, groups that stay together."""
         return samples
 
+    def fit(self, est: E, data: Data, *, seed: int, elsewhere: bool) -> E:
+        """Return a clone, fitted with another seed, and if ``elsewhere`` from another initialisation."""
+        return refitted(est, data, seed=seed, elsewhere=elsewhere)
+
     def copy_choices(self, est: E, fresh: E) -> None:
         """Let an unfitted refit use what the fit has chosen from its data, so that both are of one kind."""
 
     def null(self, est: E, samples: Samples, rng: np.random.Generator) -> tuple[E, Samples] | None:
-        """Return an estimator and data from which nothing can be learned; None if such a control says nothing."""
-        return est, samples.shuffled(rng)
+        """Return an estimator and data from which nothing can be learned; a shuffled nuisance would leave no task."""
+        return None if samples.role == "nuisance" else (est, samples.shuffled(rng))
+
+
+@dataclass(frozen=True)
+class Part:
+    """A part of what a fit has learned that a claim can be about: its theorem, verdicts on it, and what is left out."""
+
+    theorem: Theorem
+    verdicts: Verdicts
+    rest: str = "the latents behind X are not claimed, since X holds more than the latents explain"
+
+
+C = TypeVar("C", bound=Estimator, contravariant=True)
 
 
 class WeakerClaims(Protocol[C]):
     """What a method can claim where latents keep only part of X, or fits agree in some directions only."""
 
-    def features(self, est: C, data: Data, latents: Matrix) -> Features | None:
+    def features(self, est: C, data: Data, latents: Matrix) -> Part | None:
         """Return the claim about features, without one about the latents behind X."""
 
     def leading(self, est: C, train: Data, data: Data) -> Matrix:
@@ -246,10 +212,7 @@ class MethodSpec(Generic[E]):
             return FitScore("score", float(own(data.X) if data.signal is None else own(data.X, data.signal)))
         if data.signal is None:
             return FitScore("")
-        target = measured(data.signal)
-        frame, _ = np.linalg.qr((codes := np.asarray(est.transform(data.X), dtype=np.float64)) - codes.mean(0))
-        target = target - target.mean(0)
-        return FitScore(LINEAR, float(((frame.T @ target) ** 2).sum() / max((target**2).sum(), 1e-300)), 0.0)
+        return FitScore(LINEAR, linear_fit(est.transform(data.X), data.signal)[0], 0.0)
 
     # ---- before a fit: plan, parameters -----------------------------------------------------------------------------
 
@@ -300,9 +263,8 @@ class MethodSpec(Generic[E]):
         found, needed = _n_independent(data.signal), theorem.diversity.needed(n_components)
         needs = "needs" if n_components == 1 else "need"
         why = f"y has {found}, and {counted(n_components, 'latent')} {needs} {needed}."
-        outcome = above(Estimate(found, found, found), needed - 0.5)
-        remedy = "" if outcome == "holds" else f" Give {needed - found} more, or ask for fewer latents."
-        return (*verdicts, Verdict(theorem.diversity, found, needed, outcome, why + remedy))
+        fails = f"Give {needed - found} more, or ask for fewer latents."
+        return (*verdicts, at_least(theorem.diversity, found, needed, why, fails=fails))
 
     def checks_after(self, est: E, data: Data, known: Verdicts = ()) -> Verdicts:
         """Return what latents show about assumptions, with the verdicts that the evidence has ``known`` already."""
@@ -313,15 +275,13 @@ class MethodSpec(Generic[E]):
         """Return the assumptions that are met by construction, or that the method does without."""
         return (UNIT_NORM, UNIT_FEATURES)
 
-    # ---- evidence ---------------------------------------------------------------------------------------------------
+    # ---- evidence and report ----------------------------------------------------------------------------------------
 
-    def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
+    def evidence(self, refits: Refits[E], rng: np.random.Generator) -> Evidence:
         """Return scores on held-out samples next to chance, and controls."""
         if refits.held_out.side is not None:
             return side_information_evidence(refits, linear_test, rng)
         return reconstruction_evidence(refits, refits.held_out.with_permuted_columns(rng))
-
-    # ---- report -----------------------------------------------------------------------------------------------------
 
     def figure(self, est: E) -> Figure:
         """Return what the report draws of a fit."""
@@ -331,7 +291,7 @@ class MethodSpec(Generic[E]):
 # ---- functions that specifications share ----------------------------------------------------------------------------
 
 
-def spec_of(est: Any, caller: str) -> MethodSpec[Any]:
+def spec_of(est: object, caller: str) -> MethodSpec[Any]:
     """Return the specification of an estimator, or raise.
 
     Examples
@@ -345,11 +305,10 @@ def spec_of(est: Any, caller: str) -> MethodSpec[Any]:
         raise TypeError(
             f"{caller}: `est` must be fitted, got the class {est.__name__}. Use {est.__name__}(…).fit(X, …)."
         )
-    spec = getattr(est, "spec", None)
-    if not isinstance(spec, MethodSpec):
+    if not isinstance(spec := getattr(est, "spec", None), MethodSpec):
+        kind = type(est).__name__
         raise TypeError(
-            f"{caller}: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got "
-            f"{type(est).__name__}."
+            f"{caller}: `est` must be an estimator of pindown or a subclass of its BaseEncoder, got {kind}."
         )
     return spec
 
@@ -368,32 +327,6 @@ def encoder_checks(est: Estimator, data: Data) -> Verdicts:
         vectors = torch.as_tensor(_flat(data.X))
         folding = find_folding(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
     return (injective_encoder(folding), structure_kept(encoder_of(est, data), data.X))
-
-
-def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> Evidence:
-    """Compare how much of X the latents explain with how much they explain of features permuted independently."""
-    chance = _reconstructed(refits.null, permuted)
-    value = min(_reconstructed(fit, refits.held_out) for fit in refits.others)
-    elsewhere = _reconstructed(refits.others[0], permuted)
-    score = Score("X rebuilt from the codes (R²)", value, chance)
-    control = Control(
-        "permuted X",
-        "what was learned does not hold for columns that were permuted, each on its own.",
-        f"R² {elsewhere:.3f}.",
-        elsewhere <= chance + MIN_RECONSTRUCTION_GAIN * (1 - chance),
-    )
-    gain = (value - chance) / max(1 - refits.noise_fraction - chance, 1e-12)  # noise cannot be reconstructed
-    enough = gain >= MIN_RECONSTRUCTION_GAIN
-    why = () if enough else (f"columns that were permuted are rebuilt about as well ({score})",)
-    return Evidence((score, *more), (control,), why)
-
-
-def _reconstructed(fit: Any, samples: Samples) -> float:
-    latents = latent_matrix(fit, samples.data)
-    if hasattr(fit, "inverse_transform"):
-        return r2(samples.X, fit.inverse_transform(latents))
-    target = _flat(samples.X).astype(np.float64)
-    return held_out_r2(latents, target, np.random.default_rng(0)).value
 
 
 def _n_independent(side: Any) -> int:

@@ -1,4 +1,4 @@
-"""What checks share: reading arrays, halves of the samples, positive pairs, and smooth predictors without tuning."""
+"""What checks share: reading arrays, positive pairs, and smooth predictors without tuning."""
 
 from __future__ import annotations
 
@@ -7,19 +7,15 @@ from collections.abc import Iterator
 import numpy as np
 import torch
 from numpy.typing import ArrayLike
-from sklearn.linear_model import LogisticRegression, Ridge
+from sklearn.linear_model import Ridge
 from sklearn.pipeline import Pipeline
 
 from pindown.auditing.checks.verdict import Estimate, bootstrap
 from pindown.data.data import as_array
 from pindown.data.pairing import pair_up
-from pindown.metrics.arrays import Labels, Mask, Matrix, read_matrix
-from pindown.metrics.permutation import shuffled_ranks
+from pindown.metrics.arrays import Labels, Matrix, read_matrix
 from pindown.metrics.probes import smooth_features, smooth_regression
 from pindown.networks.spectrum import Spectrum, spectrum
-
-N_SPLITS = 40
-"""Random halves that show the noise of an estimate."""
 
 GAMMA, N_LANDMARKS = 0.1, 200
 """Width of the radial features of a smooth predictor, and the largest number of points they are centred at."""
@@ -47,28 +43,6 @@ def signal_coordinates(X: ArrayLike) -> tuple[Matrix, Spectrum]:
     return found.coordinates(rows), found
 
 
-def halves(labels: Labels, rng: np.random.Generator) -> Mask:
-    """Draw half of the samples of every label; (n,).
-
-    Examples
-    --------
-    >>> some = halves(np.array([0, 1, 0, 1, 1, 1]), np.random.default_rng(0))
-    >>> np.bincount([0, 1, 0, 1, 1, 1], some).tolist()
-    [1.0, 2.0]
-    """
-    return shuffled_ranks(labels, rng)[0] % 2 == 0
-
-
-def without_rare(labels: Labels, least: int) -> Mask:
-    """Return which samples have a label with at least so many samples."""
-    return (np.bincount(labels) >= least)[labels]
-
-
-def on_sphere(rows: Matrix) -> Matrix:
-    """Scale vectors to unit length."""
-    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-
-
 def whitened(rows: Matrix) -> Matrix:
     """Return coordinates of unit variance along the directions in which samples vary; none if nothing does.
 
@@ -86,7 +60,7 @@ def cross_predicted(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -
     """Predict each half of the samples from the other, by a smooth regression and by its mean; (n, k) each."""
     smooth, mean = np.empty_like(targets), np.empty_like(targets)
     for train, held_out in _two_folds(len(inputs), rng):
-        fit = smooth_features(Ridge(1.0), GAMMA, _landmarks(len(train))).fit(inputs[train], targets[train])
+        fit = smooth_features(Ridge(1.0), GAMMA, n_landmarks(len(train))).fit(inputs[train], targets[train])
         smooth[held_out] = fit.predict(inputs[held_out]).reshape(len(held_out), -1)
         mean[held_out] = targets[train].mean(0)
     return smooth, mean
@@ -98,7 +72,7 @@ def smooth_fits(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> It
     Leave-one-out errors choose the penalty, so that little but noise is left.
     """
     for train, held_out in _two_folds(len(inputs), rng):
-        fit = smooth_regression(inputs[train], targets[train], GAMMA, _landmarks(len(train)))
+        fit = smooth_regression(inputs[train], targets[train], GAMMA, n_landmarks(len(train)))
         yield fit, held_out, targets[train].mean(0)
 
 
@@ -115,12 +89,8 @@ def held_out_r2(inputs: Matrix, targets: Matrix, rng: np.random.Generator) -> Es
     return bootstrap(lambda some: 1 - error[some].sum() / max(spread[some].sum(), 1e-300), len(error), rng)
 
 
-def smooth_classifier(n_samples: int) -> Pipeline:
-    """Return an unfitted logistic regression on radial features of standardised columns."""
-    return smooth_features(LogisticRegression(C=10.0, max_iter=300), GAMMA, _landmarks(n_samples))
-
-
-def _landmarks(n_samples: int) -> int:
+def n_landmarks(n_samples: int) -> int:
+    """Return the number of points that radial features are centred at."""
     return min(N_LANDMARKS, n_samples // 4)
 
 
@@ -136,9 +106,3 @@ def paired_samples(rows: Matrix, pairs: ArrayLike | None) -> tuple[Matrix, Matri
     generator = torch.Generator().manual_seed(0)
     anchors, positives = pairing.take(torch.arange(len(pairing)), generator)
     return anchors.numpy(), positives.numpy()
-
-
-def check_paired(name: str, a: Matrix, b: Matrix) -> None:
-    """Raise unless positives have the shape of the samples that they belong to."""
-    if a.shape != b.shape:
-        raise ValueError(f"positives must have the shape of {name}, {a.shape}, got {b.shape}: row i of both is a pair.")

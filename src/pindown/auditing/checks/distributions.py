@@ -14,10 +14,11 @@ from scipy import optimize, special
 from scipy.spatial import cKDTree
 
 from pindown import theory
-from pindown.auditing.checks.arrays import check_paired, cross_predicted, on_sphere, read, whitened
+from pindown.auditing.checks.arrays import cross_predicted, read, whitened
 from pindown.auditing.checks.conditions import RELATED_PAIRS
-from pindown.auditing.checks.verdict import N_RESAMPLES, Estimate, Verdict, above, below, bootstrap, judge
+from pindown.auditing.checks.verdict import N_RESAMPLES, Estimate, Verdict, at_least, at_most, bootstrap
 from pindown.data.labels import read_labels
+from pindown.errors import InputError
 from pindown.metrics.arrays import Matrix, mean_by_label
 from pindown.metrics.dependence import centred_distances, squared_correlation
 from pindown.theory import Assumption
@@ -114,11 +115,9 @@ def _off(index: Estimate, expected: float) -> Estimate:
 
 
 def _has_tails(assumption: Assumption, index: Estimate, expected: float, distribution: str) -> Verdict:
-    off = _off(index, expected)
     found = f"distances between positives have tail index {index}; {distribution} has {expected:g}."
-    tails = "heavy" if index.value < expected else "light"
-    fails = f"Tails are too {tails}: try another p, or another space."
-    return judge(assumption, off, TAILS, below(off, TAILS), found, fails=fails, undecided=MORE_SAMPLES)
+    fails = f"Tails are too {'heavy' if index.value < expected else 'light'}: try another p, or another space."
+    return at_most(assumption, _off(index, expected), TAILS, found, fails=fails, undecided=MORE_SAMPLES)
 
 
 def vmf_conditional(
@@ -145,12 +144,15 @@ def vmf_conditional(
     >>> [vmf_conditional(z, z_pos).outcome for z_pos in pairs]
     ['holds', 'fails']
     """
-    a, b = (on_sphere(read(name, values)) for name, values in (("latents", latents), ("positives", positives)))
+    a, b = (_on_sphere(read(name, values)) for name, values in (("latents", latents), ("positives", positives)))
     return _has_tails(assumption, tail_index(_distances(a, b, 2), a.shape[1], sphere=True), 2.0, "vMF")
 
 
-def vmf_clusters(latents: ArrayLike, labels: ArrayLike, vectors: ArrayLike | None = None) -> Verdict:
-    """Say whether latents lie around their class vectors as in a vMF distribution; see `vmf_conditional`.
+def vmf_clusters(latents: ArrayLike, labels: ArrayLike) -> Verdict:
+    """Say whether latents lie around the mean of their class as in a vMF distribution; see `vmf_conditional`.
+
+    Each sample is compared with the mean direction of the others of its class; classes of fewer than
+    :data:`MIN_MEMBERS` are left out. With class vectors, use `vmf_conditional(latents, vectors[labels])`.
 
     Parameters
     ----------
@@ -158,9 +160,6 @@ def vmf_clusters(latents: ArrayLike, labels: ArrayLike, vectors: ArrayLike | Non
         Unit vectors.
     labels : array (n,)
         The class of each.
-    vectors : array (n_classes, d), optional
-        Class vectors, in the order of the sorted labels. By default each sample is compared with the mean direction of
-        the others of its class; classes of fewer than :data:`MIN_MEMBERS` are left out.
 
     Examples
     --------
@@ -172,8 +171,6 @@ def vmf_clusters(latents: ArrayLike, labels: ArrayLike, vectors: ArrayLike | Non
     """
     rows = read("latents", latents)
     numbers = read_labels("labels", labels, len(rows))
-    if vectors is not None:
-        return vmf_conditional(rows, read("vectors", vectors)[numbers], theory.VMF_CLUSTERS)
     counts = np.bincount(numbers)[numbers]
     others = (mean_by_label(rows, numbers)[numbers] * counts[:, None] - rows)[counts >= MIN_MEMBERS]
     if not len(others):
@@ -215,10 +212,9 @@ def lp_conditional(latents: ArrayLike, positives: ArrayLike) -> Verdict:
     """
     differences = np.abs(read("positives", positives) - read("latents", latents))
     index = tail_index((differences / differences.mean(0)).ravel(), 1, sphere=False)
-    off = _off(index, 2.0)
     found = f"differences between positives have tail index {index} along the axes; a normal distribution has 2."
     fails = "At p = 2 rotations stay free: claim an affine map, no axes."
-    return judge(theory.LP_CONDITIONAL, off, TAILS, above(off, TAILS), found, fails=fails)
+    return at_least(theory.LP_CONDITIONAL, _off(index, 2.0), TAILS, found, fails=fails)
 
 
 def even_conditional(latents: ArrayLike, positives: ArrayLike, *, random_state: int = 0) -> Verdict:
@@ -244,8 +240,7 @@ def even_conditional(latents: ArrayLike, positives: ArrayLike, *, random_state: 
     change = bootstrap(lambda some: math.sqrt(max(0.0, float(gain[some].mean()))), len(gain), rng)
     found = f"distances between positives vary from place to place by {change} of themselves."
     fails = "No single metric fits: use a nonlinear claim, or pairs of one kind."
-    outcome = below(change, UNEVEN)
-    return judge(theory.METRIC_CONDITIONAL, change, UNEVEN, outcome, found, fails=fails, undecided=MORE_SAMPLES)
+    return at_most(theory.METRIC_CONDITIONAL, change, UNEVEN, found, fails=fails, undecided=MORE_SAMPLES)
 
 
 def related_pairs(X: ArrayLike, positives: ArrayLike, *, random_state: int = 0) -> Verdict:
@@ -261,7 +256,7 @@ def related_pairs(X: ArrayLike, positives: ArrayLike, *, random_state: int = 0) 
     ['holds', 'fails']
     """
     a, b = read("X", X), read("positives", positives)
-    check_paired("X", a, b)
+    _check_paired("X", a, b)
     rng = np.random.default_rng(random_state)
     some = rng.permutation(len(a))[:RELATED_SAMPLES]
     first, second = centred_distances(a[some]), centred_distances(b[some])
@@ -272,14 +267,23 @@ def related_pairs(X: ArrayLike, positives: ArrayLike, *, random_state: int = 0) 
     found = (
         f"positives correlate (squared distance correlation {value:.2g}) {score:.1f} standard deviations above chance."
     )
-    outcome = above(score, RELATED, unless_below=UNRELATED)
     fails = "Check that samples and positives are in the same order."
-    return judge(RELATED_PAIRS, score, RELATED, outcome, found, fails=fails)
+    return at_least(RELATED_PAIRS, score, RELATED, found, fails=fails, unless_below=UNRELATED)
 
 
 def _distances(a: Matrix, b: Matrix, p: float) -> Matrix:
-    check_paired("latents", a, b)
+    _check_paired("latents", a, b)
     return np.linalg.norm(b - a, ord=p, axis=1)
+
+
+def _check_paired(name: str, a: Matrix, b: Matrix) -> None:
+    if a.shape != b.shape:
+        message = f"positives must have the shape of {name}, {a.shape}, got {b.shape}: row i of both is a pair."
+        raise InputError("positives", message)
+
+
+def _on_sphere(rows: Matrix) -> Matrix:
+    return rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
 
 
 def uniform_on_sphere(latents: ArrayLike, *, random_state: int = 0) -> Verdict:
@@ -295,16 +299,15 @@ def uniform_on_sphere(latents: ArrayLike, *, random_state: int = 0) -> Verdict:
     >>> [uniform_on_sphere(z + shift).outcome for shift in (0, [1, 0, 0])]
     ['holds', 'fails']
     """
-    unit = on_sphere(read("latents", latents))
+    unit = _on_sphere(read("latents", latents))
     rng = np.random.default_rng(random_state)
     n, d = unit.shape
     resampled = bootstrap(lambda some: _lopsidedness(unit[some]), n, rng)
-    chance = float(np.mean([_lopsidedness(on_sphere(rng.normal(size=(n, d)))) for _ in range(N_RESAMPLES)]))
+    chance = float(np.mean([_lopsidedness(_on_sphere(rng.normal(size=(n, d)))) for _ in range(N_RESAMPLES)]))
     value = max(0.0, _lopsidedness(unit) ** 2 - chance**2) ** 0.5
     off = Estimate(*(max(0.0, value + end - resampled.value) for end in resampled))
     found = f"the first two moments of the latents differ from the uniform distribution's by {off}."
-    outcome = below(off, LOPSIDED)
-    return judge(theory.UNIFORM_SPHERE, off, LOPSIDED, outcome, found, fails=NOT_UNIFORM, undecided=MORE_SAMPLES)
+    return at_most(theory.UNIFORM_SPHERE, off, LOPSIDED, found, fails=NOT_UNIFORM, undecided=MORE_SAMPLES)
 
 
 def _lopsidedness(unit: Matrix) -> float:
@@ -333,5 +336,4 @@ def uniform_in_body(latents: ArrayLike, *, random_state: int = 0) -> Verdict:
     rng = np.random.default_rng(random_state)
     slope = bootstrap(lambda some: np.polyfit(radius[some], sparsity[some], 1)[0], len(radius), rng)
     found = f"the log density of the latents decreases {slope} times as fast as a normal distribution's."
-    outcome = below(slope, PEAKED)
-    return judge(theory.UNIFORM_CONVEX_BODY, slope, PEAKED, outcome, found, fails=NOT_UNIFORM, undecided=MORE_SAMPLES)
+    return at_most(theory.UNIFORM_CONVEX_BODY, slope, PEAKED, found, fails=NOT_UNIFORM, undecided=MORE_SAMPLES)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -10,10 +11,10 @@ from scipy.spatial import cKDTree
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import GAMMA, N_LANDMARKS, read, signal_coordinates, smooth_fits, whitened
+from pindown.auditing.checks.arrays import GAMMA, n_landmarks, read, signal_coordinates, smooth_fits, whitened
 from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import MIN_SAMPLES, Encode, Noise, noise_left
-from pindown.auditing.checks.verdict import Outcome, Verdict, above, below, bootstrap, judge
+from pindown.auditing.checks.verdict import Outcome, Verdict, at_least, bootstrap, judge
 from pindown.metrics.arrays import Matrix
 from pindown.metrics.probes import smooth_regression
 from pindown.networks.folding import THRESHOLD, Folding
@@ -67,14 +68,14 @@ def enough_directions(X: ArrayLike, d: int, *, random_state: int = 0) -> Verdict
     rng = np.random.default_rng(random_state)
     ratio = bootstrap(lambda some: principal_spreads(along[some])[d - 1], len(rows), rng)
     n_wide = int((principal_spreads(along) > FAINT).sum())
-    return judge(
+    return at_least(
         theory.INJECTIVE_MIXING,
         ratio,
         FAINT,
-        above(ratio, FAINT, unless_below=NOTHING),
         f"the spread of X along principal direction {d} is {ratio} of the largest.",
         fails=f"Ask for at most {counted(n_wide, 'latent')}.",
         undecided=f"That may be noise: {counted(n_wide, 'latent')} would be safe.",
+        unless_below=NOTHING,
     )
 
 
@@ -140,19 +141,16 @@ def structure_kept(
     weights = noise.spectrum.variances[kept] if pictures else np.ones(len(kept))
     terms = _products(encode, latents, rows, white, noise, kept, rng)
     r2 = bootstrap(lambda some: _signal_r2(terms[:, some].mean(1), weights), len(rows), rng)
-    outcome = above(r2, KEPT, unless_below=NOT_KEPT)
-    directions = counted(len(kept), "direction")
-    found = f"latents explain {r2.percent} of the signal in X, averaged over {directions} of X."
-    if pictures and outcome == "fails":
-        why = f"{found} Smooth maps of latents draw no edges, so that for pictures this alone decides nothing."
-        return Verdict(assumption, r2.value, KEPT, "undecided", why)
+    directions, n_latents = counted(len(kept), "direction"), latents.shape[1]
+    found = f"{r2.percent} of the structure in the data is kept, averaged over {directions} of X."
     advice = "The encoder lost some of it: more samples, or more steps, may help."
-    if latents.shape[1] < len(kept):
-        advice = (
-            f"X varies in more ways than {counted(latents.shape[1], 'latent')} can describe. Leave out features that "
-            "these latents are not about, or claim a part of X only."
-        )
-    return judge(assumption, r2, KEPT, outcome, found, fails=advice)
+    if n_latents < len(kept):
+        advice = f"X varies in more ways than {counted(n_latents, 'latent')} can describe: leave out other features."
+    verdict = at_least(assumption, r2, KEPT, found, fails=advice, unless_below=NOT_KEPT)
+    if pictures and verdict.outcome == "fails":
+        why = f"{found} Smooth maps of latents draw no edges, so that for images this alone decides nothing."
+        return replace(verdict, outcome="undecided", why=why)
+    return verdict
 
 
 def _standing_out(rows: NDArray[np.float64], noise: Noise) -> tuple[Matrix, NDArray[np.int64]]:
@@ -203,14 +201,7 @@ def _signal_r2(products: Matrix, weights: Matrix) -> float:
     return min(1.0, float(np.average(1 - missed / np.maximum(signal, 1e-300), weights=fraction * weights)))
 
 
-def distinct_latents(
-    encode: Encode,
-    X: ArrayLike,
-    assumption: Assumption = INJECTIVE_ENCODER,
-    *,
-    noise: Noise | None = None,
-    random_state: int = 0,
-) -> Verdict:
+def distinct_latents(encode: Encode, X: ArrayLike, *, noise: Noise | None = None, random_state: int = 0) -> Verdict:
     r"""Say whether samples that differ have latents that differ, by samples whose latents are neighbours.
 
     With :math:`u_i` the directions of X that stand out of noise, :math:`c_i` the latents, both of unit variance, and
@@ -241,10 +232,10 @@ def distinct_latents(
     latents = whitened(read("latents", encode(rows)))
     if len(rows) < MIN_SAMPLES or not latents.shape[1]:
         why = f"{counted(len(rows), 'sample')} are too few to have near neighbours. Give at least {MIN_SAMPLES}."
-        return Verdict(assumption, math.nan, MERGED, "undecided", why)
+        return Verdict(INJECTIVE_ENCODER, math.nan, MERGED, "undecided", why)
     white, kept = _standing_out(rows, noise)
     distance, near = cKDTree(latents).query(latents, k=N_NEIGHBOURS + 1)
-    smooth = smooth_regression(latents, white, GAMMA, min(N_LANDMARKS, len(rows) // 4)).predict(latents)
+    smooth = smooth_regression(latents, white, GAMMA, n_landmarks(len(rows))).predict(latents)
     differ, by_distance = (
         np.square(u[:, None] - u[near[:, 1:]]).mean(2) / 2 for u in (white, np.asarray(smooth).reshape(white.shape))
     )
@@ -255,14 +246,17 @@ def distinct_latents(
         return max(float(np.polyfit(*means, 1)[1] - own.mean()), 0.0)
 
     merged = bootstrap(intercept, len(rows), rng)
-    nearest, outcome = float(differ[:, 0].mean() - own.mean()), below(merged, NOT_MERGED)
-    few_are_merged = outcome == "fails" and (merged.low <= MERGED or merged.value <= NEAR * nearest)
-    none_is_near = outcome == "holds" and nearest > NEAR * (1 - own.mean())
+    nearest = float(differ[:, 0].mean() - own.mean())
+    outcome: Outcome = "undecided"
+    if merged.high <= NOT_MERGED and nearest <= NEAR * (1 - own.mean()):
+        outcome = "holds"
+    elif merged.low > MERGED and merged.value > NEAR * nearest:
+        outcome = "fails"
     return judge(
-        assumption,
+        INJECTIVE_ENCODER,
         merged,
         MERGED,
-        "undecided" if few_are_merged or none_is_near else outcome,
+        outcome,
         f"samples with equal latents would differ by {merged.percent} of the variance of X (0 % if no two are merged).",
         fails="The encoder merges samples that differ. More restarts, samples, or features that tell them apart may "
         "help; where distant samples look nearly alike, nothing may.",
@@ -283,9 +277,7 @@ def injective_encoder(folding: Folding) -> Verdict:
     return Verdict(INJECTIVE_ENCODER, folding.fraction, THRESHOLD, outcome, f"the encoder is {folding}.")
 
 
-def live_latents(
-    latents: ArrayLike, assumption: Assumption = theory.INFORMATION_KEPT, *, random_state: int = 0
-) -> Verdict:
+def live_latents(latents: ArrayLike, *, random_state: int = 0) -> Verdict:
     """Say whether latents vary in all their directions: a constant is invariant, and useless.
 
     The statistic is the least spread along a principal direction relative to the largest.
@@ -301,11 +293,15 @@ def live_latents(
     least = bootstrap(lambda some: principal_spreads(rows[some])[-1], len(rows), rng)
     found = f"the least spread of the latents along a direction is {least} of the largest."
     n_live = int((principal_spreads(rows) > DEAD).sum())
-    fails = (
-        f"Only {counted(n_live, 'direction')} of the latents vary: ask for {n_live}, or push less towards invariance."
+    return at_least(
+        theory.INFORMATION_KEPT,
+        least,
+        10 * DEAD,
+        found,
+        fails=f"Only {counted(n_live, 'direction')} of the latents vary: ask for {n_live}, or for less invariance.",
+        undecided="One direction hardly varies.",
+        unless_below=DEAD,
     )
-    outcome = above(least, 10 * DEAD, unless_below=DEAD)
-    return judge(assumption, least, DEAD, outcome, found, fails=fails, undecided="One direction hardly varies.")
 
 
 def many_negatives(information: float, n_negatives: int) -> Verdict:
@@ -319,5 +315,5 @@ def many_negatives(information: float, n_negatives: int) -> Verdict:
     bound = math.log(n_negatives)
     room = bound - information
     found = f"positives share at least {information:.2f} nats, and {n_negatives} negatives can show {bound:.2f}."
-    outcome = above(room, ROOM, unless_below=ROOM / 4)
-    return judge(theory.MANY_NEGATIVES, room, ROOM, outcome, found, fails="Take a larger batch_size.")
+    fails = "Use a larger batch_size."
+    return at_least(theory.MANY_NEGATIVES, room, ROOM, found, fails=fails, unless_below=ROOM / 4)

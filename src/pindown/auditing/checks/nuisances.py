@@ -4,17 +4,19 @@ import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
 from pindown import theory
 from pindown._names import counted, printed
-from pindown.auditing.checks.arrays import read, smooth_classifier, whitened, without_rare
+from pindown.auditing.checks.arrays import GAMMA, n_landmarks, read, whitened
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
-from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, above, below, estimate, judge
+from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, at_least, at_most, bootstrap, judge
 from pindown.data.labels import read_labels
 from pindown.metrics import Effort, Leakage, confounding, leakage
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
+from pindown.metrics.probes import smooth_features
 
 SURE, UNSURE = 1e-6, 0.05
 """Levels of Bartlett's test between which the number of directions that a nuisance changes is undecided."""
@@ -58,9 +60,8 @@ def surviving_dimensions(X: ArrayLike, nuisance: ArrayLike, n_components: int) -
     found = f"the nuisance changes {changed} of {counted(n_directions, 'dimension')}, for {latents}."
     fewer = f": ask for {left.high:.0f}." if left.high >= 1 else ", since it changes all directions."
     fails = f"A linear encoder with more than {left.high:.0f} must leak the nuisance{fewer}"
-    outcome = above(left, n_components - 0.5)
     undecided = "Give more samples, or ask for fewer latents."
-    return judge(theory.LINEAR_ENCODER, left, n_components, outcome, found, fails=fails, undecided=undecided)
+    return at_least(theory.LINEAR_ENCODER, left, n_components, found, fails=fails, undecided=undecided)
 
 
 def touched_dimensions(X: ArrayLike, nuisance: ArrayLike, *, level: float = LEVEL) -> tuple[int, int]:
@@ -111,8 +112,7 @@ def same_covariance(X: ArrayLike, nuisance: ArrayLike, *, random_state: int = 0)
     size = Estimate(*(math.sqrt(max(0.0, square + end)) for end in (0, -doubt, doubt)))
     found = f"where means agree, covariances differ by {size} of themselves between levels."
     fails = "A projection keeps this difference: take a nonlinear encoder, and audit its latents."
-    outcome = below(size, SPREADS)
-    return judge(theory.NUISANCE_VMF, size, SPREADS, outcome, found, fails=fails, undecided="Give more samples.")
+    return at_most(theory.NUISANCE_VMF, size, SPREADS, found, fails=fails, undecided="Give more samples.")
 
 
 def overlapping_levels(X: ArrayLike, nuisance: ArrayLike) -> Verdict:
@@ -130,17 +130,18 @@ def overlapping_levels(X: ArrayLike, nuisance: ArrayLike) -> Verdict:
     """
     rows, labels = _read(X, nuisance)
     some = np.random.default_rng(0).permutation(len(rows))[:OVERLAP_SAMPLES]
-    some = some[without_rare(labels[some], 6)]
+    some = some[(np.bincount(labels[some]) >= 6)[labels[some]]]
     rows, labels = rows[some], np.unique(labels[some], return_inverse=True)[1]
     if not len(labels) or labels.max() == 0:
         why = "no two levels have 6 samples. Give more samples of each."
         return Verdict(OVERLAPPING_LEVELS, math.nan, APART, "undecided", why)
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
-    predicted = cross_val_predict(smooth_classifier(len(rows)), rows, labels, cv=folds)
+    classifier = smooth_features(LogisticRegression(C=10.0, max_iter=300), GAMMA, n_landmarks(len(rows)))
+    predicted = cross_val_predict(classifier, rows, labels, cv=folds)
     wrong = _wilson(int((predicted != labels).sum()), len(labels))
     found = f"{wrong.percent} of the samples look like those of another level."
     fails = "Where levels do not overlap, only pairs across levels say which latent of one is which of another."
-    return judge(OVERLAPPING_LEVELS, wrong, APART, above(wrong, APART), found, fails=fails)
+    return at_least(OVERLAPPING_LEVELS, wrong, APART, found, fails=fails)
 
 
 def unconfounded(label: ArrayLike, nuisance: ArrayLike, *, random_state: int = 0) -> Verdict:
@@ -164,14 +165,13 @@ def unconfounded(label: ArrayLike, nuisance: ArrayLike, *, random_state: int = 0
     if smaller == 0:
         why = "the label, or the nuisance, has one level only."
         return Verdict(theory.NUISANCE_INDEPENDENT, 0.0, SHARED_BITS, "undecided", why)
-    resampled = (rng.integers(len(y), size=len(y)) for _ in range(N_SHUFFLES))
     # A resample repeats samples, and finds information in that: shift the interval to where the estimate is.
-    spread = estimate([confounding(y[rows], e[rows]).bits for rows in resampled])
+    spread = bootstrap(lambda rows: confounding(y[rows], e[rows]).bits, len(y), rng, N_SHUFFLES)
     shared = Estimate(*(max(0.0, whole.bits + bits - spread.value) / smaller for bits in spread))
     found = f"label and nuisance share {shared.percent} of the smaller one's information."
     kept = f"{whole.kept_bits:.2f} of the label's {whole.label_bits:.2f} bits"
     fails = f"Invariant latents keep at most {kept}: remove the nuisance given the label."
-    return judge(theory.NUISANCE_INDEPENDENT, shared, SHARED_BITS, below(shared, SHARED_BITS), found, fails=fails)
+    return at_most(theory.NUISANCE_INDEPENDENT, shared, SHARED_BITS, found, fails=fails)
 
 
 def invariant_latents(

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.checks.arrays import N_SPLITS, halves, read, without_rare
+from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import COMMON_LEVELS, ENOUGH_SAMPLES, SPLITTABLE_SAMPLES
-from pindown.auditing.checks.verdict import Outcome, Verdict, above, estimate, judge
+from pindown.auditing.checks.verdict import Verdict, at_least, estimate
 from pindown.data.labels import read_labels
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
+from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Assumption, Theorem
 
@@ -29,6 +30,9 @@ LEAST_CHANGE = 0.3
 
 MIN_SAMPLES = 4
 """Samples of a level below which its parameters are not estimated: two in each half."""
+
+N_SPLITS = 40
+"""Random halves that show the noise of an estimate."""
 
 COMMON = 30
 """Samples of the rarest level from which it can be compared with the others."""
@@ -73,9 +77,8 @@ def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = N
     if len(counts) < needed:
         more = f"Give {needed - len(counts)} more {theorem.diversity.unit}, in general position."
         return Verdict(theorem.diversity, len(counts), needed, "fails", f"{found} {more}")
-    outcome: Outcome = "holds" if usable >= needed else "undecided"
     few = f"But only {usable} have {MIN_SAMPLES} samples or more: give more samples of the others."
-    return judge(theorem.diversity, usable, needed, outcome, found, undecided=few)
+    return at_least(theorem.diversity, usable, needed, found, undecided=few, unless_below=0)
 
 
 def enough_samples(n_samples: int, d: int, labels: ArrayLike | None = None) -> Verdict:
@@ -98,7 +101,7 @@ def enough_samples(n_samples: int, d: int, labels: ArrayLike | None = None) -> V
         fraction = min(fraction, typical / SAMPLES_PER_LEVEL)
         found += f"; half of the {len(counts)} levels have {typical} or fewer"
         advice = "Give more samples, or merge levels."
-    return judge(ENOUGH_SAMPLES, fraction, 1.0, above(fraction, 1, unless_below=0.2), f"{found}.", fails=advice)
+    return at_least(ENOUGH_SAMPLES, fraction, 1.0, f"{found}.", fails=advice, unless_below=0.2)
 
 
 def splittable_samples(
@@ -126,7 +129,7 @@ def splittable_samples(
         demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", advice))
     found, least, unit, advice = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
     why = f"an audit holds some out and halves the rest. It needs {least} {unit}, and there are {found}."
-    return judge(SPLITTABLE_SAMPLES, found, least, above(found, least), why, fails=advice)
+    return at_least(SPLITTABLE_SAMPLES, found, least, why, fails=advice)
 
 
 def common_levels(labels: ArrayLike) -> Verdict:
@@ -141,19 +144,16 @@ def common_levels(labels: ArrayLike) -> Verdict:
     """
     counts = np.bincount(read_labels("labels", labels, len(np.asarray(labels))))
     rarest = int(counts.min())
-    outcome = above(rarest, COMMON, unless_below=MIN_SAMPLES)
     found = f"the rarest of {len(counts)} levels has {rarest} of {counts.sum()} samples."
-    return judge(
-        COMMON_LEVELS, rarest, COMMON, outcome, found, fails="Give more of it, merge it with another, or leave it out."
-    )
+    fails = "Give more of it, merge it with another, or leave it out."
+    return at_least(COMMON_LEVELS, rarest, COMMON, found, fails=fails, unless_below=MIN_SAMPLES)
 
 
 Table = Callable[[Matrix, Labels, Matrix], Matrix]
 """Maps latents (n, d), labels (n,) and weights (n,) to parameters, a row per level."""
 
 
-@dataclass(frozen=True)
-class _Parameters:
+class _Parameters(NamedTuple):
     """The numbers by which a theorem describes p(z|u), how many per latent, and what it assumes about them."""
 
     assumption: Assumption
@@ -247,7 +247,7 @@ def diverse_levels(
         fewer = counted(max(1, spanned // parameters.per_latent), "latent")
         advice = f"Give levels that differ in other directions, too, or ask for at most {fewer}."
     fails = f"They span about {counted(spanned, 'dimension')}. {advice}"
-    return judge(parameters.assumption, ratio, flat, above(ratio, flat), found, fails=fails)
+    return at_least(parameters.assumption, ratio, flat, found, fails=fails)
 
 
 def spanned_dimensions(latents: ArrayLike, labels: ArrayLike, *, encoded: bool = True, random_state: int = 0) -> int:
@@ -270,7 +270,7 @@ def _with_common_levels(latents: ArrayLike, labels: ArrayLike) -> tuple[Matrix, 
     """Return the samples of levels that are common enough, and the number of their level."""
     rows = read("latents", latents)
     numbers = read_labels("labels", labels, len(rows))
-    common = without_rare(numbers, MIN_SAMPLES)
+    common = (np.bincount(numbers) >= MIN_SAMPLES)[numbers]
     return rows[common], np.unique(numbers[common], return_inverse=True)[1]
 
 
@@ -279,7 +279,8 @@ def _split_ratios(rows: Matrix, labels: Labels, table: Table, rng: np.random.Gen
     rows = (rows - rows.mean(0)) / rows.std()
     ratios = []
     for _ in range(N_SPLITS):
-        half, weights = halves(labels, rng), rng.exponential(size=len(rows))
+        half = shuffled_ranks(labels, rng)[0] % 2 == 0  # of the samples of each level
+        weights = rng.exponential(size=len(rows))
         first, second = (table(rows[some], labels[some], weights[some]) for some in (half, ~half))
         # Pull far rows in to the median distance: what they span stays the same.
         distance = np.linalg.norm(first - np.median(first, axis=0), axis=1)

@@ -1,4 +1,4 @@
-"""Whether a dependency structure is diverse, features are nonlinear in its latents, and its blocks independent."""
+"""Dependency structures: diverse supports, independent blocks, and features that are nonlinear enough."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from scipy.stats import rankdata
 from sklearn.metrics import mutual_info_score
 
 from pindown import theory
-from pindown.auditing.checks.verdict import Outcome, Verdict, above, estimate, judge
+from pindown.auditing.checks.verdict import Outcome, Verdict, at_least, at_most, estimate, judge
 from pindown.data.data import as_array
 from pindown.metrics import distance_correlation
 from pindown.metrics.arrays import Matrix
 from pindown.theory.structure import as_support, identified_blocks, is_diverse
 
 NEARLY_LINEAR = 0.02
-"""Least singular value of a feature's gradients, relative to the largest, below which they are too much alike."""
+"""Smallest singular value of a feature's gradients, relative to the largest, below which they are too much alike."""
 
 CLEAR = 1.25
 """How much wider a gap between strengths must be than the widest that gives another answer."""
@@ -103,7 +103,7 @@ def _not_singled_out(support: NDArray[np.bool_]) -> str:
 def independent_blocks(latents: ArrayLike, support: ArrayLike) -> Verdict:
     """Say whether blocks of latents that reach different features are independent, as far as the latents show.
 
-    A fit that looks for few dependencies may buy them with latents that depend on each other. The statistic is the
+    A fit with few dependencies may have them since its latents depend on each other. The statistic is the
     largest distance correlation of a latent with all those of other blocks, by ranks; where that is small, the most
     information that two of them share, unless it is small as well.
 
@@ -130,12 +130,9 @@ def independent_blocks(latents: ArrayLike, support: ArrayLike) -> Verdict:
             "fewer latents: ask for fewer, or claim all of them together."
         )
         return Verdict(theory.INDEPENDENT_BLOCKS, nats, SHARED, "fails", why)
-    outcome: Outcome = "fails" if correlation > DEPENDENT else "holds"
-    found = (
-        f"latent {latent} depends on those of other blocks with distance correlation {correlation:.2f}, the largest."
-    )
-    fails = "Few dependencies may be bought with it: claim all latents together."
-    return judge(theory.INDEPENDENT_BLOCKS, correlation, DEPENDENT, outcome, found, fails=fails)
+    found = f"latent {latent} has a distance correlation of {correlation:.2f} with those of other blocks, the largest."
+    fails = "Few dependencies may be the result: claim all latents together."
+    return at_most(theory.INDEPENDENT_BLOCKS, correlation, DEPENDENT, found, fails=fails)
 
 
 def dependence_of_blocks(latents: ArrayLike, blocks: Sequence[Sequence[int]]) -> tuple[float, int]:
@@ -154,11 +151,10 @@ def dependence_of_blocks(latents: ArrayLike, blocks: Sequence[Sequence[int]]) ->
         return 0.0, 0
     found = {}
     for block in blocks:
-        others = ranks[:, sorted({*range(ranks.shape[1])} - {*block})]
-        for latent in block:  # drawn from all samples: the first may be those of one day
-            found[latent] = distance_correlation(
-                ranks[:, [latent]], others, max_samples=DEPENDENCE_ROWS, random_state=0
-            )
+        others = np.delete(ranks, block, axis=1)
+        for latent in block:
+            own = ranks[:, [latent]]
+            found[latent] = distance_correlation(own, others, max_samples=DEPENDENCE_ROWS, random_state=0)
     latent = max(found, key=lambda each: found[each])
     return found[latent], latent
 
@@ -222,10 +218,10 @@ def sufficient_nonlinearity(jacobians: ArrayLike, support: ArrayLike, *, random_
     by_feature = {i: estimate(_gradient_ratios(array[:, i, mask[i]], rng)) for i in several}
     worst = min(several, key=lambda i: by_feature[i].value)
     ratio = by_feature[worst]
-    outcome = above(ratio, 2 * NEARLY_LINEAR, unless_below=NEARLY_LINEAR)
     found = f"gradients of feature {worst}, the most linear, vary across their main direction by {ratio} of it."
     fails = "Where features are linear in their latents a rotation may be as sparse: claim the structure only."
-    return judge(theory.SUFFICIENT_NONLINEARITY, ratio, NEARLY_LINEAR, outcome, found, fails=fails)
+    limit = NEARLY_LINEAR
+    return at_least(theory.SUFFICIENT_NONLINEARITY, ratio, 2 * limit, found, fails=fails, unless_below=limit)
 
 
 def _gradient_ratios(gradients: Matrix, rng: np.random.Generator) -> list[float]:

@@ -1,4 +1,4 @@
-"""A verdict: what data say about one condition, with the number that it is based on."""
+"""Verdicts: what data say about one condition, with the number that it rests on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Verdict:
     Parameters
     ----------
     assumption : Assumption or Diversity
-        The condition: a theorem's assumption, a diversity count, or one of `pindown.auditing.checks.conditions`.
+        The condition: a theorem's assumption, a diversity count, or a condition of practice.
     statistic : float
         What was measured; NaN if it could not be.
     threshold : float
@@ -59,6 +59,37 @@ class Verdict:
         return f"{self.outcome:<10} {self.name}: {self.why}"
 
 
+def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption, ...]:
+    """Return the assumptions of a theorem that no verdict is about: they are taken on trust.
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE
+    >>> [assumption.name for assumption in unchecked(CLASSIFY_FREE, [])]
+    ['injective mixing', 'vMF clusters', 'affine generator system', 'global optimum reached']
+    """
+    checked = {verdict.assumption for verdict in verdicts}
+    return tuple(assumption for assumption in theorem.assumes if assumption not in checked)
+
+
+def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict, ...]:
+    """Return verdicts in their order, each replaced by a better one on the same assumption, if there is one.
+
+    Examples
+    --------
+    >>> from pindown.theory import CLASSIFY_FREE, VMF_CLUSTERS
+    >>> few, many = (Verdict(CLASSIFY_FREE.diversity, n, 6, "fails", "") for n in (3, 5))
+    >>> distribution = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
+    >>> [verdict.statistic for verdict in with_better([few, distribution], many)]
+    [5, 0.1]
+    """
+    known = {verdict.assumption: verdict for verdict in better}
+    return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
+
+
+# ---- estimates and thresholds ---------------------------------------------------------------------------------------
+
+
 class Estimate(NamedTuple):
     """A number with the ends of its interval."""
 
@@ -71,9 +102,9 @@ class Estimate(NamedTuple):
         """The number and its interval in percent.
 
         >>> Estimate(0.33, 0.28, 0.38).percent
-        '33 % [28, 38]'
+        '33 % (90 % CI 28–38 %)'
         """
-        return f"{100 * self.value:.0f} % [{100 * self.low:.0f}, {100 * self.high:.0f}]"
+        return f"{100 * self.value:.0f} % (90 % CI {100 * self.low:.0f}–{100 * self.high:.0f} %)"
 
     def __str__(self) -> str:
         return f"{self.value:.2g} [{self.low:.2g}, {self.high:.2g}]"
@@ -98,40 +129,67 @@ def estimate(resampled: Sequence[float] | NDArray[np.float64]) -> Estimate:
     return Estimate(float(middle), float(low), float(high))
 
 
-def bootstrap(statistic: Callable[[NDArray[np.int64]], float], n_samples: int, rng: np.random.Generator) -> Estimate:
-    """Return a statistic of samples drawn with replacement; it is called with their indices."""
-    return estimate([statistic(rng.integers(n_samples, size=n_samples)) for _ in range(N_RESAMPLES)])
+def bootstrap(
+    statistic: Callable[[NDArray[np.int64]], float], n: int, rng: np.random.Generator, n_resamples: int = N_RESAMPLES
+) -> Estimate:
+    """Return a statistic of n samples drawn with replacement; it is called with their indices."""
+    return estimate([statistic(rng.integers(n, size=n)) for _ in range(n_resamples)])
 
 
-def above(measured: Estimate | float, threshold: float, *, unless_below: float | None = None) -> Outcome:
-    """Return "holds" if the whole interval reaches the threshold, "fails" if none of it does.
+def at_least(
+    assumption: Assumption | Diversity,
+    measured: Estimate | float,
+    threshold: float,
+    found: str,
+    *,
+    fails: str = "",
+    undecided: str | None = None,
+    unless_below: float | None = None,
+) -> Verdict:
+    """Return a verdict: the condition holds if the whole interval reaches the threshold, and fails if none of it does.
 
-    With ``unless_below`` it fails only below that lower threshold, and is undecided between the two.
+    With ``unless_below`` it fails only below that lower threshold. ``found`` says what was found, ``fails`` and
+    ``undecided`` (by default alike) what to do then.
 
     Examples
     --------
-    >>> [above(Estimate(v, v - 1, v + 1), 3) for v in (5, 3, 1)]
+    >>> from pindown.theory import CLASSIFY_FREE
+    >>> [at_least(CLASSIFY_FREE.diversity, Estimate(v, v - 1, v + 1), 3, "").outcome for v in (5, 3, 1)]
     ['holds', 'undecided', 'fails']
+    >>> at_least(CLASSIFY_FREE.diversity, 2, 3, "there are 2.", fails="Give one more.").why
+    'there are 2. Give one more.'
     """
-    _, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
-    if math.isnan(low + high):
-        return "undecided"
+    value, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
+    outcome: Outcome = "undecided"
     if low >= threshold:
-        return "holds"
-    return "fails" if high < (threshold if unless_below is None else unless_below) else "undecided"
+        outcome = "holds"
+    elif not math.isnan(low) and high < (threshold if unless_below is None else unless_below):
+        outcome = "fails"
+    return judge(assumption, value, threshold, outcome, found, fails=fails, undecided=undecided)
 
 
-def below(measured: Estimate | float, threshold: float, *, unless_above: float | None = None) -> Outcome:
-    """Return "holds" if the whole interval is at most the threshold, "fails" if it is all above; see `above`.
+def at_most(
+    assumption: Assumption | Diversity,
+    measured: Estimate | float,
+    threshold: float,
+    found: str,
+    *,
+    fails: str = "",
+    undecided: str | None = None,
+    surely: float | None = None,
+) -> Verdict:
+    """Return a verdict: the condition fails above the threshold, and holds up to it or, if given, up to ``surely``.
 
     Examples
     --------
-    >>> [below(Estimate(v, v - 1, v + 1), 3) for v in (5, 3, 1)]
+    >>> from pindown.theory import CLASSIFY_FREE
+    >>> [at_most(CLASSIFY_FREE.diversity, Estimate(v, v - 1, v + 1), 3, "").outcome for v in (5, 3, 1)]
     ['fails', 'undecided', 'holds']
     """
     value, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
-    unless_below = None if unless_above is None else -unless_above
-    return above(Estimate(-value, -high, -low), -threshold, unless_below=unless_below)
+    least = -threshold if surely is None else -surely
+    opposite = at_least(assumption, Estimate(-value, -high, -low), least, "", unless_below=-threshold)
+    return judge(assumption, value, threshold, opposite.outcome, found, fails=fails, undecided=undecided)
 
 
 def judge(
@@ -144,42 +202,7 @@ def judge(
     fails: str = "",
     undecided: str | None = None,
 ) -> Verdict:
-    """Return a verdict whose reason is what was found, then what to do if it fails or is undecided (by default alike).
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE
-    >>> print(judge(CLASSIFY_FREE.diversity, 2, 3, above(2, 3), "there are 2 classes.", fails="Give one more."))
-    fails      at least d + 1 classes: there are 2 classes. Give one more.
-    """
+    """Return a verdict whose reason is what was found, then what to do if it fails or is undecided; see `at_least`."""
     advice = {"holds": "", "fails": fails, "undecided": fails if undecided is None else undecided}[outcome]
     value = measured.value if isinstance(measured, Estimate) else measured
     return Verdict(assumption, value, threshold, outcome, f"{found} {advice}".rstrip())
-
-
-def with_better(verdicts: Iterable[Verdict], *better: Verdict) -> tuple[Verdict, ...]:
-    """Return verdicts in their order, each replaced by a better one on the same assumption, if there is one.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE, VMF_CLUSTERS
-    >>> few, many = (Verdict(CLASSIFY_FREE.diversity, n, 6, "fails", "") for n in (3, 5))
-    >>> distribution = Verdict(VMF_CLUSTERS, 0.1, 0.3, "holds", "")
-    >>> [verdict.statistic for verdict in with_better([few, distribution], many)]
-    [5, 0.1]
-    """
-    known = {verdict.assumption: verdict for verdict in better}
-    return tuple(known.get(verdict.assumption, verdict) for verdict in verdicts)
-
-
-def unchecked(theorem: Theorem, verdicts: Iterable[Verdict]) -> tuple[Assumption, ...]:
-    """Return the assumptions of a theorem that no verdict is about: they are taken on trust.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE
-    >>> [assumption.name for assumption in unchecked(CLASSIFY_FREE, [])]
-    ['injective mixing', 'vMF clusters', 'affine generator system', 'global optimum reached']
-    """
-    checked = {verdict.assumption for verdict in verdicts}
-    return tuple(assumption for assumption in theorem.assumes if assumption not in checked)

@@ -14,7 +14,6 @@ from torch import Tensor
 
 from pindown import theory
 from pindown._names import counted
-from pindown.auditing.agreement import Features
 from pindown.auditing.checks import (
     Verdict,
     before,
@@ -26,9 +25,7 @@ from pindown.auditing.checks import (
 )
 from pindown.auditing.checks.arrays import Matrix
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.plans import Count, Plan, in_words, missing_in_general, outcome_of
-from pindown.auditing.refits import Refits, Samples, exchange
-from pindown.auditing.scores import (
+from pindown.auditing.evidence import (
     N_PERMUTATIONS,
     Evidence,
     Score,
@@ -36,7 +33,9 @@ from pindown.auditing.scores import (
     permutation_score,
     side_information_evidence,
 )
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
+from pindown.auditing.plans import Count, Plan, in_words, missing_in_general, outcome_of
+from pindown.auditing.refits import Refits, Samples, exchange
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Part, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.batches import Augment
 from pindown.data.data import Data
 from pindown.data.labels import as_numbers, read_labels
@@ -65,13 +64,13 @@ _COUNTED = (
 class ClassifyFeatures:
     """What `Classify` can claim where X holds more than the latents, or fits agree in some directions only."""
 
-    def features(self, est: Classify, data: Data, codes: Matrix) -> Features | None:
+    def features(self, est: Classify, data: Data, codes: Matrix) -> Part | None:
         """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
         if data.signal is None:
             return None
         labels = np.asarray(data.signal).reshape(-1)
         enough = enough_levels(labels, theory.ROEDER, codes.shape[1])
-        return Features(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
+        return Part(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
 
     def leading(self, est: Classify, train: Data, data: Data) -> Matrix:
         """Return log-odds of classes along the directions in which class means differ most.
@@ -149,7 +148,7 @@ class ClassifySpec(MethodSpec["Classify"]):
         # Labels of any kind, mixed ones too, which scikit-learn's accuracy refuses.
         truth = np.arange(len(data)) if data.signal is None else data.signal.reshape(-1)
         value = float((est.predict(data.X) == truth).mean())
-        return FitScore("share of rows whose class is recognised", value, float(est.class_prior_.max()))
+        return FitScore("class accuracy", value, float(est.class_prior_.max()))
 
     def plan(self, est: Classify, data: Data, n_components: int | None) -> Plan:
         signal, n_spanned = data.signal, spanned(data.X, data.signal)
@@ -201,7 +200,7 @@ def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
     permuted = np.array(
         [(said == true[exchange(true, rows.units, rng)]).mean() for _ in range(N_PERMUTATIONS)], dtype=np.float64
     )
-    return permutation_score("class recognised", float((said == true).mean()), permuted)
+    return permutation_score("class accuracy", float((said == true).mean()), permuted)
 
 
 def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from pindown import theory
-from pindown.auditing.agreement import encoded_pairs, shared_block
+from pindown.auditing.agreement import shared_block
 from pindown.auditing.checks import (
     before,
     common_levels,
@@ -23,9 +23,9 @@ from pindown.auditing.checks import (
     vmf_conditional,
 )
 from pindown.auditing.checks.arrays import paired_samples, read
+from pindown.auditing.evidence import Evidence, Score, encoded_pairs, pair_test, side_information_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, with_pairs
-from pindown.auditing.scores import Evidence, Score, held_out_pairs, pair_test, side_information_evidence
 from pindown.auditing.spec import Figure, FitScore, MethodSpec, Refitting, Roles, Verdicts, encoder_checks
 from pindown.data.data import Data
 from pindown.networks.spaces import Sphere
@@ -50,10 +50,9 @@ class ContrastSpec(MethodSpec["Contrast"]):
 
     def evidence(self, refits: Refits, rng: np.random.Generator) -> Evidence:
         held_out = refits.held_out
-        pairs = held_out_pairs(held_out)
-        block = shared_block([encoded_pairs(fit, *pairs) for fit in refits.others], rng)
+        block = shared_block([encoded_pairs(fit, held_out) for fit in refits.others], rng)
         nats = min(fit.score(held_out.X, held_out.side) for fit in refits.others)
-        score = Score("information between partners", nats, 0.0, unit="nats")
+        score = Score("information shared by positive pairs", nats, 0.0, unit="nats")
         return replace(side_information_evidence(refits, pair_test, rng, score), block=block)
 
     def checks_before(self, est: Contrast, data: Data, d: int, whole: Data) -> Verdicts:
@@ -82,7 +81,7 @@ class ContrastSpec(MethodSpec["Contrast"]):
         return Figure(est.loss_curve_, guessing)
 
     def score(self, est: Contrast, data: Data) -> FitScore:
-        return FitScore("information between partners, in nats", est.score(data.X, data.paired().pairs), 0.0)
+        return FitScore("information shared by positive pairs, in nats", est.score(data.X, data.paired().pairs), 0.0)
 
     def plan(self, est: Contrast, data: Data, n_components: int | None) -> Plan:
         d, notes = count_directions(est, data.X, n_components)

@@ -19,10 +19,10 @@ from pindown.auditing.checks import (
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import noise_left
 from pindown.auditing.checks.verdict import with_better
+from pindown.auditing.evidence import Evidence, Score, reconstruction_evidence
 from pindown.auditing.plans import Plan, count_directions, missing_in_general
 from pindown.auditing.refits import Refits, encoder_of
-from pindown.auditing.scores import Evidence, Score
-from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts, reconstruction_evidence
+from pindown.auditing.spec import Figure, FitScore, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.methods.dictionary.dependence import common_rows
 

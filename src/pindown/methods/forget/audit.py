@@ -27,9 +27,7 @@ from pindown.auditing.checks.arrays import signal_coordinates
 from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.plans import Plan, missing_in_general, outcome_of, why_of
-from pindown.auditing.refits import Refits, Samples, encoder_of, exchange
-from pindown.auditing.scores import (
+from pindown.auditing.evidence import (
     CONTROL_LEVEL,
     LEVEL,
     N_PERMUTATIONS,
@@ -39,6 +37,8 @@ from pindown.auditing.scores import (
     r2,
     recovery_within_levels,
 )
+from pindown.auditing.plans import Plan, missing_in_general, outcome_of, why_of
+from pindown.auditing.refits import Refits, Samples, encoder_of, exchange
 from pindown.auditing.spec import (
     Choice,
     Comparison,
@@ -123,9 +123,6 @@ class ForgetRefitting(Refitting["Forget"]):
         elif kept in (CLOSED, EVEN, TRANSPORTED):
             fresh.settled_on = kept
 
-    def null(self, est: Forget, rows: Samples, rng: np.random.Generator) -> None:
-        """Return None: a shuffled nuisance leaves nothing to remove."""
-
 
 class ForgetSpec(MethodSpec["Forget"]):
     """The specification of `Forget`."""
@@ -150,25 +147,25 @@ class ForgetSpec(MethodSpec["Forget"]):
         loud = quick(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata)
         scores: tuple[Score, ...] = (
             Score(
-                "nuisance told by the codes",
+                "nuisance decodable from the latents",
                 of_codes.worst,
                 of_codes.chance,
                 of_codes.p_value,
                 leak=True,
                 floor=of_codes.floor,
             ),
-            Score("nuisance told by X", of_x.worst, of_x.chance, of_x.p_value),
+            Score("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
             _rebuilt_beside(fit, rows),
         )
         controls = (
             Control(
                 "shuffled nuisance",
-                "probes read nothing.",
+                "no probe finds anything.",
                 f"p = {silent.p_value:.2g}.",
                 silent.p_value > CONTROL_LEVEL,
             ),
             Control(
-                f"a leak of {LEAK_SHARE:.0%} put into the codes",
+                f"a leak of {LEAK_SHARE:.0%} added to the latents",
                 "probes find it.",
                 f"p = {loud.p_value:.2g}.",
                 loud.p_value <= LEVEL * 5,
@@ -185,16 +182,16 @@ class ForgetSpec(MethodSpec["Forget"]):
             effort=Effort(n_seeds=1, n_permutations=N_PERMUTATIONS, max_samples=MOST_ROWS),
         )
         if max(of_x.p_value, again.p_value) > LEVEL:
-            why.append("X does not tell the nuisance, so that there was nothing to forget")
+            why.append("the nuisance is not decodable from X, so there was nothing to remove")
         elif of_codes.excess >= of_x.excess:
-            why.append("the codes tell the nuisance as well as X does")
+            why.append("the nuisance is as decodable from the latents as from X")
         if of_codes.collapsed:
-            why.append("the codes have collapsed, and a constant is blind to everything")
+            why.append("the latents have collapsed, and a constant is invariant to everything")
         if rows.data.given is not None:
             kept = quick(codes, rows.data.given, given=None)
-            scores += (Score("given label told by the codes", kept.worst, kept.chance, kept.p_value),)
+            scores += (Score("given label decodable from the latents", kept.worst, kept.chance, kept.p_value),)
             if not scores[-1].good:
-                why.append(f"the codes tell nothing of the given label ({scores[-1]})")
+                why.append(f"the given label is not decodable from the latents ({scores[-1]})")
         return Evidence(scores, controls, tuple(why), of_codes, (leakage_verdict(of_codes),))
 
     def checks_before(self, est: Forget, data: Data, d: int, whole: Data) -> Verdicts:
@@ -230,7 +227,7 @@ class ForgetSpec(MethodSpec["Forget"]):
     def score(self, est: Forget, data: Data) -> FitScore:
         found = est.held_out_
         if found is None:
-            return FitScore("best reader of the nuisance", rows="held out")
+            return FitScore("best probe of the nuisance", rows="held out")
         return FitScore(found.name, found.score, found.chance, found.rows)
 
     def plan(self, est: Forget, data: Data, n_components: int | None) -> Plan:
@@ -321,7 +318,7 @@ def _rebuilt_beside(fit: Forget, rows: Samples) -> Score:
     codes = fit.transform(rows.X, rows.side)
     rebuilt = fit.inverse_transform(codes, rows.side)
     guess = fit.inverse_transform(np.broadcast_to(codes.mean(0), codes.shape).copy(), rows.side)
-    return Score("X rebuilt from codes and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
+    return Score("X reconstructed from latents and nuisance (R²)", r2(rows.X, rebuilt), r2(rows.X, guess))
 
 
 def _kept(est: Forget, data: Data) -> Verdicts:

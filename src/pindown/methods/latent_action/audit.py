@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import combinations
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,9 +18,9 @@ from sklearn.utils import check_array
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
+from pindown.auditing.evidence import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Evidence, Score, Strip
 from pindown.auditing.plans import Plan
 from pindown.auditing.refits import Refits, Samples, exchange
-from pindown.auditing.scores import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Evidence, Score, Strip
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
 from pindown.data.data import Data, Sides, from_torch
 from pindown.data.labels import combined
@@ -69,6 +69,9 @@ class Transitions(Samples):
 
     bodies: tuple[Any, ...] = ()
 
+    has_noise: ClassVar[bool] = False
+    """Positions before and after are not noise, though latents explain no position."""
+
     def masks(self) -> Iterator[tuple[Any, NDArray[np.bool_]]]:
         """Yield each body, and which transitions are its own."""
         for number in np.unique(self.data.nuisance):
@@ -108,11 +111,16 @@ def bodies_of(est: LatentAction, data: Data) -> dict[Any, Recording]:
 class LatentActionRefitting(Refitting["LatentAction"]):
     """Clones of `LatentAction` are fitted to mappings from body to array, or to arrays of one width, as it was."""
 
-    def read(self, est: LatentAction, X: Any, y: Any, sides: Sides, pairs: Any) -> Samples:
+    def read(self, est: LatentAction, X: Any, y: Any, sides: Sides) -> Samples:
         if sides.get("given") is not None:
             raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
         if not isinstance(X, Mapping):
-            raise InputError("X", "audit: `X` and `y` of LatentAction must be mappings from body to array.")
+            raise InputError("X", "audit: `X` of LatentAction must be a mapping from body to `Data`, or to an array.")
+        pairs = None
+        if all(isinstance(each, Data) for each in X.values()):
+            pairs, data = y, X
+            X, y, groups, truth, floor = (_by_body(data, role) for role in ("X", "pairs", "groups", "truth", "floor"))
+            sides = {"groups": groups, "truth": truth, "floor": floor}
         recordings = read_recordings(X, y, sides.get("groups"))
         for body, each in recordings.items():
             if body not in est.bodies_:
@@ -126,7 +134,7 @@ class LatentActionRefitting(Refitting["LatentAction"]):
         x = np.concatenate([np.hstack([np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in both]) for both in flat])
         number = np.repeat([est.bodies_.index(body) for body in recordings], [*map(len, recordings.values())])
         units = _units(np.concatenate([each.episode for each in recordings.values()]), number, motion)
-        data = Data(
+        table = Data(
             x,
             nuisance=number,
             pairs=motion,
@@ -135,7 +143,7 @@ class LatentActionRefitting(Refitting["LatentAction"]):
             floor=_stacked("floor", sides.get("floor"), recordings),
         )
         strata = np.unique(number, return_inverse=True)[1].reshape(-1)
-        return Transitions(data, "nuisance", strata, units, est.bodies_)
+        return Transitions(table, "nuisance", strata, units, est.bodies_)
 
     def fit(self, est: LatentAction, data: Data, *, seed: int, elsewhere: bool) -> LatentAction:
         fresh = clone(est).set_params(random_state=seed, n_components=est.n_components_)
@@ -150,14 +158,14 @@ class LatentActionRefitting(Refitting["LatentAction"]):
             pairs = dict(_pairs(est, data))
             return fresh.fit(before, after, groups=episode, pairs=pairs if are_connected(pairs, bodies) else None)
 
-    def noise(self, est: LatentAction, samples: Samples) -> None:
-        """Return None: positions before and after a transition are not noise, though latents explain no position."""
-
-    def null(self, est: LatentAction, samples: Samples, rng: np.random.Generator) -> None:
-        """Return None: with shuffled bodies nothing is left to remove."""
-
 
 FIELDS = ("before", "after", "episode")
+
+
+def _by_body(data: Mapping[Any, Data], role: str) -> dict[Any, NDArray[Any]] | None:
+    """Return a part of each body's data; None if no body has it."""
+    found = {body: getattr(each, role) for body, each in data.items()}
+    return None if all(part is None for part in found.values()) else found
 
 
 def _motions(recordings: Bodies, pairs: Any) -> NDArray[np.int64] | None:

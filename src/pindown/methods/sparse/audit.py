@@ -14,7 +14,6 @@ from scipy.sparse import csr_array
 from pindown import theory
 from pindown.auditing.agreement import Measure
 from pindown.auditing.checks import (
-    Estimate,
     Verdict,
     conditioned_atoms,
     distinct_atoms,
@@ -25,10 +24,10 @@ from pindown.auditing.checks import (
 )
 from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.noise import Ceiling, Moved, matched_ceiling
-from pindown.auditing.checks.verdict import above
+from pindown.auditing.checks.verdict import at_least
+from pindown.auditing.evidence import Control, Evidence, Score
 from pindown.auditing.plans import Plan, missing_in_general
 from pindown.auditing.refits import Refits, Samples
-from pindown.auditing.scores import Control, Evidence, Score
 from pindown.auditing.spec import Choice, Comparison, FitScore, MakePlan, MethodSpec, Roles, Verdicts
 from pindown.data.data import Data
 from pindown.metrics.dictionaries import FiringBand, by_frequency, chance_pw_mcc, feature_mcc, l0, match_atoms, pw_mcc
@@ -127,7 +126,7 @@ class AtomComparison(Comparison["Sparse"]):
     """Fits of `Sparse` are compared atom by atom."""
 
     def measure(self, est: Sparse, samples: Samples) -> Measure:
-        return Measure("PW-MCC of atoms", pw_mcc, lambda atoms: chance_pw_mcc(*atoms.shape), of_codes=False)
+        return Measure("PW-MCC of atoms", pw_mcc, lambda atoms: chance_pw_mcc(*atoms.shape), of_latents=False)
 
     def matrix(self, est: Sparse, samples: Samples) -> Matrix:
         return est.components_.astype(np.float64)
@@ -246,16 +245,13 @@ def is_active(latents: NDArray[np.float64]) -> NDArray[np.bool_]:
 
 def _check_sparse(active: NDArray[np.bool_]) -> Verdict:
     zeros = float(1 - active.mean())
-    outcome = above(Estimate(zeros, zeros, zeros), ZEROS, unless_below=NO_ZEROS)
-    why = f"{zeros:.0%} of the latents are almost 0; of normal ones 8% would be."
-    if outcome != "holds":
-        why += " Samples are not sparse in any basis, or the best was not found: try more steps or more samples."
-    return Verdict(theory.SPARSE_COMBINATION, zeros, ZEROS, outcome, why)
+    found = f"{zeros:.0%} of the latents are almost 0; of normal ones 8% would be."
+    fails = "Samples are not sparse in any basis, or the best was not found: try more steps or more samples."
+    return at_least(theory.SPARSE_COMBINATION, zeros, ZEROS, found, fails=fails, unless_below=NO_ZEROS)
 
 
 def _check_independent(atoms: NDArray[np.floating]) -> Verdict:
     values = np.linalg.svd(atoms, compute_uv=False)
     ratio = float(values[-1] / values[0])
-    outcome = above(Estimate(ratio, ratio, ratio), REGULAR)
-    why = f"the smallest singular value of the atoms is {ratio:.2g} of the largest."
-    return Verdict(theory.INDEPENDENT_ATOMS, ratio, REGULAR, outcome, why)
+    found = f"the smallest singular value of the atoms is {ratio:.2g} of the largest."
+    return at_least(theory.INDEPENDENT_ATOMS, ratio, REGULAR, found)
