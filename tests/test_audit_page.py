@@ -53,7 +53,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         verdicts=verdicts,
         scores=(Score(text, 0.8, 0.1, 0.001), Score(text, 1.9, 0.0, unit="nats"), Score(text, 0.1, 0.2)),
         held_out=HeldOut(text, 0.5, None, 0.1, 40, 1, 10),
-        agreement=(Agreement("this fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
+        agreement=(Agreement("your fit and refits", "R²", (0.99, 0.98), 0.0, 0.4), Agreement(text, "R²", (0.5,), 0.0)),
         controls=(Control(text, text, text, passed=True), Control(text, text, text, passed=False)),
         leakage=leakage(
             codes[:100, :3], np.arange(100) % 2, effort=Effort(n_seeds=1, n_permutations=19), random_state=0
@@ -131,7 +131,7 @@ def test_a_sample_is_called_a_sample_and_left_out_latents_are_counted():
 def test_the_page_says_what_noise_leaves_and_what_partners_share(page):
     assert "31% of the variance is independent noise per feature" in page
     assert "between 0.710 and 0.820" in page
-    assert "artners share 2 directions of" in page
+    assert "ositives share 2 of" in page
 
 
 def test_a_support_too_large_to_draw_is_described():

@@ -151,7 +151,7 @@ def test_where_y_says_nothing_nothing_is_claimed(package, data):
     regress = find("Regress")(3, max_iter=60, verbose=False, device="cpu", random_state=0).fit(x, y)
     found = audit(regress, x, y, n_fits=2, random_state=0)
     assert not found.claims
-    assert "learned nothing that shows on held-out rows" in found.claim
+    assert "learned nothing that shows on held-out samples" in found.claim
 
 
 def test_measurements_are_no_label(data):

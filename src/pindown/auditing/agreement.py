@@ -340,7 +340,7 @@ class SharedBlock:
         return (
             f"positives share {self.n_shared} of {counted(self.n_latents, 'direction')} of the latents: they correlate "
             f"by at least {printed(self.least)} along these, by at most {printed(self.most_left)} along the others, "
-            f"which is mostly explained by the block, and negatives by at most {printed(self.negatives)}"
+            f"which the block mostly predicts, and negatives by at most {printed(self.negatives)}"
         )
 
     @property

@@ -88,7 +88,6 @@ class Audit:
     noise: float
     band: Band | None
     recovery: tuple[Score, ...]
-    strips: tuple[Strip, ...]
     waived: tuple[theory.Assumption, ...]
     reasons: tuple[str, ...]
     claim: str
@@ -99,6 +98,7 @@ class Audit:
     n_held_out: int
     n_fits: int
     pictures: Pictures
+    strips: tuple[Strip, ...] = ()
 
     @property
     def claims(self) -> bool:
