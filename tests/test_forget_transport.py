@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from pindown import Forget, load
-from pindown.auditing.audit_page import _slid
+from pindown.auditing.audit_page import _along_each
 from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
@@ -96,5 +96,7 @@ def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance
     np.testing.assert_allclose(rebuilt, one_map.inverse_transform(alone, scanner), atol=1e-4)
     forget.save(tmp_path / "forget.pindown")
     np.testing.assert_array_equal(load(tmp_path / "forget.pindown").transform(images, scanner), told)
-    drawn = _slid(forget, told[:50].astype(float), images[:50])  # no slider decodes what has to be told the nuisance
+    drawn = _along_each(
+        forget, told[:50].astype(float), images[:50]
+    )  # no slider decodes what has to be told the nuisance
     assert drawn.shape[0] == 2

@@ -8,6 +8,7 @@ import pytest
 import pindown
 from pindown import probe
 from pindown.auditing.probing import Factor, _drawn_splits, holm, ridge_predictions
+from pindown.errors import InputError
 
 RNG = np.random.default_rng(0)
 N = 480
@@ -158,11 +159,12 @@ def test_missing_values_are_left_out_and_factors_that_cannot_be_asked_are_named(
 
 def test_it_prints_and_saves_a_page_a_table_and_numbers(found, tmp_path):
     assert str(found).splitlines()[0].split()[:3] == ["factor", "model", "score"]
-    assert found.save(tmp_path / "probes.html").read_text().count("<circle") == 10 + 2
+    assert found.save(tmp_path / "probes.html").read_text().count('<th scope="row">') == 10 + 5
     assert len(found.save(tmp_path / "probes.csv").read_text().splitlines()) == 11
     assert json.loads(found.save(tmp_path / "probes.json").read_text())["sentence"] == found.sentence
-    with pytest.raises(ValueError, match=r"must end in .html, .csv or .json"):
+    with pytest.raises(InputError) as error:
         found.save(tmp_path / "probes.png")
+    assert error.value.argument == "path"
 
 
 @pytest.mark.parametrize(

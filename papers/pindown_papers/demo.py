@@ -19,29 +19,19 @@ from sklearn.manifold import Isomap
 from torch import nn
 
 from pindown import theory
-from pindown.auditing.page import (
-    Cloud,
-    Clouds,
-    Curve,
-    Curves,
-    Drawing,
-    Fact,
-    Panel,
-    Row,
-    Scatters,
-    Section,
-    sheet,
-    shown,
-    squares,
-)
+from pindown.auditing.page import Cloud, Drawing, Panel, clouds, matrix, picture, scatters, shown
 from pindown.demo import (
     CONCENTRATION,
     N_DRAWN,
     Array,
     Budget,
+    Fact,
     Recovery,
-    clouds,
+    Row,
+    Section,
+    aligned_clouds,
     contrast_loss,
+    described_clouds,
     encoded,
     filling,
     fit_sphere,
@@ -133,7 +123,7 @@ def _box(fit: Recovery) -> Section:
         "the axes, so a rotated solution fits worse: here each latent is identified by itself.",
         score,
         (
-            Scatters(
+            scatters(
                 "Recovered against true, one panel per latent. Grey: the best linear fit of the raw data to the truth.",
                 f"{d} scatter plots of recovered against true values, with those of a linear fit for comparison.",
                 panels,
@@ -155,7 +145,7 @@ def _unrelated(fit: Recovery, related: Recovery) -> Section:
     # These latents may lie in a corner of the sphere, so no rotation is fitted.
     net_x = fit.process.mixing(torch.from_numpy(net)).numpy()
     points, surface = filling(fit.z_hat, fit.z_hat[:N_DRAWN], encoded(fit, net_x))
-    cloud = Clouds(
+    cloud = clouds(
         "The latents after training, moved and enlarged to fill the figure, in the colours of above. Unrelated pairs "
         "do not say how to unfold the net.",
         f"A cloud of coloured points with a net (R² {shown(score.recovered)}; linear fit {shown(score.linear)}).",
@@ -168,7 +158,7 @@ def _unrelated(fit: Recovery, related: Recovery) -> Section:
         "The same sphere, the same mixing, the same network and the same number of steps. Only the pairs are drawn at "
         "random, so that they are not informative. A method that reported success here would deserve no trust above.",
         score,
-        (cloud, contrast_loss(fit, Curve("related pairs", related.estimator.loss_curve_), name="unrelated pairs")),
+        (cloud, contrast_loss(fit, {"related pairs": related.estimator.loss_curve_}, "unrelated pairs")),
         Fact(
             "Information in a pair",
             f"{shown(fit.estimator.score(fit.x, fit.side))} nats",
@@ -269,7 +259,7 @@ def _graph(fit: Recovery) -> Section:
         "Principal components, which need no truth either, stand in place of a linear fit.",
         score,
         (
-            Scatters(
+            scatters(
                 "Recovered against true latents; grey is a linear fit of the raw data to the truth. Order and "
                 "elementwise transformations of the latents cannot be identified.",
                 "Three panels, recovered against true.",
@@ -318,7 +308,7 @@ def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
             loss_curves(
                 "The training loss, against that of guessing.",
                 float(np.log(contrast.batch_size or 1)),
-                Curve("InfoNCE", contrast.loss_curve_),
+                {"InfoNCE": contrast.loss_curve_},
             ),
         ),
         Fact("Axes (MCC)", shown(score.recovered, 3), f"a random rotation scores {shown(score.chance)} on average"),
@@ -329,7 +319,7 @@ def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
         ),
     )
     sliders = before_and_after(generator, "A generator of such rooms, with latents that we rotated at random")
-    return replace(section, drawings=(*_room_drawings(fit, film), *sliders))
+    return replace(section, figures=(*section.figures, *_room_drawings(fit, film), *sliders))
 
 
 def _room_drawings(fit: Recovery, film: Film) -> tuple[Drawing, ...]:
@@ -341,22 +331,22 @@ def _room_drawings(fit: Recovery, film: Film) -> tuple[Drawing, ...]:
     gaps = [np.pad(matrix, ((0, 0), (0, 1)), constant_values=np.nan) for matrix in matrices]
     moments = ", ".join(f"{step:,}" for step in frames)
     return (
-        sheet(
+        picture(
             nearest_traversals(latents, large),
             f"Each row varies one latent from low to high, with the others fixed: {', '.join(NAMES)}. Shown are the "
             "nearest of the held-out images, drawn larger.",
         ),
-        sheet(
+        picture(
             swaps(latents, large, random_state=0),
             "Each row begins with one image and ends with another. Between them, one latent after the other is taken "
             "from the last: floor, wall, cube, camera.",
         ),
-        squares(
+        matrix(
             np.hstack(gaps)[:, :-1],
             "Factors by latents during training",
             f"The training at steps {moments}: the correlation of each factor with each latent. At first all are "
             "mixed; at the end each factor has a latent of its own.",
-            names=NAMES,
+            rows=NAMES,
         ),
     )
 
@@ -401,12 +391,12 @@ def matched(z_hat: Array, z: Array) -> Array:
 
 def _clouds_with_arrows(
     fit: Recovery, caption: str, surface: Array, rotation: Array, view: Array | None = None
-) -> Clouds:
+) -> Drawing:
     """Return clouds with class vectors: the true ones, the means of the classes, and the learned ones.
 
     Samples have the colours of their classes. ``view`` rotates the true and the recovered cloud for the figure.
     """
-    figure, view = clouds(fit, caption, surface, rotation), np.eye(3) if view is None else view
+    view = np.eye(3) if view is None else view
     vectors, learned = fit.process.vectors.numpy(), fit.estimator.class_vectors_ @ rotation
     member = fit.side[:, None] == np.arange(len(vectors))  # (n, n_classes)
     means = member.T @ fit.x / member.sum(axis=0).clip(1)[:, None]  # a class may have no test sample
@@ -414,26 +404,26 @@ def _clouds_with_arrows(
     def arrows(tips: Array) -> Array:
         return np.stack([np.zeros_like(tips), tips], axis=1)
 
-    true, observed, recovered_cloud = figure.clouds
+    true, observed, recovered_cloud = aligned_clouds(fit, surface, rotation)
     true, recovered_cloud = (
         replace(cloud, points=cloud.points @ view, surface=cloud.surface @ view, arrows=arrows(tips) @ view)
         for cloud, tips in ((true, vectors), (recovered_cloud, learned))
     )
-    observed = replace(observed, arrows=filling(fit.x, arrows(means))[0])
-    return replace(
-        figure,
-        clouds=(true, observed, recovered_cloud),
+    return clouds(
+        caption,
+        described_clouds(fit),
+        (true, replace(observed, arrows=filling(fit.x, arrows(means))[0]), recovered_cloud),
         hues=vectors[fit.side[:N_DRAWN]] @ view,
         surface_hues=surface @ view,
         arrow_hues=vectors @ view,
     )
 
 
-def _classify_loss(fit: Recovery, spread_out: Recovery | None = None) -> Curves:
-    own = Curve("classes in a plane" if spread_out else "classes all over", fit.estimator.loss_curve_)
-    others = () if spread_out is None else (Curve("classes all over", spread_out.estimator.loss_curve_),)
+def _classify_loss(fit: Recovery, spread_out: Recovery | None = None) -> Drawing:
+    own = {"classes in a plane" if spread_out else "classes all over": fit.estimator.loss_curve_}
+    others = {} if spread_out is None else {"classes all over": spread_out.estimator.loss_curve_}
     caption = f"The training loss, against that of guessing one of {N_CLASSES} classes."
-    return loss_curves(caption, float(np.log(N_CLASSES)), *others, own)
+    return loss_curves(caption, float(np.log(N_CLASSES)), {**others, **own})
 
 
 def _accuracy(fit: Recovery) -> Fact:

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -17,8 +17,18 @@ from sklearn.linear_model import LinearRegression
 from torch import Tensor
 
 from pindown import metrics, networks
-from pindown.auditing import page
-from pindown.auditing.page import Clouds, Curve, Curves, Fact, Page, Row, Section, check_writable, save, shown
+from pindown.auditing.page import (
+    Cloud,
+    Drawing,
+    check_writable,
+    clouds,
+    colouring,
+    curves,
+    fill,
+    latents,
+    shown,
+    write_whole,
+)
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods import Contrast, Forget
 from pindown.simulate import Nuisance, Pairs
@@ -28,6 +38,80 @@ RECOVERED = 0.9
 """Latents count as recovered if the fit closes this fraction of the gap between a linear fit and a perfect score."""
 
 BATCH_SIZE = 512
+
+
+# ---- the page -------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Row:
+    """The score of one simulation, next to those of a linear fit of the raw data and of chance.
+
+    Examples
+    --------
+    >>> Row("sphere", "R²", linear=0.8, recovered=0.99, chance=0.0).gap_closed
+    0.95
+    """
+
+    name: str
+    metric: str
+    linear: float
+    recovered: float
+    chance: float
+
+    @property
+    def gap_closed(self) -> float:
+        """The fraction of the gap between the linear fit and a perfect score that is closed; negative if it grew."""
+        return round((self.recovered - self.linear) / (1 - self.linear), 6)
+
+
+class Fact(NamedTuple):
+    """A number with its name and how to read it."""
+
+    label: str
+    value: str
+    note: str
+
+
+class Condition(NamedTuple):
+    """An assumption of a theorem, and whether it holds here; one ``of the fit`` is approached, never reached."""
+
+    name: str
+    statement: str
+    status: Literal["holds", "broken", "not checked", "of the fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class Section:
+    """One simulation: what was done, figures, numbers, and the supported claim."""
+
+    title: str
+    text: str
+    score: Row
+    figures: tuple[Drawing, ...]
+    facts: tuple[Fact, ...]
+    claim: str
+    conditions: tuple[Condition, ...]
+    not_promised: tuple[str, ...]
+    warned: tuple[str, ...] = ()  # identifiability warnings of the estimator
+
+
+@dataclass(frozen=True, eq=False)
+class Page:
+    """The content of the page."""
+
+    title: str
+    kicker: str
+    lead: str
+    sections: tuple[Section, ...]
+    footer: str
+
+    def html(self) -> str:
+        """Return the page as self-contained HTML."""
+        return fill("demo.html.j2", page=self, title=self.title)
+
+
+# ---- the demonstration ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -115,10 +199,9 @@ def run(
         "samples that were not used in the fit.",
         sections=sections,
         footer=f"{budget.n_pairs:,} pairs or {budget.n_labelled:,} labelled samples and {budget.max_iter:,} steps per "
-        f"simulation, {budget.n_test:,} test samples; {seconds:.0f} seconds in total. This page is one file and needs "
-        "no network.",
+        f"simulation, {budget.n_test:,} test samples; {seconds:.0f} seconds in total.",
     )
-    save(page, output)
+    write_whole(page.html(), output)
     return Demo(page, output)
 
 
@@ -176,14 +259,14 @@ class Recovery:
         return Row(name, "R²", metrics.linear_r2(self.z_linear, self.z), metrics.linear_r2(self.z_hat, self.z), chance)
 
     def section(
-        self, title: str, text: str, score: Row, figures: tuple[page.Figure, ...], *facts: Fact, numbers: str = ""
+        self, title: str, text: str, score: Row, figures: tuple[Drawing, ...], *facts: Fact, numbers: str = ""
     ) -> Section:
         """Return the section of the page; ``numbers`` replace those of the score in the claim."""
         theorem: Theorem = self.estimator.guarantee
         status: dict[Assumption, Literal["broken", "not checked"]] = dict.fromkeys(self.broken, "broken")
         status |= dict.fromkeys(self.unchecked, "not checked")
         conditions = tuple(
-            page.Condition(a.name, a.statement, "of the fit" if a.about == "model" else status.get(a, "holds"))
+            Condition(a.name, a.statement, "of the fit" if a.about == "model" else status.get(a, "holds"))
             for a in theorem.assumes
         )
         numbers = numbers or (
@@ -230,7 +313,7 @@ def _fit(estimator: Any, x: Tensor | None, side: Tensor | None) -> tuple[str, ..
 
 def sphere_section(fit: Recovery) -> Section:
     """Return the section of related pairs on a sphere."""
-    score, alignment = fit.r2("The sphere"), metrics.procrustes(fit.z_hat, fit.z)
+    score, alignment, net = fit.r2("The sphere"), metrics.procrustes(fit.z_hat, fit.z), sphere_net()
     information = np.log(CONCENTRATION / np.sinh(CONCENTRATION)) + CONCENTRATION / np.tanh(CONCENTRATION) - 1
     return fit.section(
         "A sphere, unscrambled" if recovered(score) else "A sphere, not recovered",
@@ -240,11 +323,12 @@ def sphere_section(fit: Recovery) -> Section:
         score,
         (
             clouds(
-                fit,
                 "Colour is the true direction of a sample; the same sample has the same colour everywhere. The net is "
                 "laid over the true sphere and mapped along. Drag, or use the arrow keys: all three rotate together.",
-                sphere_net(),
-                alignment.rotation,
+                described_clouds(fit),
+                aligned_clouds(fit, net, alignment.rotation),
+                hues=fit.z[:N_DRAWN],
+                surface_hues=net,
             ),
             contrast_loss(fit),
         ),
@@ -298,7 +382,7 @@ def nuisance_section(budget: Budget, options: dict[str, Any]) -> Section:
                 "The loss of the classifier of the nuisance, against that of guessing. Only probes trained afterwards "
                 "show that the nuisance is gone.",
                 forget.history_.chance_loss,
-                Curve("the classifier", forget.history_.classifier_loss),
+                {"the classifier": forget.history_.classifier_loss},
             ),
         ),
         Fact(
@@ -323,14 +407,14 @@ def _invariance(found: metrics.Leakage) -> float:
     return 1 - max(0.0, (found.worst - found.chance) / (1 - found.chance))
 
 
-def _latents(fit: Recovery, title: str, note: str, latents: Array, name: str) -> page.Latents:
-    (points,) = filling(latents, latents[:N_DRAWN])
-    return page.Latents(
+def _latents(fit: Recovery, title: str, note: str, z: Array, name: str) -> Drawing:
+    (points,) = filling(z, z[:N_DRAWN])
+    return latents(
         f"{title}: {note}. Choose the axes and the colouring.",
         f"{title}: {len(points)} points in three colours, one per level of the nuisance.",
-        tuple(f"{name} {j + 1}" for j in range(latents.shape[1])),
+        [f"{name} {j + 1}" for j in range(z.shape[1])],
         points,
-        (page.Colouring("nuisance", fit.side[:N_DRAWN]), page.Colouring("an invariant latent", fit.z[:N_DRAWN, 0])),
+        [colouring("nuisance", fit.side[:N_DRAWN]), colouring("an invariant latent", fit.z[:N_DRAWN, 0])],
     )
 
 
@@ -341,21 +425,22 @@ def sphere_net() -> Array:
     return np.stack([across * np.cos(longitude), across * np.sin(longitude), np.sin(latitude)], axis=-1)
 
 
-def clouds(fit: Recovery, caption: str, surface: Array, rotation: Array) -> Clouds:
+def aligned_clouds(fit: Recovery, surface: Array, rotation: Array) -> tuple[Cloud, Cloud, Cloud]:
     """Return the true, the observed, and the recovered cloud, rotated as given to align it with the truth."""
     surface_x = fit.process.mixing(torch.from_numpy(surface)).numpy()
-    latents = fit.z_hat[:N_DRAWN] @ rotation, encoded(fit, surface_x) @ rotation
-    return Clouds(
-        caption,
+    z_hat = fit.z_hat[:N_DRAWN] @ rotation, encoded(fit, surface_x) @ rotation
+    return (
+        Cloud("True", "the hidden variables", fit.z[:N_DRAWN], surface),
+        Cloud("Observed", "what pindown is given", *filling(fit.x, fit.x[:N_DRAWN], surface_x)),
+        Cloud("Recovered", "up to a rotation, fitted for this figure", *z_hat),
+    )
+
+
+def described_clouds(fit: Recovery) -> str:
+    """Return the description of `aligned_clouds`."""
+    return (
         "Three clouds of the same coloured points, with a net: the true sphere, the distorted observations, and what "
-        f"was recovered (R² {shown(metrics.linear_r2(fit.z_hat, fit.z), 3)}).",
-        (
-            page.Cloud("True", "the hidden variables", fit.z[:N_DRAWN], surface),
-            page.Cloud("Observed", "what pindown is given", *filling(fit.x, fit.x[:N_DRAWN], surface_x)),
-            page.Cloud("Recovered", "up to a rotation, fitted for this figure", *latents),
-        ),
-        hues=fit.z[:N_DRAWN],
-        surface_hues=surface,
+        f"was recovered (R² {shown(metrics.linear_r2(fit.z_hat, fit.z), 3)})."
     )
 
 
@@ -370,16 +455,16 @@ def filling(cloud: Array, *parts: Array) -> list[Array]:
     return [(part - centre) / np.linalg.norm(cloud - centre, axis=1).max() for part in parts]
 
 
-def contrast_loss(fit: Recovery, *others: Curve, name: str = "related pairs") -> Curves:
+def contrast_loss(fit: Recovery, others: Mapping[str, Array] | None = None, name: str = "related pairs") -> Drawing:
     """Return the training loss of `Contrast`, after those of others."""
     n = fit.estimator.batch_size
     caption = f"The training loss, against that of guessing which of {n} is the positive."
-    return loss_curves(caption, float(np.log(n)), *others, Curve(name, fit.estimator.loss_curve_))
+    return loss_curves(caption, float(np.log(n)), {**(others or {}), name: fit.estimator.loss_curve_})
 
 
-def loss_curves(caption: str, guessing: float, *curves: Curve) -> Curves:
+def loss_curves(caption: str, guessing: float, losses: Mapping[str, Array]) -> Drawing:
     """Return a figure of training losses, with their final values as its description."""
-    ends = ", ".join(f"{curve.values[-25:].mean():.2f} with {curve.name}" for curve in curves)
-    n_steps = len(curves[-1].values)
+    ends = ", ".join(f"{values[-25:].mean():.2f} with {name}" for name, values in losses.items())
+    n_steps = max(map(len, losses.values()))
     description = f"Loss over {n_steps:,} steps. It ends at {ends}; guessing has {guessing:.2f}."
-    return Curves(caption, description, curves, guessing)
+    return curves(caption, description, losses, guessing)

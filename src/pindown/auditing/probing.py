@@ -12,15 +12,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy.stats import t as student
 from sklearn.utils import check_scalar
 
 from pindown._names import counted, listed, printed
-from pindown.auditing.page import check_writable, fill, write_whole
+from pindown.auditing.page import Drawing, fill, write_whole
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, is_quantity, missing
 from pindown.data.splits import assign_folds, hold_out
+from pindown.errors import InputError
 from pindown.metrics.arrays import Labels, Matrix, read_matrix
 
 __all__ = ["Compared", "Probed", "Probing", "holm", "probe"]
@@ -158,55 +160,63 @@ class Probing:
             text += ". This does not show that training is the reason: add a random network and the raw inputs"
         return f"{text}."
 
-    def __str__(self) -> str:
-        lines: list[Sequence[str]] = [
-            ("factor", "model", "score", "±", "chance", "p", "Holm", "Bonf.", "control", "samples", "least")
-        ]
+    @property
+    def tables(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
+        """The scores and the differences of models as rows of text after a header; a star marks a finding."""
+        scores = [("factor", "model", "score", "±", "chance", "p", "Holm", "Bonf.", "control", "samples", "least")]
         for each in self.probed:
             values = (each.score, each.error, each.chance, each.p_value, each.holm, each.bonferroni, each.control)
             name = each.model + "*" * each.found
-            lines.append((each.factor, name, *map(printed, values), str(each.n_samples), str(each.least)))
-        parts, lines = [_aligned(lines)], [("factor", "difference", "", "±", "p", "Holm")]
+            scores.append((each.factor, name, *map(printed, values), str(each.n_samples), str(each.least)))
+        differences = [("factor", "difference", "", "±", "p", "Holm")]
         for one in self.compared:
             name = f"{one.first} − {one.second}" + "*" * one.decided
-            lines.append((one.factor, name, *map(printed, (one.difference, one.error, one.p_value, one.holm))))
-        parts += [_aligned(lines)] if self.compared else []
-        parts += ["\n".join(self.notes)] if self.notes else []
-        return "\n\n".join([*parts, self.sentence])
+            differences.append((one.factor, name, *map(printed, (one.difference, one.error, one.p_value, one.holm))))
+        return (tuple(scores), *([tuple(differences)] if self.compared else []))
+
+    def __str__(self) -> str:
+        parts = []
+        for rows in self.tables:  # words are aligned to the left of their columns, numbers to the right
+            widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+            pattern = "  ".join(f"{{:{'<' if k < 2 else '>'}{width}}}" for k, width in enumerate(widths))
+            parts.append("\n".join(pattern.format(*row).rstrip() for row in rows))
+        return "\n\n".join([*parts, *(["\n".join(self.notes)] if self.notes else []), self.sentence])
 
     def to_dict(self) -> dict[str, Any]:
         """Return all of it as dictionaries, lists, text and numbers."""
         return {"sentence": self.sentence, **dataclasses.asdict(self)}
 
     def save(self, path: str | Path) -> Path:
-        """Write a page with a picture (``.html``), a table (``.csv``) or the numbers (``.json``); return the path."""
+        """Write a page with a figure (``.html``), a table (``.csv``) or the numbers (``.json``); return the path."""
         path = Path(path)
-        ending = path.suffix.lower()
-        if ending not in (".html", ".csv", ".json"):
-            raise ValueError(f"save: {path.name!r} must end in .html, .csv or .json, not in {ending or 'nothing'!r}.")
-        check_writable(path)
-        if ending == ".json":
-            text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
-        elif ending == ".csv":
-            import pandas as pd
-
-            text = pd.DataFrame(list(self.probed)).to_csv(index=False)
-        else:
-            by = {(each.factor, each.model): each for each in self.probed}
-            low = min(0.0, *(each.score - 2 * each.error for each in self.probed))
-            text = fill("probes.html.j2", found=self, by=by, low=low)
+        match path.suffix.lower():
+            case ".json":
+                text = json.dumps(self.to_dict(), indent=1, ensure_ascii=False, allow_nan=False)
+            case ".csv":
+                text = pd.DataFrame(list(self.probed)).to_csv(index=False)
+            case ".html":
+                text = fill("probes.html.j2", title="What linear probes decode", found=self, figure=self._figure())
+            case ending:
+                raise InputError("path", f"`path` must end in .html, .csv or .json, not in {ending or 'nothing'!r}.")
         write_whole(text, path)
         return path
 
-
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
-    """Return lines with words to the left of their columns, and numbers to the right."""
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    cells = (
-        [text.ljust(width) if k < 2 else text.rjust(width) for k, (text, width) in enumerate(zip(line, widths))]  # noqa: B905
-        for line in lines
-    )
-    return "\n".join("  ".join(line).rstrip() for line in cells)
+    def _figure(self) -> Drawing:
+        models = []
+        for name in self.models:
+            own = [each for each in self.probed if each.model == name]
+            errors = [2 * each.error for each in own]
+            scores, chances = [each.score for each in own], [each.chance for each in own]
+            models.append({"name": name, "score": scores, "error": errors, "chance": chances})
+        low = min(0.0, *(each.score - 2 * each.error for each in self.probed))
+        return Drawing(
+            "probes",
+            "Scores on held-out groups, with two standard errors; the tick is chance. Labels have a balanced accuracy, "
+            "quantities an R².",
+            f"Scores of {len(self.models)} models for {len(self.factors)} factors",
+            {"factors": list(self.factors), "models": models, "low": low},
+            wide=True,
+        )
 
 
 # ---- probing --------------------------------------------------------------------------------------------------------

@@ -34,6 +34,8 @@ def audit_run(
     as_json: JSON = False,
 ) -> None:
     """Find out which claims a run supports: refit it, measure agreement and leakage, and write a page into the run."""
+    from pindown.auditing.audit_page import Names, render
+    from pindown.auditing.page import write_whole
     from pindown.runs import Run
     from pindown.runs.inputs import in_memory, read
 
@@ -47,14 +49,17 @@ def audit_run(
             print_warning(note)
         found = _audit(fitted, dataset, fits, seed, device, estimator)
         fitted.bind()  # raises if the folder was deleted meanwhile, before it would be made again
-        pages = [found.save(run / name) for name in ("audit.html", "audit.json")]
+        page = run / "audit.html"
+        roles = {role: columns.named(role) for role in ("signal", "nuisance", "pairs", "given", "group", "truth")}
+        write_whole(render(found, Names(Path(fitted.record["data"]["path"]).name, roles)), page)
+        found.save(run / "audit.json")
         fitted.bind("audit.html", "audit.json")
         fitted.log(f"audited: {found.claim}")
     if as_json:
-        print_json({"run": str(run), "page": str(pages[0]), **found.to_dict()})
+        print_json({"run": str(run), "page": str(page), **found.to_dict()})
         return
     print_text(str(found))
-    print_text(f"\nThe page: {pages[0]}")
+    print_text(f"\nThe page: {page}")
 
 
 def _audit(run: Run, dataset: Data, fits: int, seed: int, device: str | None, address: str | None) -> Audit:

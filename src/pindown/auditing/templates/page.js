@@ -1,171 +1,10 @@
 "use strict";
-// Draws the figures from the JSON beside them: clouds on canvases of our own, which need no WebGL and print; the
-// rest with plotly. Colours come from the style sheet, so that light, dark and print have one source.
+// Draws figures by plotly from the JSON in them. Colours come from the style sheet: light, dark and print share a source.
 
 const root = document.documentElement;
 const colour = (name) => getComputedStyle(root).getPropertyValue("--" + name).trim();
-const dataOf = (figure) => JSON.parse(figure.querySelector("script").textContent);
-const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-
-// ---- clouds: orthographic, those of a figure seen from one direction, so that turning one turns all -------------
-const groups = [];
-
-for (const figure of document.querySelectorAll("figure.clouds, figure.latents")) {
-  const data = dataOf(figure), group = { view: { yaw: -0.6, pitch: 0.35 }, clouds: [] };
-  groups.push(group);
-  figure.querySelectorAll("canvas").forEach((canvas, k) => {
-    group.clouds.push(data.clouds ? { canvas, ...data, ...data.clouds[k] } : chosen(figure, group, canvas, data));
-    let last = null;
-    canvas.addEventListener("pointerdown", (event) => { last = event; canvas.setPointerCapture(event.pointerId); });
-    canvas.addEventListener("pointerup", () => { last = null; });
-    canvas.addEventListener("pointercancel", () => { last = null; });
-    canvas.addEventListener("pointermove", (event) => {
-      if (last) turn(group, (event.clientX - last.clientX) / 150, (event.clientY - last.clientY) / 150);
-      if (last) last = event;
-    });
-    canvas.addEventListener("keydown", (event) => {
-      const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, -0.1], ArrowDown: [0, 0.1] }[event.key];
-      if (step) { event.preventDefault(); turn(group, ...step); }
-    });
-  });
-}
-
-// Of latents the reader chooses the columns to see. Two lie flat before the eye, three are turned.
-function chosen(figure, group, canvas, { points, colourings }) {
-  const cloud = { canvas, points: [], surface: [], arrows: [], colours: [], surfaceColours: [], arrowColours: [] };
-  const axes = [...figure.querySelectorAll("select.axis")], colouring = figure.querySelector("select.colouring");
-  const choose = () => {
-    const columns = axes.map((select) => Number(select.value));
-    const flat = columns.length < 3 || columns[2] < 0;
-    if (flat) Object.assign(group.view, { yaw: 0, pitch: 0 });
-    group.flat = flat;
-    cloud.points = points.map((row) => (flat ? [row[columns[0]], 0, row[columns[1] ?? columns[0]]] : columns.map((k) => row[k])).map((v) => 0.85 * v));
-    const by = colourings[Number(colouring.value)];
-    cloud.colours = by ? by.which.map((k) => by.shades[k]) : points.map(() => colour("accent"));
-    if (by) showKey(figure.querySelector(".key"), by);
-  };
-  for (const select of [...axes, colouring]) select.addEventListener("change", () => { choose(); drawGroup(group); });
-  choose();
-  return cloud;
-}
-
-// A slider moves the image behind its tile.
-for (const input of document.querySelectorAll(".slider input")) {
-  const show = () => input.parentElement.querySelector(".tile").style.setProperty("--column", input.value);
-  input.addEventListener("input", show);
-  show(); // a browser may remember where it stood
-}
-
-function showKey(box, { name, shades, key, amounts, others }) {
-  const part = (tag, text, background) => {
-    const made = document.createElement(tag);
-    made.textContent = text;
-    if (background) made.style.background = background;
-    return made;
-  };
-  const kinds = () => key.map((kind, k) => { const line = part("span", kind); line.prepend(part("i", "", shades[k])); return line; });
-  const scale = () => [part("i", "", `linear-gradient(to right, ${shades})`), ...key.map((amount) => part("span", amount))];
-  box.replaceChildren(part("b", name), ...(amounts ? scale() : kinds()), ...(others ? [part("span", `and ${others} more`)] : []));
-  box.classList.toggle("scale", amounts);
-}
-
-function turn(group, yaw, pitch) {
-  entrance = 0;
-  if (group.flat) return;
-  group.view.yaw += yaw;
-  group.view.pitch = Math.max(-1.5, Math.min(1.5, group.view.pitch + pitch));
-  requestAnimationFrame(() => drawGroup(group));
-}
-
-function drawGroup({ view, clouds }) {
-  for (const cloud of clouds) drawCloud(view, cloud);
-}
-
-function drawCloud(view, { canvas, points, surface, arrows, colours, surfaceColours, arrowColours }) {
-  const side = canvas.clientWidth, dense = Math.max(window.devicePixelRatio || 1, 1.5);
-  if (!side) return;
-  canvas.width = canvas.height = Math.round(side * dense);
-  const pen = canvas.getContext("2d");
-  pen.scale(dense, dense);
-  const [cy, sy, cp, sp] = [Math.cos(view.yaw), Math.sin(view.yaw), Math.cos(view.pitch), Math.sin(view.pitch)];
-  const unit = side / 340, radius = side * 0.47;
-  const seen = ([x, y, z]) => { // [right, down, near]
-    const across = cy * x - sy * y, away = sy * x + cy * y;
-    return [side / 2 + radius * across, side / 2 - radius * (cp * z + sp * away), sp * z - cp * away];
-  };
-  const marks = []; // [near, draw(t), with t from 0 (far) to 1 (near)]
-  const net = surface.map((row) => row.map(seen));
-  for (let i = 1; i < net.length; i++) {
-    for (let j = 1; j < net[i].length; j++) {
-      const patch = [net[i - 1][j - 1], net[i - 1][j], net[i][j], net[i][j - 1]];
-      const near = (patch[0][2] + patch[1][2] + patch[2][2] + patch[3][2]) / 4;
-      const edges = [i % 4 === 0 && i < net.length - 1 && [patch[2], patch[3]], j % 4 === 0 && [patch[1], patch[2]]];
-      marks.push([near, (t) => drawPatch(pen, patch, edges.filter(Boolean), surfaceColours[i][j], t, unit)]);
-    }
-  }
-  points.forEach((point, i) => {
-    const at = seen(point);
-    marks.push([at[2] + 0.02, (t) => drawDisc(pen, at, (0.8 + 1.3 * t) * unit, colours[i], 0.1 + 0.9 * t)]);
-  });
-  const rim = colour("paper"), ink = colour("ink");
-  arrows.forEach(([tail, tip], i) => {
-    const [from, to] = [seen(tail), seen(tip)];
-    marks.push([(from[2] + to[2]) / 2, (t) => drawStem(pen, from, to, arrowColours[i], 0.35 + 0.65 * t, unit)]);
-    marks.push([to[2] + 0.06, (t) => { // above the points around it
-      const alpha = 0.3 + 0.7 * t, radius = (3.4 + 2 * t) * unit;
-      drawDisc(pen, to, radius + 2.2 * unit, rim, alpha);
-      drawDisc(pen, to, radius + 1.1 * unit, ink, alpha);
-      drawDisc(pen, to, radius, arrowColours[i], 1);
-    }]);
-  });
-  marks.sort((a, b) => a[0] - b[0]); // far ones first
-  for (const [near, draw] of marks) draw(Math.max(0, Math.min(1, (near + 1) / 2)));
-}
-
-function drawPatch(pen, patch, edges, ink, t, unit) {
-  pen.fillStyle = pen.strokeStyle = ink;
-  pen.globalAlpha = 0.12 + 0.33 * t;
-  pen.beginPath();
-  patch.forEach(([x, y], k) => (k ? pen.lineTo(x, y) : pen.moveTo(x, y)));
-  pen.fill();
-  pen.globalAlpha = 0.1 + 0.8 * t;
-  pen.lineWidth = (0.5 + 0.9 * t) * unit;
-  pen.beginPath();
-  for (const [from, to] of edges) { pen.moveTo(from[0], from[1]); pen.lineTo(to[0], to[1]); }
-  pen.stroke();
-}
-
-function drawDisc(pen, at, radius, ink, alpha) {
-  pen.globalAlpha = alpha;
-  pen.fillStyle = ink;
-  pen.beginPath();
-  pen.arc(at[0], at[1], radius, 0, 7);
-  pen.fill();
-}
-
-function drawStem(pen, from, to, ink, alpha, unit) {
-  pen.globalAlpha = alpha;
-  pen.strokeStyle = ink;
-  pen.lineWidth = 1.6 * unit;
-  pen.beginPath();
-  pen.moveTo(from[0], from[1]);
-  pen.lineTo(to[0], to[1]);
-  pen.stroke();
-}
-
-// A short turn on arrival shows that these are bodies, not discs; nothing moves for those who asked for that.
-let entrance = still ? 0 : 1;
-const began = performance.now();
-(function arrive(now) {
-  if (!entrance) return;
-  const t = Math.min(1, Math.max(0, now - began) / 2600);
-  for (const { view, flat } of groups) if (!flat) view.yaw = -0.6 - 1.6 * (1 - t) ** 3;
-  groups.forEach(drawGroup);
-  if (t < 1) requestAnimationFrame(arrive);
-})(began);
-
-// ---- plots ---------------------------------------------------------------------------------------------------------
 const plain = (text) => text.replaceAll("&", "&amp;").replaceAll("<", "&lt;"); // plotly reads some tags
+const range = (n) => [...Array(n).keys()];
 
 function axis(title, more) {
   return {
@@ -176,8 +15,8 @@ function axis(title, more) {
 
 function layout(more) {
   return {
-    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false,
-    font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("soft") },
+    paper_bgcolor: "rgba(0,0,0,0)", plot_bgcolor: "rgba(0,0,0,0)", showlegend: false, dragmode: false, uirevision: "kept",
+    margin: { l: 0, r: 0, t: 0, b: 0 }, font: { family: getComputedStyle(document.body).fontFamily, size: 13, color: colour("soft") },
     hoverlabel: { bgcolor: colour("wash"), bordercolor: colour("line"), font: { color: colour("ink") } }, ...more,
   };
 }
@@ -187,6 +26,93 @@ function rangeOf(...values) {
   return [low - 0.04 * (high - low), high + 0.04 * (high - low)];
 }
 
+// ---- three dimensions ------------------------------------------------------------------------------------------------
+const cameraAt = (yaw, pitch) => ({
+  projection: { type: "orthographic" }, center: { x: 0, y: 0, z: 0 }, up: { x: 0, y: 0, z: 1 },
+  eye: { x: 2 * Math.sin(yaw) * Math.cos(pitch), y: -2 * Math.cos(yaw) * Math.cos(pitch), z: 2 * Math.sin(pitch) },
+});
+
+function scene() {
+  const hidden = { visible: false, range: [-1.05, 1.05], autorange: false };
+  return { xaxis: hidden, yaxis: hidden, zaxis: hidden, aspectmode: "manual", aspectratio: { x: 1.9, y: 1.9, z: 1.9 }, dragmode: "orbit", camera: cameraAt(0.6, 0.35), uirevision: "kept" };
+}
+
+function spatial(type, points, more) {
+  const [x, y, z] = [0, 1, 2].map((k) => points.map((point) => (point ? point[k] : null)));
+  return { type, x, y, z, hoverinfo: "skip", ...more };
+}
+
+const dotsIn = (points, color, size, more) => spatial("scatter3d", points, { mode: "markers", marker: { color, size, line: { width: 0 } }, ...more });
+
+function linesIn(lines, colours, width) { // lines of points, and the colours of their points, with gaps between lines
+  const joined = (parts) => parts.flatMap((part) => [...part, null]);
+  const color = joined(colours).map((each, k, all) => each ?? all[k - 1]);
+  return spatial("scatter3d", joined(lines), { mode: "lines", line: { color, width }, connectgaps: false });
+}
+
+function surfaceIn(net, colours) {
+  const n = net[0].length, [i, j, k] = [[], [], []];
+  for (const row of range(net.length - 1)) {
+    for (const at of range(n - 1)) {
+      const a = row * n + at;
+      i.push(a, a + 1); j.push(a + 1, a + n + 1); k.push(a + n, a + n);
+    }
+  }
+  const flat = { ambient: 1, diffuse: 0, specular: 0, fresnel: 0 };
+  return spatial("mesh3d", net.flat(), { i, j, k, vertexcolor: colours.flat(), opacity: 0.4, lighting: flat });
+}
+
+function clouds({ clouds, colours, surfaceColours, arrowColours }) {
+  const every = (rows) => rows.filter((_, k) => k % 4 === 0);
+  const both = (net) => [...every(net), ...every(range(net[0].length).map((k) => net.map((row) => row[k])))];
+  return clouds.map(({ points, surface, arrows }) => [
+    [
+      surfaceIn(surface, surfaceColours), linesIn(both(surface), both(surfaceColours), 2), dotsIn(points, colours, 2.2),
+      ...(arrows.length ? [linesIn(arrows, arrowColours.map((each) => [each, each]), 4), dotsIn(arrows.map(([, tip]) => tip), colour("paper"), 11), dotsIn(arrows.map(([, tip]) => tip), arrowColours, 8)] : []),
+    ],
+    layout({ scene: scene() }),
+  ]);
+}
+
+// The reader chooses the axes and the colouring of latents: two axes lie flat, three rotate.
+function latents({ names, points, colourings }, figure) {
+  const box = figure.querySelector(".choices");
+  if (!box.childElementCount) {
+    const add = (label, options, chosen) => {
+      const select = document.createElement("select"), caption = document.createElement("label");
+      select.append(...options.map(([value, text]) => new Option(text, value, value === chosen, value === chosen)));
+      select.addEventListener("change", () => draw(figure));
+      caption.append(label + " ", select);
+      box.append(caption);
+    };
+    const columns = names.map((name, k) => [String(k), name]);
+    ["across", "up", "away"].slice(0, names.length).forEach((label, k) => add(label, k === 2 ? [["-1", "none"], ...columns] : columns, String(k)));
+    add("colour", colourings.map((each, k) => [String(k), each.name]), "0");
+  }
+  const chosen = [...box.querySelectorAll("select")].map((select) => Number(select.value));
+  const by = colourings[chosen.pop()], columns = chosen.filter((k) => k >= 0), deep = columns.length === 3;
+  const place = deep ? [columns[0], columns[2], columns[1]] : [columns[0], columns[1] ?? columns[0]];
+  const at = (some) => (deep ? dotsIn(some.map((i) => place.map((k) => points[i][k])), "", 2.6) : {
+    type: "scatter", mode: "markers", hoverinfo: "skip", marker: { size: 4.5 }, x: some.map((i) => points[i][place[0]]), y: some.map((i) => points[i][place[1]]),
+  });
+  const coloured = (some, color, more) => { const trace = at(some); trace.marker = { ...trace.marker, color, ...more?.marker }; return { ...trace, ...more, marker: trace.marker }; };
+  const all = range(points.length);
+  const traces = !by ? [coloured(all, colour("accent"))] : by.amounts ? [coloured(all, all.map((i) => by.which[i]), { marker: {
+    colorscale: by.shades.map((shade, k) => [k / Math.max(1, by.shades.length - 1), shade]), cmin: 0, cmax: by.shades.length - 1,
+    colorbar: { orientation: "h", thickness: 8, len: 0.7, y: -0.02, yanchor: "top", outlinewidth: 0, tickvals: [0, (by.shades.length - 1) / 2, by.shades.length - 1], ticktext: by.key, title: { text: plain(by.name), side: "top" } },
+  } })] : [
+    ...by.key.map((name, k) => coloured(all.filter((i) => by.which[i] === k), by.shades[k], { name: plain(name) })),
+    ...(by.others ? [coloured(all.filter((i) => by.which[i] >= by.key.length), all.filter((i) => by.which[i] >= by.key.length).map((i) => by.shades[by.which[i]]), { name: `and ${by.others} more` })] : []),
+  ];
+  const legend = { orientation: "h", y: -0.02, yanchor: "top", itemsizing: "constant", itemclick: false, itemdoubleclick: false, title: { text: by ? plain(by.name) : "" } };
+  const flat = { visible: false, range: [-1.05, 1.05], fixedrange: true };
+  return [[traces, layout({
+    margin: { l: 0, r: 0, t: 0, b: 70 }, showlegend: Boolean(by && !by.amounts), legend,
+    ...(deep ? { scene: scene() } : { xaxis: flat, yaxis: { ...flat, scaleanchor: "x" } }),
+  })]];
+}
+
+// ---- two dimensions --------------------------------------------------------------------------------------------------
 function scatters({ panels }) {
   const truth = rangeOf(panels.map((panel) => panel.true)); // one range for all panels, so that they compare
   const values = rangeOf(panels.map((panel) => [...panel.true, ...panel.recovered, ...panel.linear]));
@@ -197,8 +123,7 @@ function scatters({ panels }) {
   return panels.map((panel) => [
     [dots(panel.true, panel.linear, "linear fit", colour("faint"), 0.45), dots(panel.true, panel.recovered, "recovered", colour("accent"), 0.85)],
     layout({
-      margin: { l: 42, r: 6, t: 6, b: 38 }, xaxis: axis("true", { range: truth, nticks: 4 }),
-      yaxis: axis("recovered", { range: values, nticks: 6 }),
+      margin: { l: 42, r: 6, t: 6, b: 38 }, xaxis: axis("true", { range: truth, nticks: 4 }), yaxis: axis("recovered", { range: values, nticks: 6 }),
     }),
   ]);
 }
@@ -215,8 +140,7 @@ function curves({ curves, guessing }) {
       hovertemplate: "step %{x:.0f}<br>loss %{y:.3f}<extra></extra>",
     })),
     layout({
-      margin: { l: 42, r: 6, t: 12, b: 40 }, xaxis: axis("step", { range: [0, last * 1.01], nticks: 6, showgrid: false }),
-      yaxis: axis("loss", { nticks: 5 }),
+      margin: { l: 42, r: 6, t: 12, b: 40 }, xaxis: axis("step", { range: [0, last * 1.01], nticks: 6, showgrid: false }), yaxis: axis("loss", { nticks: 5 }),
       shapes: guessing === null ? [] : [{ type: "line", xref: "paper", x0: 0, x1: 1, y0: guessing, y1: guessing, line: { color: colour("faint"), width: 1, dash: "dot" } }],
       annotations: [
         ...(guessing === null ? [] : [label(guessing, "guessing", colour("soft"), "bottom")]),
@@ -226,43 +150,130 @@ function curves({ curves, guessing }) {
   ]];
 }
 
-const kinds = { scatters, curves };
-
-function drawPlots() {
-  for (const [kind, arrange] of Object.entries(kinds)) {
-    for (const figure of document.querySelectorAll("figure." + kind)) {
-      const arranged = arrange(dataOf(figure));
-      figure.querySelectorAll(".plot").forEach((box, k) => {
-        const size = { width: box.clientWidth, height: box.clientHeight };
-        Plotly.react(box, arranged[k][0], { ...arranged[k][1], ...size }, { displayModeBar: false });
-      });
-    }
-  }
+function matrix({ values, rows }, figure) {
+  const n = values.length, m = values[0].length, side = Math.min(44, Math.max(22, 200 / n));
+  const left = rows.length ? 16 + 7 * Math.max(...rows.map((name) => Math.min(name.length, 30))) : 0;
+  const shrink = Math.min(1, (figure.clientWidth - left) / (m * side));
+  const box = figure.querySelector(".plot");
+  Object.assign(box.style, { width: `${left + m * side * shrink}px`, height: `${n * side * shrink}px` });
+  const hidden = { visible: false, fixedrange: true };
+  return [[
+    [{
+      type: "heatmap", z: values, zmin: 0, zmax: 1, xgap: 2, ygap: 2, showscale: false, hovertemplate: "%{z:.3f}<extra></extra>",
+      colorscale: range(11).map((k) => [k / 10, mixed(colour("paper"), colour("accent"), 0.04 + 0.96 * (k / 10) ** 2)]),
+    }],
+    layout({
+      margin: { l: left, r: 0, t: 0, b: 0 }, xaxis: hidden,
+      yaxis: rows.length ? axis("", { autorange: "reversed", tickvals: range(n), ticktext: rows.map((name) => plain(name.slice(0, 30))), showgrid: false }) : { ...hidden, autorange: "reversed" },
+    }),
+  ]];
 }
+
+function mixed(from, to, share) { // of two colours such as #fcfbf8
+  const parts = (hex) => [1, 3, 5].map((k) => parseInt(hex.slice(k, k + 2), 16));
+  const [a, b] = [parts(from), parts(to)];
+  return `rgb(${a.map((value, k) => Math.round(value + share * (b[k] - value)))})`;
+}
+
+function angles({ angles }) {
+  return [[
+    angles.map((angle) => ({ type: "scatterpolar", mode: "lines", r: [0, 1], theta: [angle, angle], line: { color: colour("accent"), width: 2 }, hoverinfo: "theta" })),
+    layout({
+      margin: { l: 10, r: 24, t: 24, b: 24 },
+      polar: {
+        sector: [0, 90], bgcolor: "rgba(0,0,0,0)", radialaxis: { visible: false, range: [0, 1] },
+        angularaxis: { tickvals: [0, 30, 60, 90], ticksuffix: "°", color: colour("soft"), gridcolor: colour("line"), linecolor: colour("line") },
+      },
+    }),
+  ]];
+}
+
+function probes({ factors, models, low }, figure) {
+  const inks = [colour("accent"), colour("warn"), ...["#66a182", "#8d6a9f", "#edae49", "#8a8c92"]], n = models.length;
+  figure.querySelector(".plot").style.height = `${60 + factors.length * (16 + 16 * n)}px`;
+  const up = (k) => factors.map((_, i) => i + 0.7 * ((k + 0.5) / n - 0.5));
+  const long = Math.max(...factors.map((name) => name.length));
+  return [[
+    models.flatMap(({ name, score, error, chance }, k) => [
+      { type: "scatter", mode: "markers", x: chance, y: up(k), marker: { symbol: "line-ns-open", size: 10, color: colour("faint"), line: { width: 2 } }, hovertemplate: "chance %{x:.3f}<extra></extra>", showlegend: false },
+      { type: "scatter", mode: "markers", name: plain(name), x: score, y: up(k), error_x: { array: error, width: 0, thickness: 1.5, color: inks[k % inks.length] }, marker: { size: 9, color: inks[k % inks.length] }, hovertemplate: `${plain(name)} %{x:.3f}<extra></extra>` },
+    ]),
+    layout({
+      margin: { l: 16 + 7 * Math.min(long, 30), r: 12, t: 34, b: 30 }, showlegend: true, legend: { orientation: "h", y: 1, yanchor: "bottom", x: 0 },
+      xaxis: axis("", { range: [low - 0.02, 1.02] }),
+      yaxis: axis("", { tickvals: range(factors.length), ticktext: factors.map((name) => plain(name.slice(0, 30))), range: [factors.length - 0.5, -0.5] }),
+    }),
+  ]];
+}
+
+// ---- drawing ---------------------------------------------------------------------------------------------------------
+const kinds = { clouds, scatters, curves, latents, matrix, angles, probes };
+const figures = [...document.querySelectorAll("figure")].filter((figure) => figure.querySelector(".plot"));
+const seen = new Set(figures);
+
+function draw(figure) {
+  const plots = kinds[figure.classList[0]](JSON.parse(figure.querySelector("script").textContent), figure);
+  const boxes = [...figure.querySelectorAll(".plot")];
+  boxes.forEach((box, k) => {
+    const isNew = !box.classList.contains("js-plotly-plot");
+    Plotly.react(box, plots[k][0], { ...plots[k][1], width: box.clientWidth, height: box.clientHeight }, { displayModeBar: false });
+    if (!isNew || !["clouds", "latents"].includes(figure.classList[0])) return;
+    const turn = (camera) => boxes.forEach((other) => other.layout.scene && Plotly.relayout(other, { "scene.camera": camera }));
+    const turnOthers = (event) => boxes.forEach((other) => other !== box && event["scene.camera"] && Plotly.relayout(other, { "scene.camera": event["scene.camera"] }));
+    box.on("plotly_relayouting", boxes.length > 1 ? turnOthers : () => {});
+    box.onkeydown = (event) => {
+      const step = { ArrowLeft: [-0.1, 0], ArrowRight: [0.1, 0], ArrowUp: [0, 0.1], ArrowDown: [0, -0.1] }[event.key];
+      if (!step || !box.layout.scene) return;
+      event.preventDefault();
+      const { x, y, z } = box.layout.scene.camera.eye;
+      turn(cameraAt(Math.atan2(x, -y) + step[0], Math.max(-1.5, Math.min(1.5, Math.atan2(z, Math.hypot(x, y)) + step[1]))));
+    };
+  });
+}
+
+function drawAll() {
+  if (window.Plotly) seen.forEach(draw);
+}
+
+// A browser keeps few WebGL contexts: figures in three dimensions are drawn only near the window.
+const near = new IntersectionObserver((entries) => {
+  for (const { target, isIntersecting } of entries) {
+    if (isIntersecting) { seen.add(target); draw(target); } else { seen.delete(target); target.querySelectorAll(".plot").forEach(Plotly.purge); }
+  }
+}, { rootMargin: "400px" });
 
 async function loadPlotly() {
   const source = document.getElementById("plotly-js");
   if (!source) return; // a page without plots
   const packed = Uint8Array.from(atob(source.textContent), (c) => c.charCodeAt(0));
-  const unpacked = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   const script = document.createElement("script");
-  script.textContent = await new Response(unpacked).text();
+  script.textContent = await new Response(new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"))).text();
   document.head.append(script);
 }
 
-function drawAll() {
-  groups.forEach(drawGroup);
-  if (window.Plotly) drawPlots();
-}
-
-loadPlotly().then(drawPlots).catch((error) => {
+loadPlotly().then(() => {
+  for (const figure of figures) {
+    if (["clouds", "latents"].includes(figure.classList[0])) { seen.delete(figure); near.observe(figure); } else draw(figure);
+  }
+}).catch((error) => {
   console.error(error);
   for (const box of document.querySelectorAll(".plot")) {
     box.classList.add("failed");
-    box.textContent = "This picture needs a browser of 2023 or later.";
+    box.textContent = "This figure needs a browser of 2023 or later.";
   }
 }).finally(() => root.classList.add("drawn"));
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll);
-new ResizeObserver(() => requestAnimationFrame(drawAll)).observe(document.querySelector("main"));
-addEventListener("beforeprint", () => { entrance = 0; root.classList.add("printing"); drawAll(); });
+let width = 0;
+new ResizeObserver(([{ contentRect }]) => {
+  if (contentRect.width !== width) requestAnimationFrame(drawAll);
+  width = contentRect.width;
+}).observe(document.querySelector("main"));
+addEventListener("beforeprint", () => { root.classList.add("printing"); figures.forEach((figure) => seen.add(figure)); drawAll(); });
 addEventListener("afterprint", () => { root.classList.remove("printing"); drawAll(); });
+
+// A slider moves the picture behind its tile.
+for (const input of document.querySelectorAll(".slider input")) {
+  const show = () => input.parentElement.querySelector(".tile").style.setProperty("--column", input.value);
+  input.addEventListener("input", show);
+  show(); // a browser may remember where it stood
+}

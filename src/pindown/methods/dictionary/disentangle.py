@@ -380,7 +380,7 @@ def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Dr
     >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
     >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
     >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> [str(drawing.svg).count('type="range"') for drawing in before_and_after(disentangle(decoder, z))]
+    >>> [drawing.data["n_latents"] for drawing in before_and_after(disentangle(decoder, z))]
     [2, 2]
     """
     found.require_images("save_rotated")
@@ -424,18 +424,18 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
     4
     """
-    page = {
-        "title": "One rotation",
-        "kicker": f"pindown disentangle · {len(found.rotation)} latents",
-        "lead": f"A pixel depends on {found.after:.2f} latents along the new axes, {found.before:.2f} along the old "
+    page = fill(
+        "rotated.html.j2",
+        title="One rotation",
+        kicker=f"pindown disentangle · {len(found.rotation)} latents",
+        lead=f"A pixel depends on {found.after:.2f} latents along the new axes, {found.before:.2f} along the old "
         f"ones, and {found.chance:.2f} at chance. Nothing was trained.",
-        "footer": "This page is self-contained.",
-        "claims": found.claim is not None,
-        "said": found.claim or "No claim is supported: " + "; ".join(found.reasons_not_to_claim) + ".",
-        "drawings": before_and_after(found),
-    }
+        claims=found.claim is not None,
+        said=found.claim or "No claim is supported: " + "; ".join(found.reasons_not_to_claim) + ".",
+        drawings=before_and_after(found),
+    )
     path = Path(path)
-    write_whole(fill("rotated.html.j2", page=page), path)
+    write_whole(page, path)
     return path
 
 
