@@ -180,6 +180,7 @@ TRIAL = """<script>addEventListener("load", async () => {
     return ready();
   };
   const box = document.querySelector("figure.latents .plot"), eye = () => JSON.stringify(box.layout.scene?.camera.eye);
+  box.scrollIntoView();
   await until(() => box.layout);
   box.focus();
   const focused = document.activeElement === box, before = eye();

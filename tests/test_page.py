@@ -284,5 +284,5 @@ def test_a_browser_draws_all_figures(tmp_path):
     write_whole(a_page("A <b>title</b>").html(), path)
     drawn = browsed(path, tmp_path)
     assert "needs a browser" not in re.sub(r"<script.*?</script>", "", drawn, flags=re.DOTALL)
-    assert drawn.count("js-plotly-plot") == 3 + 2 + 1 + 1 + 1
+    assert drawn.count('class="plot js-plotly-plot"') == 3 + 2 + 1 + 1 + 1
     assert len(re.findall("<canvas", drawn)) >= 3  # of the clouds

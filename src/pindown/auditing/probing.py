@@ -163,12 +163,14 @@ class Probing:
     @property
     def tables(self) -> tuple[tuple[tuple[str, ...], ...], ...]:
         """The scores and the differences of models as rows of text after a header; a star marks a finding."""
-        scores = [("factor", "model", "score", "±", "chance", "p", "Holm", "Bonf.", "control", "samples", "least")]
+        scores: list[tuple[str, ...]] = [
+            ("factor", "model", "score", "±", "chance", "p", "Holm", "Bonf.", "control", "samples", "least")
+        ]
         for each in self.probed:
             values = (each.score, each.error, each.chance, each.p_value, each.holm, each.bonferroni, each.control)
             name = each.model + "*" * each.found
             scores.append((each.factor, name, *map(printed, values), str(each.n_samples), str(each.least)))
-        differences = [("factor", "difference", "", "±", "p", "Holm")]
+        differences: list[tuple[str, ...]] = [("factor", "difference", "", "±", "p", "Holm")]
         for one in self.compared:
             name = f"{one.first} − {one.second}" + "*" * one.decided
             differences.append((one.factor, name, *map(printed, (one.difference, one.error, one.p_value, one.holm))))
