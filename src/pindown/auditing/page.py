@@ -252,6 +252,7 @@ def colouring(name: str, values: NDArray[Any]) -> dict[str, Any]:
     fractions = found.dtype.kind == "f" and bool((found % 1).any())
     amounts = found.dtype.kind in "fiu" and (n > MOST_KINDS or fractions)
     height: Array
+    angle: Array
     if amounts:  # along a spiral from dark to light, by rank
         n_shades = min(N_SHADES, n)
         which, rank = which * (n_shades - 1) // max(n - 1, 1), np.linspace(0, 1, n_shades)
