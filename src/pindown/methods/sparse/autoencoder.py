@@ -74,6 +74,12 @@ class Autoencoder(nn.Module):
         """Number of atoms."""
         return len(self.atoms)
 
+    @property
+    def n_expected(self) -> int:
+        """Approximate number of active features per sample."""
+        assert self.gate is not None
+        return int(self.gate.n_expected)
+
     def configure(
         self, gate: Gate, unit: Tensor, *, revive: bool = True, revive_until: int | None = None
     ) -> Autoencoder:
@@ -198,13 +204,7 @@ def _encode_block(encoder: Encoder, x: Tensor) -> csr_array:
 
 
 def revival_samples(max_iter: int | None, batches: Iterator[tuple[Tensor, ...]]) -> int:
-    """Return the number of training samples during which features are revived.
-
-    Examples
-    --------
-    >>> revival_samples(100, iter([(torch.zeros(8, 3),)])), revival_samples(None, iter([(torch.zeros(8, 3),)]))
-    (600, 12000)
-    """
+    """Return the number of training samples during which features are revived."""
     return int(REVIVAL_FRACTION * (FIRST_ROUND if max_iter is None else max_iter) * len(next(batches)[0]))
 
 

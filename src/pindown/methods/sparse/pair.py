@@ -66,6 +66,11 @@ class Mlp(nn.Module):
             bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias
             for part, tensor in ((name, layer.weight), (f"{name}_bias".removeprefix("weight_"), bias)):
                 self.register_buffer(part, tensor.detach().to("cpu", torch.float32, copy=True))
+        widths = {len(each) for each in self.inner} | {self.outer.shape[1]}
+        if len(widths) > 1:
+            raise InputError(
+                "map", f"SparsePair: layers of map must have as many hidden units each, got {sorted(widths)}."
+            )
 
     @property
     @abstractmethod
@@ -73,7 +78,7 @@ class Mlp(nn.Module):
         """The matrices of the branches of the hidden layer; (h, n_in) each."""
 
     @abstractmethod
-    def hidden(self, x: Tensor) -> Tensor:
+    def _hidden(self, x: Tensor) -> Tensor:
         """Return the hidden units; (n, h)."""
 
     @abstractmethod
@@ -83,7 +88,7 @@ class Mlp(nn.Module):
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map; (n, n_in) → (n, n_out)."""
-        return F.linear(self.hidden(x.to(self.outer.dtype)), self.outer, self.outer_bias)
+        return F.linear(self._hidden(x.to(self.outer.dtype)), self.outer, self.outer_bias)
 
     def _derivative(self, u: Tensor) -> Tensor:
         with torch.enable_grad():
@@ -109,8 +114,7 @@ class Plain(Mlp):
         """The only matrix."""
         return (self.weight,)
 
-    def hidden(self, x: Tensor) -> Tensor:
-        """Return the hidden units."""
+    def _hidden(self, x: Tensor) -> Tensor:
         return self.activation(F.linear(x, self.weight, self.bias))
 
     def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
@@ -131,8 +135,7 @@ class Gated(Mlp):
         """The matrices of the gate and of the other branch."""
         return self.gate, self.up
 
-    def hidden(self, x: Tensor) -> Tensor:
-        """Return the hidden units."""
+    def _hidden(self, x: Tensor) -> Tensor:
         gate, up = self._branches(x)
         return self.activation(gate) * up
 
@@ -164,21 +167,14 @@ def read_map(module: nn.Module) -> Mlp:
         parts = [part for part in module if not isinstance(part, nn.Dropout | nn.Identity)]
     match parts:
         case [nn.Linear() as inner, activation, nn.Linear() as outer] if callable(activation):
-            return _check_widths(Plain(activation, weight=inner, outer=outer))
+            return Plain(activation, weight=inner, outer=outer)
     match [getattr(module, name, None) for name in ("gate_proj", "act_fn", "up_proj", "down_proj")]:
         case [nn.Linear() as gate, activation, nn.Linear() as up, nn.Linear() as down] if callable(activation):
-            return _check_widths(Gated(activation, gate=gate, up=up, outer=down))
+            return Gated(activation, gate=gate, up=up, outer=down)
     raise TypeError(
         "SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, act_fn, "
-        f"up_proj and down_proj, got {type(module).__name__}. Put your layers into one of these."
+        f"up_proj and down_proj, got {type(module).__name__}."
     )
-
-
-def _check_widths(found: Mlp) -> Mlp:
-    widths = {len(each) for each in found.inner} | {found.outer.shape[1]}
-    if len(widths) > 1:
-        raise InputError("map", f"SparsePair: layers of map must have as many hidden units each, got {sorted(widths)}.")
-    return found
 
 
 class Edge(NamedTuple):
@@ -228,15 +224,7 @@ class FeatureGraph:
         return [Edge(*pair, float(self.strength[pair]), float(self.frequency[pair])) for pair in ends]
 
     def save(self, path: str | Path, n_edges: int = 30) -> Path:
-        """Write a self-contained page with a drawing of the strongest edges; return its path.
-
-        Parameters
-        ----------
-        path : str or Path
-            The file.
-        n_edges : int
-            Number of edges to draw.
-        """
+        """Write a self-contained page with a drawing of the strongest edges; return its path."""
         with atomic_path(Path(path)) as temporary:
             page = PAGE.format(summary=escape(str(self)), drawing=_drawing(self, n_edges))
             temporary.write_text(page, "utf-8")
@@ -254,18 +242,15 @@ def feature_graph(pair: Pair, x: Tensor) -> FeatureGraph:
     """Return the graph of a pair in samples (n, m), block by block."""
     pair.eval()
     before, after = pair.dictionaries
-    shape = (before.n_features, after.n_features)
+    shape, n_large = (before.n_features, after.n_features), 0
     sums = [csr_array(shape, dtype=np.float64) for _ in range(3)]
-    n_large = 0
     for part in x.split(GRAPH_BLOCK):
         part = part.to(pair.encoder.device)
         active, active_after = before.encode(pair.encoder.preprocess(part)), after.encode(pair.preprocess_mapped(part))
         found, at, at_after = pair.jacobian(part, active, active_after)
-        flat = found.mT.reshape(-1).double().cpu().numpy()  # (n, k, k_out)
-        rows = at[:, :, None].expand(-1, -1, at_after.shape[1]).reshape(-1).cpu().numpy()
-        columns = at_after[:, None].expand(-1, at.shape[1], -1).reshape(-1).cpu().numpy()
-        fires = flat != 0
-        flat, where = flat[fires], (rows[fires], columns[fires])
+        fires = found != 0  # (n, k_out, k)
+        ends = torch.broadcast_tensors(at[:, None], at_after[:, :, None])
+        flat, where = found[fires].double().cpu().numpy(), tuple(each[fires].cpu().numpy() for each in ends)
         n_large += int((np.abs(flat) > LARGE).sum())
         for k, values in enumerate((np.abs(flat), flat, np.ones_like(flat))):
             sums[k] = sums[k] + csr_array(coo_array((values, where), shape=shape))
@@ -335,7 +320,7 @@ class Pair(nn.Module):
             return loss
         n = -(-len(x) // ONE_IN) if self.n_jacobians is None else min(self.n_jacobians, len(x))
         jacobian, *_ = self.jacobian(x[:n], active, active_after)  # batches are shuffled: the first are a sample
-        return loss + self.weight * jacobian.abs().sum() / (n * _n_strongest(before))
+        return loss + self.weight * jacobian.abs().sum() / (n * before.n_expected)
 
     def jacobian(self, x: Tensor, active: Active, active_after: Active) -> tuple[Tensor, Tensor, Tensor]:
         """Return the Jacobian between the strongest features, (n, k_out, k), and their indices, (n, k) and (n, k_out).
@@ -345,8 +330,8 @@ class Pair(nn.Module):
         """
         before, after = self.dictionaries
         units = before.unit / after.unit
-        values, at = _strongest(active, before, len(x))
-        values_after, at_after = _strongest(active_after, after, len(x))
+        values, at = _strongest(active, before.n_expected, len(x))
+        values_after, at_after = _strongest(active_after, after.n_expected, len(x))
         slopes = [units * each for each in self.map.slopes(x)]
         found = feature_jacobian(
             before.atoms, self.map.inner, slopes, self.map.outer, after.weight, active=at, active_out=at_after
@@ -354,16 +339,10 @@ class Pair(nn.Module):
         return found * ((values_after > 0)[:, :, None] & (values > 0)[:, None]), at, at_after
 
 
-def _n_strongest(body: Autoencoder) -> int:
-    """Return the number of features per sample in the Jacobian: as many as fire on average."""
-    assert body.gate is not None
-    return int(body.gate.n_expected)
-
-
-def _strongest(active: Active, body: Autoencoder, n: int) -> tuple[Tensor, Tensor]:
-    """Return the strongest features of the first n samples, and their indices; (n, k) each."""
+def _strongest(active: Active, k: int, n: int) -> tuple[Tensor, Tensor]:
+    """Return the k strongest features of the first n samples, and their indices; (n, k) each."""
     assert active.indices is not None
-    values, indices, k = active.values[:n].detach(), active.indices[:n], _n_strongest(body)
+    values, indices = active.values[:n].detach(), active.indices[:n]
     if values.shape[1] > k:
         values, place = values.topk(k, dim=1, sorted=False)
         indices = indices.gather(1, place)
@@ -474,13 +453,7 @@ class SparsePair(GatedEncoder):
         return with_encoder(Sparse(), self._pair.after, self.gate)
 
     def apply_map(self, X) -> NDArray[np.float32]:
-        """Return samples after the map, which `after_` encodes; (n_samples, n_features_out).
-
-        Parameters
-        ----------
-        X : array or tensor of shape (n_samples, n_features)
-            Samples before it.
-        """
+        """Return samples X after the map, which `after_` encodes; (n_samples, n_features_out)."""
         check_is_fitted(self)
         mlp = self._pair.map
         x = torch.as_tensor(self._validated(X, reset=False))
