@@ -1,9 +1,7 @@
 """Penalties on a decoder: plain functions for any training loop, and values with a weight for estimators.
 
-They measure the decoder's Jacobian J in standardised units, D = diag(std x)⁻¹ · J · diag(std z):
-multiplying latents by ten and dividing the decoder's first weights by ten changes nothing. Zheng et al., Diverse
-Dictionary Learning, penalise the same sum in raw units. Penalties of other papers, which no theorem covers, are in
-`pindown_papers.penalties`.
+They measure the decoder's Jacobian J in standardised units, D = diag(std x)⁻¹ · J · diag(std z), so that rescaling the
+latents changes nothing. Zheng et al., Diverse Dictionary Learning, penalise the same sum in raw units.
 """
 
 from __future__ import annotations
@@ -120,13 +118,9 @@ def dependency_count(
     1.71
     """
     scale = (batch_scale(z) if z_scale is None else z_scale).expand(z.shape[1])
-    return _count(pushforward(decoder, z), scale[:, None], x_scale, epsilon)
-
-
-def _count(pushed: Pushed, z_scale: Tensor, x_scale: Tensor | None, epsilon: float) -> Tensor:
-    """Return the soft number of dependencies in columns of the Jacobian; `z_scale` (k, 1)."""
-    x_scale = batch_scale(pushed.x) if x_scale is None else x_scale
-    squares = (pushed.columns / x_scale).square().mean(1).flatten(1) * z_scale.square()  # (d, m)
+    x, columns = pushforward(decoder, z)
+    x_scale = batch_scale(x) if x_scale is None else x_scale
+    squares = (columns / x_scale).square().mean(1).flatten(1) * scale[:, None].square()  # (d, m)
     return _soft_count(squares, epsilon)
 
 
@@ -187,10 +181,8 @@ class _DependencyPenalty(Penalty):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        least = {"n_columns": 1, "n_samples": self.min_samples, "n_pixels": 1}
-        for name, minimum in least.items():
-            value = getattr(self, name)
-            if value is not None and value < minimum:
+        for name, minimum in (("n_columns", 1), ("n_samples", self.min_samples), ("n_pixels", 1)):
+            if (value := getattr(self, name)) is not None and value < minimum:
                 raise InputError(name, f"`{name}` must be at least {minimum} or None, got {value}.")
         if self.n_columns is not None and self.n_pixels is not None:
             raise InputError("n_pixels", "Pass either `n_columns` (latents) or `n_pixels` (observed variables).")
@@ -290,6 +282,6 @@ class DependencyCount(_DependencyPenalty):
             k = self.n_columns
             chosen = uniform[0].argsort()[:k]  # the same for all samples, since squares are averaged over them
             columns, scale = chosen[:, None].expand(k, n), scale[chosen]
-        pushed = pushforward(decoder, z, columns)
-        count = _count(pushed, scale[:, None], torch.ones((), device=z.device), self.epsilon)
-        return pushed.x, self.weight * (d / k) * count
+        x, pushed = pushforward(decoder, z, columns)
+        squares = pushed.square().mean(1).flatten(1) * scale[:, None].square()  # (k, m)
+        return x, self.weight * (d / k) * _soft_count(squares, self.epsilon)

@@ -159,9 +159,6 @@ def energy_distance(
         all_pairs = all_pairs * (within[:, None] == within)
     same_group = all_pairs * (groups[:, None] == groups)
     anchors = weights * (same_group.sum(1) > 0)  # a sample without another of its group cannot be compared
-
-    def normalised(pairs: Tensor) -> Tensor:
-        return pairs / pairs.sum(1, keepdim=True).clamp_min(1e-12)
-
-    pairs = (anchors / anchors.sum().clamp_min(1e-12))[:, None] * (normalised(all_pairs) - normalised(same_group))
+    all_pairs, same_group = (each / each.sum(1, keepdim=True).clamp_min(1e-12) for each in (all_pairs, same_group))
+    pairs = (anchors / anchors.sum().clamp_min(1e-12))[:, None] * (all_pairs - same_group)
     return (pairs * torch.cdist(z, z)).sum()

@@ -19,17 +19,11 @@ from pindown.networks.vectors import linear
 MADE_BY = "made_by"
 """Attribute of a network with the call that made it, (make, n_in, n_out), so that loading can repeat it."""
 
-ENCODE_SAMPLES, ENCODE_BYTES = 65_536, 1 << 28
-"""Samples and bytes per encoded block: they bound the memory of `transform` for any size of X."""
+ENCODE_SAMPLES, ENCODE_BYTES, ENCODED_AT_ONCE = 65_536, 1 << 28, 4_096
+"""Samples and bytes per encoded block, which bound the memory of `transform`; samples read at once from a source."""
 
-ENCODED_AT_ONCE = 4_096
-"""Samples of a source that are read and encoded at once."""
-
-PADDED_SAMPLES = 256
-"""Size of every block that is not encoded in float64."""
-
-CHEAP_PARAMETERS = 5_000_000
-"""Number of weights up to which a network for vectors is run in float64."""
+CHEAP_PARAMETERS, PADDED_SAMPLES = 5_000_000, 256
+"""Number of weights up to which a network for vectors is run in float64; size of the blocks of other networks."""
 
 Shape = int | tuple[int, ...]
 """Shape of a sample: its number of features, or (t, c) for sequences, (c, h, w) for images."""
@@ -57,15 +51,11 @@ def built(owner: str, name: str, make: Make, n_in: Shape, n_out: Shape) -> nn.Mo
     Linear(in_features=3, out_features=2, bias=True)
     >>> built("Forget", "decoder", lambda n_in, n_out: nn.Linear(n_in, 1), 3, 2)
     Traceback (most recent call last):
-    pindown.errors.InputError: Forget: `decoder` maps (2, 3) to (2, 1), not to (2, 2). Let its last layer have n_out \
-outputs.
+    pindown.errors.InputError: Forget: `decoder` maps (2, 3) to (2, 1), not to (2, 2). Let it return one tensor of ...
     """
     n_in, n_out = (shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape for shape in (n_in, n_out))
     before, after = ((2, *shape) if isinstance(shape, tuple) else (2, shape) for shape in (n_in, n_out))
-    no_network = TypeError(
-        f"{owner}: `{name}` must be a function (n_in, n_out) -> nn.Module, such as those of pindown.networks, or an "
-        f"nn.Module, got {make!r}."
-    )
+    no_network = TypeError(f"{owner}: `{name}` must be a function (n_in, n_out) -> nn.Module, or one, got {make!r}.")
     if not callable(make):
         raise no_network
     given = isinstance(make, nn.Module)
@@ -84,10 +74,9 @@ outputs.
     if not isinstance(module, nn.Module):
         raise no_network
     if not isinstance(result, Tensor) or tuple(result.shape) != after:
-        found, remedy = f"a {type(result).__name__}", "Let it return one tensor."
-        if isinstance(result, Tensor):
-            head = ", or use networks.Pretrained" if given else ""
-            found, remedy = str(tuple(result.shape)), f"Let its last layer have n_out outputs{head}."
+        found = tuple(result.shape) if isinstance(result, Tensor) else f"a {type(result).__name__}"
+        head = ", or use networks.Pretrained" if given else ""
+        remedy = f"Let it return one tensor of n_out outputs{head}."
         raise InputError(name, f"{owner}: `{name}` maps {before} to {found}, not to {after}. {remedy}")
     if not given:
         setattr(module, MADE_BY, (make, n_in, n_out))
@@ -149,11 +138,8 @@ class Pretrained:
         if not isinstance(self.network, nn.Module):
             raise TypeError(f"Pretrained: `network` must be an nn.Module, got {self.network!r}.")
         if min(self.std) <= 0 or len(self.mean) != len(self.std):
-            raise InputError(
-                "std",
-                "Pretrained: `mean` and `std` need one number per channel, with std > 0; "
-                f"got {self.mean} and {self.std}.",
-            )
+            found = f"{self.mean} and {self.std}"
+            raise InputError("std", f"Pretrained: `mean` and `std` need a number per channel, std > 0; got {found}.")
 
     def __call__(self, n_in: Shape, n_out: int) -> Backbone:
         """Return a copy of the network between its normalisation and a head."""
@@ -189,10 +175,6 @@ class Backbone(nn.Module):
 
 class Encoder(nn.Module):
     """Preprocessing, a network, and the projection onto the latent space."""
-
-    preprocess: Preprocessing
-    body: nn.Module
-    space: Space
 
     def __init__(self, preprocess: Preprocessing, body: nn.Module, space: Space) -> None:
         super().__init__()

@@ -1,13 +1,12 @@
 """Folding: is an encoder injective? Measured without ground truth.
 
-A random perceptron maps distant inputs to the same latents, like a crumpled sheet. It is *folded*: on one side of a
-crease the map keeps orientation, on the other side it reverses it. The determinant of the Jacobian then has both signs.
-A reflection reverses the orientation everywhere and folds nothing, so the fraction of the rarer sign is measured.
+A random perceptron maps distant inputs to the same latents. It is *folded*: the determinant of its Jacobian has both
+signs. The fraction of the rarer sign is measured, since a reflection has one sign everywhere and folds nothing.
 
 Only directions along the data count. If the data do not fill their space, tangent spaces are estimated from neighbours,
 and again from each half of the neighbours. The disagreement of the halves is the uncertainty.
 
-An encoder may also collapse a direction: then the latents hardly vary along it. It is called flat.
+An encoder may also collapse a direction, along which its latents then hardly vary. It is called flat.
 """
 
 from __future__ import annotations
@@ -27,26 +26,17 @@ from pindown.networks.spaces import Reals, Space, Sphere
 
 Verdict = Literal["folded", "flat", "injective", "undecided"]
 
-THRESHOLD = 0.1
-"""Fraction of samples with reversed orientation above which an encoder counts as folded."""
-
-FLAT = 1e-3
-"""Variance of the latents along a direction, relative to the largest, below which it counts as flat."""
+THRESHOLD, FLAT = 0.1, 1e-3
+"""Fraction of reversed samples above which an encoder is folded; relative variance below which a latent is flat."""
 
 MIN_SAMPLES, MAX_SAMPLES = 200, 2_000
 """Smallest and largest number of samples that are used."""
 
-EDGES = 12
-"""Neighbours per sample in the graph: with eight, the graph of a thousand samples on a circle can be disconnected."""
+EDGES, NEIGHBOURS_PER_DIMENSION = 12, 10
+"""Neighbours per sample in the graph, with eight it may be disconnected; and per dimension of a tangent space."""
 
-NEIGHBOURS_PER_DIMENSION = 10
-"""Neighbours for the estimate of a tangent space, per dimension."""
-
-MAX_DIRECTIONS = 64
-"""Maximum number of principal directions of the data."""
-
-FLOOR = 0.1
-"""Smallest variance, relative to the largest, that is scaled to unit variance."""
+MAX_DIRECTIONS, FLOOR = 64, 0.1
+"""Number of principal directions of the data; their smallest relative variance that is scaled to unit variance."""
 
 RIDGE = 0.1
 """Weight of the radial direction in the normal of a closed surface, relative to the variance of the neighbours."""
@@ -86,10 +76,9 @@ class Folding:
 
     @property
     def verdict(self) -> Verdict:
-        """The conclusion.
+        """Flat if a direction is, folded if the fraction exceeds the threshold by twice the uncertainty.
 
-        Flat if a direction is; folded if the fraction exceeds the threshold by twice the uncertainty; injective if it
-        does not exceed the threshold; otherwise undecided.
+        Otherwise injective if the fraction does not exceed the threshold, else undecided.
         """
         if self.flat:  # the orientation along a flat direction is noise
             return "flat"

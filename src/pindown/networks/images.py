@@ -92,13 +92,9 @@ def temporal(
     cosine_layer = Cosines([n_steps], _frequencies(n_channels, [n_steps], n_out))
     n_cosines = cosine_layer.n[0]
     slow = min(n_cosines, -(-n_out // n_channels))
-    start = nn.init.orthogonal_(torch.empty(n_out, n_channels * slow))
-    linear_layer = nn.Linear(n_channels * n_cosines, n_out)
-    with torch.no_grad():
-        weight = torch.zeros(n_out, n_channels, n_cosines)
-        weight[:, :, :slow] = start.unflatten(1, (n_channels, slow))
-        linear_layer.weight.copy_(weight.flatten(1))
-        linear_layer.bias.zero_()
+    weight = torch.zeros(n_out, n_channels, n_cosines)
+    weight[:, :, :slow] = nn.init.orthogonal_(torch.empty(n_out, n_channels * slow)).unflatten(1, (n_channels, slow))
+    linear_layer = _with_weight(nn.Linear(n_channels * n_cosines, n_out), weight.flatten(1))
     nonlinear = halving(n_channels, [n_steps], n_out, widths, hidden)
     return nn.Sequential(Swap(), SkipMLP(nn.Sequential(cosine_layer, linear_layer), nonlinear))
 
@@ -280,7 +276,22 @@ class Swap(nn.Module):
         return x.mT
 
 
-class Cosines(nn.Module):
+class _AlongAxes(nn.Module):
+    """Multiplies each axis after the channels by a fixed matrix."""
+
+    def __init__(self, n: Sequence[int], matrices: Iterable[Tensor]) -> None:
+        super().__init__()
+        self.n = list(n)
+        for axis, matrix in enumerate(matrices):
+            self.register_buffer(f"along{axis}", matrix.contiguous())
+
+    def _product(self, x: Tensor) -> Tensor:
+        for matrix in self.buffers():
+            x = x.movedim(2, -1) @ matrix  # each axis moves to the end, which restores the order
+        return x
+
+
+class Cosines(_AlongAxes):
     """Fixed layer: coefficients of the lowest cosines along each axis, which nearly determine a smooth image.
 
     The unit is that of an image pooled to 4 × 4 pixels, so that coefficients have a similar size at any resolution.
@@ -299,35 +310,22 @@ class Cosines(nn.Module):
     """
 
     def __init__(self, sizes: Sequence[int], n: Sequence[int]) -> None:
-        super().__init__()
-        self.n = list(n)
-        for axis, (size, frequencies) in enumerate(zip(sizes, n, strict=True)):
-            self.register_buffer(f"along{axis}", cosines(size, frequencies) * _unit(size))
+        super().__init__(n, (cosines(*each) * _unit(each[0]) for each in zip(sizes, n, strict=True)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return coefficients; (n, c, …) → (n, c · product of n)."""
-        return _along_axes(x, self.buffers()).flatten(1)
+        return self._product(x).flatten(1)
 
 
-class Synthesis(nn.Module):
+class Synthesis(_AlongAxes):
     """Fixed layer: images from the coefficients of :class:`Cosines`."""
 
     def __init__(self, sizes: Sequence[int], n: Sequence[int]) -> None:
-        super().__init__()
-        self.n = list(n)
-        for axis, (size, frequencies) in enumerate(zip(sizes, n, strict=True)):
-            self.register_buffer(f"along{axis}", cosines(size, frequencies).mT.contiguous() / _unit(size))
+        super().__init__(n, (cosines(*each).mT / _unit(each[0]) for each in zip(sizes, n, strict=True)))
 
     def forward(self, x: Tensor) -> Tensor:
         """Return images; (n, c · product of n) → (n, c, …)."""
-        return _along_axes(x.reshape(len(x), -1, *self.n), self.buffers())
-
-
-def _along_axes(x: Tensor, matrices: Iterable[Tensor]) -> Tensor:
-    """Multiply each axis after the channels by a matrix."""
-    for matrix in matrices:
-        x = x.movedim(2, -1) @ matrix  # each axis moves to the end, which restores the order
-    return x
+        return self._product(x.reshape(len(x), -1, *self.n))
 
 
 def cosines(size: int, n: int) -> Tensor:
@@ -365,8 +363,12 @@ def _smoothest(n_channels: int, n: Sequence[int], n_out: int) -> nn.Linear:
     for pattern, (channel, *waves) in zip(patterns, orders, strict=True):
         pattern[(slice(None), *waves)] = mixes[:, channel]
     layer = nn.Linear(n_channels * math.prod(n), n_out)
+    return _with_weight(layer, nn.init.orthogonal_(torch.empty(n_out, len(orders))) @ patterns.flatten(1))
+
+
+def _with_weight(layer: nn.Linear, weight: Tensor) -> nn.Linear:
     with torch.no_grad():
-        layer.weight.copy_(nn.init.orthogonal_(torch.empty(n_out, len(orders))) @ patterns.flatten(1))
+        layer.weight.copy_(weight)
         layer.bias.zero_()
     return layer
 
@@ -390,16 +392,12 @@ def _doubling(
     widths, steps = _steps(sizes, widths)
     n = _frequencies(n_channels, sizes, n_in)
     patterns = _smoothest(n_channels, n, n_in)
-    write = nn.Linear(n_in, patterns.in_features)
-    with torch.no_grad():
-        write.weight.copy_(patterns.weight.mT)
-        write.bias.zero_()
+    write = _with_weight(nn.Linear(n_in, patterns.in_features), patterns.weight.mT)
     first = mlp(n_in, widths[-1] * math.prod(steps[-1]), hidden=hidden[::-1])
     layers = [*first.children(), nn.LeakyReLU(0.01), nn.Unflatten(1, (widths[-1], *steps[-1]))]
     for size, (before, after) in zip(steps[-2::-1], pairwise([*widths[::-1], n_channels]), strict=True):
         layers += [nn.Upsample(size), _convolution(len(sizes), before, after), nn.LeakyReLU(0.01)]
-    last = layers[-2]
-    for weight in last.parameters():
+    for weight in layers[-2].parameters():
         nn.init.zeros_(weight)
     return SkipMLP(nn.Sequential(write, Synthesis(sizes, n)), nn.Sequential(*layers[:-1]))
 

@@ -27,8 +27,8 @@ def linear(n_in: int, n_out: int) -> nn.Module:
 def mlp(n_in: int, n_out: int, *, hidden: Sequence[int] = (128, 128, 128)) -> nn.Module:
     """Return a multilayer perceptron with leaky rectifiers and PyTorch's default initialisation.
 
-    Its initialisation is *folded*, that is, not injective: distant inputs share their latents, and a contrastive loss
-    has to separate them one direction at a time. :func:`skip_mlp` avoids this.
+    Its initialisation is *folded*, that is, not injective: distant inputs share their latents. :func:`skip_mlp` avoids
+    this.
 
     Examples
     --------
