@@ -26,7 +26,7 @@ from pindown.demo import sphere_net
 from pindown.errors import IdentifiabilityWarning
 from pindown.metrics import linear_r2, procrustes
 from pindown.simulate import Clusters, in_hyperplane
-from pindown.simulate.clusters import span_of_differences
+from pindown.simulate.process import span_of_differences
 
 N_CLASSES, KAPPA, SEED, STEPS = 16, 10.0, 6, 2_000
 N_TRAIN, N_TEST, N_DRAWN = 100_000, 8_000, 1_500

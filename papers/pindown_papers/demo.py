@@ -55,9 +55,9 @@ from pindown.metrics import (
 )
 from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Clusters, Pairs, Structured, in_hyperplane
-from pindown.simulate.clusters import span_of_differences
 from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, laplace
 from pindown.simulate.images import nearest_traversals, swaps
+from pindown.simulate.process import span_of_differences
 from pindown.training import Trainer
 from pindown.training.callbacks import Film
 from pindown_papers.sets import chance_support_f1, support_f1

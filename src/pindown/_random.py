@@ -14,9 +14,10 @@ GLOBAL_GENERATOR = threading.RLock()
 _DTYPE_LOCK = threading.Lock()
 
 RandomState = int | np.random.RandomState | torch.Generator | None
+Device = str | torch.device
 
 
-def generator(random_state: RandomState = None, device: str | torch.device = "cpu") -> torch.Generator:
+def generator(random_state: RandomState = None, device: Device = "cpu") -> torch.Generator:
     """Return the generator on `device` that `random_state` stands for.
 
     Parameters

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from pindown._random import RandomState, generator
+from pindown._random import Device, RandomState, generator
 from pindown.errors import InputError
 from pindown.networks.spaces import Box
 from pindown.simulate.distributions import Conditional, Marginal, cached_tensor
@@ -50,12 +50,7 @@ class Grid:
         return len(self.sizes)
 
     def sample(
-        self,
-        n: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        self, n: int, *, random_state: RandomState = None, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
         rng = generator(random_state, device)

@@ -5,9 +5,8 @@ A process draws a `Sample`: latents, observations, and a side variable if there 
 papers' tables are in `pindown_papers.simulations`.
 """
 
-from pindown.simulate.clusters import Clusters, in_hyperplane
 from pindown.simulate.nuisance import Bodies, Confounded, Nuisance
-from pindown.simulate.process import Pairs, Process, Sample
+from pindown.simulate.process import Clusters, Pairs, Process, Sample, in_hyperplane
 from pindown.simulate.structured import BernoulliGaussian, KSparse, SparseDistribution, Structured, Superposed
 
 __all__ = [

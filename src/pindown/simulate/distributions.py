@@ -14,7 +14,7 @@ import torch
 from scipy import special
 from torch import Tensor
 
-from pindown._random import RandomState, generator
+from pindown._random import Device, RandomState, generator
 from pindown.errors import InputError
 from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Box, Reals, Space, Sphere
@@ -50,12 +50,7 @@ class Marginal(Protocol):
         """Space of its samples."""
 
     def sample(
-        self,
-        n: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        self, n: int, *, random_state: RandomState = None, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
 
@@ -261,12 +256,7 @@ class Uniform:
         check_positive(d=self.d)
 
     def sample(
-        self,
-        n: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        self, n: int, *, random_state: RandomState = None, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
         return self.space.uniform(n, self.d, random_state=random_state, device=device, dtype=dtype)
@@ -307,12 +297,7 @@ class Around:
         return self.distribution.space
 
     def sample(
-        self,
-        n: int,
-        *,
-        random_state: RandomState = None,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
+        self, n: int, *, random_state: RandomState = None, device: Device = "cpu", dtype: torch.dtype = torch.float32
     ) -> Tensor:
         """Draw n points; returns (n, d)."""
         loc = cached_tensor(self.loc, torch.device(device), dtype)

@@ -14,9 +14,8 @@ from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.metrics.arrays import check_positive
 from pindown.networks.spaces import Reals
-from pindown.simulate.clusters import Clusters, span_of_differences
 from pindown.simulate.mixing import InvertibleNetwork, Mixing, smooth
-from pindown.simulate.process import Process, Sample, check_mixing, frequencies, placed
+from pindown.simulate.process import Clusters, Process, Sample, check_mixing, frequencies, placed, span_of_differences
 from pindown.theory import Assumption
 
 MARKERS = (1 / 3, 2 / 3, 1.0)  # along the arm, where it is observed; the last is the hand
