@@ -317,7 +317,7 @@ def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namesp
                 errors, films = rolled(act, held, one[1])
                 if options.strip and last == (3, PAIRS) and seed == options.seeds[0]:
                     strip(options.strip, films, 0)
-            more = {"played": act.second_stage_.played, **errors}
+            more = {"played": act.removal_.applied, **errors}
             known, new = (added(part, films_of) for part, films_of in zip(one, (learned, held), strict=True))
             law = DistributionMatcher(n_rounds, random_state=seed).fit(known)
             codes = law.transform(known), law.transform(new)

@@ -64,9 +64,9 @@ FITS = {
     "dictionary of columns": lambda: Dictionary(
         2, penalty=DependencySparsity(0.1, n_columns=1), encoder=bent, decoder=bent, n_restarts=1, **quick
     ).fit(X),
-    "inverse dynamics": lambda: InverseDynamics(2, chart=bent, forward=bent, **quick).fit(X, NEXT),
+    "inverse dynamics": lambda: InverseDynamics(2, encoder=bent, forward=bent, **quick).fit(X, NEXT),
     "latent action": lambda: LatentAction(
-        1, dynamics=InverseDynamics(2, chart=bent, forward=bent, **quick), forget=forget(), random_state=0
+        1, dynamics=InverseDynamics(2, encoder=bent, forward=bent, **quick), forget=forget(), random_state=0
     ).fit(X, NEXT, NUMBERS % 2),
     "sparse": lambda: Sparse(6, gate=TopK(2), **quick).fit(X),
     "sparse in order": lambda: Sparse(6, gate=Matryoshka(2), **quick).fit(X),

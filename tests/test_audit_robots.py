@@ -116,7 +116,7 @@ def test_arrays_of_one_width_are_audited_by_body():
     before = {body: rng.normal(size=(240, 3)) for body in "ab"}
     after = {body: before[body] + rng.normal(size=(240, 2)) @ rng.normal(size=(2, 3)) for body in "ab"}
     rows = [np.concatenate(list(part.values())) for part in (before, after)]
-    straight = {"chart": networks.linear, "forward": networks.linear}
+    straight = {"encoder": networks.linear, "forward": networks.linear}
     dynamics = InverseDynamics(2, max_iter=60, learning_rate=0.05, bottleneck=0, strength=0, verbose=False, **straight)
     act = LatentAction(2, dynamics=dynamics, **QUICK).fit(*rows, np.repeat(["a", "b"], 240))
     groups = {body: np.arange(240) // 6 for body in "ab"}

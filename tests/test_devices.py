@@ -84,9 +84,9 @@ def test_a_fit_is_scored_where_it_is(name, device):
 @pytest.mark.slow
 def test_codes_of_transitions_are_counted_where_they_are_learned(device):
     dynamics = InverseDynamics(**options(device)).fit(X, NEXT, HALVES)
-    assert dynamics.transform(X, NEXT).shape == (400, dynamics.n_actions_)
+    assert dynamics.transform(X, NEXT).shape == (400, dynamics.n_components_)
     assert dynamics.model_.axes.centre.device.type == device
-    assert 0 <= dynamics.model_.heard(torch.as_tensor(X)) <= dynamics.n_actions_  # rows from anywhere
+    assert 0 <= dynamics.model_.n_informative(torch.as_tensor(X)) <= dynamics.n_components_  # rows from anywhere
 
 
 @pytest.mark.parametrize("device", DEVICES)

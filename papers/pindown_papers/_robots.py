@@ -206,7 +206,8 @@ def adopted(arms: Arms, fit: Callable[[Arms, int], tuple[Any, Codes]], seed: int
         others = {r: moves for r, moves in arms.learned.items() if r != robot}
         act, known = fit(Arms(others, {}, arms.n_pairs), seed)
         rows = rng.permutation(arms.n_pairs)[:PAIRS]
-        act.adopt(robot, own.before, own.after, rows=rows, codes=known[next(iter(others))][rows], groups=own.episode)
+        latents = known[next(iter(others))][rows]
+        act.adopt(robot, own.before, own.after, samples=rows, latents=latents, groups=own.episode)
         reader = _line(stacked(known), stacked(_hands(others)))
         held = arms.held[robot]
         new = act.transform({robot: held.before}, {robot: held.after})[robot]

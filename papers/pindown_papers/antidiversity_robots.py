@@ -241,7 +241,7 @@ def _latent_action(n_pairs: int) -> Callable[..., Encoded]:
     def encode(arms: Arms, profile: Recorded, seed: int, device: str) -> Encoded:
         act, known = fitted(arms, profile, seed, device)
         new = act.transform(*({r: moves[k] for r, moves in arms.held.items()} for k in (0, 1)))
-        more = {"codes": act.n_components_ / 100, "second stage": act.second_stage_.played / 100}
+        more = {"codes": act.n_components_ / 100, "second stage": act.removal_.applied / 100}
         if n_pairs == PAIRS:
             more["adopted"] = _robots.adopted(arms, lambda five, s: fitted(five, profile, s, device), seed)
         return Encoded(known, new, n_pairs > 0, tuple(more.items()))

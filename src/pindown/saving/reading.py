@@ -314,16 +314,26 @@ def _described(tensor: Any) -> str:
 
 _RENAMED = {
     "BatchTopKModule": {"shares": "fractions"},
+    "BodyChart": {"reading": "weights", "by": "fitted_to"},
     "DictionaryObjective": {"spread": "posterior", "turned": "to_latents", "turned_back": "from_latents"},
+    "Dynamics": {"chart": "encoder", "n_actions": "n_components"},
     "Folding": {"share": "fraction", "doubt": "uncertainty"},
     "GatedMap": {
         **{"bend": "activation", "shift": "outer_bias"},
         **{"first": "gate", "offset": "gate_bias", "second": "up", "other": "up_bias"},
     },
     "HeldOut": {"way": "step_plan"},
+    "InverseDynamics": {
+        **{"chart": "encoder", "n_actions": "n_components"},
+        **{"n_actions_": "n_components_", "kept_back_": "held_out_samples_"},
+    },
+    "LatentAction": {"own_": "body_maps_", "stage_": "removal_"},
     "Matryoshka": {"shares": "fractions"},
+    "OwnCharts": {"charts": "maps", "sights": "features"},
     "PairOfDictionaries": {"between": "map"},
     "PlainMap": {"bend": "activation", "shift": "outer_bias", "first": "weight", "offset": "bias"},
+    "SecondStage": {"played": "applied"},
+    "Sight": {"drawing": "decoder"},
     "SparseAutoencoder": {"revives": "revive", "until": "revive_until", "leftover": "residuals"},
     "SkipMLP": {"straight": "linear", "bend": "nonlinear"},
     "StepPlan": {"legs": "phases"},
@@ -372,8 +382,9 @@ def _upgraded(old: Any, names: list[str]) -> Any:
     match new:
         case {"value": [int(number), dict(fields)]}:
             new["value"][1] = _known(_renamed(fields, names[number]), names[number])
-        case {"class": int(number), "parameters": dict(parameters), "learned": _}:
-            new["parameters"] = _known(_with_trainer(parameters, names), names[number])
+        case {"class": int(number), "parameters": dict(parameters), "learned": dict(learned)}:
+            parameters = _renamed(_with_trainer(parameters, names), names[number])
+            new["parameters"], new["learned"] = _known(parameters, names[number]), _renamed(learned, names[number])
         case {"class": int(number), "attributes": dict(attributes)}:
             attributes.pop("_is_accelerate_prepared", None)
             for kind in ("attributes", "parameters", "buffers", "parts"):

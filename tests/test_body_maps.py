@@ -1,4 +1,4 @@
-"""Bodies with charts of their own: six arms of a simulator, their joints before and after, and what codes tell."""
+"""Body-specific linear maps: latent actions of six simulated arms with different joints."""
 
 import copy
 from itertools import combinations
@@ -10,10 +10,11 @@ import torch
 
 import pindown
 from pindown import Forget, LatentAction
+from pindown.errors import InputError
 from pindown.methods import InverseDynamics
-from pindown.methods.latent_action import body_charts, second_stage
-from pindown.methods.latent_action.recordings import Recording
-from pindown.methods.latent_action.second_stage import Codes, decided
+from pindown.methods.latent_action import body_maps, body_removal
+from pindown.methods.latent_action.body_removal import LabelledLatents, remove_body
+from pindown.methods.latent_action.transitions import Transitions
 from pindown.metrics import PROBES, leakage, linear_r2
 from pindown.training import Trainer
 
@@ -75,7 +76,7 @@ def recovered(act, data):
     return {r: linear_r2(codes[r], data.moved[r]) for r in codes}
 
 
-# What charts find.
+# What maps find.
 
 
 def test_the_dimensions_of_the_action_are_counted(untied):
@@ -85,17 +86,17 @@ def test_the_dimensions_of_the_action_are_counted(untied):
 def test_any_two_arms_are_enough_to_count_them(learned):
     # Joints that turn far make the first variance large: of one of these pairs the fall behind it is the largest.
     spectra = [
-        body_charts.sizes(
-            Recording(learned.before[r].astype(float), learned.after[r].astype(float), learned.episode[r])
+        body_maps.innovation_variances(
+            Transitions(learned.before[r].astype(float), learned.after[r].astype(float), learned.episode[r])
         )
         for r in ROBOTS
     ]
-    assert {body_charts.counted(list(two)) for two in combinations(spectra, 2)} == {3}
+    assert {body_maps.count_directions(list(two)) for two in combinations(spectra, 2)} == {3}
 
 
 def test_more_dimensions_are_counted_where_hands_turn_too():
     spectra = [[1.0, 0.29, 0.12, 0.10, 0.062, 0.052, 0.016], [1.0, 0.71, 0.45, 0.27, 0.12, 0.08]]  # Panda, UR5e
-    assert body_charts.counted([np.array(sizes) for sizes in spectra]) == 6
+    assert body_maps.count_directions([np.array(sizes) for sizes in spectra]) == 6
 
 
 def test_displacements_of_hands_come_back_within_each_robot_without_labels(untied, held_out):
@@ -113,7 +114,7 @@ def test_components_of_displacements_are_not_those_of_the_action(learned, held_o
     assert np.mean(list(ours.values())) > np.mean([components(r) for r in ROBOTS]) + 0.03
 
 
-def test_pairs_tie_codes_of_all_robots_together(tied, untied, held_out):
+def test_with_pairs_latents_of_all_robots_agree(tied, untied, held_out):
     def agreement(act):
         codes = act.transform(*held_out.both)
         return np.mean([1 - np.mean((codes[r] - codes["Panda"]) ** 2) / codes[r].var() for r in ROBOTS[1:]])
@@ -123,7 +124,7 @@ def test_pairs_tie_codes_of_all_robots_together(tied, untied, held_out):
     assert np.mean(list(recovered(tied, held_out).values())) > np.mean(list(recovered(untied, held_out).values()))
 
 
-def test_one_reader_of_the_displacement_serves_all_robots_if_these_are_tied(tied, untied, learned, held_out):
+def test_one_probe_of_the_displacement_serves_all_robots_if_there_are_pairs(tied, untied, learned, held_out):
     def elsewhere(act):
         known, new = (act.transform(*data.both) for data in (learned, held_out))
         reader = np.linalg.lstsq(known["Panda"], learned.moved["Panda"], rcond=None)[0]
@@ -134,7 +135,7 @@ def test_one_reader_of_the_displacement_serves_all_robots_if_these_are_tied(tied
     assert elsewhere(untied) < 0.3
 
 
-def test_codes_are_blind_to_the_robot(tied, untied, held_out):
+def test_the_robot_can_hardly_be_decoded(tied, untied, held_out):
     def read(codes):
         rows, robot = np.concatenate(list(codes.values())), np.repeat(ROBOTS, [len(part) for part in codes.values()])
         episode = np.concatenate([held_out.episode[r] + 100 * i for i, r in enumerate(codes)])
@@ -150,7 +151,7 @@ def test_codes_have_one_covariance_for_all_robots(tied, learned):
         assert np.allclose(np.cov(codes.T), np.eye(3), atol=0.4)
 
 
-def test_codes_lead_to_where_they_were_read(tied, held_out):
+def test_latents_predict_the_next_observation(tied, held_out):
     codes = tied.transform(*held_out.both)
     led = tied.predict_next(held_out.before, codes)
     wrong = tied.predict_next(held_out.before, {r: np.roll(codes[r], 7, axis=0) for r in ROBOTS})
@@ -166,7 +167,7 @@ def test_a_robot_joins_by_fifty_pairs_and_the_others_stay_as_they_are(learned, h
     act = LatentAction(**QUICK).fit(*five.both, groups=five.episode, pairs=pairs(50, ROBOTS[:5]))
     before = act.transform(*five.both)
     rows = np.random.default_rng(1).permutation(N_PAIRS)[:50]
-    joins = {"rows": rows, "codes": before["Panda"][rows], "groups": learned.episode["UR5e"]}
+    joins = {"samples": rows, "latents": before["Panda"][rows], "groups": learned.episode["UR5e"]}
     act.adopt("UR5e", learned.before["UR5e"], learned.after["UR5e"], **joins)
     after = act.transform(*learned.both)
     assert all(np.array_equal(before[r], after[r]) for r in ROBOTS[:5])
@@ -179,18 +180,18 @@ def test_a_robot_of_one_episode_joins_the_others(tied, held_out):
     act, alone = copy.copy(tied), slice(60)
     codes = tied.transform(*held_out.both)["Panda"][alone]
     own = held_out.before["UR5e"][alone], held_out.after["UR5e"][alone]
-    act.adopt("other UR5e", *own, rows=np.arange(60), codes=codes, groups=np.zeros(60))
+    act.adopt("other UR5e", *own, samples=np.arange(60), latents=codes, groups=np.zeros(60))
     assert "other UR5e" not in tied.bodies_
     assert linear_r2(act.transform({"other UR5e": own[0]}, {"other UR5e": own[1]})["other UR5e"], codes) > 0.6
 
 
-def test_where_few_episodes_are_held_out_the_body_is_read_off_all():
+def test_where_few_episodes_are_held_out_all_are_probed():
     before, after, groups = (dict(part) for part in two())
     act = LatentAction(3, **QUICK).fit(before, after, groups=groups)  # six episodes, of which one is held out
-    assert "of all transitions, for too few are held out, (chance 0.500)" in str(act.second_stage_)
+    assert "(chance 0.500) on all transitions" in act.removal_.reason
 
 
-# The second stage.
+# Removal of the body.
 
 
 def law(rng, skewed, n=300):
@@ -198,32 +199,31 @@ def law(rng, skewed, n=300):
 
 
 def never(n_in, n_out):
-    raise AssertionError("Nothing may be trained on codes that are blind.")
+    raise AssertionError("Nothing may be trained where the body cannot be decoded.")
 
 
-def test_a_second_stage_is_not_tried_on_codes_that_are_blind():
+def test_removal_is_not_tried_where_the_body_cannot_be_decoded():
     rng = np.random.default_rng(0)
-    codes = Codes(law(rng, False, 1200), np.repeat([0, 1], 600), np.arange(1200) // 20)
-    stage, played = decided(Forget(2, encoder=never), codes, codes, [], seed=0)
-    assert (stage.played, played) == (False, None)
-    assert str(stage).startswith("second stage left out: the worst probe reads the body off 0.")
+    latents = LabelledLatents(law(rng, False, 1200), np.repeat([0, 1], 600), np.arange(1200) // 20)
+    removal, applied = remove_body(Forget(2, encoder=never), latents, np.ones(1200, dtype=bool), [], seed=0)
+    assert (removal.applied, removal.after, applied) == (False, None, None)
 
 
-def test_a_second_stage_is_played_only_if_it_hides_the_body_and_bends_little(monkeypatch):
+def test_removal_is_applied_only_if_it_gains_enough_and_loses_little(monkeypatch):
     rng = np.random.default_rng(0)
-    learned, held = (
-        Codes(np.concatenate([law(rng, False), law(rng, True)]), np.repeat([0, 1], 300), np.arange(600) // 20)
-        for _ in range(2)
-    )
+    latents = np.concatenate([law(rng, skewed) for skewed in (False, True, False, True)])
+    data = LabelledLatents(latents, np.repeat([0, 1, 0, 1], 300), np.arange(1200) // 20)
+    held_out = np.arange(1200) >= 600
     forget = Forget(2, charts=False, max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0)
-    stage, played = decided(forget, learned, held, [], seed=0)
-    assert stage.before > stage.chance + second_stage.BLIND
-    assert stage.transfer_after is None
-    assert stage.played == (played is not None)
-    assert stage.played == (stage.after <= stage.before - second_stage.GAIN and 1 - stage.kept <= second_stage.LOSS)
-    monkeypatch.setattr(second_stage, "GAIN", -1.0)  # any is enough
-    monkeypatch.setattr(second_stage, "LOSS", 1.0)
-    assert decided(forget, learned, held, [], seed=0)[1] is forget
+    removal, applied = remove_body(forget, data, held_out, [], seed=0)
+    assert removal.before > removal.chance + body_removal.TOLERATED
+    assert removal.applied == (applied is not None)
+    assert not removal.applied or removal.after <= removal.before - body_removal.MIN_GAIN
+    monkeypatch.setattr(body_removal, "MIN_GAIN", -1.0)  # any is enough
+    monkeypatch.setattr(body_removal, "MAX_LOSS", -1.0)
+    assert not remove_body(forget, data, held_out, [], seed=0)[0].applied
+    monkeypatch.setattr(body_removal, "MAX_LOSS", 1.0)
+    assert remove_body(forget, data, held_out, [], seed=0)[1] is forget
 
 
 # Habits.
@@ -236,7 +236,7 @@ def test_a_fit_can_be_repeated_saved_and_loaded(tied, learned, tmp_path):
     codes = tied.transform(*learned.both)
     for other in (again, loaded):
         assert all(np.array_equal(other.transform(*learned.both)[r], codes[r]) for r in ROBOTS)
-    assert loaded.second_stage_ == tied.second_stage_
+    assert loaded.removal_ == tied.removal_
 
 
 def test_episodes_are_found_where_nobody_says_them(untied, learned):
@@ -256,11 +256,11 @@ def test_arrays_come_back_as_they_came(tied, held_out):
 def test_without_a_past_displacements_take_the_place_of_innovations():
     rng = np.random.default_rng(0)
     before = rng.normal(size=(300, 4))
-    moves = Recording(before, before + rng.normal(size=(300, 4)) * [5, 3, 0.1, 0.1], np.arange(300))
-    assert body_charts.innovations(moves) is None
-    chart = body_charts.by_innovations(moves, 2)
-    assert chart.by == "displacements"
-    assert np.abs(chart.inputs[2:]).max() < 0.1
+    moves = Transitions(before, before + rng.normal(size=(300, 4)) * [5, 3, 0.1, 0.1], np.arange(300))
+    assert body_maps.innovations(moves) is None
+    fitted = body_maps.fit_to_innovations(moves, 2)
+    assert fitted.fitted_to == "displacements"
+    assert np.abs(fitted.weights[2:]).max() < 0.1
 
 
 # Bad input.
@@ -282,89 +282,76 @@ def with_nan(x):
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "argument"),
     [
-        (lambda x, y, g: ({}, {}, g, None), "X_t has no body"),
-        (lambda x, y, g: (x, y["Panda"], g, None), "X_next must be one of the same bodies, got ndarray"),
-        (
-            lambda x, y, g: (x, {"Panda": y["Panda"]}, g, None),
-            r"X_next must be one of the same bodies, got \['Panda'\]",
-        ),
-        (lambda x, y, g: (x, y, {"Panda": g["Panda"]}, None), "groups must be one of the same bodies"),
-        (
-            lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][1:]), g, None),
-            r"X_t of UR5e has shape \(120, 6\) and X_next \(119",
-        ),
-        (lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][:, 1:]), g, None), "with the same columns"),
-        (lambda x, y, g: (changed(x, UR5e=[[0.0] * 6, [0.0] * 5]), y, g, None), "rows of X_t of UR5e differ in width"),
-        (lambda x, y, g: (changed(x, UR5e=with_nan(x["UR5e"])), y, g, None), "X_t of UR5e: .*NaN"),
-        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(120)), None), "UR5e has one episode only"),
-        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(119)), None), r"of UR5e, groups must have shape \(120,\)"),
-        (lambda x, y, g: (x, changed(y, UR5e=x["UR5e"]), g, None), "X_next of UR5e is X_t in every row"),
-        (lambda x, y, g: (x, y, g, {}), "pairs must map two bodies"),
-        (lambda x, y, g: (x, y, g, {"Panda": [[0, 1]]}), r"pairs are of two bodies, got 'Panda'"),
-        (lambda x, y, g: (x, y, g, {("Panda", "Jaco"): [[0, 1]]}), "pairs name Jaco, of whom there are no transitions"),
-        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, 120]]}), "point to transition 120 of UR5e, which has 120"),
-        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, -1]]}), "point to transition -1 of UR5e, which has 120"),
-        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0.5, 1]]}), r"whole numbers of shape \(n, 2\)"),
-        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [0, 1]}), r"whole numbers of shape \(n, 2\)"),
+        (lambda x, y, g: ({}, {}, g, None), "X_t"),
+        (lambda x, y, g: (x, y["Panda"], g, None), "X_next"),
+        (lambda x, y, g: (x, {"Panda": y["Panda"]}, g, None), "X_next"),
+        (lambda x, y, g: (x, y, {"Panda": g["Panda"]}, None), "groups"),
+        (lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][1:]), g, None), "X_next"),
+        (lambda x, y, g: (x, changed(y, UR5e=y["UR5e"][:, 1:]), g, None), "X_next"),
+        (lambda x, y, g: (changed(x, UR5e=[[0.0] * 6, [0.0] * 5]), y, g, None), "X_t"),
+        (lambda x, y, g: (changed(x, UR5e=with_nan(x["UR5e"])), y, g, None), "X_t"),
+        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(120)), None), "groups"),
+        (lambda x, y, g: (x, y, changed(g, UR5e=np.zeros(119)), None), "groups"),
+        (lambda x, y, g: (x, changed(y, UR5e=x["UR5e"]), g, None), "X_next"),
+        (lambda x, y, g: (x, y, g, {}), "pairs"),
+        (lambda x, y, g: (x, y, g, {"Panda": [[0, 1]]}), "pairs"),
+        (lambda x, y, g: (x, y, g, {("Panda", "Jaco"): [[0, 1]]}), "pairs"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, 120]]}), "pairs"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0, -1]]}), "pairs"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [[0.5, 1]]}), "pairs"),
+        (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [0, 1]}), "pairs"),
     ],
 )
-def test_transitions_that_make_no_sense_are_refused_by_name(change, message):
+def test_transitions_that_make_no_sense_are_refused_by_name(change, argument):
     before, after, groups, tied = change(*two())
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(InputError) as error:
         LatentAction(**QUICK).fit(before, after, groups=groups, pairs=tied)
+    assert error.value.argument == argument
+
+
+def refused(argument, call, *args, **options):
+    with pytest.raises(InputError) as error:
+        call(*args, **options)
+    assert error.value.argument == argument
+    return True
 
 
 def test_too_few_transitions_or_columns_or_bodies_are_refused():
     before, after, groups = two()
     some = [changed(part, UR5e=part["UR5e"][10:30]) for part in (before, after, groups)]
-    with pytest.raises(ValueError, match=r"UR5e has 20 transitions of 6 columns. Give 5 for each"):
-        LatentAction().fit(*some[:2], groups=some[2])
-    with pytest.raises(ValueError, match="n_components=7, but UR5e has 6 columns"):
-        LatentAction(7).fit(before, after, groups=groups)
-    with pytest.raises(ValueError, match="one body only, Panda"):
-        LatentAction().fit({"Panda": before["Panda"]}, {"Panda": after["Panda"]})
+    assert refused("X_t", LatentAction().fit, *some[:2], groups=some[2])
+    assert refused("n_components", LatentAction(7).fit, before, after, groups=groups)
+    assert refused("X_t", LatentAction().fit, {"Panda": before["Panda"]}, {"Panda": after["Panda"]})
     three = Recorded(np.arange(6), ("Panda", "UR5e", "Jaco"))
-    with pytest.raises(ValueError, match="no pairs tie Jaco to Panda"):
+    with pytest.raises(InputError, match="Jaco"):
         LatentAction().fit(*three.both, pairs={("Panda", "UR5e"): [[k, k] for k in range(20)]})
 
 
-def test_arguments_that_do_not_go_together_are_refused(tied, held_out):
+def test_arguments_that_do_not_go_together_are_refused(tied):
     before, after, groups = two()
-    with pytest.raises(ValueError, match="leave body out"):
-        LatentAction().fit(before, after, ["Panda"])
-    with pytest.raises(ValueError, match="dynamics is one model for all bodies"):
-        LatentAction(dynamics=InverseDynamics()).fit(before, after)
-    with pytest.raises(ValueError, match="pairs tie charts of bodies together"):
-        LatentAction().fit(before["Panda"], after["Panda"], groups["Panda"], pairs={})
-    with pytest.raises(ValueError, match="say by body whose each transition is"):
-        LatentAction().fit(before["Panda"], after["Panda"])
-    with pytest.raises(ValueError, match=r"rows of X_t differ in width. Give X_t and X_next as mappings"):
-        LatentAction().fit([[1.0, 2.0], [1.0]], [[1.0, 2.0], [1.0]], ["a", "b"])
-    with pytest.raises(ValueError, match="X_t must be a mapping from body to array, as in fit, got ndarray"):
-        tied.transform(before["Panda"], after["Panda"])
-    with pytest.raises(ValueError, match=r"there was no Baxter in fit, but IIWA, Jaco.* let it join by adopt"):
-        tied.transform({"Baxter": before["Panda"]}, {"Baxter": after["Panda"]})
-    with pytest.raises(ValueError, match="Panda had 7 columns in fit, and now has 6"):
-        tied.transform({"Panda": before["UR5e"]}, {"Panda": after["UR5e"]})
-    with pytest.raises(ValueError, match="Z must be a mapping of the same bodies"):
-        tied.predict_next(before, {"Panda": np.zeros((120, 3))})
-    with pytest.raises(ValueError, match=r"Z of Panda must have shape \(120, 3\), got \(120, 2\)"):
-        tied.predict_next(before, {"Panda": np.zeros((120, 2)), "UR5e": np.zeros((120, 3))})
+    panda, both = {"Panda": before["UR5e"]}, {"Panda": np.zeros((120, 2)), "UR5e": np.zeros((120, 3))}
+    assert refused("body", LatentAction().fit, before, after, ["Panda"])
+    assert refused("dynamics", LatentAction(dynamics=InverseDynamics()).fit, before, after)
+    assert refused("pairs", LatentAction().fit, before["Panda"], after["Panda"], groups["Panda"], pairs={})
+    assert refused("body", LatentAction().fit, before["Panda"], after["Panda"])
+    assert refused("X_t", LatentAction().fit, [[1.0, 2.0], [1.0]], [[1.0, 2.0], [1.0]], ["a", "b"])
+    assert refused("X_t", tied.transform, before["Panda"], after["Panda"])
+    assert refused("X_t", tied.transform, {"Baxter": before["Panda"]}, {"Baxter": after["Panda"]})
+    assert refused("X_t", tied.transform, panda, panda)
+    assert refused("Z", tied.predict_next, before, {"Panda": np.zeros((120, 3))})
+    assert refused("Z", tied.predict_next, before, both)
 
 
 def test_bodies_that_cannot_join_are_refused(tied, learned):
-    own = learned.before["UR5e"], learned.after["UR5e"]
-    rows, codes = np.arange(50), np.zeros((50, 3))
-    with pytest.raises(ValueError, match="UR5e has a chart"):
-        tied.adopt("UR5e", *own, rows=rows, codes=codes)
-    with pytest.raises(ValueError, match="rows point to transition 720 of Baxter, which has 720"):
-        tied.adopt("Baxter", *own, rows=rows + 671, codes=codes)
-    with pytest.raises(ValueError, match="rows must be the numbers of transitions of Baxter, each once"):
-        tied.adopt("Baxter", *own, rows=rows // 2, codes=codes)
-    with pytest.raises(ValueError, match=r"codes must have shape \(50, 3\), got \(50, 2\)"):
-        tied.adopt("Baxter", *own, rows=rows, codes=codes[:, :2])
-    with pytest.raises(ValueError, match="5 motions with known codes are too few"):
-        tied.adopt("Baxter", *own, rows=rows[:5], codes=codes[:5])
+    def adopt(name, samples, latents):
+        tied.adopt(name, learned.before["UR5e"], learned.after["UR5e"], samples=samples, latents=latents)
+
+    samples, latents = np.arange(50), np.zeros((50, 3))
+    assert refused("body", adopt, "UR5e", samples, latents)
+    assert refused("samples", adopt, "Baxter", samples + 671, latents)
+    assert refused("samples", adopt, "Baxter", samples // 2, latents)
+    assert refused("latents", adopt, "Baxter", samples, latents[:, :2])
+    assert refused("samples", adopt, "Baxter", samples[:5], latents[:5])
     assert tied.bodies_ == ROBOTS

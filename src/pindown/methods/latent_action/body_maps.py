@@ -1,0 +1,345 @@
+r"""Body-specific linear maps from displacements to latent actions, in closed form.
+
+An arm also swings, sags and turns its wrist, as much as it follows its command, so the leading directions of
+displacements are not those of the action. But such motion follows from earlier displacements, and the action does not:
+the leading directions of *innovations*, the residuals of displacements given earlier ones, are those of the action.
+With pairs, latents are what motions of several bodies share.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from scipy.linalg import eigh
+from sklearn.linear_model import RidgeCV
+
+from pindown.errors import InputError
+from pindown.methods.forget import Forget
+from pindown.methods.held_out import HeldOut
+from pindown.methods.latent_action.body_removal import BodyRemoval, LabelledLatents, remove_body
+from pindown.methods.latent_action.frames import N_COMPONENTS, SlowFeatures, ridge
+from pindown.methods.latent_action.inverse_dynamics import SCORE
+from pindown.methods.latent_action.transitions import (
+    Body,
+    Observations,
+    Pairs,
+    SharedMotions,
+    Transitions,
+    explained,
+    listed,
+    read_pairs,
+)
+from pindown.methods.transport import matrix_power, monge_map
+from pindown.metrics.arrays import Labels, Matrix
+
+N_LAGS = 2
+"""Earlier displacements that innovations are given."""
+
+SAMPLES_PER_REGRESSOR = 5
+"""Transitions with earlier ones that a regression on these needs, for each regressor."""
+
+MIN_VARIANCE = 0.01
+"""Variance of innovations, relative to the largest, that counts as zero."""
+
+N_ROUNDS = 8
+"""Rounds in which bodies agree on latents of their pairs; chosen on recordings of which nothing is reported."""
+
+PENALTIES = np.logspace(-4, 4, 17)
+"""Ridge penalties from which leave-one-out error chooses, in units of the variance of the inputs."""
+
+FORWARD_PENALTY = 1e-4
+
+
+@dataclass(frozen=True, eq=False)
+class BodyMap:
+    r"""A body's latents, :math:`z = W^\top (c - m)` of changes c, and its forward model.
+
+    Attributes
+    ----------
+    centre : ndarray of shape (c,)
+        m, the mean change: of displacements, or of what moves in frames.
+    weights : ndarray of shape (c, k)
+        W.
+    fitted_to : str
+        What W is fitted to: ``"innovations"``, ``"displacements"`` if no transition has earlier ones, ``"pairs"``, or
+        ``"latents"`` of other bodies.
+    place, unit : ndarray of shape (d,)
+        Mean and standard deviation of observations.
+    forward : ndarray of shape ((1 + k)(1 + d), d)
+        Coefficients of the displacement: linear in the latents, with coefficients linear in the observation.
+    """
+
+    centre: Matrix
+    weights: Matrix
+    fitted_to: str
+    place: Matrix = field(default_factory=lambda: np.zeros(0))
+    unit: Matrix = field(default_factory=lambda: np.zeros(0))
+    forward: Matrix = field(default_factory=lambda: np.zeros((0, 0)))
+
+    def encode(self, transitions: Transitions) -> Matrix:
+        """Return latents; (n, k)."""
+        return (transitions.change - self.centre) @ self.weights
+
+    def predict(self, before: Observations, latents: Matrix) -> Matrix:
+        """Return predicted observations; (n, d) and (n, k) → (n, d)."""
+        return before + _bilinear((before - self.place) / self.unit, latents) @ self.forward
+
+    def with_forward(self, transitions: Transitions, latents: Matrix) -> BodyMap:
+        """Return the map with a forward model fitted to latents."""
+        place, unit = transitions.before.mean(0), _scale(transitions.before)
+        step = transitions.after - transitions.before
+        forward = ridge(_bilinear((transitions.before - place) / unit, latents), step, FORWARD_PENALTY)
+        return replace(self, place=place, unit=unit, forward=forward)
+
+
+def _bilinear(x: Observations, latents: Matrix) -> Matrix:
+    """Return 1, latents, observations, and all products of the last two; (n, (1 + k)(1 + d))."""
+    one = np.ones((len(x), 1))
+    return (np.hstack([one, latents])[:, :, None] * np.hstack([one, x])[:, None, :]).reshape(len(x), -1)
+
+
+def _scale(x: Observations) -> Matrix:
+    return np.where((spread := x.std(0)) > 0, spread, 1.0)
+
+
+# ---- innovations ------------------------------------------------------------------------------------------------
+
+
+def innovations(transitions: Transitions) -> Matrix | None:
+    """Return the residuals of displacements given the earlier ones, (m, d); None with too few.
+
+    Examples
+    --------
+    A hand is pushed at random along one axis, and swings along the other, where it moves farther:
+
+    >>> push = np.random.default_rng(0).normal(size=500)
+    >>> swing = np.convolve(push, [0, 2.0, 2.0])[:500]
+    >>> path = np.cumsum(np.stack([push, swing], 1), 0)
+    >>> moves = Transitions(path[:-1], path[1:], np.zeros(499))
+    >>> moves.change.var(0).round(), innovations(moves).var(0).round()
+    (array([1., 8.]), array([1., 0.]))
+    """
+    change, follows = transitions.change, transitions.follows()
+    known = np.all([np.roll(follows, lag) for lag in range(N_LAGS)], axis=0)
+    known[:N_LAGS] = False
+    which = np.flatnonzero(known)
+    if len(which) < SAMPLES_PER_REGRESSOR * (N_LAGS * change.shape[1] + 1):
+        return None
+    past = np.hstack([np.ones((len(which), 1)), *(change[which - lag] for lag in range(1, N_LAGS + 1))])
+    return change[which] - past @ np.linalg.lstsq(past, change[which], rcond=None)[0]
+
+
+def innovation_variances(transitions: Transitions) -> Matrix:
+    """Return variances of innovations, or else of displacements, along their principal axes, the largest first."""
+    new = innovations(transitions)
+    spectrum: Matrix = np.linalg.eigvalsh(_moments(transitions.change if new is None else new))
+    return spectrum[::-1]
+
+
+def count_directions(spectra: Sequence[Matrix]) -> int:
+    """Return the dimensions of the action: where variances fall most, in the mean over bodies of their logarithms.
+
+    The fall of one body may depend on its joints. Since long lever arms make the first variance large, a fall after k
+    variances is weighted by √k. Variances below a hundredth of the largest count as zero.
+
+    Examples
+    --------
+    >>> count_directions([np.array([9, 5, 4, 0.3, 0.1]), np.array([7, 6, 2, 0.1, 0.05, 0.02])])
+    3
+    >>> count_directions([np.array([9, 5, 4]), np.array([7, 6, 2, 0.1])])
+    3
+    >>> count_directions([np.array([9, 1.6, 1.2, 0.2, 0.1]), np.array([9, 1.4, 1, 0.25, 0.1])])
+    3
+    """
+    logs = [np.log(np.maximum(np.append(each, 0.0) / each[0], MIN_VARIANCE)) for each in spectra]
+    falls = [k**0.5 * np.mean([each[k - 1] - each[k] for each in logs]) for k in range(1, min(map(len, logs)))]
+    return 1 + int(np.argmax(falls))
+
+
+def fit_to_innovations(transitions: Transitions, n_components: int) -> BodyMap:
+    """Project displacements onto the leading directions of innovations."""
+    change, new = transitions.change, innovations(transitions)
+    centre = change.mean(0)
+    axes = np.linalg.eigh(_moments(change - centre if new is None else new))[1][:, ::-1][:, :n_components]
+    return BodyMap(centre, axes, "displacements" if new is None else "innovations")
+
+
+# ---- pairs ------------------------------------------------------------------------------------------------------
+
+
+def fit_to_pairs(
+    transitions: Mapping[Body, Transitions],
+    paired: Mapping[Body, Transitions],
+    shared: SharedMotions,
+    n_components: int,
+) -> dict[Body, BodyMap]:
+    r"""Fit a map for each body to latents of motions on which all bodies agree.
+
+    At first the latents Z of the motions, (motions, k), maximise :math:`\sum_e \mathrm{tr}\, Z_e^\top H_e Z_e` with
+    :math:`\sum_e Z_e^\top Z_e = I`, where :math:`Z_e` are those of body e, and :math:`H_e` is the regression on its
+    latents by innovations (Kettenring, 1971: canonical correlations of several sets). In a few rounds Z is then
+    regressed on each body, and becomes the mean over bodies. More rounds would find what bodies share besides actions.
+    """
+    agreement, count = np.zeros((shared.n_motions, shared.n_motions)), np.zeros(shared.n_motions)
+    for body, motions in shared.motions.items():
+        own = fit_to_innovations(transitions[body], n_components).encode(paired[body])
+        np.add.at(agreement, (motions[:, None], motions[None, :]), own @ np.linalg.pinv(own))
+        np.add.at(count, motions, 1.0)
+    latents = eigh(agreement, np.diag(count))[1][:, ::-1][:, :n_components]
+    for _ in range(N_ROUNDS):
+        latents = latents @ matrix_power(_moments(latents), -0.5)
+        maps = {
+            body: regress_latents(each, paired[body], latents[shared.motions[body]], "pairs")
+            for body, each in transitions.items()
+        }
+        latents = np.zeros_like(latents)
+        for body, motions in shared.motions.items():
+            np.add.at(latents, motions, maps[body].encode(paired[body]))
+        latents /= count[:, None]
+    return maps
+
+
+def regress_latents(transitions: Transitions, known: Transitions, latents: Matrix, fitted_to: str) -> BodyMap:
+    """Fit a map to latents of some transitions by ridge regression; all transitions standardise the inputs."""
+    centre, unit = transitions.change.mean(0), _scale(transitions.change)
+    if transitions.motion is not None:  # one unit for all, since what moves little is mostly noise
+        unit = np.full_like(unit, np.sqrt((transitions.change.std(0) ** 2).mean()) or 1.0)
+    model = RidgeCV(PENALTIES, fit_intercept=False).fit((known.change - centre) / unit, latents)
+    return BodyMap(centre, np.reshape(model.coef_, (latents.shape[1], -1)).T / unit[:, None], fitted_to)
+
+
+def match_covariances(maps: Mapping[Body, BodyMap], transitions: Mapping[Body, Transitions]) -> dict[Body, BodyMap]:
+    """Give the latents of all bodies the covariance I by the smallest maps: to the mean covariance, then to I."""
+    own = {body: _moments(maps[body].encode(each)) for body, each in transitions.items()}
+    common = np.mean(list(own.values()), axis=0)
+    whitening = matrix_power(common, -0.5)
+    return {
+        body: replace(maps[body], weights=maps[body].weights @ (monge_map(each, common) @ whitening))
+        for body, each in own.items()
+    }
+
+
+def fit_new_body(transitions: Transitions, known: Transitions, latents: Matrix) -> BodyMap:
+    """Fit a map to latents, of covariance I, of some of the transitions."""
+    fitted = regress_latents(transitions, known, latents, "latents")
+    own = _moments(fitted.encode(transitions))
+    fitted = replace(fitted, weights=fitted.weights @ monge_map(own, np.eye(len(own))))
+    return fitted.with_forward(transitions, fitted.encode(transitions))
+
+
+def _moments(x: Observations) -> Matrix:
+    return np.asarray(x.T @ x / len(x), dtype=np.float64)
+
+
+# ---- all bodies -------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class BodyMaps:
+    """The map of each body, `Forget` if it is applied to the latents, and the features of bodies with frames."""
+
+    maps: dict[Body, BodyMap]
+    forget: Forget | None
+    features: dict[Body, SlowFeatures] = field(default_factory=dict)
+
+    @property
+    def n_components(self) -> int:
+        """Number of latents."""
+        return next(iter(self.maps.values())).weights.shape[1]
+
+    def shape(self, body: Body) -> tuple[int, ...]:
+        """Return the shape of a body's observations."""
+        return self.features[body].shape if self.features else self.maps[body].place.shape
+
+    def encode(self, body: Body, transitions: Transitions) -> Matrix:
+        """Return the latents of a body's transitions; (n, k)."""
+        latents = self.maps[body].encode(self.inputs(body, transitions))
+        return (
+            latents if self.forget is None or self.maps[body].fitted_to == "latents" else self.forget.transform(latents)
+        )
+
+    def inputs(self, body: Body, transitions: Transitions) -> Transitions:
+        """Return a body's transitions as its map takes them: frames as features."""
+        return self.features[body].transitions(transitions) if self.features else transitions
+
+    def predict(self, body: Body, before: Observations, latents: Matrix) -> Observations:
+        """Return predicted observations of a body: vectors, or frames."""
+        if not self.features:
+            return self.maps[body].predict(before, latents)
+        features = self.features[body]
+        return features.decode(before, self.maps[body].predict(features.encode(before), latents))
+
+    def check(self, body: Body, before: Observations) -> None:
+        """Raise if a body has no map, or other observations than in the fit."""
+        if body not in self.maps:
+            message = f"{body} did not occur in `fit`, only {listed(self.maps)}. Let it join by `adopt`"
+            raise InputError("X_t", f"LatentAction: {message}.")
+        if before.shape[1:] != self.shape(body):
+            message = f"observations of {body} must have shape {self.shape(body)}, as in `fit`, got {before.shape[1:]}"
+            raise InputError("X_t", f"LatentAction: {message}.")
+
+    def with_body(self, body: Body, transitions: Transitions, known: Labels, latents: Matrix) -> BodyMaps:
+        """Return the maps with that of another body, fitted to latents of some of its transitions."""
+        if transitions.are_frames != bool(self.features):
+            raise InputError("X_t", f"LatentAction: {body} must have {'frames' if self.features else 'vectors'}.")
+        features = self.features
+        if transitions.are_frames:
+            features = {**features, body: SlowFeatures.fitted(transitions)}
+            transitions = features[body].transitions(transitions)
+        fitted = fit_new_body(transitions, transitions.take(known), latents)
+        return replace(self, maps={**self.maps, body: fitted}, features=features)
+
+
+def fit_body_maps(
+    transitions: Mapping[Body, Transitions], pairs: Pairs | None, n_components: int | None, forget: Forget, seed: int
+) -> tuple[BodyMaps, BodyRemoval, HeldOut]:
+    """Fit maps to most episodes of each body, and use the others to decide whether `Forget` is applied."""
+    rng = np.random.default_rng(seed)
+    out = {body: each.held_out(rng) for body, each in transitions.items()}
+    learned = {body: each.take(~out[body]) for body, each in transitions.items()}
+    features: dict[Body, SlowFeatures] = {}
+    if next(iter(transitions.values())).are_frames:
+        features = {body: SlowFeatures.fitted(each) for body, each in learned.items()}
+        transitions = {body: features[body].transitions(each) for body, each in transitions.items()}
+        learned = {body: each.take(~out[body]) for body, each in transitions.items()}
+    widths = {body: each.change.shape[1] for body, each in transitions.items()}
+    narrowest = min(widths, key=lambda body: widths[body])
+    if n_components is None and features:
+        n_components = min(N_COMPONENTS, widths[narrowest])
+    elif n_components is None:
+        n_components = count_directions([innovation_variances(each) for each in learned.values()])
+    if n_components > widths[narrowest]:
+        message = f"n_components={n_components} must be at most {widths[narrowest]}, the features of {narrowest}"
+        raise InputError("n_components", f"LatentAction: {message}.")
+    paired: list[tuple[Matrix, Matrix]] = []
+    if pairs is None:
+        maps = {body: fit_to_innovations(each, n_components) for body, each in learned.items()}
+        maps = match_covariances(maps, learned)
+    else:
+        shared = read_pairs(pairs, transitions)
+        of_pairs = {body: transitions[body].take(which) for body, which in shared.samples.items()}
+        maps = match_covariances(fit_to_pairs(learned, of_pairs, shared, n_components), learned)
+        for bodies, links in pairs.items():
+            both = zip(bodies, np.asarray(links).T, strict=True)
+            first, second = (maps[body].encode(transitions[body].take(which)) for body, which in both)
+            paired.append((first, second))
+    number = np.repeat(np.arange(len(maps)), [len(each) for each in transitions.values()])
+    latents = np.concatenate([maps[body].encode(each) for body, each in transitions.items()])
+    episode = np.concatenate([each.episode for each in transitions.values()]) * len(maps) + number
+    forget.set_params(n_components=n_components, charts=False)
+    data, held_out = LabelledLatents(latents, number, episode), np.concatenate(list(out.values()))
+    removal, applied = remove_body(forget, data, held_out, paired, seed)
+    fitted = BodyMaps(maps, applied)
+    maps = {body: maps[body].with_forward(each, fitted.encode(body, each)) for body, each in learned.items()}
+    fitted = BodyMaps(maps, applied)
+    held = {body: each.take(out[body]) for body, each in transitions.items()}
+    score, trained = (float(np.mean([_score(fitted, b, each) for b, each in part.items()])) for part in (held, learned))
+    found = HeldOut(SCORE, score, trained, 0.0, n_samples=int(held_out.sum()), n_folds=1, n_steps=0)
+    return replace(fitted, features=features), removal, found
+
+
+def _score(maps: BodyMaps, body: Body, transitions: Transitions) -> float:
+    predicted = maps.predict(body, transitions.before, maps.encode(body, transitions))
+    return explained(transitions.before, transitions.after, predicted)

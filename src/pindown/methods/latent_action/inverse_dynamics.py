@@ -1,0 +1,389 @@
+"""`InverseDynamics`: latent actions from observations before and after each transition."""
+
+from __future__ import annotations
+
+import copy
+import numbers
+from typing import Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array, check_scalar
+from sklearn.utils.validation import check_is_fitted, validate_data
+from torch import Tensor, nn
+
+from pindown import _random, networks
+from pindown._random import RandomState
+from pindown.data.batches import IndexedSamples, ShuffledBatches
+from pindown.data.data import Data, from_torch
+from pindown.data.splits import divided
+from pindown.errors import InputError, warn
+from pindown.losses import energy_distance
+from pindown.methods.forget.game import ENERGY_ROWS
+from pindown.methods.held_out import HeldOut
+from pindown.methods.latent_action.transitions import Observations, explained, like, read_bodies, read_episodes
+from pindown.methods.parameters import check_positive, check_trainer
+from pindown.metrics.arrays import Labels
+from pindown.networks import built
+from pindown.networks.encoder import Make
+from pindown.saving import Saves
+from pindown.training import Trainer, TrainerMixin, TrainingLog, Validation, best_device
+
+COUNTING_STEPS, MOST_COUNTED, COUNTED_SAMPLES = 500, 16, 4_000
+"""Steps of the model by which latents are counted; their largest number; samples at which the noise is compared."""
+
+BATCH_SIZE = 256
+
+
+class PrincipalAxes(nn.Module):
+    """Observations along the principal axes of displacements, the longest first, in units of their mean length.
+
+    They are not whitened: an encoder must follow displacements, and whitening would enlarge small ones.
+    """
+
+    centre: Tensor
+    unit: Tensor
+    axes: Tensor
+
+    def __init__(self, x: Tensor, x_next: Tensor) -> None:
+        super().__init__()
+        x, x_next = (a.double().cpu() for a in (x, x_next))
+        squares, axes = torch.linalg.eigh((x_next - x).mT @ (x_next - x) / len(x))
+        if not squares[-1] > 0:
+            message = "X_next equals X_t in every sample. Give observations before and after a step."
+            raise InputError("X_next", f"InverseDynamics: {message}")
+        self.register_buffer("centre", x.mean(0))
+        self.register_buffer("unit", squares.sum().sqrt())
+        self.register_buffer("axes", axes.flip(1).contiguous())
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Return coordinates; (n, d) → (n, d), in the precision of x."""
+        return ((x - self.centre) @ self.axes / self.unit).to(x.dtype)
+
+    def inverse(self, change: Tensor) -> Tensor:
+        """Return a change of coordinates as one of observations; (n, d) → (n, d)."""
+        return self.unit * change @ self.axes.mT.to(change.dtype)
+
+
+class DynamicsModel(nn.Module):
+    """The encoder, the forward model, the noise of the latents, and the loss of a batch of transitions."""
+
+    def __init__(
+        self,
+        axes: PrincipalAxes,
+        n_components: int,
+        encoder: Make,
+        forward: Make,
+        *,
+        bottleneck: float,
+        strength: float,
+    ) -> None:
+        super().__init__()
+        n_features = len(axes.centre)
+        self.axes, self.n_components = axes, n_components
+        self.bottleneck, self.strength = float(bottleneck), float(strength)
+        self.encoder = built("InverseDynamics", "encoder", encoder, n_features, n_components)
+        self.change = built("InverseDynamics", "forward", forward, n_features + n_components, n_features)
+        self.spread = networks.zero_mlp(n_features, n_components**2, hidden=(64, 64))
+
+    def action(self, x: Tensor, x_next: Tensor) -> Tensor:
+        """Return the latents of transitions; (n, n_features) twice → (n, n_components)."""
+        return self.encoder(self.axes(x_next)) - self.encoder(self.axes(x))
+
+    def predict(self, x: Tensor, action: Tensor) -> Tensor:
+        """Return predicted observations; (n, n_features) and (n, n_components) → (n, n_features)."""
+        return x + self.axes.inverse(self.change(torch.cat([self.axes(x), action], 1)))
+
+    @torch.no_grad()
+    def n_informative(self, x: Tensor) -> int:
+        """Return the number of directions in which latents have less noise than signal, on average over samples."""
+        factor = self.noise(self.axes(x.to(self.axes.centre.device)).float())[0]
+        return int((torch.linalg.eigvalsh(factor @ factor.mT).mean(0) < 0.5).sum())
+
+    def noise(self, here: Tensor) -> tuple[Tensor, Tensor]:
+        """Return the Cholesky factors of the noise's covariances, (n, k, k), and logarithms of their diagonals."""
+        entries = self.spread(here).unflatten(1, (self.n_components, self.n_components))
+        log_diagonal = entries.diagonal(dim1=1, dim2=2) - 1.5  # little noise at initialisation
+        return entries.tril(-1) + torch.diag_embed(log_diagonal.exp()), log_diagonal
+
+    def forward(self, x: Tensor, x_next: Tensor, body: Tensor, weight: Tensor, noise: Tensor) -> Tensor:
+        """Return the loss of transitions, given the body and weight of each, and noise for their latents."""
+        here, there = (self.axes(a).float() for a in (x, x_next))
+        action = self.encoder(there) - self.encoder(here)
+        loss = torch.zeros((), device=action.device)
+        if self.strength:
+            # In standard units: otherwise shrinking the latents would lower the distance.
+            standardised = (action - action.mean(0)) / (action.std(0, correction=0) + 1e-6)
+            some, body, weight = (part[:ENERGY_ROWS] for part in (standardised, body, weight))
+            loss = loss + self.strength * energy_distance(some, body, weights=weight)
+        if self.bottleneck:
+            factor, log_diagonal = self.noise(here)
+            rate = action.square().sum(1) + factor.square().sum((1, 2)) - self.n_components - 2 * log_diagonal.sum(1)
+            loss = loss + self.bottleneck * rate.mean() / 2
+            action = action + (factor @ noise[:, :, None])[:, :, 0]
+        error = here + self.change(torch.cat([here, action], 1)) - there
+        return loss + error.square().sum(1).mean()
+
+
+class InverseDynamics(Saves, TrainerMixin, BaseEstimator):
+    r"""Latent actions of transitions: what must be known besides :math:`x_t` to predict :math:`x_{t+1}`.
+
+    An inverse model returns the action as a displacement of an encoder c, and a forward model g predicts the second
+    observation from the first and the action:
+
+    .. math:: \tilde a = c(x_{t+1}) - c(x_t), \qquad
+              L = E\,\lVert x_{t+1} - g(x_t, \tilde a + \varepsilon) \rVert^2
+              + \beta\, \mathrm{KL}\bigl(N(\tilde a, \Sigma(x_t)) \,\Vert\, N(0, I)\bigr)
+              + \lambda\, \mathcal E(\tilde a; e), \qquad \varepsilon \sim N(0, \Sigma(x_t))
+
+    Observations are in units of their mean displacement, so the error is the fraction of it that is not explained.
+    :math:`\mathcal E` is the energy distance between the latents of different bodies e, if ``fit`` is given them.
+
+    **Bottleneck.** Since g knows :math:`x_t`, prediction alone allows another function of the action at each
+    :math:`x_t`. The KL term is an upper bound of :math:`I(\tilde a + \varepsilon; x_t)`. If actions are small
+    displacements in a flat space, with the same isotropic distribution everywhere, c becomes an isometry up to scale,
+    and :math:`\tilde a` is the action up to a rotation, perhaps another one for each body.
+
+    **Number of components.** With more components than the action has dimensions, noise fills the others. Which of
+    them carry the action may then differ from body to body, so that the body is decodable.
+
+    **Bodies.** The encoder sees all of :math:`x_t`, and can remove the body where it arises; a later stage sees the
+    latents only. If actions have another distribution in each body, leave the body out, or use ``strength=0``.
+
+    Parameters
+    ----------
+    n_components : int or None
+        Dimensions of the action. None counts the directions in which latents have more signal than noise, after 500
+        steps with as many components as features (16 at most). It needs a bottleneck.
+    bottleneck : float
+        β, the cost of a nat, as a fraction of the squared displacement. 0 also removes the noise.
+    strength : float
+        λ, the weight of the energy distance between bodies.
+    encoder, forward : callable
+        Called as ``(n_in, n_out)``, return modules: c, and the change that g adds to :math:`x_t`.
+    batch_size : int or None
+        Transitions per step; None takes 256, or all if there are fewer.
+    max_iter : int
+        Steps.
+    learning_rate : float
+        Peak of a cosine schedule.
+    trainer : Trainer
+        Weight decay (0 by default), optimizer, fraction of the transitions to hold out …: see
+        `pindown.training.Trainer`.
+    device : str or None
+        None takes a GPU if there is one.
+    verbose : bool
+        Show progress, if there is a terminal.
+    random_state : int, RandomState or None
+        Seed.
+
+    Attributes
+    ----------
+    n_components_ : int
+        Number of components.
+    model_ : torch.nn.Module
+        The trained models.
+    held_out_ : HeldOut or None
+        Explained fraction of squared displacements, on held-out and on training transitions. None if none was held out.
+    held_out_samples_ : ndarray of int
+        Numbers of the held-out transitions.
+    loss_curve_ : ndarray of shape (n_iter_,)
+        Loss of each step.
+    n_iter_ : int
+        Number of steps that led to the weights.
+    n_features_in_ : int
+        Number of observed variables.
+
+    References
+    ----------
+    Liu et al., SCAR: self-supervised continuous action representation learning, 2026. Alemi et al., Deep variational
+    information bottleneck, ICLR 2017. Székely and Rizzo, Energy statistics, J. Stat. Plan. Inference 2013.
+
+    Examples
+    --------
+    The actions of one arm are recovered up to an affine map:
+
+    >>> from pindown.metrics import linear_r2
+    >>> from pindown.simulate import Bodies
+    >>> first, _ = Bodies.different(2, random_state=0).same_motions(4_000, random_state=1)
+    >>> dynamics = InverseDynamics(2, max_iter=300, random_state=0).fit(first.x, first.x_pos)
+    >>> linear_r2(dynamics.transform(first.x, first.x_pos), first.z) > 0.95
+    True
+    """
+
+    def __init__(
+        self,
+        n_components: int | None = None,
+        *,
+        bottleneck: float = 0.1,
+        strength: float = 3.0,
+        encoder: Make = networks.smooth,
+        forward: Make = networks.smooth,
+        batch_size: int | None = None,
+        max_iter: int = 2_000,
+        learning_rate: float = 5e-3,
+        trainer: Trainer = Trainer(),  # noqa: B008 (a frozen value)
+        device: str | None = None,
+        verbose: bool = True,
+        random_state: RandomState = None,
+    ) -> None:
+        self.n_components = n_components
+        self.bottleneck = bottleneck
+        self.strength = strength
+        self.encoder = encoder
+        self.forward = forward
+        self.batch_size = batch_size
+        self.max_iter = max_iter
+        self.learning_rate = learning_rate
+        self.trainer = trainer
+        self.device = device
+        self.verbose = verbose
+        self.random_state = random_state
+
+    @_random.torch_defaults()
+    def fit(self, X_t, X_next, body=None, *, groups=None) -> Self:
+        """Train both models.
+
+        Parameters
+        ----------
+        X_t, X_next : array or tensor of shape (n_samples, n_features)
+            Observations before and after each transition.
+        body : array or tensor of shape (n_samples,), optional
+            The body of each transition. Latents then get the same distribution in all bodies.
+        groups : array of shape (n_samples,), optional
+            The episode of each transition. Whole episodes are held out.
+        """
+        self._check_parameters()
+        before, after = self._read(X_t, X_next, reset=True)
+        n, k = before.shape
+        labels, weight = np.zeros(n, dtype=np.int64), np.ones(n, dtype=np.float32)
+        if body is not None:
+            bodies = read_bodies(body, n)
+            labels, weight = bodies.labels, (n / (len(bodies.values) * bodies.counts)).astype(np.float32)[bodies.labels]
+        device, seed = best_device(self.device), _random.draw_seed(self.random_state)
+        fields = torch.as_tensor(before, device=device), after, labels, weight
+        data = Data(before, pairs=after, groups=read_episodes(groups, n))
+        splits = divided(data, share=self.trainer.validation_fraction, seed=seed, paired=True, folds=False)
+        if self.n_components is None:
+            model, _ = self._train(fields, min(k, MOST_COUNTED), COUNTING_STEPS, seed)
+            self.n_components_ = max(1, model.n_informative(fields[0][:: -(-n // COUNTED_SAMPLES)]))
+        else:
+            self.n_components_ = int(self.n_components)
+        learned, held_out = (splits[0].learned, splits[0].held_out) if splits else (None, None)
+        self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, learned, held_out)
+        self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
+        self.held_out_samples_ = np.zeros(0, dtype=np.int64) if held_out is None else held_out
+        self.held_out_ = None
+        if splits:
+            score, trained = (self._score(before[s], after[s]) for s in (splits[0].held_out, splits[0].compared))
+            n_held_out = len(self.held_out_samples_)
+            self.held_out_ = HeldOut(SCORE, score, trained, 0.0, n_samples=n_held_out, n_folds=1, n_steps=self.n_iter_)
+            if self.held_out_.overfits:
+                warn(f"InverseDynamics: {self.held_out_.warning}")
+        return self
+
+    @torch.no_grad()
+    def transform(self, X_t, X_next):
+        """Return the latent action of each transition; numpy in, numpy out; torch in, torch out."""
+        check_is_fitted(self)
+        model, x, x_next = self._in_float64(*self._read(X_t, X_next, reset=False))
+        return like(X_t, model.action(x, x_next).cpu().numpy())
+
+    @torch.no_grad()
+    def predict_next(self, X_t, actions):
+        """Return the predicted observations; (n, n_features) and (n, n_components) → (n, n_features)."""
+        check_is_fitted(self)
+        before = self._read_observations(X_t, reset=False)
+        latents = _read_table("actions", actions, (len(before), self.n_components_))
+        model, x, action = self._in_float64(before, latents)
+        return like(X_t, model.predict(x, action).cpu().numpy())
+
+    def _score(self, before: Observations, after: Observations) -> float:
+        return explained(before, after, self.predict_next(before, self.transform(before, after)))
+
+    def _train(
+        self,
+        fields: tuple[Tensor, Observations, Labels, NDArray[np.float32]],
+        n_components: int,
+        max_iter: int,
+        seed: int,
+        learned: Labels | None = None,
+        held_out: Labels | None = None,
+    ) -> tuple[DynamicsModel, TrainingLog]:
+        def noise(n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
+            return (torch.randn(n_samples, n_components, generator=generator, device=generator.device),)
+
+        x, x_next, labels, _ = fields
+        if self.batch_size is not None and self.batch_size > len(x):
+            message = f"batch_size={self.batch_size} must be at most the number of transitions, {len(x)}"
+            raise InputError("batch_size", f"InverseDynamics: {message}.")
+        train = IndexedSamples(*fields, chance=noise, among=learned)
+        validation = None
+        if held_out is not None:  # few enough for one batch
+            rest, generator = IndexedSamples(*fields, chance=noise, among=held_out), _random.generator(0, x.device)
+            validation = Validation((rest.take(torch.arange(len(rest), device=x.device), generator),))
+        weights = {"bottleneck": self.bottleneck, "strength": self.strength if labels.any() else 0.0}
+        with _random.forked(seed):
+            axes = PrincipalAxes(x, torch.as_tensor(x_next))
+            model = DynamicsModel(axes, n_components, self.encoder, self.forward, **weights)
+        log = self.trainer.train(
+            model,
+            ShuffledBatches(train, min(self.batch_size or BATCH_SIZE, len(train))),
+            max_iter=max_iter,
+            learning_rate=self.learning_rate,
+            seed=seed,
+            device=x.device,
+            verbose=self.verbose,
+            title=type(self).__name__,
+            validation=validation,
+        )
+        return model, log
+
+    def _in_float64(self, *arrays: Observations) -> tuple[DynamicsModel, Tensor, Tensor]:
+        """Return the model and two arrays in float64, so that results do not depend on other samples of a batch."""
+        model = copy.deepcopy(self.model_).double()
+        first, second = (torch.as_tensor(a, device=model.axes.centre.device).double() for a in arrays)
+        return model, first, second
+
+    def _read(self, X_t: ArrayLike, X_next: ArrayLike, *, reset: bool) -> tuple[Observations, Observations]:
+        before = self._read_observations(X_t, reset=reset)
+        return before, _read_table("X_next", X_next, before.shape)
+
+    def _read_observations(self, X_t: ArrayLike, *, reset: bool) -> Observations:
+        if getattr(X_t, "ndim", 2) == 4:
+            message = (
+                "X_t has frames, but InverseDynamics takes vectors. Fit LatentAction to mappings from body to frames."
+            )
+            raise InputError("X_t", message)
+        kinds = [np.float64, np.float32]
+        least = 2 if reset else 1
+        return validate_data(self, from_torch(X_t), reset=reset, dtype=kinds, order="C", ensure_min_samples=least)
+
+    def _check_parameters(self) -> None:
+        check_scalar(self.max_iter, "max_iter", numbers.Integral, min_val=1)
+        if self.n_components is not None:
+            check_scalar(self.n_components, "n_components", numbers.Integral, min_val=1)
+        if self.batch_size is not None:
+            check_scalar(self.batch_size, "batch_size", numbers.Integral, min_val=2)
+        check_positive(self.learning_rate, "learning_rate")
+        for name in ("bottleneck", "strength"):
+            check_scalar(getattr(self, name), name, numbers.Real, min_val=0)
+        check_trainer(self)
+        if self.n_components is None and not self.bottleneck:
+            message = (
+                "`n_components=None` counts latents above the noise of the bottleneck, but `bottleneck=0` has none"
+            )
+            raise InputError("n_components", f"InverseDynamics: {message}. Set one of them.")
+
+
+SCORE = "explained fraction of squared displacements"
+
+
+def _read_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Observations:
+    """Return a finite float array of this shape, or raise."""
+    array = check_array(from_torch(values), dtype=[np.float64, np.float32], order="C", input_name=name)
+    if array.shape != shape:
+        raise InputError(name, f"{name} must have shape {shape}, a row for each row of X_t, got {array.shape}.")
+    return array

@@ -1,0 +1,304 @@
+"""Transitions of one or several bodies: reading, episodes, and pairs of transitions of the same motion."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+from sklearn.utils import check_array
+from torch import Tensor
+
+from pindown.data.data import as_array, from_torch
+from pindown.data.labels import Numbered, as_numbers, is_quantity, numbered
+from pindown.errors import InputError
+from pindown.methods.forget.nuisance import MIN_ROWS
+from pindown.methods.observing import COLOURS
+from pindown.metrics.arrays import Labels, Mask, Matrix
+
+HELD_OUT = 0.2
+"""Fraction of each body's episodes that is held out from body-specific maps."""
+
+SAMPLES_PER_FEATURE, MIN_FRAMES = 5, 60
+"""Transitions that a body needs, for each of its features; and transitions of frames that it needs."""
+
+Body = Hashable
+Observations = NDArray[np.floating]
+"""Vectors (n, d), or frames (n, c, h, w)."""
+
+Pairs = Mapping[tuple[Body, Body], ArrayLike]
+"""For two bodies, numbers of transitions of the first and of the second that made the same motion; (n, 2)."""
+
+
+@dataclass(frozen=True, eq=False)
+class Transitions:
+    """Transitions of a body: observations before and after, and the number of each one's episode, (n,).
+
+    `SlowFeatures` turns frames into vectors; ``motion``, (n, m), is then what moved in them.
+    """
+
+    before: Observations
+    after: Observations
+    episode: Labels
+    motion: Matrix | None = None
+
+    def __len__(self) -> int:
+        return len(self.before)
+
+    @property
+    def are_frames(self) -> bool:
+        """Whether observations are frames."""
+        return self.before.ndim == 4
+
+    @property
+    def change(self) -> Observations:
+        """What latents are computed from: displacements (n, d), or what moved in frames, (n, m)."""
+        return self.after - self.before if self.motion is None else self.motion
+
+    def take(self, which: NDArray[np.generic]) -> Transitions:
+        """Return some transitions."""
+        motion = None if self.motion is None else self.motion[which]
+        return Transitions(self.before[which], self.after[which], self.episode[which], motion)
+
+    def follows(self) -> Mask:
+        """Return which transitions begin where the previous one ended, in the same episode; (n,)."""
+        size = np.abs(self.after - self.before).max(initial=0.0)
+        gap = np.abs(self.before[1:] - self.after[:-1]).reshape(max(0, len(self) - 1), -1)
+        same = self.episode[1:] == self.episode[:-1]
+        return np.concatenate([[False], (gap.max(1, initial=0.0) <= 1e-6 * size) & same])
+
+    def held_out(self, rng: np.random.Generator) -> Mask:
+        """Choose whole episodes to hold out; (n,)."""
+        numbers = np.unique(self.episode)
+        return np.isin(self.episode, rng.permutation(numbers)[: max(1, round(HELD_OUT * len(numbers)))])
+
+
+def explained(before: Observations, after: Observations, predicted: Observations) -> float:
+    """Return the fraction of squared displacements that predictions explain: 1 if exact, 0 if nothing moves."""
+    return 1 - float(((after - predicted) ** 2).sum() / ((after - before) ** 2).sum())
+
+
+def like(given: object, values: Observations) -> NDArray[np.floating] | Tensor:
+    """Return values as an array or tensor, in the precision and on the device of the input."""
+    single = getattr(given, "dtype", None) in (np.float32, torch.float32)
+    if isinstance(given, Tensor):
+        return torch.as_tensor(values, dtype=torch.float32 if single else torch.float64, device=given.device)
+    return values.astype(np.float32 if single else np.float64)
+
+
+# ---- bodies and episodes ----------------------------------------------------------------------------------------
+
+
+def read_bodies(body: ArrayLike, n_samples: int) -> Numbered:
+    """Return the bodies and the number of each transition's body, or raise if they are missing, or no labels."""
+    column = as_array(body, "body")
+    if column.shape != (n_samples,):
+        raise InputError("body", f"body must have shape {(n_samples,)}, one label per transition, got {column.shape}.")
+    if column.dtype.kind == "O" and not any(isinstance(value, str) for value in column):
+        column = np.array(column.tolist())
+    found = numbered(column, "body", "body")
+    if is_quantity(column) or (column.dtype.kind == "f" and not np.isfinite(column).all()):
+        raise InputError("body", "body has fractions or infinity, so it is no label. Cut it into a few bins.")
+    if len(found.counts) > 1 and (found.counts.max() < MIN_ROWS or 2 * (found.counts == 1).sum() > n_samples):
+        raise InputError(
+            "body",
+            f"body has {len(found.counts)} levels in {n_samples} transitions, most of them in fewer than {MIN_ROWS}. "
+            "Give all transitions of a body one label.",
+        )
+    return found
+
+
+def read_episodes(groups: ArrayLike | None, n_samples: int) -> NDArray[np.generic] | None:
+    """Return the episode of each transition, (n,); None if there are none."""
+    if groups is None:
+        return None
+    episodes = as_array(groups, "groups")
+    if episodes.shape != (n_samples,):
+        message = f"groups must have shape {(n_samples,)}, the episode of each transition, got {episodes.shape}."
+        raise InputError("groups", message)
+    return episodes
+
+
+def read_transitions(
+    X_t: Mapping[Body, ArrayLike], X_next: object, groups: object, *, min_episodes: int = 2
+) -> dict[Body, Transitions]:
+    """Return the transitions of each body, or raise; with ``min_episodes=0`` their number is not checked."""
+    if not X_t:
+        raise InputError("X_t", "LatentAction: X_t has no body. Map each body to its observations.")
+    parts: dict[str, Mapping[Body, ArrayLike]] = {}
+    for name, other in (("X_next", X_next), ("groups", dict.fromkeys(X_t) if groups is None else groups)):
+        if not isinstance(other, Mapping) or set(other) != set(X_t):
+            raise InputError(name, f"LatentAction: {name} must map the bodies of X_t ({listed(X_t)}) to arrays.")
+        parts[name] = other
+    found = {body: _read_body(body, X_t[body], *(part[body] for part in parts.values())) for body in X_t}
+    if len({each.are_frames for each in found.values()}) > 1:
+        raise InputError("X_t", "LatentAction: some bodies have frames, and others vectors. Give frames of all bodies.")
+    if min_episodes:
+        for body, each in found.items():
+            _check_enough(body, each, min_episodes)
+    return found
+
+
+def _read_body(body: Body, X_t: ArrayLike, X_next: ArrayLike, groups: ArrayLike | None) -> Transitions:
+    before, after = (_read_observations(name, body, values) for name, values in (("X_t", X_t), ("X_next", X_next)))
+    if before.shape != after.shape:
+        shapes = f"X_t of {body} has shape {before.shape}, and X_next {after.shape}"
+        raise InputError("X_next", f"LatentAction: {shapes}. Give an observation after each one before.")
+    episodes = read_episodes(groups, len(before))
+    if episodes is not None:
+        return Transitions(before, after, as_numbers(episodes))
+    follows = Transitions(before, after, np.zeros(len(before), dtype=np.int64)).follows()
+    return Transitions(before, after, np.cumsum(~follows))
+
+
+def _read_observations(name: str, body: Body, values: ArrayLike) -> Observations:
+    try:
+        array = np.asarray(from_torch(values))
+        if array.ndim in (2, 4):
+            kind = np.float64 if array.ndim == 2 else np.float32
+            array = check_array(array, dtype=kind, allow_nd=True, input_name=name)
+    except ValueError as error:
+        message = f"LatentAction: {name} of {body}: {error} A body has the same features in all episodes."
+        raise InputError(name, message) from error
+    colours_last = array.ndim == 4 and array.shape[3] in COLOURS and array.shape[1] not in COLOURS
+    if array.ndim not in (2, 4) or colours_last:
+        raise InputError(
+            name,
+            f"LatentAction: {name} of {body} must have shape (n, d), or (n, c, h, w) if it has frames, got "
+            f"{array.shape}. Flatten episodes, which `groups` tells apart, and put colours first.",
+        )
+    return array
+
+
+def _check_enough(body: Body, transitions: Transitions, min_episodes: int) -> None:
+    n_features, lengths = transitions.before[0].size, np.unique(transitions.episode, return_counts=True)[1]
+    if len(lengths) < min_episodes:
+        message = f"{body} has {len(lengths)} episode(s), but needs {min_episodes}. Say by `groups` where they end"
+        raise InputError("groups", f"LatentAction: {message}, or let it join by `adopt`.")
+    least = MIN_FRAMES if transitions.are_frames else SAMPLES_PER_FEATURE * n_features
+    if len(transitions) < least:
+        message = f"LatentAction: {body} has {len(transitions)} transitions, but needs {least}. Give more."
+        raise InputError("X_t", message)
+    if transitions.are_frames and lengths.max() == 1:
+        message = f"every episode of {body} has one transition, so slow features are undefined. Give longer ones"
+        raise InputError("groups", f"LatentAction: {message}, in the order of time.")
+    if transitions.are_frames and min(transitions.before.shape[2:]) < 2:
+        raise InputError("X_t", f"LatentAction: frames of {body} must have two rows and columns of pixels at least.")
+    if not np.ptp(transitions.change, axis=0).any():
+        raise InputError("X_next", f"LatentAction: X_next of {body} equals X_t, so nothing moves.")
+
+
+def listed(bodies: Iterable[Body]) -> str:
+    """Return names of bodies in a sentence."""
+    return ", ".join(sorted(map(str, bodies)))
+
+
+# ---- pairs ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class SharedMotions:
+    """Motions that several bodies made: of each body, transitions in pairs, and the numbers of their motions."""
+
+    samples: dict[Body, Labels]
+    motions: dict[Body, Labels]
+    n_motions: int
+
+
+def read_pairs(pairs: Pairs, transitions: Mapping[Body, Transitions]) -> SharedMotions:
+    """Combine pairs into motions of two or more bodies, or raise.
+
+    Examples
+    --------
+    >>> still = Transitions(np.zeros((9, 2)), np.ones((9, 2)), np.zeros(9))
+    >>> shared = read_pairs({("a", "b"): [[0, 5], [1, 6]], ("b", "c"): [[6, 2]]}, dict.fromkeys("abc", still))
+    >>> shared.n_motions, {body: samples.tolist() for body, samples in shared.samples.items()}
+    (2, {'a': [0, 1], 'b': [5, 6], 'c': [2]})
+    >>> {body: motions.tolist() for body, motions in shared.motions.items()}
+    {'a': [0, 1], 'b': [0, 1], 'c': [1]}
+    """
+    if not isinstance(pairs, Mapping) or not pairs:
+        message = 'pairs must map two bodies to their transitions: {("Panda", "UR5e"): array of shape (n, 2)}'
+        raise InputError("pairs", f"LatentAction: {message}.")
+    ends = np.cumsum([len(each) for each in transitions.values()])
+    start = {body: end - len(transitions[body]) for body, end in zip(transitions, ends, strict=True)}
+    links = np.concatenate(
+        [_read_links(key, value, transitions) + [start[b] for b in key] for key, value in pairs.items()]
+    )
+    component = components_of_bodies(pairs, transitions)
+    first = next(iter(pairs))[0]
+    if alone := [body for body in transitions if component[body] != component[first]]:
+        message = f"no pairs connect {alone[0]} to {first}, directly or through other bodies. Give some"
+        raise InputError("pairs", f"LatentAction: {message}, or leave all pairs out and use `align` afterwards.")
+    paired = np.unique(links)
+    motion = as_numbers(components(int(ends[-1]), links)[paired])
+    own = {body: (paired >= at) & (paired < at + len(transitions[body])) for body, at in start.items()}
+    return SharedMotions(
+        {body: paired[which] - start[body] for body, which in own.items()},
+        {body: motion[which] for body, which in own.items()},
+        int(motion.max()) + 1,
+    )
+
+
+def _read_links(key: object, value: ArrayLike, transitions: Mapping[Body, Transitions]) -> Labels:
+    if not isinstance(key, tuple) or len(key) != 2 or key[0] == key[1]:
+        raise InputError("pairs", f"LatentAction: keys of pairs must be two bodies, (first, second), got {key!r}.")
+    if unknown := [body for body in key if body not in transitions]:
+        raise InputError("pairs", f"LatentAction: pairs name {unknown[0]}, but bodies are {listed(transitions)}.")
+    links = np.asarray(from_torch(value))
+    if links.ndim != 2 or links.shape[1] != 2 or links.dtype.kind not in "iu" or not len(links):
+        message = f"must be whole numbers of shape (n, 2), got shape {links.shape} of {links.dtype}"
+        raise InputError("pairs", f"LatentAction: pairs of {key[0]} and {key[1]} {message}.")
+    for body, column in zip(key, links.T, strict=True):
+        _check_range("pairs", column, body, len(transitions[body]))
+    return links.astype(np.int64)
+
+
+def components_of_bodies(pairs: Pairs, bodies: Collection[Body]) -> dict[Body, int]:
+    """Return the number of each body's component: those of one are connected by pairs, directly or through others."""
+    number = {body: i for i, body in enumerate(bodies)}
+    links = np.array([[number[a], number[b]] for a, b in pairs], dtype=np.int64).reshape(-1, 2)
+    return dict(zip(bodies, components(len(number), links).tolist(), strict=True))
+
+
+def components(n: int, links: Labels) -> Labels:
+    """Return the number of the connected component of each of n nodes, given links between two of them; (n,).
+
+    Examples
+    --------
+    >>> components(4, np.array([[0, 2], [2, 3]])).tolist()
+    [0, 1, 0, 0]
+    """
+    graph = coo_array((np.ones(len(links)), (links[:, 0], links[:, 1])), shape=(n, n))
+    return connected_components(graph, directed=False)[1]
+
+
+def _check_range(argument: str, numbers: Labels, body: Body, n_samples: int) -> None:
+    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_samples):
+        message = f"{argument} must be from 0 to {n_samples - 1} for {body}, got {numbers.min()} to {numbers.max()}"
+        raise InputError(argument, f"LatentAction: {message}. Are they numbers of episodes?")
+
+
+# ---- transitions and latents of one body ------------------------------------------------------------------------
+
+
+def read_numbers(argument: str, values: ArrayLike, body: Body, n_samples: int) -> Labels:
+    """Return numbers of some of a body's transitions, or raise."""
+    found = np.asarray(from_torch(values))
+    if found.ndim != 1 or found.dtype.kind not in "iu" or len(np.unique(found)) < len(found):
+        message = f"{argument} must be different numbers of transitions of {body}, of shape (n,)"
+        raise InputError(argument, f"LatentAction: {message}, got shape {found.shape} of {found.dtype}.")
+    _check_range(argument, found, body, n_samples)
+    return found.astype(np.int64)
+
+
+def read_latents(argument: str, values: ArrayLike, shape: tuple[int, int]) -> Matrix:
+    """Return latents, (n, n_components), or raise."""
+    found = check_array(from_torch(values), dtype=np.float64, input_name=argument)
+    if found.shape != shape:
+        raise InputError(argument, f"{argument} must have shape {shape}, got {found.shape}.")
+    return found
