@@ -126,12 +126,10 @@ class LatentActionRefitting(Refitting["LatentAction"]):
             raise InputError("given", "audit: LatentAction does not use `given`. Leave it out.")
         if not isinstance(X, Mapping):
             raise InputError("X", "audit: `X` of LatentAction must be a mapping from body to `Data`, or to an array.")
-        pairs = None
-        if all(isinstance(each, Data) for each in X.values()):
-            pairs, data = y, X
-            X, y, groups, truth, floor = (_by_body(data, role) for role in ("X", "pairs", "groups", "truth", "floor"))
-            sides = {"groups": groups, "truth": truth, "floor": floor}
-        transitions = read_transitions(X, y, sides.get("groups"))
+        by_body = all(isinstance(each, Data) for each in X.values())
+        parts = {role: _by_body(X, role) if by_body else sides.get(role) for role in ("groups", "truth", "floor")}
+        x_t, x_next, pairs = (_by_body(X, "X"), _by_body(X, "pairs"), y) if by_body else (X, y, None)
+        transitions = read_transitions(x_t or {}, x_next, parts["groups"])
         for body, each in transitions.items():
             if body not in est.bodies_:
                 raise InputError("X", f"audit: {body} did not occur in `fit`. Leave it out, or fit it, too.")
@@ -144,7 +142,7 @@ class LatentActionRefitting(Refitting["LatentAction"]):
         x = np.concatenate([np.hstack([np.pad(a, ((0, 0), (0, d - a.shape[1]))) for a in both]) for both in flat])
         number = np.repeat([est.bodies_.index(body) for body in transitions], [*map(len, transitions.values())])
         units = _units(np.concatenate([each.episode for each in transitions.values()]), number, motion)
-        truth, floor = (_stacked(name, sides.get(name), transitions) for name in ("truth", "floor"))
+        truth, floor = (_stacked(name, parts[name], transitions) for name in ("truth", "floor"))
         table = Data(x, nuisance=number, pairs=motion, groups=units, truth=truth, floor=floor)
         return TransitionSamples(table, "nuisance", as_numbers(number), units, est.bodies_)
 

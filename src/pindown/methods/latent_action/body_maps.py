@@ -134,8 +134,8 @@ def innovations(transitions: Transitions) -> Matrix | None:
 def innovation_variances(transitions: Transitions) -> Matrix:
     """Return variances of innovations, or else of displacements, along their principal axes, the largest first."""
     new = innovations(transitions)
-    spectrum: Matrix = np.linalg.eigvalsh(_moments(transitions.change if new is None else new))
-    return spectrum[::-1]
+    moments = _moments(transitions.change if new is None else new)
+    return np.asarray(np.linalg.eigvalsh(moments)[::-1], dtype=np.float64)
 
 
 def count_directions(spectra: Sequence[Matrix]) -> int:
