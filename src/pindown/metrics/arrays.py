@@ -25,9 +25,8 @@ def read_pair(
     """Return an embedding and the latents that it is compared with, sample by sample, as matrices."""
     a_hat, a = read_matrix(names[0], z_hat), read_matrix(names[1], z)
     check_same_samples(names[0], a_hat, names[1], a)
-    if square and a_hat.shape[1] != a.shape[1]:
-        sizes = f"`z_hat` has {a_hat.shape[1]} columns and `z` has {a.shape[1]}"
-        raise InputError("z_hat", f"{sizes}, but a rotation needs equally many. Use linear_r2, or fit {a.shape[1]}.")
+    if square and a_hat.shape[1] != (d := a.shape[1]):
+        raise InputError("z_hat", f"`z_hat` must have {d} columns as `z`, got {a_hat.shape[1]}. Or use linear_r2.")
     return a_hat, a
 
 
@@ -129,9 +128,8 @@ def correlations(a: Matrix, b: Matrix, method: Method = "pearson") -> Matrix:
 
 def matched_sum(similarity: Matrix, matched_by: Matrix | None = None) -> float:
     """Return the sum over the one-to-one matching that is best, by the similarity itself or by another one."""
-    return float(
-        similarity[linear_sum_assignment(similarity if matched_by is None else matched_by, maximize=True)].sum()
-    )
+    pairs = linear_sum_assignment(similarity if matched_by is None else matched_by, maximize=True)
+    return float(similarity[pairs].sum())
 
 
 def best_matching(similarity: Matrix) -> Labels:

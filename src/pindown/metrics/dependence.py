@@ -125,9 +125,7 @@ class Confounding:
         """The most that an embedding independent of the nuisance can hold of the label, H(label) − I(label; e)."""
         return max(0.0, self.label_bits - self.bits)
 
-    @property
-    def verdict(self) -> str:
-        """What the shared bits imply, in a sentence or two."""
+    def __str__(self) -> str:
         shared = f"The label and the nuisance share {self.bits:.3f} bits"
         if self.bits < NEGLIGIBLE_BITS:
             return f"{shared}, next to nothing: full invariance costs the label next to nothing."
@@ -136,9 +134,6 @@ class Confounding:
             f"{self.label_bits:.2f} bits, and one that determines the label leaks at least {self.bits:.2f} of the "
             f"nuisance's {self.nuisance_bits:.2f}. Ask for invariance given the label."
         )
-
-    def __str__(self) -> str:
-        return self.verdict
 
 
 def confounding(label: ArrayLike, e: ArrayLike) -> Confounding:

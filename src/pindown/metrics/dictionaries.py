@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.optimize import linear_sum_assignment
 from scipy.sparse import csc_array, csr_array, issparse
+from sklearn.preprocessing import normalize
 
 from pindown.errors import InputError
 from pindown.metrics.arrays import (
@@ -39,11 +40,8 @@ from pindown.metrics.arrays import (
 
 Activations: TypeAlias = "ArrayLike | csr_array"
 
-ENTRIES = 1 << 22
-"""Entries of drawn matrices of cosines over which a level of chance is averaged: the more atoms, the fewer draws."""
-
-EXACT = 4_096
-"""Atoms up to which all are matched at once."""
+ENTRIES = 1 << 22  # of all drawn matrices of cosines: the more atoms, the fewer draws
+EXACT = 4_096  # atoms up to which all are matched at once
 
 
 class AtomMatch(NamedTuple):
@@ -76,7 +74,11 @@ def match_atoms(dictionary: ArrayLike, other: ArrayLike, *, signed: bool = True)
     >>> match_atoms([[0, 2], [3, 0], [1, 1]], [[1, 0], [0, 1]])
     AtomMatch(matching=array([1, 0]), cosine=array([1., 1.]))
     """
-    first, second = _units(dictionary, other)
+    first, second = read_matrix("dictionary", dictionary), read_matrix("other", other)
+    if first.shape[1] != second.shape[1]:
+        sizes = f"atoms of `dictionary` have {first.shape[1]} entries, those of `other` {second.shape[1]}"
+        raise InputError("dictionary", f"{sizes}. Atoms are rows of the same space: was one transposed?")
+    first, second = normalize(first), normalize(second)  # to unit length
     matching, found = np.full(len(second), -1), np.zeros(len(second))
     left, open_ = np.arange(len(first)), np.arange(len(second))
     while min(len(left), len(open_)) and max(len(left), len(open_)) > EXACT:
@@ -139,10 +141,9 @@ def chance_pw_mcc(
     k_hat = k if k_hat is None else k_hat
     check_positive(k=k, m=m, k_hat=k_hat)
     rng = np.random.default_rng(random_state)
-    drawn = (
-        (rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(max(1, min(200, ENTRIES // (k * k_hat))))
-    )
-    return float(np.mean([pw_mcc(first, second, signed=signed) for first, second in drawn]))
+    n_draws = max(1, min(200, ENTRIES // (k * k_hat)))
+    drawn = ((rng.normal(size=(k_hat, m)), rng.normal(size=(k, m))) for _ in range(n_draws))
+    return float(np.mean([pw_mcc(*pair, signed=signed) for pair in drawn]))
 
 
 def _cosines(first: Matrix, second: Matrix, signed: bool) -> Matrix:
@@ -150,26 +151,12 @@ def _cosines(first: Matrix, second: Matrix, signed: bool) -> Matrix:
     return first @ second.T if signed else np.abs(first @ second.T)
 
 
-def _units(dictionary: ArrayLike, other: ArrayLike) -> tuple[Matrix, Matrix]:
-    """Return the atoms of both, of unit length."""
-    first, second = read_matrix("dictionary", dictionary), read_matrix("other", other)
-    if first.shape[1] != second.shape[1]:
-        sizes = f"atoms of `dictionary` have {first.shape[1]} entries, those of `other` {second.shape[1]}"
-        raise InputError("dictionary", f"{sizes}. Atoms are rows of the same space: was one transposed?")
-    return _unit(first), _unit(second)
-
-
-def _unit(atoms: Matrix) -> Matrix:
-    length = np.linalg.norm(atoms, axis=1, keepdims=True)
-    return atoms / np.where(length > 0, length, 1)
-
-
 def matching_pursuit(x: ArrayLike, atoms: ArrayLike, k: int) -> csr_array:
     """Return feature activations by orthogonal matching pursuit: at most k atoms of each sample, chosen one by one.
 
-    At each step the atom nearest to the residual is added, and all activations are solved for again. It is what an
-    encoder of one pass can be compared with: on the same dictionary a search finds activations that are as sparse and
-    reconstruct more. Only atoms that point towards the residual are added, as by a gate; activations may turn negative.
+    Each step adds the atom nearest to the residual and solves for all activations again. Compare an encoder of one pass
+    with it: on the same dictionary a search finds activations that are as sparse and reconstruct more. Only atoms that
+    point towards the residual are added, as by a gate. Activations may become negative.
 
     Parameters
     ----------
@@ -299,17 +286,17 @@ class DeadFraction(NamedTuple):
 
 
 def dead_fraction(activations: Activations, *, frequency: ArrayLike | None = None) -> DeadFraction:
-    """Return the fraction of features that never fire in these samples, with the number of samples it refers to.
+    """Return the fraction of features that never fire in these samples, and the number of samples.
 
-    A feature is dead after ten million silent tokens in one library and after eight thousand in another. One that fires
-    at a fraction p of all samples is silent in n of them with probability :math:`(1 - p)^n`.
+    Libraries call a feature dead that does not fire in ten million tokens, or in eight thousand. One that fires at a
+    fraction p of all samples fires in none of n with probability :math:`(1 - p)^n`.
 
     Parameters
     ----------
     activations : array or sparse matrix of shape (n, k)
         Feature activations of n tokens.
     frequency : array of shape (k,), optional
-        How often each truly fires, where that is known: then the fraction that is silent by chance is reported, too.
+        How often each truly fires. If it is given, the fraction that is dead by chance is reported, too.
 
     Examples
     --------

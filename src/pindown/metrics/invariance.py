@@ -1,9 +1,8 @@
 r"""Invariance: what an embedding Z (n, d) still contains of a nuisance e, measured by probes trained on other samples.
 
-That a classifier failed while an encoder was trained against it proves nothing. `leakage` trains several families of
-probes afterwards, on half of the samples, and scores them on the other half; the best probe counts. The maximum of many
-scores is above chance even for an embedding that contains nothing of e, so it is compared with the same maximum under
-permutations.
+A classifier that failed in adversarial training proves nothing. `leakage` trains several families of probes afterwards,
+on half of the samples, and scores them on the other half; the best probe counts. The maximum of many scores is above
+chance even for an embedding that is independent of e, so it is compared with the same maximum under permutations.
 """
 
 from collections.abc import Mapping, Sequence
@@ -143,8 +142,8 @@ class Leakage:
     def with_floor(self, floor: "Leakage") -> "Leakage":
         """Return this result next to that of an embedding that is known to be invariant, by the same probes.
 
-        Where the nuisance goes with everything a little, the p-value alone misleads: then only what is surely above the
-        floor is a leak. An example is the displacement of robots, each of which has motions of its own.
+        If the nuisance correlates a little with everything, as robots with their own motions do, the p-value alone
+        misleads. Then only what is surely above the floor is a leak.
         """
         if not self.columns:
             return replace(self, floor=floor.worst)

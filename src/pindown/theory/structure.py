@@ -48,16 +48,10 @@ def as_support(support: ArrayLike, *, name: str = "support", allow_empty: bool =
     matrix = matrix.astype(bool)
     if allow_empty:
         return matrix
-    for axis, what, why in (
-        (0, "column", "these latents would reach nothing. Leave them out: nothing shows what they are."),
-        (
-            1,
-            "row",
-            "these observed variables would be constant. Leave them out, or lower the threshold of the support.",
-        ),
-    ):
+    for axis, what in enumerate(("column(s) (latents)", "row(s) (observed variables)")):
         if len(empty := np.flatnonzero(~matrix.any(axis))):
-            raise InputError(name, f"{what}(s) {empty.tolist()} of `{name}` are empty: {why}")
+            remedy = "Leave them out, or lower the threshold of the support."
+            raise InputError(name, f"{what} {empty.tolist()} of `{name}` are empty. {remedy}")
     return matrix
 
 

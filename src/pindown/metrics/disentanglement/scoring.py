@@ -86,7 +86,7 @@ class Score:
 
 
 class Scores(tuple[Score, ...]):
-    """Several scores, printed as a table, so that none of them stands alone.
+    """Several scores that print as a table.
 
     Examples
     --------
@@ -256,14 +256,11 @@ def read_latents(name: str, values: ArrayLike) -> Matrix:
 
 
 def own_generator(random_state: RandomState) -> np.random.Generator:
-    """Return a generator whose numbers are not those that made the data: people seed these with 0, too."""
+    """Return a generator whose numbers differ from those of the data, which may have been drawn with the same seed."""
     return np.random.default_rng((SALT, random_state) if isinstance(random_state, int) else random_state)
 
 
 def typical_rotation(d: int, rng: np.random.Generator) -> Matrix:
-    """Return the one of 101 random rotations whose axes match the original ones neither well nor badly.
-
-    With few factors one rotation may change next to nothing, and the next one everything: the median represents all.
-    """
+    """Return the median of 101 random rotations by how well their axes match the original ones."""
     rotations = np.linalg.qr(rng.normal(size=(101, d, d))).Q
     return rotations[np.argsort([matched_sum(np.abs(rotation)) for rotation in rotations])[50]]

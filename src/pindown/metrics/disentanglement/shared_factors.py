@@ -130,15 +130,12 @@ def _moves(z_hat: Matrix, factor: Factor) -> Matrix:
 
 
 def _steadiest(samples: Samples, rng: np.random.Generator) -> tuple[Labels, Labels]:
-    """Return which latent varies least in each batch with one level of one factor, and which factor that is; (n,) each.
-
-    A batch is a run of samples in a random order within their level, so that running sums give all variances.
-    """
+    """Return which latent varies least in each batch that shares a level of a factor, and the factor; (n,) each."""
     shared = np.arange(N_BATCHES) % len(samples.factors)
     steadiest = np.empty(N_BATCHES, dtype=np.int64)
     for j, factor in enumerate(samples.factors):
         mine = np.flatnonzero(shared == j)
-        order = np.lexsort((rng.random(len(samples)), factor.labels))
+        order = np.lexsort((rng.random(len(samples)), factor.labels))  # a batch is a run of samples of one level
         counts = np.bincount(factor.labels, minlength=factor.n_levels)
         label = factor.labels[_repeated(j, factor, counts, len(mine), rng)]  # the level is that of a random sample
         size = np.minimum(counts[label], BATCH)
@@ -165,7 +162,7 @@ def _differences(samples: Samples, rng: np.random.Generator) -> tuple[Matrix, La
 
 
 def _repeated(j: int, factor: Factor, counts: Labels, n: int, rng: np.random.Generator) -> Labels:
-    """Draw n samples whose level others have, too."""
+    """Draw n samples, each of a level that another sample has."""
     repeated = np.flatnonzero(counts[factor.labels] > 1)
     if not len(repeated):
         remedy = "If it is a quantity, say so by `continuous`; else give more samples."
