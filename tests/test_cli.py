@@ -304,6 +304,7 @@ def test_a_terminal_without_greek_letters_gets_question_marks():
 @pytest.mark.parametrize("command", [("list",), ("reproduce", "zimmermann2021/table1")])
 def test_without_the_papers_package_its_commands_name_the_extra(command, monkeypatch):
     monkeypatch.setitem(sys.modules, "pindown_papers", None)
+    monkeypatch.delitem(sys.modules, "pindown_papers.commands", raising=False)
     result = call(*command)
     assert result.exit_code != 0
     assert "pindown[papers]" in result.output.replace("\n", " ")

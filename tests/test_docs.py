@@ -19,6 +19,7 @@ from torch import nn
 pytest.importorskip("sphinx.application")
 import pindown_papers
 from offline import Page, broken_links, elsewhere
+from pindown_papers.commands import app as papers
 from records import comparison, measurements
 
 from pindown import activations, theory
@@ -221,7 +222,8 @@ def wrong_with_call(words: list[str]) -> str | None:
         name, *words = words
         if name not in command.commands:
             return f"no command {name}"
-        command = command.commands[name]
+        of_papers = typer.main.get_command(papers).commands
+        command = of_papers.get(name) or command.commands[name]
     options = {spelling: option for option in command.params for spelling in (*option.opts, *option.secondary_opts)}
     options |= dict.fromkeys(("-h", "--help"), None)
     places = [argument for argument in command.params if argument.param_type_name == "argument"]

@@ -12,8 +12,8 @@ from pindown.cli.audit import audit_run
 from pindown.cli.check import check_data, plan_fit
 from pindown.cli.demo import run_demo
 from pindown.cli.fit import fit_data
+from pindown.cli.papers import WITH_ALL_ARGUMENTS, list_experiments, reproduce_experiment
 from pindown.cli.probe import probe_features
-from pindown.cli.reproduce import list_experiments, reproduce_experiment
 from pindown.cli.theory import show_theory
 from pindown.cli.transform import transform_data
 
@@ -35,11 +35,11 @@ for name, command, example in (
     ("audit", audit_run, "pindown audit run/"),
     ("probe", probe_features, "pindown probe features.npz --factors factors.csv --group object -o probes.html"),
     ("demo", run_demo, "pindown demo --output demo.html"),
-    ("list", list_experiments, "pindown list"),
-    ("reproduce", reproduce_experiment, "pindown reproduce zimmermann2021/table1 --rows 1-3"),
     ("theory", show_theory, "pindown theory contrast-sphere -d 5"),
 ):
     app.command(name, epilog=f"Example: {example}")(command)
+app.command("list", context_settings=WITH_ALL_ARGUMENTS)(list_experiments)
+app.command("reproduce", context_settings=WITH_ALL_ARGUMENTS)(reproduce_experiment)
 
 
 def _print_version(wanted: bool) -> None:

@@ -1,39 +1,48 @@
-"""`pindown list` and `pindown reproduce`: the papers' tables, with their numbers and ours.
-
-The tables are in the package `pindown_papers`, which is installed by the extra ``papers``.
-"""
+"""The commands `pindown list` and `pindown reproduce`: the papers' tables, with their numbers and ours."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from types import ModuleType
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+import pindown_papers
 from pindown._names import nearest
 from pindown.cli.messages import command_line, console, fail, grid, interruptible, user_errors
+from pindown.cli.options import with_options
 
 if TYPE_CHECKING:
-    from pindown_papers import Experiment, Record, Table
     from rich.console import Console
 
+    from pindown_papers import Experiment, Record, Table
 
+app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
+
+
+@app.command("list")
 def list_experiments() -> None:
     """List the experiments that `reproduce` can run."""
-    papers = _papers()
-    console().print(grid([(experiment.name, experiment.title) for experiment in papers.EXPERIMENTS]))
+    console().print(grid([(experiment.name, experiment.title) for experiment in pindown_papers.EXPERIMENTS]))
 
 
+@dataclass(frozen=True)
+class RunOptions:
+    """What is run."""
+
+    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch size; needs a GPU.")] = False
+    rows: Annotated[str | None, typer.Option(help="Rows to run, such as 1,3-5. All by default.")] = None
+    seeds: Annotated[str | None, typer.Option(help="Seeds to run, such as 0,1 or 0-4.")] = None
+    layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None
+
+
+@app.command("reproduce", epilog="Example: pindown reproduce zimmermann2021/table1 --rows 1-3")
+@with_options
 def reproduce_experiment(
     name: Annotated[str, typer.Argument(help="An experiment, as `pindown list` names it.")],
-    full: Annotated[bool, typer.Option("--full", help="The paper's dimensions and batch size; needs a GPU.")] = False,
-    rows: Annotated[str | None, typer.Option(help="Rows to run, such as 1,3-5. All by default.")] = None,
-    seeds: Annotated[str | None, typer.Option(help="Seeds to run, such as 0,1 or 0-4.")] = None,
-    layers: Annotated[int | None, typer.Option(min=1, help="Layers of the mixing.")] = None,
+    runs: RunOptions,
     output: Annotated[Path | None, typer.Option(help="File of JSON lines. Finished runs in it are kept.")] = None,
     device: Annotated[str | None, typer.Option(help="Such as cpu or cuda. By default a GPU if there is one.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Also write the table to this Markdown file.")] = None,
@@ -43,60 +52,49 @@ def reproduce_experiment(
     from pindown.auditing.page import check_writable
     from pindown.training import best_device
 
-    papers = _papers()
-    experiment = _experiment(papers, name)
-    profile = experiment.full if full else experiment.quick
-    profile = profile if layers is None else replace(profile, n_layers=layers)
-    wanted_rows = _wanted_rows(experiment, rows)
-    wanted_seeds = list(profile.seeds) if seeds is None else _numbers("--seeds", seeds)
+    experiment = _experiment(name)
+    profile = experiment.full if runs.full else experiment.quick
+    profile = profile if runs.layers is None else replace(profile, n_layers=runs.layers)
+    wanted_rows = _wanted_rows(experiment, runs.rows)
+    wanted_seeds = list(profile.seeds) if runs.seeds is None else _numbers("--seeds", runs.seeds)
     default = Path("results") / f"{experiment.name.replace('/', '-')}-{profile.name}.jsonl"
-    results = papers.Results(default if output is None else output)
+    results = pindown_papers.Results(default if output is None else output)
     out = console()
     with user_errors(OSError, ValueError):  # before anything is trained
         if device is not None:
             best_device(device)
         if figure is not None and experiment.axes is None:
-            drawn = [other.name for other in papers.EXPERIMENTS if other.axes is not None]
+            drawn = [other.name for other in pindown_papers.EXPERIMENTS if other.axes is not None]
             raise ValueError(f"{name} is a table, not a figure. Leave --figure out, or take {' or '.join(drawn)}.")
         for page in (markdown, figure):
             if page is not None:
                 check_writable(page)
         kept = results.open()
-    runs = papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
+    to_do = pindown_papers.pending(experiment, profile, kept, rows=wanted_rows, seeds=wanted_seeds)
     n_wanted = len(wanted_rows) * len(wanted_seeds)
-    out.print(f"{name}, {profile.name}: {len(runs)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
+    out.print(f"{name}, {profile.name}: {len(to_do)} of {n_wanted} runs to do, kept in {results.path}", soft_wrap=True)
     how_to_resume = f"finished runs are kept in {results.path}; to resume: {command_line()}"
     with (
         interruptible(how_to_resume),
         user_errors(ImportError, FileNotFoundError),
     ):  # missing extras or files of a table
-        for count, record in enumerate(papers.reproduce(experiment, profile, runs, device=device), start=1):
+        for count, record in enumerate(pindown_papers.reproduce(experiment, profile, to_do, device=device), start=1):
             with user_errors(OSError):
                 results.append(record)
-            out.print(f"[{count}/{len(runs)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
+            out.print(f"[{count}/{len(to_do)}] {_in_a_line(record)}", markup=False, soft_wrap=True)
     records = [record for record in results.read() if record.row in wanted_rows and record.seed in wanted_seeds]
-    table = papers.compare(experiment, profile, records)
+    table = pindown_papers.compare(experiment, profile, records)
     if markdown is not None:
         with user_errors(OSError):
             markdown.write_text(f"# {name}, {profile.name}\n\n{table.markdown()}", encoding="utf-8")
     if figure is not None:
         with user_errors(OSError):
-            figure.write_text(papers.draw(experiment, profile, records), encoding="utf-8")
+            figure.write_text(pindown_papers.draw(experiment, profile, records), encoding="utf-8")
     _print_comparison(out, table)
 
 
-def _papers() -> ModuleType:
-    """Return the package of the papers' tables; exit with the way to install it if it is missing."""
-    try:
-        return importlib.import_module("pindown_papers")
-    except ModuleNotFoundError as error:
-        if error.name != "pindown_papers":
-            raise
-        fail('the papers\' tables are a package of their own. Install it: pip install "pindown[papers]"')
-
-
-def _experiment(papers: ModuleType, name: str) -> Experiment:
-    by_name = {experiment.name: experiment for experiment in papers.EXPERIMENTS}
+def _experiment(name: str) -> Experiment:
+    by_name = {experiment.name: experiment for experiment in pindown_papers.EXPERIMENTS}
     if name not in by_name:
         fail(f"there is no experiment {name!r}: {nearest(name, list(by_name))}")
     return by_name[name]
