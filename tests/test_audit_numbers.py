@@ -112,7 +112,7 @@ def test_what_leaks_has_one_number(audited):
     score = next(score for score in found.scores if score.leak)
     verdict = next(verdict for verdict in found.verdicts if verdict.assumption == conditions.INVARIANT_LATENTS)
     assert score.value == found.leakage.worst == verdict.statistic
-    accuracies = set(re.findall(r"balanced accuracy of ([\d.]+)", str(found)))
+    accuracies = set(re.findall(r"balanced accuracy ([\d.]+)", str(found)))
     assert accuracies == {printed(score.value)}
 
 

@@ -123,7 +123,7 @@ def test_a_nuisance_of_shape_leads_to_a_nonlinear_forget():
     planned = plan(sample.x, nuisance=sample.u, n_components=3)
     assert planned.estimator == "Forget(n_components=3)"
     assert planned.theorem is theory.FORGET_NONLINEAR
-    assert any("a linear code cannot be blind" in note for note in planned.notes)
+    assert any("a linear code cannot be invariant" in note for note in planned.notes)
 
 
 def test_a_confounded_label_is_to_be_given():
@@ -155,7 +155,7 @@ def test_a_plan_prints_what_it_rests_on_and_what_nobody_looked_at():
     sample = Clusters.on_sphere(2, 8, 10.0, random_state=0).sample(1_000, random_state=0)
     text = str(plan(sample.x, signal=sample.u, n_components=2))
     assert text.startswith("Classify(n_components=2): classify-normalised (Reizinger et al. 2024")
-    assert "not looked at before training: vMF clusters, global optimum reached" in text
+    assert "not checked before training: vMF clusters, global optimum reached" in text
     assert "tcl                    8 of 3 segments" in text
 
 

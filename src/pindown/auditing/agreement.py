@@ -81,15 +81,7 @@ class Measure:
     of_latents: bool = True  # of which a constant one agrees with nothing
 
     def __call__(self, first: Matrix, second: Matrix) -> float:
-        """Return the lower of both directions; 0 if a latent is constant, since it agrees with nothing.
-
-        Examples
-        --------
-        >>> z = np.random.default_rng(0).normal(size=(200, 2))
-        >>> measure = measure_for(theory.ORTHOGONAL)
-        >>> round(measure(z, 3 * z[:, ::-1]), 3), measure(z, 0 * z)
-        (1.0, 0.0)
-        """
+        """Return the lower of both directions; 0 if a latent is constant, since it agrees with nothing."""
         if self.of_latents and (_has_constant(first) or _has_constant(second)):
             return 0.0
         return min(self.compare(first, second), self.compare(second, first))
@@ -98,16 +90,7 @@ class Measure:
 def measure_for(
     free: Indeterminacy, levels: NDArray[np.generic] | None = None, blocks: Sequence[Block] | None = None
 ) -> Measure:
-    """Return the score that ignores what is free, and no more.
-
-    Parameters
-    ----------
-    free : Indeterminacy
-        Of the theorem.
-    levels : array (n,), optional
-        The nuisance, if each of its levels may have another map.
-    blocks : sequence of Block, optional
-        Latents that may be mixed among themselves, if that is allowed.
+    """Return the score that ignores what is free, and no more: per level of a nuisance, or per block, if it says so.
 
     Examples
     --------
@@ -183,14 +166,7 @@ def _rotated(latents: Matrix, blocks: Sequence[Block]) -> float:
 
 
 def matched_order(latents: Matrix, others: Matrix) -> Matrix:
-    """Return another fit's latents in the order in which their ranks match those of a fit best.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(100, 3))
-    >>> np.array_equal(matched_order(z, z[:, [2, 0, 1]]), z)
-    True
-    """
+    """Return another fit's latents in the order in which their ranks match those of a fit best."""
     if _has_constant(latents) or _has_constant(others):
         return others
     return others[:, metrics.match_latents(others, latents, method="spearman")]
@@ -355,14 +331,9 @@ class SharedBlock:
 
 
 def shared_block(pairs: Sequence[tuple[Matrix, Matrix]], rng: np.random.Generator) -> SharedBlock | None:
-    """Count the directions that positives share, in the latents of each refit.
+    """Count the directions that positives share, in the latents of anchors and positives by each refit.
 
     Return None if they share all, if they share none for sure, or if refits differ in the number.
-
-    Parameters
-    ----------
-    pairs : sequence of (anchors, positives)
-        Latents (n, d) of samples and their positives, by each refit.
 
     Examples
     --------

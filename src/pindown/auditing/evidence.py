@@ -8,6 +8,8 @@ from typing import Any, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.spatial.distance import cdist
+from scipy.stats import rankdata
 
 from pindown import metrics
 from pindown._names import printed
@@ -195,7 +197,9 @@ def pair_test(fit: Any, samples: Samples, rng: np.random.Generator) -> Score:
     level = anchors[some, -1]
     a, b = _encoded(fit, samples, anchors[some], positives[some])
     within = [np.flatnonzero(level == each) for each in np.unique(level)]
-    ranks = [_ranks(-_distances(a[rows], b[rows], getattr(fit, "p", 2))) for rows in within if len(rows) > 1]
+    distances = [cdist(a[rows], b[rows], "minkowski", p=getattr(fit, "p", 2)) for rows in within if len(rows) > 1]
+    # The fraction of positives of others that are further away, ties counted half.
+    ranks = [(rankdata(-each, axis=1) - 1) / (len(each) - 1) for each in distances]
     n = sum(map(len, ranks))
     permuted = [
         sum(block[np.arange(len(block)), rng.permutation(len(block))].sum() for block in ranks) / n
@@ -233,21 +237,6 @@ def _one_pair_each(samples: Samples) -> tuple[Matrix, Matrix]:
     of_anchor = np.sort(group.reshape(-1))  # paired_samples has samples of one group together, and none that are alone
     first = np.unique(of_anchor[count[of_anchor] > 1], return_index=True)[1]
     return (anchors, positives) if len(first) < MIN_PAIRS else (anchors[first], positives[first])
-
-
-def _distances(a: Matrix, b: Matrix, p: float) -> Matrix:
-    return np.stack([(np.abs(row - b) ** p).sum(1) for row in a])
-
-
-def _ranks(similarity: Matrix) -> Matrix:
-    """Return for each row the fraction of its entries that are less than each, ties counted half."""
-    n = similarity.shape[1]
-    sorted_rows = np.sort(similarity, axis=1)
-    low, high = (
-        np.stack([np.searchsorted(row, values, side) for row, values in zip(sorted_rows, similarity, strict=True)])
-        for side in ("left", "right")
-    )
-    return (low + high - 1) / 2 / max(n - 1, 1)
 
 
 def permutation_score(name: str, value: float, permuted: Matrix) -> Score:

@@ -1,7 +1,9 @@
-"""Plans: what to fit, what could be claimed of it, what is missing; and the parts that plans of all methods share."""
+"""Plans: what to fit, which claim could be supported, and what is missing; and what plans of all methods share."""
 
 from dataclasses import dataclass
 from typing import Any
+
+from numpy.typing import ArrayLike
 
 from pindown import theory
 from pindown._names import counted
@@ -10,12 +12,12 @@ from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.encoders import FAINT
 from pindown.networks.spectrum import spectrum
-from pindown.theory import Theorem
+from pindown.theory import Assumption, Theorem
 
 
 @dataclass(frozen=True)
 class Count:
-    """How many values of a label a theorem needs, and how many there are."""
+    """How many levels of a label a theorem needs, and how many there are."""
 
     theorem: Theorem
     needed: int
@@ -23,7 +25,7 @@ class Count:
 
     @property
     def missing(self) -> int:
-        """How many more it would take."""
+        """How many more it takes."""
         return max(0, self.needed - self.present)
 
     def __str__(self) -> str:
@@ -33,24 +35,24 @@ class Count:
 
 @dataclass(frozen=True)
 class Plan:
-    """What to fit, what could be claimed of it, and what stands in the way; prints as text.
+    """What to fit, which claim could be supported, and what is missing; prints as text.
 
     Parameters
     ----------
     estimator : str
         The call to make.
     theorem : Theorem or None
-        What would speak of its codes.
+        The one that would apply.
     n_components : int
-        The number of latents it is about.
+        The number of latents.
     verdicts : tuple of Verdict
         What the data say before training.
     needs : tuple of str
-        What would have to be added; empty if nothing was found missing.
+        What is missing; empty if nothing is.
     counts : tuple of Count
-        For a label that is signal: all theorems that count its values.
+        For a label that is signal: all theorems that count its levels.
     notes : tuple of str
-        What was assumed in making the plan.
+        What the plan assumes.
     """
 
     estimator: str
@@ -64,37 +66,39 @@ class Plan:
     @property
     def outcome(self) -> Outcome:
         """Whether the theorem can apply: fails if a condition that it needs does, holds if all that were checked do."""
-        outcomes = {verdict.outcome for verdict in self._asked()}
+        outcomes = {verdict.outcome for verdict in self._needed()}
         return "fails" if "fails" in outcomes else "undecided" if "undecided" in outcomes else "holds"
 
     def against(self) -> tuple[str, ...]:
-        """Return what stands against the theorem before anything is trained."""
-        return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in self._asked() if verdict.outcome == "fails")
+        """Return the conditions of the theorem that fail before training."""
+        return tuple(f"{verdict.name} fails: {verdict.why}" for verdict in self._needed() if verdict.outcome == "fails")
 
-    def _asked(self) -> tuple[Verdict, ...]:
-        """Return the verdicts that the theorem needs; the others are for information, as they are in an audit."""
+    def _needed(self) -> tuple[Verdict, ...]:
         return self.verdicts if self.theorem is None else needed(self.theorem, self.verdicts)
 
     def __str__(self) -> str:
-        return self.told_of(self.estimator)
+        return self.described(self.estimator)
 
-    def told_of(self, estimator: str) -> str:
-        """Return the text, with the estimator in other words than those of Python."""
+    def described(self, estimator: str) -> str:
+        """Return the text, with the estimator in these words instead of Python's."""
         says = {"holds": "can apply", "fails": "cannot apply as things are", "undecided": "may apply"}[self.outcome]
         theorem = "no theorem" if self.theorem is None else f"{self.theorem.name} ({self.theorem.source})"
-        lines = [f"{estimator}: {theorem} {says}."]
-        lines += [f"  {verdict}" for verdict in self.verdicts]
-        unseen = () if self.theorem is None else unchecked(self.theorem, self.verdicts)
-        trusted = ", ".join(assumption.name for assumption in unseen)
-        lines.append(f"  not looked at before training: {trusted}" if trusted else "  all assumptions were looked at")
-        lines += [f"  needed: {need}" for need in self.needs]
-        if self.counts:
-            lines.append("  values that each theorem counts on:")
-            lines += [f"    {count}" for count in self.counts]
-        return "\n".join([*lines, *(f"  note: {note}" for note in self.notes)])
+        open_ones = () if self.theorem is None else unchecked(self.theorem, self.verdicts)
+        trusted = ", ".join(assumption.name for assumption in open_ones)
+        return "\n".join(
+            [
+                f"{estimator}: {theorem} {says}.",
+                *(f"  {verdict}" for verdict in self.verdicts),
+                f"  not checked before training: {trusted}" if trusted else "  all assumptions were checked",
+                *(f"  needed: {need}" for need in self.needs),
+                *(["  levels that each theorem needs:"] if self.counts else []),
+                *(f"    {count}" for count in self.counts),
+                *(f"  note: {note}" for note in self.notes),
+            ]
+        )
 
 
-def count_directions(est: Any, X: Any, n_components: int | None) -> tuple[int, tuple[str, ...]]:
+def count_directions(est: Any, X: ArrayLike, n_components: int | None) -> tuple[int, tuple[str, ...]]:
     """Return the number of latents, or of directions of the data that an encoder would see, with a note on it."""
     if n_components is not None:
         return n_components, ()
@@ -117,14 +121,9 @@ def missing_in_general(verdicts: tuple[Verdict, ...]) -> tuple[str, ...]:
     return needs
 
 
-def outcome_of(verdicts: tuple[Verdict, ...], assumption: Any) -> Outcome:
-    """Return what verdicts say of an assumption: that it holds, if none speaks of it."""
+def outcome_of(verdicts: tuple[Verdict, ...], assumption: Assumption) -> Outcome:
+    """Return the outcome of the verdict on an assumption; "holds" if there is none."""
     return next((verdict.outcome for verdict in verdicts if verdict.assumption == assumption), "holds")
-
-
-def why_of(verdicts: tuple[Verdict, ...], assumption: Any) -> str:
-    """Return the reason of the verdict on an assumption."""
-    return next(verdict.why for verdict in verdicts if verdict.assumption == assumption)
 
 
 def in_words(number: int) -> str:

@@ -74,7 +74,7 @@ def plan_fit(
         print_json({**seen.summary(), "outcome": found.outcome, **plain(found), "command": command})
         return
     seen.introduce()
-    print_text(found.told_of(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'latent')}"))
+    print_text(found.described(f"{type(seen.estimator).__name__}, {counted(found.n_components, 'latent')}"))
     if command is not None:
         print_text(f"To fit it: {command}")
 

@@ -30,13 +30,7 @@ def read(name: str, values: ArrayLike) -> Matrix:
 def signal_coordinates(X: ArrayLike) -> tuple[Matrix, Spectrum]:
     """Return samples along the directions of standardised features that are more than noise, and their spectrum.
 
-    Encoders get the same by default, so that units do not matter and wide data become narrow.
-
-    Examples
-    --------
-    >>> x = np.random.default_rng(0).normal(size=(500, 2)) @ [[1, 0, 1], [0, 1000, 1]]
-    >>> signal_coordinates(x)[0].shape
-    (500, 2)
+    Encoders get the same by default, so that units do not matter.
     """
     rows = read("X", X)
     found = spectrum(rows)

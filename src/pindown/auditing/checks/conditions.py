@@ -43,13 +43,8 @@ def needed(theorem: Theorem, verdicts: Sequence[Verdict], without: Sequence[Assu
     >>> both = [Verdict(assumption, 1.0, 0.0, "fails", "") for assumption in (VMF_CLUSTERS, UNIFORM_SPHERE)]
     >>> [verdict.name for verdict in needed(CLASSIFY_FREE, both)]
     ['vMF clusters']
-
-    A diffeomorphism is injective, so a theorem that assumes one needs an injective mixing, too:
-
-    >>> from pindown.theory import DICTIONARY_BLOCKS, INJECTIVE_MIXING
-    >>> len(needed(DICTIONARY_BLOCKS, [Verdict(INJECTIVE_MIXING, 0.1, 0.9, "fails", "")]))
-    1
     """
+    # A diffeomorphism is injective, so a theorem that assumes one needs an injective mixing, too.
     implied = (INJECTIVE_MIXING,) if DIFFEOMORPHIC_MIXING in theorem.assumes else ()
     conditions: set[Assumption | Diversity | None] = {*theorem.assumes, *implied, theorem.diversity, *OF_PRACTICE}
     return tuple(verdict for verdict in verdicts if verdict.assumption in conditions - {*without})

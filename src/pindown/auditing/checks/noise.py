@@ -59,21 +59,21 @@ class Noise:
     decided: bool
 
     @classmethod
-    def of(cls, found: Spectrum, shape: tuple[int, ...], *, decided: bool = False) -> Noise:
+    def of(cls, found: Spectrum, shape: tuple[int, ...]) -> Noise:
         """Return the noise in a spectrum."""
         varies = np.isfinite(found.scale)
         fraction = float(found.noise[varies].mean()) if varies.any() else 0.0
         spread = np.sqrt(found.noise) * np.where(varies, found.scale, 0.0)
-        return cls(fraction, spread, found, shape, decided or found.n_signal < int(varies.sum()))
+        return cls(fraction, spread, found, shape, found.n_signal < int(varies.sum()))
 
     @property
     def is_nil(self) -> bool:
         """Whether there is practically none."""
         return self.fraction < NIL
 
-    def draws(self, n: int, rng: np.random.Generator, n_draws: int = N_DRAWS) -> Iterator[Matrix]:
+    def draws(self, n: int, rng: np.random.Generator) -> Iterator[Matrix]:
         """Yield fresh noise for so many samples, in the units of X; (n, …) each."""
-        for _ in range(n_draws):
+        for _ in range(N_DRAWS):
             yield (rng.normal(size=(n, len(self.spread))) * self.spread).reshape(n, *self.shape)
 
 
@@ -184,13 +184,7 @@ class Band:
     noise: float
 
     def holds(self, value: float) -> bool:
-        """Return whether a score lies in the band.
-
-        Examples
-        --------
-        >>> Band("MCC", 0.8, 0.9, ceiling=0.9, noise=0.3).holds(0.85)
-        True
-        """
+        """Return whether a score lies in the band."""
         return self.low <= value <= self.high
 
     def __str__(self) -> str:
@@ -201,14 +195,7 @@ class Band:
 
 
 def band(ceiling: Ceiling, agreement: float, noise: float) -> Band:
-    """Return the band of a score from its ceiling, the agreement of independent fits, and the fraction of noise.
-
-    Examples
-    --------
-    >>> found = band(Ceiling("R²", 0.9), agreement=0.98, noise=0.3)
-    >>> round(found.low, 3), round(found.high, 3)
-    (0.814, 0.93)
-    """
+    """Return the band of a score from its ceiling, the agreement of independent fits, and the fraction of noise."""
     taken, misfit = 1 - ceiling.value, max(0.0, 1 - agreement)
     low = ceiling.value - NONLINEAR * taken - MISFIT * misfit - SURE
     high = ceiling.value + ABOVE * taken + SURE / 2

@@ -1,9 +1,10 @@
-"""Can a nuisance be removed, and was it? What it changes in X, what it shares with a label, what latents leak of it."""
+"""Nuisances: what they change in X, what they share with a label, and what latents leak of them."""
 
 import math
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.stats import binomtest
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import StratifiedKFold, cross_val_predict
 
@@ -138,7 +139,8 @@ def overlapping_levels(X: ArrayLike, nuisance: ArrayLike) -> Verdict:
     folds = StratifiedKFold(3, shuffle=True, random_state=0)
     classifier = smooth_features(LogisticRegression(C=10.0, max_iter=300), GAMMA, n_landmarks(len(rows)))
     predicted = cross_val_predict(classifier, rows, labels, cv=folds)
-    wrong = _wilson(int((predicted != labels).sum()), len(labels))
+    test = binomtest(int((predicted != labels).sum()), len(labels))
+    wrong = Estimate(test.statistic, *test.proportion_ci(0.9, method="wilson"))
     found = f"{wrong.percent} of the samples look like those of another level."
     fails = "Where levels do not overlap, only pairs across levels say which latent of one is which of another."
     return at_least(OVERLAPPING_LEVELS, wrong, APART, found, fails=fails)
@@ -159,14 +161,15 @@ def unconfounded(label: ArrayLike, nuisance: ArrayLike, *, random_state: int = 0
     """
     y = read_labels("label", label, len(np.asarray(label)))
     e = read_labels("nuisance", nuisance, len(y))
-    rng = np.random.default_rng(random_state)
     whole = confounding(y, e)
     smaller = min(whole.label_bits, whole.nuisance_bits)
     if smaller == 0:
         why = "the label, or the nuisance, has one level only."
         return Verdict(theory.NUISANCE_INDEPENDENT, 0.0, SHARED_BITS, "undecided", why)
     # A resample repeats samples, and finds information in that: shift the interval to where the estimate is.
-    spread = bootstrap(lambda rows: confounding(y[rows], e[rows]).bits, len(y), rng, N_SHUFFLES)
+    spread = bootstrap(
+        lambda rows: confounding(y[rows], e[rows]).bits, len(y), np.random.default_rng(random_state), N_SHUFFLES
+    )
     shared = Estimate(*(max(0.0, whole.bits + bits - spread.value) / smaller for bits in spread))
     found = f"label and nuisance share {shared.percent} of the smaller one's information."
     kept = f"{whole.kept_bits:.2f} of the label's {whole.label_bits:.2f} bits"
@@ -199,15 +202,7 @@ def invariant_latents(
 
 
 def leakage_verdict(found: Leakage) -> Verdict:
-    """Return a verdict on measured leakage: see `invariant_latents`.
-
-    Examples
-    --------
-    >>> rng = np.random.default_rng(0)
-    >>> e = rng.integers(2, size=500)
-    >>> leakage_verdict(leakage(e[:, None] + rng.normal(size=(500, 1)), e, probes="linear", random_state=0)).outcome
-    'fails'
-    """
+    """Return a verdict on measured leakage: see `invariant_latents`."""
     allowed = found.ground + LEAK * (1 - found.ground)
     if found.collapsed:
         why = f"the latents have collapsed, effective rank {found.effective_rank:.1f} of {found.n_columns}."
@@ -227,10 +222,11 @@ def leakage_sentence(found: Leakage) -> str:
     if found.collapsed:
         return found.verdict
     floor = "" if found.floor is None else f", floor {printed(found.floor)}"
+    start = "The nuisance can still be predicted" if found.leaks else "No probe clearly predicts the nuisance"
     return (
-        f"The best probe of the nuisance ({found.worst_probe}) has a {found.measure} of {printed(found.worst)} (chance "
-        f"{printed(found.chance)}{floor}; at most {printed(found.interval[1])} with 95 % confidence; p = "
-        f"{found.p_value:.2g}): at least {found.bits:.3f} bits."
+        f"{start} from the latents: {found.measure} {printed(found.worst)} (chance {printed(found.chance)}{floor}, "
+        f"{found.worst_probe} probe, p = {found.p_value:.2g}; at most {printed(found.interval[1])} with 95 % "
+        f"confidence), at least {found.bits:.3f} bits."
     )
 
 
@@ -247,10 +243,3 @@ def _covariance_scatter(rows: Matrix, labels: Labels) -> float:
     pooled = rows.T @ rows / n
     parts = [rows[labels == level] for level in np.unique(labels)]
     return float(sum(len(part) * np.sum((part.T @ part / len(part) - pooled) ** 2) for part in parts) / (n * d))
-
-
-def _wilson(k: int, n: int) -> Estimate:
-    """Return a fraction with Wilson's 90 % interval."""
-    z = 1.645
-    middle, half = (k + z * z / 2) / (n + z * z), z * math.sqrt(k * (n - k) / n + z * z / 4) / (n + z * z)
-    return Estimate(k / n, max(0.0, middle - half), middle + half)

@@ -1,4 +1,4 @@
-"""Is a label diverse enough? How many levels it has, how many samples each, and in how many directions they differ."""
+"""Counts: how many samples and levels there are, and in how many directions levels differ."""
 
 from __future__ import annotations
 
@@ -71,12 +71,12 @@ def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = N
     """
     if theorem.diversity is None:
         raise ValueError(f"enough_levels: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
-    counts = np.bincount(read_labels("labels", labels, len(np.asarray(labels))))
+    counts = _counts("labels", labels)
     needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_SAMPLES).sum())
     found = f"{counted(d, 'latent')} need{'s' if d == 1 else ''} {needed}, and there are {len(counts)}."
     if len(counts) < needed:
         more = f"Give {needed - len(counts)} more {theorem.diversity.unit}, in general position."
-        return Verdict(theorem.diversity, len(counts), needed, "fails", f"{found} {more}")
+        return at_least(theorem.diversity, len(counts), needed, found, fails=more)
     few = f"But only {usable} have {MIN_SAMPLES} samples or more: give more samples of the others."
     return at_least(theorem.diversity, usable, needed, found, undecided=few, unless_below=0)
 
@@ -96,7 +96,7 @@ def enough_samples(n_samples: int, d: int, labels: ArrayLike | None = None) -> V
     fraction = n_samples / (SAMPLES_PER_LATENT * d)
     found, advice = f"{n_samples} samples for {counted(d, 'latent')}", "Give more samples."
     if labels is not None:
-        counts = np.bincount(read_labels("labels", labels, n_samples))
+        counts = _counts("labels", labels, n_samples)
         typical = int(np.median(counts))
         fraction = min(fraction, typical / SAMPLES_PER_LEVEL)
         found += f"; half of the {len(counts)} levels have {typical} or fewer"
@@ -120,11 +120,11 @@ def splittable_samples(
     """
     demands = [(n_samples, MIN_AUDITED_SAMPLES, "samples", "Give more samples.")]
     if nuisance is not None:
-        largest = int(np.bincount(read_labels("nuisance", nuisance, n_samples)).max())
+        largest = int(_counts("nuisance", nuisance, n_samples).max())
         unit = "samples of the commonest level of the nuisance"
         demands.append((largest, N_PARTS * MIN_SAMPLES_PER_LEVEL, unit, "Give more samples, or merge levels."))
     if groups is not None:
-        n_groups = int(read_labels("groups", groups, n_samples).max()) + 1
+        n_groups = len(_counts("groups", groups, n_samples))
         advice = "Give more groups, or leave `groups` out if samples are independent."
         demands.append((n_groups, MIN_AUDITED_GROUPS, "groups", advice))
     found, least, unit, advice = next((demand for demand in demands if demand[0] < demand[1]), demands[-1])
@@ -142,11 +142,16 @@ def common_levels(labels: ArrayLike) -> Verdict:
     >>> [common_levels(["a"] * 500 + ["b"] * rare).outcome for rare in (100, 17, 2)]
     ['holds', 'undecided', 'fails']
     """
-    counts = np.bincount(read_labels("labels", labels, len(np.asarray(labels))))
+    counts = _counts("labels", labels)
     rarest = int(counts.min())
     found = f"the rarest of {len(counts)} levels has {rarest} of {counts.sum()} samples."
     fails = "Give more of it, merge it with another, or leave it out."
     return at_least(COMMON_LEVELS, rarest, COMMON, found, fails=fails, unless_below=MIN_SAMPLES)
+
+
+def _counts(name: str, labels: ArrayLike, n_samples: int | None = None) -> Labels:
+    """Return the number of samples of each level."""
+    return np.bincount(read_labels(name, labels, len(np.asarray(labels)) if n_samples is None else n_samples))
 
 
 Table = Callable[[Matrix, Labels, Matrix], Matrix]
@@ -237,7 +242,7 @@ def diverse_levels(
     if n_levels < 2 or rank > min(n_levels, parameters.per_latent * rows.shape[1]):
         levels = f"{counted(n_levels, 'level')} of {MIN_SAMPLES} samples or more"
         why = f"{levels} in {counted(rows.shape[1], 'dimension')} cannot span {counted(rank, 'dimension')}."
-        return Verdict(parameters.assumption, 0.0, flat, "fails", why)
+        return at_least(parameters.assumption, 0.0, flat, why)
     ratios = _split_ratios(rows, numbers, parameters.table, np.random.default_rng(random_state))
     ratio = estimate(ratios[:, rank - 1])
     spanned = int((np.median(ratios, axis=0) > flat).sum())

@@ -37,7 +37,7 @@ from pindown.auditing.evidence import (
     r2,
     recovery_within_levels,
 )
-from pindown.auditing.plans import Plan, missing_in_general, outcome_of, why_of
+from pindown.auditing.plans import Plan, missing_in_general, outcome_of
 from pindown.auditing.refits import Refits, Samples, encoder_of, exchange
 from pindown.auditing.spec import (
     Choice,
@@ -264,7 +264,8 @@ class ForgetSpec(MethodSpec["Forget"]):
         if linear:
             notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder will do.",)
         elif not pictures:
-            notes += ("a linear code cannot be blind, since " + why_of(found_before, theory.NUISANCE_VMF),)
+            spreads = next(verdict for verdict in found_before if verdict.assumption == theory.NUISANCE_VMF)
+            notes += (f"linear latents cannot be invariant, since {spreads.why}",)
         return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
     def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
