@@ -13,14 +13,13 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from pindown.errors import InputError
 from pindown.networks import Residual, SkipMLP
-from pindown.networks.gates import scattered
+from pindown.networks.gates import combined
 from pindown.networks.images import Cosines, Swap, Synthesis
 
 Decoder = Callable[[Tensor], Tensor]
@@ -431,25 +430,12 @@ def feature_jacobian(
 
 
 def _products(rows: Tensor, matrices: Sequence[Tensor], indices: Tensor) -> list[Tensor]:
-    """Return the rows of these indices times each matrix, (n, k, h): gather first if that is cheaper."""
+    """Return the rows of these indices (n, k) times each matrix, (n, k, h): gather first if that is cheaper."""
+
+    def gathered(rows: Tensor) -> Tensor:  # by `combined`, whose gradient sums in a fixed order
+        return combined(rows.new_ones(indices.numel(), 1), indices.reshape(-1, 1), rows).unflatten(0, indices.shape)
+
     if indices.numel() > len(rows):
-        return [_Gathered.apply(rows @ matrix, indices) for matrix in matrices]
-    some = _Gathered.apply(rows, indices)
+        return [gathered(rows @ matrix) for matrix in matrices]
+    some = gathered(rows)
     return [some @ matrix for matrix in matrices]
-
-
-class _Gathered(torch.autograd.Function):
-    """The rows of these indices, (c, h) and (n, k) → (n, k, h); the gradient sums in a fixed order."""
-
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, indices: Tensor) -> Tensor:
-        ctx.save_for_backward(indices)
-        ctx.n_rows = len(rows)
-        return rows[indices]
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
-        (indices,) = ctx.saved_tensors
-        flat = gradient.flatten(0, 1)
-        return scattered(flat.new_ones(len(flat), 1), indices.reshape(-1, 1), flat, ctx.n_rows), None

@@ -354,9 +354,11 @@ class _Combined(torch.autograd.Function):
     @once_differentiable
     def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor | None, ...]:
         values, indices, atoms = ctx.saved_tensors
-        with torch.enable_grad():  # torch's gradient of the weights needs no (n, c, m)
-            weights = values.detach().requires_grad_()
-            again = embedding_bag(indices, atoms.detach(), per_sample_weights=weights, mode="sum")
-            (of_values,) = torch.autograd.grad(again, weights, gradient)
+        of_values = None
+        if ctx.needs_input_grad[0]:
+            with torch.enable_grad():  # torch's gradient of the weights needs no (n, c, m)
+                weights = values.detach().requires_grad_()
+                again = embedding_bag(indices, atoms.detach(), per_sample_weights=weights, mode="sum")
+                (of_values,) = torch.autograd.grad(again, weights, gradient)
         of_atoms = scattered(values, indices, gradient, len(atoms)) if ctx.needs_input_grad[2] else None
         return of_values, None, of_atoms
