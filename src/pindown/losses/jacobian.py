@@ -83,21 +83,10 @@ def pushforward(decoder: Decoder, z: Tensor, tangents: Tensor | None = None) -> 
 
 
 def pullback(decoder: Decoder, z: Tensor, n_pixels: int, uniform: Tensor) -> tuple[Tensor, Tensor, float]:
-    """Return the decoded latents, gradients (k, n, d) of some observed variables, and the number that each represents.
+    """Return the decoded latents, gradients (k, n, d) of k observed variables, and the number that each represents.
 
-    The chosen variables are equally spaced from a random first one, so that all are equally likely. A sum over the
-    chosen ones, multiplied by that number, has the expectation of the sum over all variables, value and gradient.
-
-    Parameters
-    ----------
-    decoder
-        Maps (n, d) to (n, ...), each sample by itself.
-    z
-        Latents (n, d).
-    n_pixels
-        Number of observed variables per sample; all, if there are no more.
-    uniform
-        A random number in [0, 1) per sample, which chooses the variables.
+    The variables of a sample are equally spaced from a random first one, chosen by its number `uniform` in [0, 1): all
+    are equally likely. A sum over them times the number that each represents is an unbiased estimate of the whole sum.
 
     Examples
     --------

@@ -130,13 +130,7 @@ def _soft_count(squares: Tensor, epsilon: float) -> Tensor:
 
 
 def batch_scale(values: Tensor) -> Tensor:
-    """Return the standard deviation of each variable over the samples, at least `MIN_SCALE` of the largest.
-
-    Examples
-    --------
-    >>> batch_scale(torch.tensor([[0.0, 5.0], [2.0, 5.0]])).double().round(decimals=6).tolist()
-    [1.0, 0.001]
-    """
+    """Return the standard deviation of each variable over the samples, at least `MIN_SCALE` of the largest."""
     if len(values) < 2:
         raise InputError(
             "z", f"Standard deviations need at least 2 samples, got {len(values)}. Pass z_scale and x_scale."
@@ -164,10 +158,7 @@ class Penalty(ABC):
 
     @abstractmethod
     def __call__(self, decoder: Decoder, z: Tensor, uniform: Tensor) -> tuple[Tensor, Tensor]:
-        """Return decoder(z), which the likelihood needs, and the weighted penalty.
-
-        `z` are latents (n, d). `uniform` are random numbers (n, d) in [0, 1), the only randomness of the penalty.
-        """
+        """Return decoder(z) and the weighted penalty at latents z (n, d), with random numbers (n, d) in [0, 1)."""
 
 
 @dataclass(frozen=True)

@@ -229,10 +229,7 @@ class _Graph:
 
 
 def _principal_coordinates(x: Tensor) -> tuple[Tensor, Tensor]:
-    """Return coordinates (n, m) with about unit variance, and the vector of each coordinate in x; (n_features, m).
-
-    Directions of little variance stay small, so that noise does not determine the neighbours.
-    """
+    """Return coordinates (n, m), of about unit variance but for noise, and the vector of each; (n_features, m)."""
     centred = x - x.mean(0)
     variance, direction = torch.linalg.eigh(centred.mT @ centred / len(x))
     variance, direction = variance.flip(0)[:MAX_DIRECTIONS], direction.flip(1)[:, :MAX_DIRECTIONS]
@@ -253,11 +250,7 @@ def _tangents(u: Tensor, neighbours: Tensor, dimension: int) -> Tensor:
 
 
 def _outward(u: Tensor, neighbours: Tensor) -> Tensor:
-    """Return outward unit normals of a surface around the origin; (n, m, 1).
-
-    They solve (C + λI) v = u with C the covariance of the neighbours. They are radial where C is uninformative, as in
-    many dimensions, where even the nearest neighbours are far.
-    """
+    """Return outward unit normals of a surface around the origin, (n, m, 1): (C + λI)⁻¹ u, C of the neighbours."""
     covariance = _covariance(u, neighbours)
     spread = covariance.diagonal(dim1=1, dim2=2).mean(1)[:, None, None].clamp_min(1e-12)
     normal = torch.linalg.solve(covariance + RIDGE * spread * torch.eye(u.shape[1], dtype=u.dtype), u[:, :, None])

@@ -150,7 +150,7 @@ def default_encoder(shape: Shape, device: torch.device | None = None) -> Callabl
     return convolutional if device is None else partial(convolutional, widths=widths_for(shape, device))
 
 
-def default_network(shape: Shape, n_outputs: int, *, device: torch.device | None = None) -> nn.Module:
+def default_network(shape: Shape, n_outputs: int) -> nn.Module:
     """Return the default encoder: :func:`skip_mlp` for vectors, `convolutional` for images, `temporal` for sequences.
 
     Examples
@@ -159,7 +159,7 @@ def default_network(shape: Shape, n_outputs: int, *, device: torch.device | None
     ['SkipMLP', 'SkipMLP', 'SkipMLP', 'Sequential']
     """
     n_in = shape[0] if isinstance(shape, tuple) and len(shape) == 1 else shape
-    return default_encoder(shape, device)(n_in, n_outputs)
+    return default_encoder(shape)(n_in, n_outputs)
 
 
 def encoder_for(make: Make, shape: Shape, device: torch.device) -> Make:
@@ -292,21 +292,9 @@ class _AlongAxes(nn.Module):
 
 
 class Cosines(_AlongAxes):
-    """Fixed layer: coefficients of the lowest cosines along each axis, which nearly determine a smooth image.
+    """Fixed layer: coefficients of the n lowest cosines along each axis, which nearly determine a smooth image.
 
     The unit is that of an image pooled to 4 × 4 pixels, so that coefficients have a similar size at any resolution.
-
-    Parameters
-    ----------
-    sizes
-        Sizes of the axes after the channels.
-    n
-        Number of cosines along each axis.
-
-    Examples
-    --------
-    >>> Cosines([4, 4], [1, 2])(torch.ones(1, 3, 4, 4)).round(decimals=4).abs()  # sums over 16 pixels, divided by 4
-    tensor([[4., 0., 4., 0., 4., 0.]])
     """
 
     def __init__(self, sizes: Sequence[int], n: Sequence[int]) -> None:
@@ -329,14 +317,7 @@ class Synthesis(_AlongAxes):
 
 
 def cosines(size: int, n: int) -> Tensor:
-    """Return the n lowest cosines on `size` points, orthonormal, one per column.
-
-    Examples
-    --------
-    >>> basis = cosines(6, 6)
-    >>> torch.allclose(basis.T @ basis, torch.eye(6), atol=1e-6)
-    True
-    """
+    """Return the n lowest cosines on `size` points, orthonormal, one per column."""
     points, waves = torch.arange(size).double() + 0.5, torch.arange(n).double()
     basis = torch.cos(torch.pi / size * points[:, None] * waves)
     return (basis / basis.norm(dim=0)).float()

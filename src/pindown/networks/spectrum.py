@@ -203,9 +203,8 @@ def _beyond_noise(directions: Matrix, variances: Vector, varies: Mask, n: int) -
 def _falls(bulk: Vector, noise: Vector, n: int) -> bool:
     r"""Return whether the variances of a bulk fall further than those of noise with such variances in its features.
 
-    With γ features per sample the mean logarithm of the variances of noise is :math:`\overline{\log \psi} - 1 -
-    \tfrac{1 - \gamma}{\gamma} \log(1 - \gamma)` for γ < 1 (Bai and Silverstein, 2004); with more features than samples
-    the two change places, and each sample sees the mean of all features.
+    With γ < 1 features per sample the mean logarithm of the variances of noise is :math:`\overline{\log \psi} - 1 -
+    \tfrac{1 - \gamma}{\gamma} \log(1 - \gamma)` (Bai and Silverstein, 2004); for γ > 1 the two change places.
     """
     n_features, n_samples = len(noise), n - 1
     n_features, n_samples = n_features - (k := min(n_features, n_samples) - len(bulk)), n_samples - k

@@ -289,11 +289,6 @@ class Sparse(GatedEncoder, Incremental):
         """Write ``cfg.json`` and ``sae_weights.safetensors`` to a folder, as SAELens reads them; return the folder.
 
         ``SAE.load_from_disk(folder)`` then encodes to the same activations. Of several seeds the first is written.
-
-        Parameters
-        ----------
-        folder : str or Path
-            Where to write; it is created if it does not exist.
         """
         check_is_fitted(self)
         return saelens.write(self, folder)
@@ -302,12 +297,7 @@ class Sparse(GatedEncoder, Incremental):
     def from_saelens(cls, folder) -> Self:
         """Return a fitted estimator from a folder that SAELens wrote: top-k, JumpReLU and standard dictionaries.
 
-        Atoms keep the lengths that they have there.
-
-        Parameters
-        ----------
-        folder : str or Path
-            With ``cfg.json`` and ``sae_weights.safetensors``.
+        The folder has ``cfg.json`` and ``sae_weights.safetensors``. Atoms keep the lengths that they have there.
         """
         return saelens.read(cls(), folder)
 

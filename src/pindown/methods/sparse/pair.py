@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 from pathlib import Path
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -55,6 +55,7 @@ LARGE = 0.01
 class Mlp(nn.Module):
     """A frozen map V h(x) + c with one hidden layer; abstract. Its weights are buffers, so they are not trained."""
 
+    branches: ClassVar[tuple[str, ...]]  # names of the matrices before the hidden layer
     outer: Tensor
     outer_bias: Tensor
     activation: Activation
@@ -64,7 +65,7 @@ class Mlp(nn.Module):
         self.activation = activation
         for name, layer in layers.items():
             bias = torch.zeros(layer.out_features) if layer.bias is None else layer.bias
-            for part, tensor in ((name, layer.weight), (f"{name}_bias".removeprefix("weight_"), bias)):
+            for part, tensor in ((name, layer.weight), (_bias(name), bias)):
                 self.register_buffer(part, tensor.detach().to("cpu", torch.float32, copy=True))
         widths = {len(each) for each in self.inner} | {self.outer.shape[1]}
         if len(widths) > 1:
@@ -73,93 +74,56 @@ class Mlp(nn.Module):
             )
 
     @property
-    @abstractmethod
     def inner(self) -> tuple[Tensor, ...]:
         """The matrices of the branches of the hidden layer; (h, n_in) each."""
-
-    @abstractmethod
-    def _hidden(self, x: Tensor) -> Tensor:
-        """Return the hidden units; (n, h)."""
-
-    @abstractmethod
-    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return the derivatives of the hidden units with respect to each branch; (n, h) each."""
+        return tuple(getattr(self, name) for name in self.branches)
 
     @torch.no_grad()
     def forward(self, x: Tensor) -> Tensor:
         """Apply the map; (n, n_in) → (n, n_out)."""
-        return F.linear(self._hidden(x.to(self.outer.dtype)), self.outer, self.outer_bias)
+        return F.linear(self._hidden(*self._inputs(x)), self.outer, self.outer_bias)
 
-    def _derivative(self, u: Tensor) -> Tensor:
+    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
+        """Return the derivatives of the hidden units with respect to each branch; (n, h) each."""
         with torch.enable_grad():
-            u = u.detach().requires_grad_()
-            return torch.autograd.grad(self.activation(u).sum(), u)[0]
+            inputs = [each.detach().requires_grad_() for each in self._inputs(x)]
+            return torch.autograd.grad(self._hidden(*inputs).sum(), inputs)
+
+    def _inputs(self, x: Tensor) -> list[Tensor]:
+        x = x.to(self.outer.dtype)
+        return [F.linear(x, getattr(self, name), getattr(self, _bias(name))) for name in self.branches]
+
+    @abstractmethod
+    def _hidden(self, *inputs: Tensor) -> Tensor:
+        """Return the hidden units (n, h) from the outputs of the branches."""
+
+
+def _bias(layer: str) -> str:
+    return "bias" if layer == "weight" else f"{layer}_bias"
 
 
 class Plain(Mlp):
-    """V φ(U x + b) + c.
+    """V φ(U x + b) + c."""
 
-    Examples
-    --------
-    >>> mlp = Plain(nn.ReLU(), weight=nn.Linear(2, 3), outer=nn.Linear(3, 2))
-    >>> mlp(torch.zeros(5, 2)).shape, mlp.slopes(torch.zeros(5, 2))[0].shape
-    (torch.Size([5, 2]), torch.Size([5, 3]))
-    """
-
+    branches = ("weight",)
     weight: Tensor
     bias: Tensor
 
-    @property
-    def inner(self) -> tuple[Tensor, ...]:
-        """The only matrix."""
-        return (self.weight,)
-
-    def _hidden(self, x: Tensor) -> Tensor:
-        return self.activation(F.linear(x, self.weight, self.bias))
-
-    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return their derivative."""
-        return (self._derivative(F.linear(x.to(self.weight.dtype), self.weight, self.bias)),)
+    def _hidden(self, *inputs: Tensor) -> Tensor:
+        return self.activation(*inputs)
 
 
 class Gated(Mlp):
     """V (φ(U x + b) ⊙ (U' x + b')) + c, as in models of the Llama family."""
 
-    gate: Tensor
-    gate_bias: Tensor
-    up: Tensor
-    up_bias: Tensor
+    branches = ("gate", "up")
 
-    @property
-    def inner(self) -> tuple[Tensor, ...]:
-        """The matrices of the gate and of the other branch."""
-        return self.gate, self.up
-
-    def _hidden(self, x: Tensor) -> Tensor:
-        gate, up = self._branches(x)
-        return self.activation(gate) * up
-
-    @torch.no_grad()
-    def slopes(self, x: Tensor) -> tuple[Tensor, ...]:
-        """Return their derivatives with respect to the gate and the other branch."""
-        gate, up = self._branches(x.to(self.gate.dtype))
-        return self._derivative(gate) * up, self.activation(gate)
-
-    def _branches(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        return F.linear(x, self.gate, self.gate_bias), F.linear(x, self.up, self.up_bias)
+    def _hidden(self, *inputs: Tensor) -> Tensor:
+        return self.activation(inputs[0]) * inputs[1]
 
 
 def read_map(module: nn.Module) -> Mlp:
-    """Return a module as a map with one hidden layer, with copies of its weights on the CPU; raise if it is not one.
-
-    Examples
-    --------
-    >>> type(read_map(nn.Sequential(nn.Linear(4, 8), nn.GELU(), nn.Linear(8, 4)))).__name__
-    'Plain'
-    >>> read_map(nn.Linear(4, 4))
-    Traceback (most recent call last):
-    TypeError: SparsePair: map must be nn.Sequential(Linear, nonlinearity, Linear), or a gated MLP with gate_proj, ...
-    """
+    """Return a module as a map with one hidden layer, with copies of its weights on the CPU; raise if it is not one."""
     if isinstance(module, Mlp):
         return module
     parts: Sequence[object] = ()
