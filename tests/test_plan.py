@@ -123,7 +123,7 @@ def test_a_nuisance_of_shape_leads_to_a_nonlinear_forget():
     planned = plan(sample.x, nuisance=sample.u, n_components=3)
     assert planned.estimator == "Forget(n_components=3)"
     assert planned.theorem is theory.FORGET_NONLINEAR
-    assert any("a linear code cannot be invariant" in note for note in planned.notes)
+    assert any("linear latents cannot be invariant" in note for note in planned.notes)
 
 
 def test_a_confounded_label_is_to_be_given():
