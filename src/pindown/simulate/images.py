@@ -61,13 +61,11 @@ def tiles(images: ArrayLike | Tensor) -> Bytes:
     return ((x - low) / (high - low) * 255).round().byte().permute(0, 2, 3, 1).numpy(force=True)
 
 
-def nearest_traversals(
-    latents: ArrayLike | Tensor, images: ArrayLike | Tensor, *, steps: int = 8, max_latents: int = 16
-) -> Bytes:
+def nearest_traversals(latents: ArrayLike | Tensor, images: ArrayLike | Tensor, *, steps: int = 8) -> Bytes:
     """Draw one line per latent, from low to high with the others fixed, by the nearest of the given images.
 
     If only one thing changes along a line, the latent represents it. No image occurs twice in a line. With few images,
-    other latents change a little, too.
+    other latents change a little, too. Of many latents, the 16 with the largest variance are drawn.
 
     Parameters
     ----------
@@ -77,8 +75,6 @@ def nearest_traversals(
         Images to choose from.
     steps : int
         Images per line.
-    max_latents : int
-        Draw at most this many latents, those with the largest variance.
 
     Examples
     --------
@@ -86,7 +82,7 @@ def nearest_traversals(
     >>> nearest_traversals(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), steps=5).shape
     (18, 48, 3)
     """
-    z, x, drawn = _checked(latents, images, max_latents)
+    z, x, drawn = _checked(latents, images, 16)
     if steps < 2:
         raise InputError("steps", f"`steps` must be at least 2, got {steps}.")
     return contact_sheet(x[along_latents(z, drawn, steps)], columns=steps)
@@ -116,16 +112,16 @@ def swaps(
     images: ArrayLike | Tensor,
     *,
     n_pairs: int = 4,
-    max_latents: int = 8,
     random_state: RandomState = 0,
 ) -> Bytes:
     """Draw one line per random pair: the first image, then it with each latent replaced by the second's, the second.
 
-    Draws the nearest of the given images. If a latent represents one thing, one thing is swapped.
+    Draws the nearest of the given images. If a latent represents one thing, one thing is swapped. Of many latents, the
+    eight with the largest variance are swapped.
 
     Parameters
     ----------
-    latents, images, max_latents
+    latents, images
         As in `nearest_traversals`.
     n_pairs : int
         Number of pairs.
@@ -138,7 +134,7 @@ def swaps(
     >>> swaps(latents, latents[:, :1, None, None].expand(-1, 3, 8, 8), n_pairs=3).shape  # two images, and two swaps
     (28, 38, 3)
     """
-    z, x, swapped = _checked(latents, images, max_latents)
+    z, x, swapped = _checked(latents, images, 8)
     standard, rng = _standardised(z), np.random.default_rng(draw_seed(random_state))
     chosen: list[int] = []
     for _ in range(n_pairs):

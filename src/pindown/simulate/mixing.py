@@ -175,9 +175,7 @@ def orthogonal(d: int, *, random_state: RandomState = None) -> InvertibleNetwork
     return InvertibleNetwork(haar(1, d, generator(random_state)), LeakyReLU(1.0))
 
 
-def smooth(
-    d: int, *, n_layers: int = 2, strength: float = 0.8, softness: float = 0.3, random_state: RandomState = None
-) -> InvertibleNetwork:
+def smooth(d: int, *, n_layers: int = 2, strength: float = 0.8, random_state: RandomState = None) -> InvertibleNetwork:
     """Return an infinitely differentiable mixing: orthogonal layers with a `SinhArcsinh` between them.
 
     The default strength gives the two slopes about the ratio 1 : 5 of the papers' leaky ReLU.
@@ -190,7 +188,7 @@ def smooth(
     True
     """
     check_positive(d=d, n_layers=n_layers)
-    return InvertibleNetwork(haar(n_layers, d, generator(random_state)), SinhArcsinh(strength, softness))
+    return InvertibleNetwork(haar(n_layers, d, generator(random_state)), SinhArcsinh(strength))
 
 
 def identity(d: int) -> InvertibleNetwork:
@@ -306,7 +304,6 @@ def sparse(
     *,
     width: int = 16,
     strength: float = 0.8,
-    softness: float = 0.3,
     n_candidates: int = 1,
     random_state: RandomState = None,
 ) -> SparseMixing:
@@ -319,7 +316,7 @@ def sparse(
     width : int
         Hidden units per observed variable. At least the number of latents in a row, so that the gradients of that row
         can span all directions of its support ("sufficient nonlinearity").
-    strength, softness : float
+    strength : float
         See `SinhArcsinh`.
     n_candidates : int
         Each observed variable is the most nonlinear of this many draws, for standard normal latents: see
@@ -345,14 +342,14 @@ def sparse(
         raise InputError("support", f"`support` has structural rank {rank}: {why}. Add observed variables.")
     if width < (fewest := int(mask.sum(1).max())):
         raise InputError("width", f"`width` must be at least {fewest}, the latents in one row, got {width}.")
-    rng, activation = generator(random_state), SinhArcsinh(strength, softness)
-    best = _random_sparse(mask, width, activation, rng)
+    rng = generator(random_state)
+    best = _random_sparse(mask, width, SinhArcsinh(strength), rng)
     if n_candidates == 1:
         return best
     z = torch.randn(500, d, generator=rng, dtype=torch.float64)
     most = best.nonlinearity(z)
     for _ in range(n_candidates - 1):
-        other = _random_sparse(mask, width, activation, rng)
+        other = _random_sparse(mask, width, SinhArcsinh(strength), rng)
         score = other.nonlinearity(z)
         better = torch.from_numpy(score > most)
         for name in ("inner", "offset", "outer"):

@@ -164,15 +164,6 @@ class Confounded(Process):
         return self.label_vectors.shape[1]
 
     @property
-    def invariant_space(self) -> Tensor:
-        """Orthonormal basis of all directions of x that are independent of e given the label; (d_a, d_b)."""
-        moved = span_of_differences(self.nuisance_vectors)
-        basis = torch.eye(self.mixing.d, dtype=torch.float64)
-        basis[self.d :, self.d :] -= moved @ moved.mT
-        u, s, _ = torch.linalg.svd(basis)
-        return invariant_directions(self.mixing, u[:, s > 0.5])
-
-    @property
     def prior(self) -> NDArray[np.float64]:
         return frequencies(self.joint.sum(0))
 
