@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from pindown import Sparse, activations
-from pindown._files import read_json, write_json
+from pindown._files import read_json, sha256, write_json
 from pindown.data import as_source
 from pindown.errors import InputError
 from pindown.methods.sparse.activations import every_input, every_position
@@ -290,6 +290,26 @@ def test_a_record_that_was_changed_and_signed_again_is_refused_by_its_contents(t
     activations(model(), INPUTS, "0", tmp_path, shard_size=8)
     record = read_json(tmp_path / "activations.json")
     change(record)
+    write_json(tmp_path / "activations.json", record)
+    damaged(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "[1]",
+        "null",
+        "[" * 100_000,
+        '{"x":{"dtype":"F32","shape":[8,5],"data_offsets":[-100,60]},"input":{"dtype":"I64","shape":[8],"data_offsets":[0,64]}}',
+        '{"x":{"dtype":"F32","shape":[9,9999],"data_offsets":[0,160]},"input":{"dtype":"I64","shape":[8],"data_offsets":[0,64]}}',
+    ],
+)
+def test_a_shard_that_was_changed_and_signed_again_is_refused_by_its_header(tmp_path, header):
+    activations(model(), INPUTS, "0", tmp_path, shard_size=8)
+    record = read_json(tmp_path / "activations.json")
+    shard = tmp_path / record["shards"][0]["file"]
+    shard.write_bytes(len(header).to_bytes(8, "little") + header.encode() + bytes(224))
+    record["shards"][0]["sha256"] = sha256(shard)
     write_json(tmp_path / "activations.json", record)
     damaged(tmp_path)
 

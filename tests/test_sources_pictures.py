@@ -1,5 +1,7 @@
 """A folder of images is a source. Every image is decoded once, and errors name the file at fault."""
 
+import zlib
+
 import numpy as np
 import pytest
 
@@ -321,3 +323,14 @@ def test_an_estimator_learns_from_a_folder(tmp_path):
     classify = Classify(2, max_iter=60, random_state=0).fit(source)
     assert classify.transform(source).shape == (60, 2)
     assert classify.score(source[np.arange(60)], source.side_variables()["signal"]) > 0.9
+
+
+def test_an_image_whose_header_promises_billions_of_pixels_is_refused(tmp_path):
+    def chunk(kind, content):
+        return len(content).to_bytes(4, "big") + kind + content + zlib.crc32(kind + content).to_bytes(4, "big")
+
+    header = chunk(b"IHDR", 2 * (60_000).to_bytes(4, "big") + bytes([8, 0, 0, 0, 0]))
+    pixels = chunk(b"IDAT", zlib.compress(bytes(99))) + chunk(b"IEND", b"")
+    (tmp_path / "bomb.png").write_bytes(b"\x89PNG\r\n\x1a\n" + header + pixels)
+    with pytest.raises(UnreadableError, match="exceeds limit"):
+        ImageFolder(tmp_path)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from pindown._files import atomic_path
 from pindown._names import listed
-from pindown.data.files import mapped_member
+from pindown.data.table_files import mapped_member
 
 IN_MEMORY = 1 << 28
 """Bytes of a compressed array that are read into memory, without being asked to."""

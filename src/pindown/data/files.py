@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import re
-import zipfile
 from collections.abc import Iterator, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
+from safetensors import SafetensorError, safe_open
 from torch.utils.data import DataLoader, Dataset, IterableDataset
 
 from pindown import _files
@@ -29,7 +27,7 @@ from pindown.data.sources import (
     Source,
     rebatched,
 )
-from pindown.data.table_files import numbers_of
+from pindown.data.table_files import map_npy, map_npz, numbers_of, optional_module
 from pindown.errors import InputError
 
 if TYPE_CHECKING:
@@ -124,9 +122,9 @@ def open_path(path: str | Path) -> Source:
         case ".parquet":
             return ParquetSource(path)
         case ".npy":
-            return ArraySource(_map_npy(path))
+            return ArraySource(map_npy(path))
         case ".npz":
-            return _by_role(_map_npz(path), path)
+            return _by_role(map_npz(path), path)
     raise InputError("X", f"{path.name}: samples are read from .parquet, .npy and .npz. Pass the array of other files.")
 
 
@@ -135,9 +133,9 @@ def _open_folder(path: Path) -> Source:
         return open_shards(path)
     files = {file.stem: file for file in sorted(path.glob("*.npy"))}
     if "x" in files or "X" in files:
-        return _by_role({name: _map_npy(file) for name, file in files.items()}, path)
+        return _by_role({name: map_npy(file) for name, file in files.items()}, path)
     if files:
-        return ConcatSource([ArraySource(_map_npy(file)) for file in files.values()])
+        return ConcatSource([ArraySource(map_npy(file)) for file in files.values()])
     if any(path.rglob("*.parquet")):
         return ParquetSource(path)
     if any(file.suffix.lower() in IMAGES for file in path.rglob("*")):
@@ -151,47 +149,6 @@ def _by_role(arrays: dict[str, Any], path: Path) -> IndexedSource:
     if x is None:
         raise InputError("X", f"{path.name} has the arrays {listed([*arrays])}, but no x.")
     return ArraySource(arrays[x], **{role: arrays[role] for role in (*ROLES, "y") if role in arrays})
-
-
-# ---- maps -----------------------------------------------------------------------------------------------------------
-
-
-def _map_npy(path: Path) -> NDArray[Any]:
-    try:
-        array: NDArray[Any] = np.load(path, mmap_mode="r")
-        return array
-    except (ValueError, EOFError, OSError, OverflowError) as error:  # numpy takes what it does not know for a pickle
-        why = "it has text or Python objects, or is damaged. Save it again by numpy.save"
-        raise InputError("X", f"{path.name} cannot be read as an array: {why}.") from error
-
-
-def _map_npz(path: Path) -> dict[str, NDArray[np.generic]]:
-    """Return the arrays of an ``.npz``: mapped where they are not compressed, otherwise read."""
-    try:
-        with zipfile.ZipFile(path) as archive, np.load(path) as arrays:
-            members = {member.filename.removesuffix(".npy"): member for member in archive.infolist()}
-            return {
-                name: mapped_member(path, archive, members[name])
-                if members[name].compress_type == zipfile.ZIP_STORED
-                else arrays[name]
-                for name in arrays.files
-            }
-    except (ValueError, EOFError, OSError, OverflowError, zipfile.BadZipFile) as error:
-        raise InputError("X", f"{path.name} cannot be read as arrays ({error}). Save them again.") from error
-
-
-def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[np.generic]:
-    """Map an array that an ``.npz`` holds without compression."""
-    with archive.open(info) as member:
-        version = np.lib.format.read_magic(member)
-        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
-        shape, fortran, dtype = read(member)
-        header = member.tell()
-    with path.open("rb") as raw:  # the sizes of name and extra field come before them, and may differ from the index's
-        raw.seek(info.header_offset + 26)
-        name, extra = np.frombuffer(raw.read(4), dtype="<u2")
-    offset = info.header_offset + 30 + int(name) + int(extra) + header
-    return np.memmap(path, dtype, "r", offset, shape, "F" if fortran else "C")
 
 
 # ---- activations ----------------------------------------------------------------------------------------------------
@@ -254,11 +211,14 @@ def map_safetensors(path: Path) -> dict[str, NDArray[np.generic]]:
     ...     np.array(map_safetensors(Path(folder, "x.safetensors"))["x"][1])
     array([0., 1., 0.], dtype=float32)
     """
+    try:
+        with safe_open(path, framework="numpy"):  # which checks the header
+            pass
+    except SafetensorError as error:
+        raise ValueError(f"{path.name} is not a valid safetensors file ({error})") from error
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
-        if size > path.stat().st_size:
-            raise ValueError(f"{path.name} is not a safetensors file")
-        header = json.loads(file.read(size))
+        header = _files.parse_json(file.read(size))
     found: dict[str, NDArray[np.generic]] = {}
     for name, entry in header.items():
         if name == "__metadata__":
@@ -347,10 +307,7 @@ class ParquetSource(Source):
 
 
 def _open_parquet(path: Path) -> Any:
-    try:
-        dataset = import_module("pyarrow.dataset")
-    except ImportError as error:
-        raise ImportError(f"{path.name}: reading parquet needs pyarrow: pip install 'pindown[tables]'.") from error
+    dataset = optional_module("pyarrow.dataset", path, "tables")
     if not path.exists():
         raise FileNotFoundError(f"there is no file or folder {path}.")
     files = sorted(map(str, path.rglob("*.parquet"))) if path.is_dir() else [str(path)]

@@ -17,7 +17,7 @@ from pindown._names import counted, listed, printable
 from pindown.data.data import Sides, roles_of
 from pindown.data.labels import as_label
 from pindown.data.sources import Batch, IndexedSource
-from pindown.data.table_files import MISSING, open_text
+from pindown.data.table_files import MISSING, map_npy, open_text, optional_module
 from pindown.errors import InputError
 
 IMAGES = (".png", ".jpg", ".jpeg", ".tif", ".tiff")
@@ -43,6 +43,10 @@ ROUNDING = 1e-3
 
 CACHE_BYTES = 1 << 31
 """Decoded images kept in memory. Images beyond it are decoded by threads whenever they are needed."""
+
+
+UNREADABLE = (OSError, SyntaxError, EOFError, ValueError)
+"""What Pillow raises for files that are broken."""
 
 
 class UnreadableError(ValueError):
@@ -166,14 +170,14 @@ class ImageFolder(IndexedSource):
         path = self.folder / name
         try:
             if path.suffix.lower() == ".npy":
-                array = np.load(path)
+                array = map_npy(path)
                 _npy_shape(array.shape)
                 image = as_channels(array[None])[0]
             else:
                 image = _decode_image(path)
             if not np.isfinite(image).all():
                 raise ValueError("it has NaN or infinite pixels")
-        except (OSError, SyntaxError, EOFError, ValueError) as error:  # Pillow raises all of these for broken files
+        except UNREADABLE as error:
             raise unreadable(name, error) from error
         if len(image) in (2, 4):
             colours, alpha = image[:-1], image[-1:]
@@ -216,16 +220,16 @@ class ImageFolder(IndexedSource):
         path = self.folder / name
         try:
             if path.suffix.lower() == ".npy":
-                array = np.load(path, mmap_mode="r")
+                array = map_npy(path)
                 check_kind(array.dtype)
                 shape = _npy_shape(array.shape)
             else:
-                with import_pillow(path).open(path) as image:
+                with _opened(path) as image:
                     _check_header(image)
                     on_its_side = image.getexif().get(ORIENTATION, 1) >= 5
                     size = (image.width, image.height) if on_its_side else (image.height, image.width)
                     shape = (1 if image.mode in GREY else 3, *size)
-        except (OSError, SyntaxError, EOFError, ValueError) as error:
+        except UNREADABLE as error:
             raise unreadable(name, error) from error
         return (self.channels or shape[0], *(self.size or shape[1:]))
 
@@ -256,10 +260,16 @@ def image_paths(folder: Path) -> list[str]:
 
 def import_pillow(path: Path) -> Any:
     """Return the module PIL.Image, or raise an error that says how to install it."""
+    return optional_module("PIL.Image", path, "images")
+
+
+def _opened(path: Path) -> Any:
+    """Open an image, of which only the header is read; raise ValueError if it is a bomb."""
+    pillow = import_pillow(path)
     try:
-        return import_module("PIL.Image")
-    except ImportError as error:
-        raise ImportError(f"{path.name}: reading images needs Pillow: pip install 'pindown[images]'.") from error
+        return pillow.open(path)
+    except pillow.DecompressionBombError as error:
+        raise ValueError(f"{error}") from error
 
 
 def is_transparent(image: Any) -> bool:
@@ -334,7 +344,7 @@ def _check_size(size: Any) -> tuple[int, int] | None:
 
 def _decode_image(path: Path) -> NDArray[np.float32]:
     """Return an image as (channels, h, w); the last of two or four channels is opacity."""
-    with import_pillow(path).open(path) as file:
+    with _opened(path) as file:
         _check_header(file)
         image = import_module("PIL.ImageOps").exif_transpose(file)
         if image.mode in ("F", *SIXTEEN_BIT):

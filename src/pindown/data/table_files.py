@@ -1,30 +1,36 @@
-"""Table files, read by column name: csv, tsv and xlsx by pandas, npy and npz by numpy, parquet, and h5ad by anndata."""
+"""Table files, read by column name: csv, tsv, xlsx, parquet, h5ad and the arrays of numpy; and files of latents."""
 
 from __future__ import annotations
 
 import csv
 import io
+import math
 import re
 import warnings
+import zipfile
 from abc import ABC, abstractmethod
+from array import array
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from importlib import import_module
-from itertools import compress, islice
+from itertools import chain, islice
 from pathlib import Path
 from types import ModuleType
-from typing import Any, TextIO
+from typing import IO, TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pindown._files import atomic_path, require_writable
-from pindown._names import listed, nearest, quoted
+from pindown._names import listed, nearest, printable, quoted
 from pindown.data.labels import as_label, missing
 from pindown.errors import InputError
+
+if TYPE_CHECKING:
+    import pyarrow
+    from scipy.sparse import sparray
 
 Matrix = NDArray[np.float64]
 Label = NDArray[np.generic]
@@ -35,10 +41,7 @@ MISSING = frozenset(
 """Cells that hold nothing, or what a spreadsheet could not compute, in lower case."""
 
 HEAD = 5_000
-"""Rows of a text file from which the types of its columns are decided."""
-
-AT_ONCE = 1 << 22
-"""Cells of a text file in memory at a time."""
+"""Lines of a text file from which the types of its columns are decided."""
 
 WRITABLE = (".csv", ".tsv", ".npy", ".npz")
 """Suffixes of files that `write_latents` writes."""
@@ -118,9 +121,11 @@ class ColumnTable(TableFile):
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
         """Return some columns as a matrix and others as labels."""
-        if text := [name for name in numbers if name not in self.numeric]:
+        numeric = set(self.numeric)
+        if text := [name for name in numbers if name not in numeric]:
             raise InputError("features", f"{self.path.name}: column {quoted(text[0])} has no numbers. Leave it out.")
-        columns = self.load(tuple(dict.fromkeys((*numbers, *labels))))
+        with _readable(self.path):
+            columns = self.load(tuple(dict.fromkeys((*numbers, *labels))))
         lengths = {name: len(np.asarray(column)) for name, column in columns.items()}
         first = next(iter(lengths))
         for name, length in lengths.items():
@@ -168,7 +173,8 @@ def open_table(path: Path) -> TableFile:
 
     Examples
     --------
-    >>>     >>> with tempfile.TemporaryDirectory() as folder:
+    >>> import tempfile
+    >>> with tempfile.TemporaryDirectory() as folder:
     ...     data = Path(folder) / "data.csv"
     ...     _ = data.write_text("height,age,site\n1.7,30,north\n1.6,41,south\n")
     ...     table = open_table(data)
@@ -192,30 +198,33 @@ def open_table(path: Path) -> TableFile:
         raise ValueError(f"{path.name} is empty: give a file with a line of names and a line for each sample.")
     try:
         return READERS[suffix](path)
+    except ImportError as error:
+        raise ValueError(f"{error} Or save a .csv.") from error
     except PermissionError as error:
         raise PermissionError(f"{path} cannot be read ({error.strerror}): ask for permission, or copy it.") from error
 
 
 @contextmanager
 def _readable(path: Path) -> Iterator[None]:
-    """Turn what a library raises for a bad file into a sentence, and silence its warnings."""
+    """Turn what a library raises for a bad file into one sentence, and silence its warnings."""
     try:
         with warnings.catch_warnings(action="ignore"):
             yield
-    except (PermissionError, MemoryError):
+    except (PermissionError, InputError):
         raise
     except Exception as error:  # each library has errors of its own
-        cause = next(iter(str(error).splitlines()), type(error).__name__).rstrip(".")
-        raise ValueError(f"{path.name} cannot be read as {path.suffix} ({cause}). Save it again.") from error
+        cause = printable(next(iter(str(error).splitlines()), type(error).__name__).rstrip("."), 200)
+        raise InputError("X", f"{path.name} cannot be read as {path.suffix} ({cause}). Save it again.") from error
 
 
-def _optional(module: str, path: Path, extra: str) -> ModuleType:
+def optional_module(module: str, path: Path, extra: str) -> ModuleType:
+    """Return a module of an optional package, or raise an error that says how to install it."""
     try:
         with warnings.catch_warnings(action="ignore"):  # of its own dependencies
             return import_module(module)
     except ImportError as error:
-        package = module.partition(".")[0]
-        raise ValueError(f"{path.name} needs {package}: pip install 'pindown[{extra}]', or save a .csv.") from error
+        package = {"PIL": "Pillow"}.get(name := module.partition(".")[0], name)
+        raise ImportError(f"{path.name} needs {package}: pip install 'pindown[{extra}]'.") from error
 
 
 def _require_unique(path: Path, names: Sequence[str]) -> None:
@@ -241,81 +250,54 @@ class TextTable(TableFile):
 
     def read(self, numbers: Sequence[str], labels: Sequence[str]) -> tuple[Matrix, dict[str, Label]]:
         """Return some columns as a matrix and others as labels."""
-        texts = {name: self.header.index(name) for name in labels}
-        matrix, cells = self._cells([self.header.index(name) for name in numbers if name not in texts], texts.values())
-        for k, name in enumerate(numbers):
-            if name in texts:  # a column that is a label, too
-                values = [float(_with_point(c, self.decimal)) for c in cells[texts[name]]]
-                matrix = np.insert(matrix, k, values, axis=1)
-        return matrix, {name: self._label(cells[j], name in self.numeric) for name, j in texts.items()}
+        place = {name: j for j, name in enumerate(self.header)}
+        matrix, cells = self._cells([place[name] for name in numbers], [place[name] for name in labels])
+        numeric = set(self.numeric)
+        return matrix, {name: self._label(cells[place[name]], name in numeric) for name in labels}
 
     def texts(self, names: Sequence[str]) -> dict[str, list[str]]:
         """Return columns as the text that is written there."""
-        cells = self._cells([], [self.header.index(name) for name in dict.fromkeys(names)])[1]
-        return {name: cells[self.header.index(name)] for name in names}
+        places = {name: self.header.index(name) for name in names}
+        cells = self._cells([], [*places.values()])[1]
+        return {name: cells[j] for name, j in places.items()}
 
     def sample_names(self) -> Label | None:
         """Return the first column if it has no name: pandas writes its index so."""
         return None if self.header[0] else np.array(self._cells([], [0])[1][0])
 
-    def _cells(self, numbers: Sequence[int], texts: Iterable[int]) -> tuple[Matrix, dict[int, list[str]]]:
-        """Read columns by their places, a bounded number of lines at a time: numbers, and cells as text."""
-        import pandas as pd
-
-        matrix = np.empty((len(self._has_content), len(numbers)))
-        cells: dict[int, list[str]] = {j: [] for j in texts}
+    def _cells(self, numbers: Sequence[int], texts: Sequence[int]) -> tuple[Matrix, dict[int, list[str]]]:
+        """Read columns by their places, line by line: numbers, and cells as text."""
+        flat, cells, n_rows = array("d"), {j: list[str]() for j in texts}, 0
         known: dict[str, str] = {}  # equal texts share memory
-        spellings = {spelled for word in MISSING for spelled in (word, word.upper(), word.capitalize(), "NaN")}
-        exact = tuple(map(int, pd.__version__.split(".")[:2])) >= (3, 1)  # without being asked to
-        with _lines(self.path, self.separator, self.sheet) as (file, _, lines):
+        with _lines(self.path, self.separator, self.sheet) as lines:
             next(lines)  # the header
-            try:
-                for part in pd.read_csv(
-                    file,
-                    sep=self.separator,
-                    decimal=self.decimal,
-                    header=None,
-                    names=list(range(len(self.header))),
-                    index_col=False,
-                    usecols=[*numbers, *cells],
-                    dtype={**dict.fromkeys(numbers, "float64"), **dict.fromkeys(cells, object)},
-                    keep_default_na=False,
-                    na_values=dict.fromkeys(numbers, sorted(spellings)),
-                    skipinitialspace=True,
-                    chunksize=max(1, AT_ONCE // len(self.header)),
-                    **({} if exact else {"float_precision": "round_trip"}),
-                ):
-                    matrix[part.index] = part[numbers]
-                    for j, column in cells.items():
-                        column += [known.setdefault(text, text.strip()) for text in part[j]]
-            except ValueError as error:
-                raise self._wrong_cell(numbers) from error
-        if self._has_content.all():
-            return matrix, cells
-        return matrix[self._has_content], {j: list(compress(c, self._has_content)) for j, c in cells.items()}
+            for n_rows, (line, row) in enumerate(lines, 1):  # noqa: B007 (it is used below)
+                picked = [row[j] for j in numbers]
+                try:
+                    values = [*map(float, picked)]
+                except ValueError:
+                    values = [self._number(row, j, line) for j in numbers]
+                if self.decimal == "," or "_" in "".join(picked):  # neither of which float reads as it is meant
+                    values = [self._number(row, j, line) for j in numbers]
+                flat.extend(values)
+                for j, column in cells.items():
+                    column.append(known.setdefault(text := row[j].strip(), text))
+        return np.frombuffer(flat).reshape(n_rows, len(numbers)), cells
 
-    @cached_property
-    def _has_content(self) -> NDArray[np.bool_]:
-        """Whether each line below the header has content; raise if a line is longer or shorter: pandas does not."""
-        with _lines(self.path, self.separator, self.sheet) as (_, _, lines):
-            next(lines)
-            return np.array([cells[0] != "" or any(cells) for cells in lines], dtype=bool)
-
-    def _wrong_cell(self, numbers: Sequence[int]) -> ValueError:
-        """Return the error for the first cell that is not a number."""
-        with _lines(self.path, self.separator, self.sheet) as (_, reader, lines):
-            for cells in islice(lines, 1, None):
-                for j in numbers:
-                    if cells[j].strip().lower() not in MISSING and not _is_number(cells[j], self.decimal):
-                        name, mark = quoted(self.header[j]), "comma" if self.decimal == "," else "point"
-                        hint = f" Decimals need a {mark} in this file, and thousands no mark."
-                        return InputError(
-                            "features",
-                            f"{self.path.name}, line {reader.line_num}: column {name} has numbers, but here the text "
-                            f"{quoted(cells[j])}.{hint if set(cells[j]) & set(',.') else ''} Correct the cell, or "
-                            f"leave the column out: `drop={name}`.",
-                        )
-        return ValueError(f"{self.path.name} cannot be read as {self.path.suffix}. Save it again.")
+    def _number(self, row: Sequence[str], j: int, line: int) -> float:
+        """Return the number in a cell, NaN if it is missing, or raise if it is text."""
+        cell = row[j]
+        if _is_number(cell, self.decimal):
+            return float(_with_point(cell, self.decimal))
+        if cell.strip().lower() in MISSING:
+            return math.nan
+        name, mark = quoted(self.header[j]), "comma" if self.decimal == "," else "point"
+        hint = f" Decimals need a {mark} in this file, and thousands no mark." if set(cell) & set(",.") else ""
+        raise InputError(
+            "features",
+            f"{self.path.name}, line {line}: column {name} has numbers, but here the text {quoted(cell)}.{hint} "
+            f"Correct the cell, or leave the column out: `drop={name}`.",
+        )
 
     def _label(self, cells: list[str], is_numeric: bool) -> Label:
         """Return text as labels: whole numbers, numbers or text; None where a cell is empty."""
@@ -327,9 +309,9 @@ class TextTable(TableFile):
 def open_text(path: Path, sheet: str | None = None) -> TextTable:
     """Read the header and the first lines: the names, and which columns hold numbers."""
     separator = "," if sheet is not None else "\t" if path.suffix.lower() == ".tsv" else _separator(path)
-    with _lines(path, separator, sheet) as (_, _, lines):
-        header = tuple(cell.strip() for cell in next(lines, []))
-        head = [cells for cells in islice(lines, HEAD) if any(cells)]
+    with _lines(path, separator, sheet) as lines:
+        header = tuple(cell.strip() for cell in next(lines, (0, []))[1])
+        head = [row for _, row in islice(lines, HEAD)]
     names = tuple(name for name in header if name)
     if not names:
         raise ValueError(f"{path.name} has no names in its first line: give each column one.")
@@ -346,23 +328,29 @@ def open_text(path: Path, sheet: str | None = None) -> TextTable:
 
 def open_excel(path: Path) -> TextTable:
     """Read the first sheet of a spreadsheet, as text."""
-    _optional("openpyxl", path, "tables")
-    import pandas as pd
-
+    openpyxl, text = optional_module("openpyxl", path, "tables"), io.StringIO()
+    write, width = csv.writer(text).writerow, 0
     with _readable(path):
-        sheet = pd.read_excel(path, header=None, dtype=object, na_filter=False)
-    return open_text(path, sheet.to_csv(index=False, header=False))
+        sheet = openpyxl.load_workbook(path, read_only=True, data_only=True).worksheets[0]
+        sheet.reset_dimensions()  # which a file may state larger than they are
+        for row in sheet.iter_rows(values_only=True):
+            filled = max((j + 1 for j, cell in enumerate(row) if cell is not None), default=0)
+            width = width or filled
+            cells = [*row[: max(width, filled)], *[None] * (width - len(row))] if filled else []
+            write([int(c) if isinstance(c, float) and c.is_integer() else c for c in cells])
+    return open_text(path, text.getvalue())
 
 
 @contextmanager
-def _lines(path: Path, separator: str, sheet: str | None) -> Iterator[tuple[TextIO, Any, Iterator[list[str]]]]:
-    """Open a text table; yield the file, a reader that counts its lines, and the lines of cells, all equally wide."""
+def _lines(path: Path, separator: str, sheet: str | None) -> Iterator[Iterator[tuple[int, list[str]]]]:
+    """Open a text table; yield its lines that are not empty as numbers and cells, all equally wide."""
 
-    def lines() -> Iterator[list[str]]:
+    def lines() -> Iterator[tuple[int, list[str]]]:
         width = 0
         for cells in reader:
             if len(cells) == width:
-                yield cells
+                if cells[0] or any(cells):
+                    yield reader.line_num, cells
             elif len(cells) < 2 and not "".join(cells).strip():  # a blank line
                 continue
             elif width:
@@ -372,12 +360,12 @@ def _lines(path: Path, separator: str, sheet: str | None) -> Iterator[tuple[Text
                 )
             elif cells != ["sep=", ""]:  # spreadsheets write a line about separators first
                 width = len(cells)
-                yield cells
+                yield reader.line_num, cells
 
     with io.StringIO(sheet) if sheet is not None else path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.reader(file, delimiter=separator, strict=True)
         try:
-            yield file, reader, lines()
+            yield lines()
         except UnicodeDecodeError as error:
             raise ValueError(f"{path.name} is not UTF-8 text. In a spreadsheet, save it as CSV UTF-8.") from error
         except csv.Error as error:
@@ -393,9 +381,9 @@ def _separator(path: Path) -> str:
 
 def _decimals_have_commas(head: Sequence[Sequence[str]]) -> bool:
     """Whether more cells are like 0,5 than like 0.5, and not all of them could be thousands, such as 1,500."""
-    decimal = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*")
-    with_comma = [cell for cells in head for cell in cells if decimal.fullmatch(cell)]
-    n_points = sum(decimal.fullmatch(_with_point(cell, ",")) is not None for cells in head for cell in cells)
+    decimal, cells = re.compile(r"\s*[+-]?\d*,\d+(?:[eE][+-]?\d+)?\s*"), [*chain.from_iterable(head)]
+    with_comma = [cell for cell in cells if decimal.fullmatch(cell)]
+    n_points = sum(decimal.fullmatch(_with_point(cell, ",")) is not None for cell in cells)
     thousands = re.compile(r"\s*[+-]?[1-9]\d{0,2},\d{3}\s*")
     return len(with_comma) > n_points and not all(map(thousands.fullmatch, with_comma))
 
@@ -419,73 +407,110 @@ def _is_number(cell: str, decimal: str) -> bool:
     return "_" not in cell
 
 
-# ---- arrays, parquet and h5ad ---------------------------------------------------------------------------------------
+# ---- arrays of numpy ------------------------------------------------------------------------------------------------
+
+
+def map_npy(path: Path) -> NDArray[Any]:
+    """Map the array of an ``.npy``."""
+    with _readable(path), path.open("rb") as file:
+        return np.memmap(path, mode="r", **_layout(path.stem, file, path.stat().st_size))
+
+
+def map_npz(path: Path) -> dict[str, NDArray[Any]]:
+    """Return the arrays of an ``.npz``: mapped where they are not compressed, otherwise read."""
+    with _readable(path), zipfile.ZipFile(path) as archive:
+        found = {info.filename.removesuffix(".npy"): mapped_member(path, archive, info) for info in archive.infolist()}
+        if len(found) < len(archive.infolist()):
+            raise ValueError("two of its arrays have one name")
+        return found
+
+
+def mapped_member(path: Path, archive: zipfile.ZipFile, info: zipfile.ZipInfo) -> NDArray[Any]:
+    """Map an array of an ``.npz``, or read it if it is compressed."""
+    with archive.open(info) as member:
+        layout = _layout(info.filename.removesuffix(".npy"), member, info.file_size)
+        if info.compress_type != zipfile.ZIP_STORED:
+            numbers = np.frombuffer(bytearray(member.read()), layout["dtype"])
+            return numbers.reshape(layout["shape"], order=layout["order"])
+    with path.open("rb") as raw:  # the sizes of name and extra field come before them, and may differ from the index's
+        raw.seek(info.header_offset + 26)
+        name, extra = np.frombuffer(raw.read(4), dtype="<u2")
+    layout["offset"] += info.header_offset + 30 + int(name) + int(extra)
+    return np.memmap(path, mode="r", **layout)
+
+
+def _layout(name: str, file: IO[bytes], size: int) -> dict[str, Any]:
+    """Return how an array lies in a file of this size, or raise if it holds something else."""
+    try:
+        version = np.lib.format.read_magic(file)
+        read = np.lib.format.read_array_header_1_0 if version == (1, 0) else np.lib.format.read_array_header_2_0
+        shape, is_fortran, dtype = read(file)
+    except ValueError as error:
+        raise ValueError(f"{name} is not an array") from error
+    if dtype.hasobject:
+        raise ValueError(f"{name} holds Python objects: turn them into text, {name}.astype(str)")
+    if any(length < 0 for length in shape) or math.prod(shape) * dtype.itemsize != size - file.tell():
+        raise ValueError(f"{name} has the shape {shape}, and another number of bytes")
+    return {"dtype": dtype, "shape": shape, "order": "F" if is_fortran else "C", "offset": file.tell()}
 
 
 def open_npy(path: Path) -> ColumnTable:
     """Open one matrix, whose columns are called 0, 1, 2 and so on."""
-    with _readable(path):
-        array = np.load(path, mmap_mode="r", allow_pickle=False)
-    if array.ndim > 2:
-        raise ColumnTable(path, (), (), deep={"X": array.shape}).lacks("X", "features", ())
-    if array.ndim != 2 or array.dtype.kind not in "buif":
-        raise ValueError(f"{path.name} must hold a matrix of numbers, but has {array.dtype} of {array.shape}.")
-    columns = {str(j): array[:, j] for j in range(array.shape[1])}
-    return ColumnTable(path, tuple(columns), tuple(columns), load=_from(columns))
+    matrix = map_npy(path)
+    if matrix.ndim > 2:
+        raise ColumnTable(path, (), (), deep={"X": matrix.shape}).lacks("X", "features", ())
+    if matrix.ndim != 2 or matrix.dtype.kind not in "buif":
+        raise ValueError(f"{path.name} must hold a matrix of numbers, but has {matrix.dtype} of {matrix.shape}.")
+    columns = {str(j): matrix[:, j] for j in range(matrix.shape[1])}
+    return ColumnTable(path, tuple(columns), tuple(columns), load=lambda names: {name: columns[name] for name in names})
 
 
 def open_npz(path: Path) -> ColumnTable:
     """Open arrays: a matrix X is a block, whose columns are called X_0, X_1 …; one-dimensional arrays are columns."""
-    columns: dict[str, NDArray[np.generic]] = {}
+    columns: dict[str, NDArray[Any]] = {}
     blocks: dict[str, tuple[str, ...]] = {}
     deep: dict[str, tuple[int, ...]] = {}
-    with _readable(path):
-        arrays = np.load(path, allow_pickle=False)
-    with arrays:
-        for name in arrays.files:
-            try:
-                array = arrays[name]
-            except (ValueError, OSError) as error:
-                why = f"If it holds Python objects, turn them into text: {name}.astype(str)"
-                raise ValueError(f"{path.name}: {name} cannot be read. {why}.") from error
-            if array.ndim == 1 or array.shape[1:] == (1,):
-                columns[name] = array.reshape(-1)
-            elif array.ndim == 2:
-                blocks[name] = tuple(f"{name}_{j}" for j in range(array.shape[1]))
-                columns |= zip(blocks[name], array.T, strict=True)
-            elif array.ndim > 2:
-                deep[name] = array.shape
+    for name, values in map_npz(path).items():
+        if values.ndim == 1 or values.shape[1:] == (1,):
+            columns[name] = values.reshape(-1)
+        elif values.ndim == 2:
+            blocks[name] = tuple(f"{name}_{j}" for j in range(values.shape[1]))
+            columns |= zip(blocks[name], values.T, strict=True)
+        elif values.ndim > 2:
+            deep[name] = values.shape
     if not columns and not deep:
         raise ValueError(f"{path.name} has no array of one or two dimensions: save one called X, one row per sample.")
     numeric = tuple(name for name, column in columns.items() if column.dtype.kind in "buif")
-    return ColumnTable(path, tuple(columns), numeric, blocks, deep, load=_from(columns))
+    return ColumnTable(
+        path, tuple(columns), numeric, blocks, deep, load=lambda names: {name: columns[name] for name in names}
+    )
 
 
-def _from(columns: Mapping[str, NDArray[np.generic]]) -> Callable[[Sequence[str]], Mapping[str, NDArray[np.generic]]]:
-    return lambda names: {name: columns[name] for name in names}
-
-
-def open_parquet(path: Path) -> ColumnTable:
-    """Read the schema: the names, and which columns hold numbers."""
-    parquet = _optional("pyarrow.parquet", path, "tables")
-
-    def load(names: Sequence[str]) -> Any:
-        with _readable(path):
-            return parquet.read_table(path, columns=list(names)).to_pandas(ignore_metadata=True)
-
-    with _readable(path):
-        schema = parquet.read_schema(path)
-    _require_unique(path, schema.names)
-    numeric, index = numbers_of(schema), [name for name in schema.names if name.startswith(PANDAS_INDEX)]
-    names = tuple(name for name in schema.names if name not in index)
-    return ColumnTable(path, names, numeric, load=load, index=lambda: load(index)[index[0]] if index else None)
+# ---- parquet and h5ad -----------------------------------------------------------------------------------------------
 
 
 PANDAS_INDEX = "__index_level_"
 """How pandas names the columns of a parquet file that hold its index."""
 
 
-def numbers_of(schema: Any) -> tuple[str, ...]:
+def open_parquet(path: Path) -> ColumnTable:
+    """Read the schema: the names, and which columns hold numbers."""
+    parquet = optional_module("pyarrow.parquet", path, "tables")
+
+    def load(names: Sequence[str]) -> Any:
+        return parquet.read_table(path, columns=list(names)).to_pandas(ignore_metadata=True)
+
+    with _readable(path):
+        schema = parquet.read_schema(path)
+    _require_unique(path, schema.names)
+    index = [name for name in schema.names if name.startswith(PANDAS_INDEX)]
+    names = tuple(name for name in schema.names if name not in index)
+    return ColumnTable(
+        path, names, numbers_of(schema), load=load, index=lambda: load(index)[index[0]] if index else None
+    )
+
+
+def numbers_of(schema: pyarrow.Schema) -> tuple[str, ...]:
     """Return the columns of numbers in the schema of a parquet file."""
     types = import_module("pyarrow.types")
     kinds = (types.is_integer, types.is_floating, types.is_boolean)
@@ -495,34 +520,31 @@ def numbers_of(schema: Any) -> tuple[str, ...]:
 
 def open_h5ad(path: Path) -> ColumnTable:
     """Open cells: the columns of ``obs``, and as blocks ``X``, which stays on disk, and the matrices of ``obsm``."""
-    anndata = _optional("anndata", path, "cells")
+    anndata = optional_module("anndata", path, "cells")
     with _readable(path):
         cells = anndata.read_h5ad(path, backed="r")
     blocks = {"X": tuple(map(str, cells.var_names))}
-    for name, array in cells.obsm.items():
-        if getattr(array, "ndim", 0) == 2:
-            blocks[name] = tuple(f"{name}_{j}" for j in range(array.shape[1]))
+    for name, matrix in cells.obsm.items():
+        if getattr(matrix, "ndim", 0) == 2:
+            blocks[name] = tuple(f"{name}_{j}" for j in range(matrix.shape[1]))
     obs = tuple(map(str, cells.obs.columns))
     in_blocks = tuple(name for block in blocks.values() for name in block)
     _require_unique(path, (*obs, *in_blocks))
 
     def load(names: Sequence[str]) -> Mapping[str, ArrayLike]:
-        found: dict[str, ArrayLike] = {name: cells.obs[name] for name in names if name in obs}
+        wanted = set(names)
+        found: dict[str, ArrayLike] = {name: cells.obs[name] for name in obs if name in wanted}
         for block, columns in blocks.items():
-            wanted = [j for j, name in enumerate(columns) if name in set(names)]
-            if wanted:
-                with _readable(path):
-                    values = cells.X if block == "X" else cells.obsm[block]
-                    values = (values.to_memory() if hasattr(values, "to_memory") else values[:])[:, wanted]
-                    values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
-                found |= zip((columns[j] for j in wanted), values.T, strict=True)
+            if chosen := [j for j, name in enumerate(columns) if name in wanted]:
+                values = cells.X if block == "X" else cells.obsm[block]
+                values = (values.to_memory() if hasattr(values, "to_memory") else values[:])[:, chosen]
+                values = values.toarray() if hasattr(values, "toarray") else np.asarray(values)
+                found |= zip((columns[j] for j in chosen), values.T, strict=True)
         return found
 
     numbers = tuple(name for name in obs if cells.obs[name].dtype.kind in "buif")
-    names = (*obs, *in_blocks)
-    return ColumnTable(
-        path, names, (*numbers, *in_blocks), blocks, load=load, index=lambda: cells.obs_names.astype(str)
-    )
+    names, numeric = (*obs, *in_blocks), (*numbers, *in_blocks)
+    return ColumnTable(path, names, numeric, blocks, load=load, index=lambda: cells.obs_names.astype(str))
 
 
 READERS: dict[str, Callable[[Path], TableFile]] = {
@@ -549,7 +571,10 @@ def check_writable(path: Path) -> None:
 
 
 def write_latents(
-    path: Path, latents: Any, names: Sequence[str], beside: Mapping[str, NDArray[np.generic]] | None = None
+    path: Path,
+    latents: NDArray[np.floating] | sparray,
+    names: Sequence[str],
+    beside: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> None:
     """Write latents (n, d), in the format of the suffix, completely or not at all.
 
@@ -558,6 +583,7 @@ def write_latents(
 
     Examples
     --------
+    >>> import tempfile
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     file = Path(folder) / "z.csv"
     ...     write_latents(file, np.array([[0.5, -1.0], [0.1, 2.0]]), ["z0", "z1"])
@@ -572,7 +598,7 @@ def write_latents(
                     np.save(file, latents)
             case ".npz":
                 arrays = {f"{name}_" if name in ("latents", "names") else name: part for name, part in more.items()}
-                if hasattr(latents, "tocsr"):  # as scipy saves a sparse matrix
+                if not isinstance(latents, np.ndarray):  # as scipy saves a sparse matrix
                     rows = latents.tocsr()
                     arrays |= {"data": rows.data, "indices": rows.indices, "indptr": rows.indptr}
                     arrays |= {"shape": np.array(rows.shape), "format": np.array(b"csr"), "_is_array": np.array(True)}

@@ -176,7 +176,8 @@ def read_data(
         )
     is_next = columns.pairs == NEXT and NEXT not in table.names
     labels = [name for name in columns.labels() if not (name == columns.pairs and (positives or is_next))]
-    spare = [name for name in table.names if name not in {*table.numeric, *used, *dropped}]
+    not_text = {*table.numeric, *used, *dropped}
+    spare = [name for name in table.names if name not in not_text]
     texts = spare if columns.id is None else [columns.id]
     numbers, values = table.read((*features, *truth, *positives), list(dict.fromkeys((*labels, *texts))))
     for name in labels if columns.id is None else [*labels, columns.id]:
@@ -244,8 +245,9 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
             "keep whatever it is shown.",
         )
     chosen = _expand(table, columns.features, "features") or table.default_block() or table.names
-    kept = [name for name in chosen if name not in used and name not in dropped]
-    numeric = tuple(name for name in kept if name in table.numeric)
+    left_out, numbers = {*used, *dropped}, set(table.numeric)
+    kept = [name for name in chosen if name not in left_out]
+    numeric = tuple(name for name in kept if name in numbers)
     if not numeric:
         gone = listed(sorted({*used, *dropped}))
         why = f"{listed(kept)} hold text" if kept else f"{gone} have another role or were dropped"
@@ -253,7 +255,7 @@ def _features(table: TableFile, columns: Columns, used: set[str], dropped: Seque
             "features",
             f"{table.path.name}: no observed variables are left, since {why}. Name columns of numbers by `features`.",
         )
-    if text := [name for name in columns.features if name in kept and name not in numeric]:
+    if text := [name for name in columns.features if name in kept and name not in numbers]:
         raise InputError(
             "features", f"`features`: column {quoted(text[0])} of {table.path.name} holds text, not numbers."
         )
