@@ -103,12 +103,9 @@ def _packed(x: Tensor, p: float | None) -> Tensor:
 
 
 @triton.jit
-def _load_tile(ptr, rows, n, D_PAD: tl.constexpr, P: tl.constexpr):
+def _load_tile(ptr, rows, n, D_PAD: tl.constexpr):
     """Load a tile of latents for a dot product; norms load coordinate by coordinate instead."""
-    if P == 0:
-        return tl.load(ptr + rows[:, None] * D_PAD + tl.arange(0, D_PAD), mask=rows[:, None] < n, other=0.0)
-    else:
-        return 0.0
+    return tl.load(ptr + rows[:, None] * D_PAD + tl.arange(0, D_PAD), mask=rows[:, None] < n, other=0.0)
 
 
 @triton.jit
@@ -119,16 +116,13 @@ def _difference(x_ptr, y_ptr, rows, columns, n, m, k):
 
 
 @triton.jit
-def _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D: tl.constexpr, P: tl.constexpr):
-    """Similarities of a tile, times log₂ e; x is already multiplied by it."""
-    if P == 0:
-        return tl.dot(x, tl.trans(y), input_precision="tf32x3")
-    else:
-        s = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
-        for k in range(D):
-            size = tl.abs(_difference(x_ptr, y_ptr, rows, columns, n, m, k))
-            s -= size if P == 1 else size * size * size
-        return s * LOG2_E
+def _negative_distances(x_ptr, y_ptr, rows, columns, n, m, D: tl.constexpr, P: tl.constexpr):
+    """Similarities of a tile by a norm, times log₂ e."""
+    s = tl.zeros((rows.shape[0], columns.shape[0]), tl.float32)
+    for k in range(D):
+        size = tl.abs(_difference(x_ptr, y_ptr, rows, columns, n, m, k))
+        s -= size if P == 1 else size * size * size
+    return s * LOG2_E
 
 
 @triton.jit
@@ -138,14 +132,18 @@ def _logsumexp_kernel(
 ):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
-    x = _load_tile(x_ptr, rows, n, D_PAD, P) * LOG2_E
+    if P == 0:
+        x = _load_tile(x_ptr, rows, n, D_PAD) * LOG2_E
     # Not −inf: in a tile without a pair, −inf would be subtracted from −inf.
     peak = tl.full((BM,), -1e30, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
-        y = _load_tile(y_ptr, columns, m, D_PAD, P)
-        s = _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D, P)
+        if P == 0:
+            y = _load_tile(y_ptr, columns, m, D_PAD)
+            s = tl.dot(x, tl.trans(y), input_precision="tf32x3")  # x is already multiplied by log₂ e
+        else:
+            s = _negative_distances(x_ptr, y_ptr, rows, columns, n, m, D, P)
         if c_ptr is not None:
             s += tl.load(c_ptr + columns, mask=columns < m, other=0.0)[None, :] * LOG2_E
         if RAGGED:
@@ -195,15 +193,12 @@ def _gradient(
     x_ptr, y_ptr, c_ptr, result_ptr, grad_ptr, out_ptr, weight_ptr, n, m, diagonal, width,
     D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, P: tl.constexpr, BY_COLUMN: tl.constexpr,
 ):  # fmt: skip
-    """Sum of softmax weight × derivative of the similarity in x, over the y of a stretch.
-
-    The softmax is over columns (gradient in a), or, with BY_COLUMN, over rows (gradient in b). Then the incoming
-    gradient belongs to the column, too.
-    """
+    """Sum softmax weight × slope in x over a stretch; softmax and gradient are of rows, with BY_COLUMN of columns."""
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
     k = tl.arange(0, D_PAD)
-    x = _load_tile(x_ptr, rows, n, D_PAD, P) * LOG2_E
+    if P == 0:
+        x = _load_tile(x_ptr, rows, n, D_PAD) * LOG2_E
     total = tl.zeros((BM, D_PAD), tl.float32)
     weights = tl.zeros((BM,), tl.float32)
     # Subtracted from a row's similarities: its log-sum-exp, or minus its potential. Rows outside have no weight.
@@ -215,8 +210,12 @@ def _gradient(
         shift = tl.load(result_ptr + rows, mask=rows < n, other=0.0) * LOG2_E
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
-        y = _load_tile(y_ptr, columns, m, D_PAD, P)
-        s = _similarity(x, y, x_ptr, y_ptr, rows, columns, n, m, D, P) - shift[:, None]
+        if P == 0:
+            y = _load_tile(y_ptr, columns, m, D_PAD)
+            s = tl.dot(x, tl.trans(y), input_precision="tf32x3")
+        else:
+            s = _negative_distances(x_ptr, y_ptr, rows, columns, n, m, D, P)
+        s -= shift[:, None]
         if BY_COLUMN:
             s -= tl.load(result_ptr + columns, mask=columns < m, other=float("inf"))[None, :] * LOG2_E
         elif c_ptr is not None:
