@@ -52,12 +52,12 @@ def supports(a: Tensor, p: float | None) -> bool:
 def row_logsumexp(pairs: Similarities) -> Tensor:
     """Return log Σ_j exp(s(a_i, b_j) + c_j); a is (n, d), b is (m, d), c is (m,), the result (n,)."""
     a, b, potential, p, diagonal = pairs
-    tile, shape = Tile.of(a.shape[1], p), _shape(a.shape[1])
+    tile, (d, padded) = Tile.of(a.shape[1], p), _shape(a.shape[1])
     n, m, c = len(a), len(b), None if potential is None else potential.contiguous()
     tiles, stretches, width = _grid(n, m, tile, PROGRAMS)
     parts, result = a.new_empty(stretches, n), a.new_empty(n)
     _logsumexp_kernel[(tiles, stretches)](
-        _packed(a, p), _packed(b, p), c, parts, n, m, diagonal, width, *shape, tile.rows, tile.columns,
+        _packed(a, p), _packed(b, p), c, parts, n, m, diagonal, width, d if p else padded, tile.rows, tile.columns,
         RAGGED=m % tile.columns != 0, P=p or 0, num_warps=tile.warps,
     )  # fmt: skip
     _combine_kernel[(triton.cdiv(n, 128),)](parts, result, n, stretches, triton.next_power_of_2(stretches), 128)
@@ -128,19 +128,19 @@ def _negative_distances(x_ptr, y_ptr, rows, columns, n, m, D: tl.constexpr, P: t
 @triton.jit
 def _logsumexp_kernel(
     x_ptr, y_ptr, c_ptr, out_ptr, n, m, diagonal, width,
-    D: tl.constexpr, D_PAD: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
+    D: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr, RAGGED: tl.constexpr, P: tl.constexpr,
 ):  # fmt: skip
     rows = tl.program_id(0) * BM + tl.arange(0, BM)
     first = tl.program_id(1) * width
     if P == 0:
-        x = _load_tile(x_ptr, rows, n, D_PAD) * LOG2_E
+        x = _load_tile(x_ptr, rows, n, D) * LOG2_E
     # Not −inf: in a tile without a pair, −inf would be subtracted from −inf.
     peak = tl.full((BM,), -1e30, tl.float32)
     total = tl.zeros((BM,), tl.float32)
     for start in range(first, min(first + width, m), BN):
         columns = start + tl.arange(0, BN)
         if P == 0:
-            y = _load_tile(y_ptr, columns, m, D_PAD)
+            y = _load_tile(y_ptr, columns, m, D)
             s = tl.dot(x, tl.trans(y), input_precision="tf32x3")  # x is already multiplied by log₂ e
         else:
             s = _negative_distances(x_ptr, y_ptr, rows, columns, n, m, D, P)
