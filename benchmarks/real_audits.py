@@ -84,7 +84,8 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
     about = {"world": study.name, "condition": "shuffled" if seed else "as it is", "seed": seed, "shape": list(X.shape)}
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        recipe, _ = planned(Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed), data)
+        wanted = Recipe(estimator_for(Columns(**{study.role: ("side",)})), seed=seed)
+        recipe, _ = planned(wanted, wanted.build(), data)
         est = recipe.build(verbose=False)
         fit(est, data)
         try:

@@ -61,7 +61,8 @@ def test_two_commands_lead_from_a_table_to_a_page(data, tmp_path):
     assert "The page: run/audit.html" in result.output
     page = (tmp_path / "run" / "audit.html").read_text()
     assert page.startswith("<!doctype html>")
-    assert "X, x0" in page  # by its name, not by its place
+    assert "<h1>data.csv: " in page
+    assert '"name": "x0"' in page  # by its name, not by its number
     assert json.loads((tmp_path / "run" / "audit.json").read_text())["n_samples"] == N_ROWS
     assert "audited: " in (tmp_path / "run" / "log.txt").read_text()
 

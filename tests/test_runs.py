@@ -217,13 +217,14 @@ def test_two_classes_are_separated_on_a_line_unless_another_space_is_requested()
     label = np.arange(400) % 2
     x = np.random.default_rng(0).normal(size=(400, 3)) + 2 * label[:, None]
     study = Data(x, names=("a", "b", "c"), signal=label)
-    recipe, notes = planned(Recipe("Classify", max_iter=100), study)
+    wanted = Recipe("Classify", max_iter=100)
+    recipe, notes = planned(wanted, wanted.build(), study)
     assert recipe.n_components == 1
     assert notes
     assert recipe.options["space"] == "Reals()"
     assert recipe.build().fit(x, label).score(x, label) > 0.9
     asked = Recipe("Classify", 1, options={"space": "Sphere()"})
-    assert planned(asked, study)[0] == asked
+    assert planned(asked, asked.build(), study)[0] == asked
 
 
 def test_a_black_background_survives_the_record_of_a_run():

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 app = typer.Typer(context_settings={"help_option_names": ["-h", "--help"]})
 
 
-@app.command("list")
+@app.command("list", epilog="Example: pindown list")
 def list_experiments() -> None:
     """List the experiments that `reproduce` can run."""
     console().print(grid([(experiment.name, experiment.title) for experiment in pindown_papers.EXPERIMENTS]))

@@ -9,9 +9,8 @@ import typer
 
 import pindown
 from pindown.cli.audit import audit_run
-from pindown.cli.check import check_data, plan_fit
 from pindown.cli.demo import run_demo
-from pindown.cli.fit import fit_data
+from pindown.cli.fit import check_data, fit_data, plan_fit
 from pindown.cli.papers import WITH_ALL_ARGUMENTS, list_experiments, reproduce_experiment
 from pindown.cli.probe import probe_features
 from pindown.cli.theory import show_theory

@@ -1,4 +1,4 @@
-"""`pindown fit`: from a data file to a run."""
+"""`pindown check`, `pindown plan` and `pindown fit`: from a data file to a run."""
 
 from __future__ import annotations
 
@@ -7,17 +7,19 @@ import shlex
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import typer
 
-from pindown._names import counted
+from pindown._names import counted, listed
 from pindown.cli.messages import (
     all_as_options,
-    as_options,
     command_line,
+    console,
     formulas_checked,
+    grid,
     interruptible,
     is_first_process,
     print_json,
@@ -28,37 +30,123 @@ from pindown.cli.messages import (
 )
 from pindown.cli.options import (
     DATA,
-    DEVICE,
     JSON,
-    QUOTE_FORMULAS,
     ColumnOptions,
     LabelledImageOptions,
     MethodOptions,
-    Request,
+    OutputOptions,
+    TrainingOptions,
     read_request,
     with_options,
 )
 
 if TYPE_CHECKING:
     from pindown.data.data import Data
-    from pindown.runs import Place, Run
+    from pindown.runs import Request, Run
+
+
+@with_options
+def check_data(
+    data: DATA, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions, as_json: JSON = False
+) -> None:
+    """Check before training whether a theorem can apply to the data: a verdict for each condition."""
+    request = _unfitted(data, columns, images, method)
+    from pindown.auditing.refits import can_split
+    from pindown.auditing.result import plain
+    from pindown.runs.recipe import look, sample_of
+
+    with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Checking {data.name}"):
+        estimator, d = request.estimator, method.resolved().components
+        sample = sample_of(request.data)
+        d = look(request.data, estimator).n_components if d is None else d
+        verdicts = (*estimator.spec.checks_before(estimator, sample, d, sample), can_split(estimator, request.data))
+        preprocessing = estimator.fitted_preprocessing(sample.X).note
+    if as_json:
+        found = [{"condition": verdict.name, **plain(verdict)} for verdict in verdicts]
+        print_json({**_summary(data, sample), "n_components": d, "verdicts": found})
+        return
+    _introduce(data, request.data, sample)
+    if preprocessing:
+        print_text(f"before training {preprocessing}")
+    console().print(grid([(verdict.outcome, f"{verdict.name}: {verdict.why}") for verdict in verdicts]))
+
+
+@with_options
+def plan_fit(
+    data: DATA, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions, as_json: JSON = False
+) -> None:
+    """Name the estimator that suits the data, the theorem that applies to it, and what is missing."""
+    request = _unfitted(data, columns, images, method)
+    from pindown.auditing.result import plain
+    from pindown.runs.recipe import look, sample_of
+
+    with interruptible("nothing was written."), user_errors(ValueError), spinner(f"Planning for {data.name}"):
+        found = look(request.data, request.estimator, method.resolved().components)
+        sample = sample_of(request.data)
+    command = _fit_command(data, request, method.resolved().estimator, found.n_components)
+    if as_json:
+        print_json({**_summary(data, sample), "outcome": found.outcome, **plain(found), "command": command})
+        return
+    _introduce(data, request.data, sample)
+    print_text(found.described(f"{type(request.estimator).__name__}, {counted(found.n_components, 'latent')}"))
+    if command is not None:
+        print_text(f"To fit it: {command}")
+
+
+def _unfitted(data: Path, columns: ColumnOptions, images: LabelledImageOptions, method: MethodOptions) -> Request:
+    """Return what to check or plan for, with the number of latents left open, and print the notes on the data."""
+    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+        request = read_request(data, columns, images, method, fitted=False)
+        request = replace(request, recipe=replace(request.recipe, n_components=None))
+        for note in request.data.notes:
+            print_warning(note)
+        _ = request.estimator
+    return request
+
+
+def _summary(path: Path, sample: Data) -> dict[str, Any]:
+    return {"data": str(path), "n_samples": len(sample), "n_features": sample.n_features}
+
+
+def _introduce(path: Path, data: Data, sample: Data) -> None:
+    of = describe(data) if data.is_source else f"observed variables {describe(data)}"
+    print_text(f"{path}: {counted(len(sample), 'sample')}, {of}")
+
+
+def describe(data: Data) -> str:
+    """Return what the data are, in a few words: names of columns, or what a folder holds."""
+    if not data.is_source:
+        return listed(data.names)
+    shape = data.X.shape
+    return f"images of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
+
+
+def _fit_command(path: Path, request: Request, asked: str | None, n_components: int) -> str | None:
+    """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
+    from pindown.runs import estimator_for
+
+    try:
+        estimator_for(request.columns, asked)
+    except ValueError:
+        return None
+    words = ["pindown", "fit", str(path), *([] if asked is None else ["--estimator", asked])]
+    for name, value in {**request.columns.as_dict(), **request.image_options}.items():
+        values = ["x".join(map(str, value))] if name == "size" else value if isinstance(value, list) else [value]
+        for part in values:
+            words += [f"--{name.replace('_', '-')}", *([] if part is True else [str(part)])]
+    for name, text in request.recipe.options.items():
+        words += ["--option", f"{name}={text}"]
+    return shlex.join([*words, "-d", str(n_components), "-o", "run"])
 
 
 @with_options
 def fit_data(
     data: DATA,
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run, to be made.", show_default=False)],
+    output: OutputOptions,
     columns: ColumnOptions,
     images: LabelledImageOptions,
     method: MethodOptions,
-    folds: Annotated[
-        int, typer.Option(min=0, help="If there is a label, encode each sample by a refit without it; 0: by the fit.")
-    ] = 4,
-    steps: Annotated[int | None, typer.Option(min=1, help="Training steps. By default the estimator's.")] = None,
-    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same latents.")] = 0,
-    device: DEVICE = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False,
-    quote_formulas: QUOTE_FORMULAS = False,
+    training: TrainingOptions,
     as_json: JSON = False,
 ) -> None:
     """Fit an encoder, and write it with all that belongs to it to a folder.
@@ -67,28 +155,24 @@ def fit_data(
     none to Dictionary; --estimator names another, and --sparse N a sparse dictionary. After a kill at any moment,
     the same command resumes. With several GPUs: torchrun -m -- pindown fit …
     """
-    hold = ExitStack()
-    with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
-        request = read_request(data, columns, images, method, steps=steps, seed=seed)
-        from pindown.runs import Place
+    with ExitStack() as hold:
+        with interruptible("nothing was written."), user_errors(ValueError, OSError, of_estimator=data.is_dir()):
+            request = read_request(data, columns, images, method, steps=training.steps, seed=training.seed)
+            from pindown.runs import Place
 
-        place = Place(output)
-        with _first_process_decides() as first:
-            if first:
-                dataset, run = _begin(request, place, hold, device=device, force=force)
-            else:
-                dataset, run = read_dataset(request), place.under_way()
-    with hold:
-        n_folds = 0 if dataset.is_source else folds
-        scores = _train(place, dataset, run, device, n_folds, quote_formulas=quote_formulas)
+            place = Place(output.output)
+            with _first_process_decides() as first:
+                run = hold.enter_context(_begun(request, place, training, output)) if first else place.under_way()
+        scores = _fit(place, request.data, run, training, output)
     if as_json:
-        print_json({"run": str(output), **scores})
+        print_json({"run": str(output.output), **scores})
         return
-    print_text(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {describe(dataset)}")
+    print_text(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {describe(request.data)}")
     n_samples, n_steps = counted(scores["n_samples"], "sample"), counted(scores["n_steps"], "step")
     print_text(f"{n_samples}, {n_steps}, loss {scores['loss']:.4g}")
     print_text(_describe_score(scores["score"]))
-    print_text(f"The run: {output}. Which claims are supported: {shlex.join(['pindown', 'audit', str(output)])}")
+    command = shlex.join(["pindown", "audit", str(output.output)])
+    print_text(f"The run: {output.output}. Which claims are supported: {command}")
 
 
 @contextmanager
@@ -115,92 +199,31 @@ def _first_process_decides() -> Iterator[bool]:
     broadcast_object_list(["begun"])
 
 
-def read_dataset(request: Request) -> Data:
-    """Read the data of a command, and print what was left out."""
-    from pindown.runs.inputs import read
-
-    dataset = read(request.source, request.columns, measured=not request.kind.spec.roles.categorical)
-    for note in dataset.notes:
-        print_warning(note)
-    return dataset
-
-
-def describe(dataset: Data) -> str:
-    """Return what the data are, in a few words: names of columns, or what a folder holds."""
-    from pindown._names import listed
-
-    if not dataset.is_source:
-        return listed(dataset.names)
-    shape = dataset.X.shape
-    return f"images of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
-
-
-def _begin(request: Request, place: Place, hold: ExitStack, *, device: str | None, force: bool) -> tuple[Data, Run]:
-    """Check all that can be checked before training, then make and lock the folder, or the one to resume."""
-    import numpy as np
-
-    from pindown.errors import InputError
-    from pindown.methods.parameters import INJECTIVE
-    from pindown.runs import planned
-    from pindown.runs.inputs import fingerprint
+@contextmanager
+def _begun(request: Request, place: Any, training: TrainingOptions, output: OutputOptions) -> Iterator[Run]:
+    """Check all that can be checked before training, then begin or resume the run, and hold its place."""
     from pindown.training import best_device
 
-    recipe, columns, images = request.recipe, request.columns, request.image_options
-    place.check(force=force)
+    place.check(force=output.force)
     with user_errors(ValueError, of_estimator=True), warnings.catch_warnings(action="ignore"):  # the fit warns again
-        theorem = recipe.build().guarantee
-    if device is not None:
-        best_device(device)
-    dataset = read_dataset(request)
-    injective = theorem is not None and INJECTIVE & {*theorem.assumes}
-    if injective and recipe.n_components is not None and recipe.n_components > dataset.n_features:
-        raise InputError(
-            "n_components",
-            f"`n_components={recipe.n_components}`, but there are {counted(dataset.n_features, 'observed variable')}. "
-            "An injective mixing needs as many observed variables as latents: take at most as many.",
-        )
-    wanted = {"data": fingerprint(request.source), "columns": columns.as_dict(), **recipe.as_dict()}
-    wanted |= {"pictures": images} if images else {}
-    run = place.begun(wanted, force=force)
-    if run is not None:
-        hold.enter_context(place.held())
-        if run.recipe.estimator != recipe.estimator:
-            raise InputError("output", f"{run.path} is damaged: delete it.")
-        print_warning(f"resuming {run.path}.")
-        run.log("resumed")
-        return dataset, run
-    with spinner(f"Planning for {request.source.path.name}"):
-        recipe, notes = planned(recipe, dataset)
-    notes = tuple(map(all_as_options, notes))
-    for note in notes:
+        _ = request.estimator.guarantee
+    if training.device is not None:
+        best_device(training.device)
+    for note in request.data.notes:
         print_warning(note)
-    medians = dict(zip(dataset.names, np.median(dataset.X, axis=0).tolist(), strict=True)) if columns.impute else {}
-    record = {
-        "command": command_line(),
-        "data": {"path": str(request.source.path.resolve()), "sha256": wanted["data"], "n_samples": len(dataset)},
-        "columns": {**columns.as_dict(), "features": list(dataset.names), "drop": []},
-        "recipe": recipe.as_dict(),
-        **({"pictures": images} if images else {}),
-        **({"medians": medians} if medians else {}),
-        "asked": wanted,
-        "notes": [as_options(note) for note in (*dataset.notes, *notes)],
-    }
-    run = hold.enter_context(place.begun_alone(record, force=force))  # planning took seconds
-    run.log(f"begun: {record['command']}")
-    return dataset, run
+    request.require_components()
+    with ExitStack() as hold:
+        with spinner(f"Planning for {request.source.path.name}"):
+            run, resumed = hold.enter_context(request.begun(place, command_line(), force=output.force))
+        for note in [f"resuming {run.path}."] if resumed else run.record["notes"][len(request.data.notes) :]:
+            print_warning(all_as_options(note))
+        yield run
 
 
-def _train(
-    place: Place, dataset: Data, run: Run, device: str | None, folds: int, *, quote_formulas: bool
-) -> dict[str, Any]:
-    """Train and, in the first process, write the result; a fit that fails leaves nothing behind."""
-    from scipy.sparse import issparse
-
-    from pindown._files import write_json
-    from pindown.data.tables import write_latents
-    from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS
-    from pindown.runs.recipe import fit, scores
-    from pindown.training.divergence import TrainingDivergedError
+def _fit(place: Any, data: Data, run: Run, training: TrainingOptions, output: OutputOptions) -> dict[str, Any]:
+    """Train and, in the first process, write the result."""
+    from pindown.runs.fitting import encode, finish, train
+    from pindown.runs.recipe import scores
 
     resumes = f"the same command resumes: {run.record['command']}"
     with (
@@ -209,54 +232,16 @@ def _train(
         user_errors(OSError, then=f"When that is fixed, {resumes}"),
         _recorded_warnings(run) as recorded,
     ):
-        try:
-            estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
-            fit(estimator, dataset)
-        except (ValueError, TrainingDivergedError) as error:
-            # A checkpoint is kept, unless the fit would only diverge again.
-            if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
-                place.give_up()
-            raise
-        latents, beside = _encode(estimator, dataset, folds)
-        found = {**scores(estimator, dataset), "warnings": recorded}
-        if not is_first_process():
-            return found
-        estimator.save(run.path / ESTIMATOR)
-        names = [str(name) for name in estimator.get_feature_names_out()]
-        beside = formulas_checked(beside, quote=quote_formulas)
-        write_latents(run.path / (SPARSE_LATENTS if issparse(latents) else LATENTS), latents, names, beside)
-        write_json(run.path / SCORES, found)
-        run.log("fitted")
-        place.finish()
+        estimator = train(place, run, data, device=training.device)
+        with spinner("Encoding the samples"):
+            encoded = encode(estimator, data, 0 if data.is_source else training.folds)
+        for note in encoded.notes:
+            print_warning(all_as_options(note))
+        found = {**scores(estimator, data), "warnings": recorded}
+        if is_first_process():
+            columns = formulas_checked(encoded.columns, quote=output.quote_formulas)
+            finish(place, run, estimator, replace(encoded, columns=columns), found)
     return found
-
-
-def _encode(estimator: Any, dataset: Data, folds: int) -> tuple[Any, dict[str, Any]]:
-    """Return the latents of the samples, and the columns to write next to them: ids, and who encoded a sample.
-
-    An encoder can memorise the labels it is fitted to. So where there are labels, refits encode samples that they have
-    not seen.
-    """
-    import numpy as np
-
-    from pindown.methods import out_of_fold
-
-    beside = {} if dataset.ids is None else {dataset.id_name: dataset.ids}
-    if folds and (dataset.signal is not None or dataset.given is not None):
-        try:
-            with spinner(f"Refitting {folds} times, to encode samples that were not seen"):
-                latents, fold = out_of_fold(
-                    estimator, dataset.only(*estimator.spec.roles.used, "groups"), n_folds=folds
-                )
-        except ValueError as error:
-            print_warning(f"latents.csv has samples that the fit has seen: {all_as_options(str(error))}")
-        else:
-            print_warning(
-                "the fit uses a label, so in latents.csv each sample is encoded by a refit that has not seen it "
-                f"({folds} folds, --folds)."
-            )
-            return latents, {**beside, "fold": fold}
-    return estimator.spec.latents(estimator, dataset), {**beside, "seen": np.ones(len(dataset), dtype=np.int64)}
 
 
 @contextmanager

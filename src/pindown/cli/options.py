@@ -6,7 +6,7 @@ A command takes such a value as one argument: `with_options` gives the shell an 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -15,9 +15,8 @@ import typer
 
 if TYPE_CHECKING:
     from pindown.data.tables import Columns
-    from pindown.methods.base import BaseEncoder
-    from pindown.runs import Recipe
-    from pindown.runs.inputs import ImageOptions, Source
+    from pindown.runs import Request
+    from pindown.runs.inputs import ImageOptions
 
 
 def with_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -31,7 +30,12 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             for kind in types.values():
                 kind.__metadata__[0].rich_help_panel = str(groups[name].__doc__).rstrip(".")
             parameters += [
-                Parameter(field.name, Parameter.KEYWORD_ONLY, default=field.default, annotation=types[field.name])
+                Parameter(
+                    field.name,
+                    Parameter.KEYWORD_ONLY,
+                    default=Parameter.empty if field.default is MISSING else field.default,
+                    annotation=types[field.name],
+                )
                 for field in fields(groups[name])
             ]
         else:
@@ -239,19 +243,24 @@ class MethodOptions:
 
 
 @dataclass(frozen=True)
-class Request:
-    """What is to be fitted to what: the data, of which only the names of columns are read, and the estimator."""
+class TrainingOptions:
+    """How it is trained."""
 
-    source: Source
-    columns: Columns
-    recipe: Recipe
-    kind: type[BaseEncoder]
+    folds: Annotated[
+        int, typer.Option(min=0, help="If there is a label, encode each sample by a refit without it; 0: by the fit.")
+    ] = 4
+    steps: Annotated[int | None, typer.Option(min=1, help="Training steps. By default the estimator's.")] = None
+    seed: Annotated[int, typer.Option(min=0, help="The same seed gives the same latents.")] = 0
+    device: DEVICE = None
 
-    @property
-    def image_options(self) -> dict[str, Any]:
-        """The options of a folder of images that were given, for JSON."""
-        options = getattr(self.source, "options", None)
-        return {} if options is None else options.as_dict()
+
+@dataclass(frozen=True)
+class OutputOptions:
+    """What is written."""
+
+    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run, to be made.", show_default=False)]
+    force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False
+    quote_formulas: QUOTE_FORMULAS = False
 
 
 def read_request(
@@ -272,19 +281,15 @@ def read_request(
         source = open_table(data)
         chosen.check(source)
     method = method.resolved()
+    from pindown.errors import InputError
     from pindown.methods.registry import find
-    from pindown.runs import Recipe, estimator_for, read_options
+    from pindown.runs import Recipe, Request, estimator_for, read_options
     from pindown.runs.inputs import Images, open_data
 
     found = open_data(data, images.read()) if source is None else source
     name = estimator_for(chosen, method.estimator, fitted=fitted)
-    texts = [
-        *(method.option or ()),
-        *([] if method.pca is None else [f"preprocess=whiten_signal(n_components={method.pca})"]),
-    ]
-    recipe = Recipe(name, method.components, steps, seed, read_options(texts, find(name)))
+    pca = [] if method.pca is None else [f"preprocess=whiten_signal(n_components={method.pca})"]
+    options = read_options([*(method.option or ()), *pca], find(name))
     if isinstance(found, Images) and method.components is None:
-        from pindown.errors import InputError
-
         raise InputError("n_components", "`n_components` must be given for images, such as `n_components=5`.")
-    return Request(found, chosen, recipe, find(name))
+    return Request(found, chosen, Recipe(name, method.components, steps, seed, options))

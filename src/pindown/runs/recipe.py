@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import partial
@@ -286,14 +285,12 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     return address_of(next(kind for kind in BUILT_IN if kind.spec.roles.y in roles))
 
 
-def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe with what was left open filled in as its method says, and notes that say what was decided.
+def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple[str, ...]]:
+    """Return the recipe with what was left open filled in as its method says, and notes on what was decided.
 
-    If an audit would refuse the rows, it is said before they are fitted to.
+    The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
     """
     asked = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    with warnings.catch_warnings(action="ignore"):  # the fit warns again
-        est = recipe.build()
     settled = est.spec.choose(est, data, asked, lambda est: look(data, est, recipe.n_components))
     audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
@@ -301,12 +298,17 @@ def planned(recipe: Recipe, data: Data) -> tuple[Recipe, tuple[str, ...]]:
 
 
 def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
-    """Return the plan for data, from a sample of their rows if there are many; an audit divides all of them."""
-    some = data.sample(looked_at(data))
-    some = some.take(range(len(some))) if some.is_source else some
-    found, audited = plan(some, estimator=est, n_components=n_components), can_split(est, data)
+    """Return the plan for data, from a sample if there are many; an audit divides all of them."""
+    some, audited = sample_of(data), can_split(est, data)
+    found = plan(some, estimator=est, n_components=n_components)
     needs = [need for need in found.needs if need != can_split(est, some).why]
     return replace(found, needs=(*needs, *([audited.why] if audited.outcome != "holds" else [])))
+
+
+def sample_of(data: Data) -> Data:
+    """Return the samples that a plan and the checks are based on, in memory."""
+    some = data.sample(looked_at(data))
+    return some.take(range(len(some))) if some.is_source else some
 
 
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:

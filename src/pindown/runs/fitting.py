@@ -1,0 +1,148 @@
+"""A fit in a folder: what is asked for, the beginning or the resumption, the training, and the files of the result."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import issparse
+
+from pindown._files import write_json
+from pindown._names import counted
+from pindown.data.data import Data
+from pindown.data.tables import Columns, write_latents
+from pindown.errors import InputError
+from pindown.methods import out_of_fold
+from pindown.methods.base import BaseEncoder
+from pindown.methods.registry import find
+from pindown.runs import recipe as recipes
+from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
+from pindown.runs.inputs import Images, Source, fingerprint, read
+from pindown.runs.recipe import Recipe, planned
+from pindown.training.divergence import TrainingDivergedError
+
+
+@dataclass(frozen=True)
+class Request:
+    """What to fit to what. The data are read once, and the estimator is built once, when they are needed."""
+
+    source: Source
+    columns: Columns
+    recipe: Recipe
+
+    @cached_property
+    def data(self) -> Data:
+        """The samples with their side variables."""
+        measured = not find(self.recipe.estimator).spec.roles.categorical
+        return read(self.source, self.columns, measured=measured)
+
+    @cached_property
+    def estimator(self) -> BaseEncoder:
+        """The estimator, not fitted, with what the user left open at its default."""
+        return self.recipe.build()
+
+    @property
+    def image_options(self) -> dict[str, Any]:
+        """The options of a folder of images that were given, for JSON."""
+        return self.source.options.as_dict() if isinstance(self.source, Images) else {}
+
+    def require_components(self) -> None:
+        """Raise if there are more latents than the theorem of the estimator allows."""
+        n, data = self.recipe.n_components, self.data
+        if self.estimator.needs_injective and n is not None and n > data.n_features:
+            raise InputError(
+                "n_components",
+                f"`n_components={n}`, but there are {counted(data.n_features, 'observed variable')}. An injective "
+                "mixing needs as many observed variables as latents: take at most as many.",
+            )
+
+    @contextmanager
+    def begun(self, place: Place, command: str, *, force: bool) -> Iterator[tuple[Run, bool]]:
+        """Begin a run, or resume the unfinished one of the same request; yield it and whether it was resumed.
+
+        What is left open is planned before. The place is held until the end of the block.
+        """
+        data, images = self.data, self.image_options
+        asked = {"data": fingerprint(self.source), "columns": self.columns.as_dict(), **self.recipe.as_dict()}
+        asked |= {"pictures": images} if images else {}
+        run = place.begun(asked, force=force)
+        if run is not None:
+            with place.held():
+                if run.recipe.estimator != self.recipe.estimator:
+                    raise InputError("output", f"{run.path} is damaged: delete it.")
+                run.log("resumed")
+                yield run, True
+            return
+        recipe, notes = planned(self.recipe, self.estimator, data)
+        medians = dict(zip(data.names, np.median(data.X, axis=0).tolist(), strict=True)) if self.columns.impute else {}
+        record = {
+            "command": command,
+            "data": {"path": str(self.source.path.resolve()), "sha256": asked["data"], "n_samples": len(data)},
+            "columns": {**self.columns.as_dict(), "features": list(data.names), "drop": []},
+            "recipe": recipe.as_dict(),
+            **({"pictures": images} if images else {}),
+            **({"medians": medians} if medians else {}),
+            "asked": asked,
+            "notes": [*data.notes, *notes],
+        }
+        with place.begun_alone(record, force=force) as run:
+            run.log(f"begun: {command}")
+            yield run, False
+
+
+def train(place: Place, run: Run, data: Data, *, device: str | None) -> BaseEncoder:
+    """Train the estimator of a run.
+
+    A failure leaves nothing behind, unless there is a checkpoint from which the same command resumes.
+    """
+    try:
+        estimator = run.recipe.build(checkpoint=run.checkpoint, device=device, verbose=True)
+        return recipes.fit(estimator, data)
+    except (ValueError, TrainingDivergedError) as error:
+        if isinstance(error, TrainingDivergedError) or not any(run.checkpoint.parent.glob("*")):
+            place.give_up()
+        raise
+
+
+@dataclass(frozen=True)
+class Encoded:
+    """Latents of the samples of a fit, the columns to write next to them, and what the user should know."""
+
+    latents: Any  # array or sparse matrix (n, d)
+    columns: Mapping[str, NDArray[Any]]
+    notes: tuple[str, ...] = ()
+
+
+def encode(estimator: BaseEncoder, data: Data, n_folds: int) -> Encoded:
+    """Encode the samples of a fit; where there are labels, each by a refit that has not seen it.
+
+    An encoder can memorise the labels of its samples.
+    """
+    columns = {} if data.ids is None else {data.id_name: data.ids}
+    notes: tuple[str, ...] = ()
+    if n_folds and (data.signal is not None or data.given is not None):
+        try:
+            latents, fold = out_of_fold(estimator, data.only(*estimator.spec.roles.used, "groups"), n_folds=n_folds)
+        except ValueError as error:
+            notes = (f"the latents are of samples that the fit has seen: {error}",)
+        else:
+            why = f"each sample is encoded by a refit that has not seen it ({n_folds} folds, `folds`)."
+            return Encoded(latents, {**columns, "fold": fold}, (f"the fit uses a label, so {why}",))
+    seen = np.ones(len(data), dtype=np.int64)
+    return Encoded(estimator.spec.latents(estimator, data), {**columns, "seen": seen}, notes)
+
+
+def finish(place: Place, run: Run, estimator: BaseEncoder, encoded: Encoded, scores: Mapping[str, Any]) -> None:
+    """Write the parts of a run, and move its folder into place."""
+    estimator.save(run.path / ESTIMATOR)
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    latents = SPARSE_LATENTS if issparse(encoded.latents) else LATENTS
+    write_latents(run.path / latents, encoded.latents, names, dict(encoded.columns))
+    write_json(run.path / SCORES, scores)
+    run.log("fitted")
+    place.finish()
