@@ -17,6 +17,7 @@ from _measure import save
 from torch import Tensor
 
 from pindown import Contrast, networks
+from pindown.methods import PairLoss
 from pindown.metrics import linear_r2
 from pindown.networks.spaces import Sphere
 from pindown.simulate.distributions import VonMisesFisher
@@ -40,7 +41,7 @@ def ours(x, seed: int, batch_size: int, steps: int, any_marginal: bool) -> tuple
     contrast = Contrast(
         D,
         encoder=partial(networks.skip_mlp, hidden=(WIDTH,) * 3),
-        any_marginal=any_marginal,
+        loss=PairLoss(any_marginal=any_marginal),
         batch_size=batch_size,
         max_iter=steps,
         random_state=seed,

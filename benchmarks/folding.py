@@ -23,6 +23,7 @@ from sklearn.metrics import roc_auc_score
 from torch import Tensor
 
 from pindown import Contrast, networks
+from pindown.methods import PairLoss
 from pindown.metrics import linear_r2
 from pindown.networks import folding
 from pindown.networks.folding import Folding, find_folding
@@ -126,7 +127,7 @@ def examine(seed: int, space_name: str, d: int, look: str, start: str) -> Case:
     estimator = Contrast(
         d,
         space=space,
-        any_marginal=False,  # these are uniform
+        loss=PairLoss(any_marginal=False),  # these are uniform
         encoder=encoder,
         batch_size=256,
         max_iter=steps[d == 10],

@@ -68,8 +68,8 @@ def fitted(train: np.ndarray, y: np.ndarray, seed: int) -> tuple[Classify, dict[
     about = {
         "said": fit.held_out_.score,
         "codes": fit.n_components_,
-        "codes_other_units": Classify(random_state=seed).summarize(Data(train * units, signal=y)).n_components,
-        "straight": fit.held_out_.straight,
+        "codes_other_units": Classify(random_state=seed).prepare(Data(train * units, signal=y)).summary.n_components,
+        "straight": fit.held_out_.linear,
         "steps": fit.n_iter_,
         "seconds": seconds,
     }

@@ -14,6 +14,7 @@ from _measure import replay_seconds, save
 from torch import nn
 
 from pindown import Contrast, networks
+from pindown.methods import PairLoss
 from pindown.simulate import Pairs
 
 D, BATCH, STEPS = 10, 6_144, 2_000
@@ -25,7 +26,9 @@ def ours(world: Pairs, hidden: tuple[int, ...]) -> float:
 
     def fit(steps: int) -> float:
         encoder = partial(networks.skip_mlp, hidden=hidden)
-        contrast = Contrast(D, encoder=encoder, batch_size=BATCH, max_iter=steps, any_marginal=False, random_state=0)
+        contrast = Contrast(
+            D, encoder=encoder, batch_size=BATCH, max_iter=steps, loss=PairLoss(any_marginal=False), random_state=0
+        )
         start = time.perf_counter()
         contrast.fit_process(world)
         torch.cuda.synchronize()

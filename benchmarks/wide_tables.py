@@ -30,7 +30,7 @@ from pindown import Forget, networks
 from pindown.networks import preprocessing
 from pindown.data.tables import Columns, open_table, read_data
 data = read_data(open_table(Path(sys.argv[1])), Columns(drop=("type",), nuisance=("lab",)))
-Forget(encoder=networks.linear, preprocess=preprocessing.whiten, random_state=0).summarize(data)
+Forget(encoder=networks.linear, preprocess=preprocessing.whiten, random_state=0).prepare(data)
 """
 
 

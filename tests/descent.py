@@ -8,7 +8,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from pindown.training import Trainer
+from pindown.training import FitPart, Trainer, TrainingDefaults
 
 
 class Regression(nn.Module):
@@ -50,11 +50,15 @@ def interrupting(at, *, times=1):
 
 
 def run(draw=draw, *, objective=None, max_iter=60, checkpoint=None, **options):
-    """Train; return the log and a copy of the weights. Fields of a trainer are given to it, and all else to `train`."""
+    """Train; return the log and a copy of the weights. Each option goes where it belongs: Trainer, FitPart, `train`."""
     objective = Regression() if objective is None else objective
-    options = {"learning_rate": 0.05, "seed": 0, "weight_decay": 0.1, "device": "cpu"} | options | (checkpoint or {})
-    trainer = Trainer(**{f.name: options.pop(f.name) for f in fields(Trainer) if f.name in options})
-    log = trainer.train(objective, draw, max_iter=max_iter, **options)
+    options = {"learning_rate": 0.05, "seed": 0, "weight_decay": 0.1} | options | (checkpoint or {})
+
+    def taken(kind):
+        return kind(**{f.name: options.pop(f.name) for f in fields(kind) if f.name in options})
+
+    trainer, part, defaults = taken(Trainer), taken(FitPart), taken(TrainingDefaults)
+    log = trainer.train(objective, draw, max_iter=max_iter, part=part, defaults=defaults, **options)
     return log, {name: w.clone() for name, w in objective.state_dict().items()}
 
 

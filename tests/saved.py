@@ -22,6 +22,7 @@ from pindown import (
 )
 from pindown._files import pack_tensors, unpack_tensors
 from pindown.losses import DependencySparsity
+from pindown.methods import PairLoss
 from pindown.methods.forget import LinearErasure
 from pindown.methods.latent_action import InverseDynamics
 from pindown.networks.gates import JumpReLU, Matryoshka, TopK
@@ -48,7 +49,7 @@ straight = partial(Forget, 2, encoder=networks.linear, classifier=reader, **quic
 FITS = {
     "contrast": lambda: Contrast(2, encoder=small, **quick).fit(X, NEXT),
     "contrast in the reals": lambda: Contrast(
-        2, space=Reals(), p=1, alpha=0.5, temperature=0.5, any_marginal=False, encoder=small, **quick
+        2, space=Reals(), p=1, temperature=0.5, loss=PairLoss(0.5, any_marginal=False), encoder=small, **quick
     ).fit(X, NEXT),
     "classify": lambda: Classify(2, encoder=small, **quick).fit(X, WORDS),
     "classify with muon": lambda: Classify(

@@ -112,7 +112,7 @@ def test_what_a_theorem_does_not_need_may_fail():
     failing = [verdict(theory.LINEAR_ENCODER, "fails"), verdict(theory.UNIFORM_SPHERE, "fails")]
     assert needed(theory.FORGET_NONLINEAR, failing, ()) == ()
     assert needed(theory.CONTRAST_SPHERE, failing, ()) == (failing[1],)
-    learned = Contrast(any_marginal=True)
+    learned = Contrast()
     assert needed(theory.CONTRAST_SPHERE, failing, learned.spec.waived(learned, Data(Z))) == ()
 
 

@@ -54,11 +54,11 @@ def test_latents_are_counted_by_what_labels_can_pin_down_in_any_units():
     for n, load in sets.items():
         x, y = load(return_X_y=True)
         for units in (1.0, np.logspace(-3, 3, x.shape[1])):
-            assert Classify(random_state=0).summarize(Data(x * units, signal=y)).n_components == n
-    assert Classify().summarize(Data(data().x, signal=data().u)).n_components == 3
+            assert Classify(random_state=0).prepare(Data(x * units, signal=y)).summary.n_components == n
+    assert Classify().prepare(Data(data().x, signal=data().u)).summary.n_components == 3
     deep = Clusters.on_sphere(10, 20, KAPPA, n_layers=4, random_state=0).sample(2_000, random_state=1)
     assert plan(deep.x, signal=deep.u).n_components == 10  # though the means of classes have been bent together
-    assert Classify().summarize(Data(deep.x.numpy(), signal=deep.u.numpy())).n_components == 10
+    assert Classify().prepare(Data(deep.x.numpy(), signal=deep.u.numpy())).summary.n_components == 10
     assert plan(x, signal=y).n_components == 1
 
 

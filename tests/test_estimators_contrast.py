@@ -7,7 +7,7 @@ from contrasting import codes, pairs, quick, thorough, trained, world
 from torch import nn
 
 from pindown import Data, theory
-from pindown.methods import Contrast
+from pindown.methods import Contrast, PairLoss
 from pindown.methods.contrast import estimator as contrast
 from pindown.metrics import linear_r2
 from pindown.networks.spaces import Reals, Sphere
@@ -99,9 +99,9 @@ def test_the_encoder_is_the_one_asked_for():
         ({"space": Reals()}, theory.CONTRAST_METRIC),
         ({"space": Reals(), "p": 1}, theory.CONTRAST_LP),
         ({"space": Reals(), "p": 3}, theory.CONTRAST_LP),
-        ({"alpha": 0.5}, theory.CONTRAST_SPHERE),
-        ({"alpha": 0.5, "space": Reals(), "p": 1}, theory.CONTRAST_LP),
-        ({"alpha": 0.4}, None),  # no theorem for another weight
+        ({"loss": PairLoss(0.5)}, theory.CONTRAST_SPHERE),
+        ({"loss": PairLoss(0.5), "space": Reals(), "p": 1}, theory.CONTRAST_LP),
+        ({"loss": PairLoss(0.4)}, None),  # no theorem for another weight
     ],
 )
 def test_the_guarantee_follows_from_the_parameters(parameters, theorem):

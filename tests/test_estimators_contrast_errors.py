@@ -7,6 +7,7 @@ import pytest
 from contrasting import trained
 from torch import nn
 
+from pindown.methods import PairLoss
 from pindown.networks import preprocessing
 from pindown.networks.spaces import Box, Reals
 from pindown.simulate import Pairs
@@ -52,9 +53,9 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({"learning_rate": 0}, X, X, "learning_rate == 0, must be > 0"),
         ({"trainer": Trainer(weight_decay=-1)}, X, X, "weight_decay == -1, must be >= 0"),
         ({"trainer": Trainer(patience=0)}, X, X, "patience == 0, must be >= 1"),
-        ({"self_negatives": True}, X, X, "Choose one: the paper's code is self_negatives=True, any_marginal=False"),
-        ({"alpha": 0}, X, X, "alpha == 0, must be > 0"),
-        ({"alpha": 1.0}, X, X, "alpha == 1.0, must be < 1"),
+        ({"loss": PairLoss(self_negatives=True)}, X, X, "self_negatives"),
+        ({"loss": PairLoss(0)}, X, X, "alpha == 0, must be > 0"),
+        ({"loss": PairLoss(1.0)}, X, X, "alpha == 1.0, must be < 1"),
         ({"space": Box()}, X, X, r"space must be Sphere\(\) or Reals\(\), got Box.*Codes of latents in a box"),
         ({"random_state": None, "trainer": Trainer(checkpoint="x")}, X, X, "random_state=None. A fit can only be"),
     ],
@@ -72,7 +73,7 @@ def test_bad_input_is_refused_with_cause_and_remedy(tmp_path, monkeypatch, param
         ({"n_components": "two"}, "n_components must be an instance of int"),
         ({"max_iter": 2.5}, "max_iter must be an instance of int"),
         ({"temperature": "cold"}, "temperature must be an instance of float"),
-        ({"alpha": "half"}, "alpha must be an instance of float"),
+        ({"loss": PairLoss("half")}, "alpha must be an instance of float"),
     ],
 )
 def test_a_parameter_of_the_wrong_type_is_refused(parameters, message):

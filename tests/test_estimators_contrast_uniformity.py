@@ -9,6 +9,7 @@ import torch
 from contrasting import pairs, quick, thorough, trained
 
 from pindown.errors import IdentifiabilityWarning
+from pindown.methods import PairLoss
 from pindown.methods.contrast.objective import best_temperature
 from pindown.metrics import linear_r2
 from pindown.simulate import Pairs
@@ -19,7 +20,7 @@ from pindown.training import Trainer
 
 @cache
 def aligned(alpha=0.5):
-    return thorough(alpha=alpha).fit(pairs(3_000).x, pairs(3_000).x_pos)
+    return thorough(loss=PairLoss(alpha)).fit(pairs(3_000).x, pairs(3_000).x_pos)
 
 
 @pytest.mark.parametrize("alpha", [0.3, 0.5])
@@ -55,15 +56,15 @@ def fitted_to_near_partners(**parameters):
 @pytest.mark.slow
 def test_a_temperature_that_nothing_holds_is_warned_of():
     with pytest.warns(IdentifiabilityWarning, match=r"alpha=0\.7 the loss fell to -.*Take a larger batch_size.*=None"):
-        fitted_to_near_partners(alpha=0.7)
+        fitted_to_near_partners(loss=PairLoss(0.7))
 
 
 @pytest.mark.parametrize(
     "parameters",
     [
-        {"alpha": 0.7, "temperature": 0.01},
-        {"alpha": None},
-        {"alpha": 0.7, "self_negatives": True, "any_marginal": False},
+        {"loss": PairLoss(0.7), "temperature": 0.01},
+        {"loss": PairLoss()},
+        {"loss": PairLoss(0.7, any_marginal=False, self_negatives=True)},
     ],
 )
 @pytest.mark.slow
@@ -79,7 +80,7 @@ def test_latents_that_are_not_uniform_need_a_learned_density_whatever_the_loss()
 
     def recovered(any_marginal):
         options = {"max_iter": 150, "batch_size": 256, "learning_rate": 1e-2, "trainer": Trainer(weight_decay=0.0)}
-        fitted = quick(alpha=0.5, any_marginal=any_marginal, **options).fit_process(cap)
+        fitted = quick(loss=PairLoss(0.5, any_marginal=any_marginal), **options).fit_process(cap)
         return linear_r2(fitted.transform(test.x), test.z)
 
     assert recovered(True) > 0.99 > 0.975 > recovered(False)
@@ -92,6 +93,6 @@ def test_codes_that_tell_nothing_of_rows_held_out_are_said_to_have_collapsed(rel
     partners = x_pos if related else np.random.default_rng(0).permutation(x_pos)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        quick(alpha=0.5, max_iter=200).fit(x, partners)
+        quick(loss=PairLoss(0.5), max_iter=200).fit(x, partners)
     said = [w for w in caught if "the codes have collapsed, or partners share nothing: on 150 rows" in str(w.message)]
     assert len(said) == (not related)

@@ -10,6 +10,7 @@ from pindown import Classify, Contrast, Data, Dictionary, Forget, Sparse, load, 
 from pindown.auditing.refits import refitted
 from pindown.data import ArraySource
 from pindown.data.labels import combined
+from pindown.methods import PairLoss
 from pindown.metrics import linear_r2
 from pindown.networks import preprocessing
 from pindown.networks.spaces import Reals
@@ -143,9 +144,12 @@ def test_a_module_is_an_encoder_and_a_second_fit_begins_where_the_first_began():
 
 def test_more_latents_than_columns_are_refused_where_the_theorem_needs_an_injective_mixing():
     x = np.random.default_rng(0).normal(size=(64, 3))
-    with pytest.raises(ValueError, match="No injective mixing makes fewer observed than hidden variables"):
+    with pytest.raises(ValueError, match="n_components=4 is more than"):
         Contrast(4, **QUICK).fit(x, x)
-    assert Contrast(4, alpha=0.3, **QUICK).fit(x, x).transform(x).shape == (64, 4)  # no theorem speaks of this loss
+    assert Contrast(4, loss=PairLoss(0.3), **QUICK).fit(x, x).transform(x).shape == (
+        64,
+        4,
+    )  # no theorem speaks of this loss
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
@@ -244,7 +248,7 @@ def test_a_look_is_what_the_fit_then_sees_and_leaves_nothing_behind():
     sample = world.sample(400, random_state=1)
     x, u = sample.x.numpy(), sample.u.numpy()
     forget = Forget(random_state=0, max_iter=5, verbose=False)
-    summary = forget.summarize(Data(x, nuisance=u % 2))
+    summary = forget.prepare(Data(x, nuisance=u % 2)).summary
     assert not hasattr(forget, "encoder_")
     fitted = forget.fit(x, u % 2)
     assert (summary.n_components, summary.n_told) == (fitted.n_components_, fitted.n_told_)

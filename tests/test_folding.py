@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pindown import Contrast, networks
+from pindown.methods import PairLoss
 from pindown.metrics import linear_r2
 from pindown.networks.folding import Folding, find_folding
 from pindown.networks.spaces import Reals, Sphere
@@ -231,7 +232,13 @@ def fitted(encoder, seed, max_iter):
     process = Pairs.on_sphere(4, 5.0, random_state=seed)
     train, test = process.sample(5_000, random_state=100 + seed), process.sample(4_000, random_state=200 + seed)
     estimator = Contrast(
-        4, encoder=encoder, batch_size=256, max_iter=max_iter, any_marginal=False, random_state=seed, device="cpu"
+        4,
+        encoder=encoder,
+        batch_size=256,
+        max_iter=max_iter,
+        loss=PairLoss(any_marginal=False),
+        random_state=seed,
+        device="cpu",
     )
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")

@@ -2,16 +2,20 @@
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from sklearn.datasets import load_wine
 
 from pindown import Classify, Contrast, Data, Dictionary
 from pindown.auditing.refits import refitted
 from pindown.errors import IdentifiabilityWarning
+from pindown.methods import fitting
+from pindown.methods.fitting import Trained, train_by_plan
 from pindown.methods.held_out import HeldOut
-from pindown.methods.learning import FitRun, Trained
+from pindown.methods.inputs import DataSummary
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
 from pindown.training import Trainer, TrainingLog
@@ -85,7 +89,7 @@ def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
         warnings.simplefilter("ignore", IdentifiabilityWarning)
         # At this rate a bend soon knows its rows by heart: it is worse by 14 % of the loss and more.
         fitted = Classify(2, max_iter=200, learning_rate=1e-2, **QUIET).fit(X, y)
-        assert fitted.held_out_.straight
+        assert fitted.held_out_.linear
         for elsewhere in (False, True):  # made again, it is straight, too: twice a code is the code of twice a row
             again = refitted(
                 fitted.set_params(max_iter=2, space=Reals()), Data(X, signal=y), seed=1, elsewhere=elsewhere
@@ -97,7 +101,7 @@ def test_a_straight_world_keeps_a_straight_encoder_and_a_bent_one_does_not():
             )
         X = rng.normal(size=(600, 3))
         ring = np.linalg.norm(X[:, :2], axis=1) > 1.2
-        assert not Classify(2, max_iter=200, **QUIET).fit(X, ring.astype(int)).held_out_.straight
+        assert not Classify(2, max_iter=200, **QUIET).fit(X, ring.astype(int)).held_out_.linear
 
 
 def test_restarts_of_a_dictionary_are_compared_by_the_rows_held_out():
@@ -120,31 +124,33 @@ def test_it_overfits_where_a_quarter_of_what_it_shows_is_not_there():
     assert whole.warning == ""
     half = HeldOut("R²", 0.5, 1.0, 0.0, n_samples=100, n_folds=1, n_steps=10)
     assert half.overfits
-    assert "0.500 on 100 rows held out, 1.000 on rows learned from" in half.warning
+    assert "0.500 on 100 held-out samples, 1.000 on training samples" in half.warning
     assert not HeldOut("R²", 0.0, 0.04, 0.0, n_samples=100, n_folds=1, n_steps=10).overfits
 
 
-def test_a_fit_to_all_rows_that_gets_stuck_where_those_in_folds_did_not_is_started_anew(monkeypatch):
-    def learned(end):
-        return Trained((), TrainingLog(np.repeat([1.0, end], 20), 0.0, False))
+def learned(first, end, chance=0.0):
+    curve = chance + np.repeat([first, end], 20)
+    return Trained(torch.nn.Identity(), TrainingLog(curve, 0.0, False), DataSummary(1), chance=chance)
+
+
+def test_a_fit_to_all_samples_that_gets_stuck_where_the_folds_did_not_is_restarted(monkeypatch):
+    monkeypatch.setattr(fitting, "training_batches", lambda *_: None)
 
     def tried(*ends):
-        starts = []
-        monkeypatch.setattr(FitRun, "once", lambda *_, start, **__: starts.append(start) or learned(ends[start]))
-        found = FitRun(None, None, None, None, 0).whole(None, None, learned(0.05).step_plan)
-        return starts, found.end
+        seeds = []
+        monkeypatch.setattr(
+            fitting.Training, "run", lambda _, seed: seeds.append(seed) or learned(1.0, ends[len(seeds) - 1])
+        )
+        found = train_by_plan(None, SimpleNamespace(seed=0, samples=None), learned(1.0, 0.05).step_plan)
+        return [seed // fitting.SEED_STRIDE for seed in seeds], found.final_loss
 
     assert tried(0.1) == ([0], pytest.approx(0.1))
     assert tried(0.5, 0.4, 0.01, 0.0) == ([0, 1, 2], pytest.approx(0.01))
     assert tried(0.5, 0.4, 0.6, 0.7) == ([0, 1, 2, 3], pytest.approx(0.4))
 
 
-def test_more_rows_to_tell_partners_among_do_not_make_a_fit_stuck_nor_does_one_that_learned_nothing():
-    def learned(first, end, n_samples):
-        curve = math.log(n_samples) + np.repeat([first, end], 20)
-        return Trained((), TrainingLog(curve, 0.0, False), guessing=math.log(n_samples))
-
-    in_folds = learned(0.0, -0.5, 24)
-    assert not learned(0.0, -0.48, 30).is_stuck_beside(in_folds.step_plan)
-    assert learned(0.0, -0.4, 30).is_stuck_beside(in_folds.step_plan)
-    assert not learned(0.0, 0.2, 30).is_stuck_beside(learned(0.0, 0.1, 24).step_plan)
+def test_losses_are_compared_relative_to_chance_when_a_fit_is_checked_for_being_stuck():
+    in_folds = learned(0.0, -0.5, math.log(24))
+    assert not learned(0.0, -0.48, math.log(30)).is_stuck(in_folds.step_plan)
+    assert learned(0.0, -0.4, math.log(30)).is_stuck(in_folds.step_plan)
+    assert not learned(0.0, 0.2, math.log(30)).is_stuck(learned(0.0, 0.1, math.log(24)).step_plan)

@@ -13,7 +13,7 @@ from test_losses import Largest
 from torch import distributed, multiprocessing, nn
 
 from pindown.losses import align_uniform, infonce, pairwise
-from pindown.methods import Contrast
+from pindown.methods import Contrast, PairLoss
 
 EXACT = {"rtol": 1e-12, "atol": 1e-13}
 SPLITS = {"equal": (7, 7), "unequal": (1, 13)}  # rows of the first and the second process
@@ -119,7 +119,7 @@ def fitted(**parameters):
     return Contrast(3, **options | parameters).fit(*pairs())
 
 
-FITS = {"infonce": {}, "alpha": {"alpha": 0.5}}
+FITS = {"infonce": {}, "alpha": {"loss": PairLoss(0.5)}}
 
 
 def run_fits(rank):

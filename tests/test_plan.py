@@ -65,7 +65,7 @@ def test_of_many_rows_behind_a_deep_mixing_a_plan_counts_as_the_fit_does():
     sample = Clusters.on_sphere(5, 30, 10.0, n_layers=4, random_state=0).sample(3_000, random_state=1)
     x, labels = sample.x.numpy(), sample.u.numpy()
     found = plan(x, signal=labels)
-    assert found.n_components == Classify(random_state=3).summarize(Data(x, signal=labels)).n_components == 5
+    assert found.n_components == Classify(random_state=3).prepare(Data(x, signal=labels)).summary.n_components == 5
     spans = next(v for v in found.verdicts if v.assumption == theory.AFFINE_GENERATORS)
     assert spans.outcome != "fails"  # means span fewer, since the mixing bends them
 

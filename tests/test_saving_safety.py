@@ -25,6 +25,7 @@ from torch import nn
 import pindown
 from pindown import Classify, Contrast, Dictionary, networks
 from pindown.errors import InputError
+from pindown.methods import PairLoss
 from pindown.saving import FORMAT
 from pindown.saving.table import LEFT_OUT, TABLE, look_up, tag_of
 from pindown.training import Trainer
@@ -95,7 +96,7 @@ def saved(estimator, tmp_path):
 
 
 def contrast(encoder):
-    return Contrast(2, encoder=encoder, any_marginal=False, **quick).fit(X, NEXT)
+    return Contrast(2, encoder=encoder, loss=PairLoss(any_marginal=False), **quick).fit(X, NEXT)
 
 
 def refused(path, argument="path", **how):
@@ -191,7 +192,9 @@ def test_an_estimator_of_another_package_brings_along_what_stands_beside_it(tmp_
 
 
 def test_but_no_functions(tmp_path, theirs):
-    path = saved(theirs.Mine(2, encoder=theirs.turning, any_marginal=False, **quick).fit(X, NEXT), tmp_path)
+    path = saved(
+        theirs.Mine(2, encoder=theirs.turning, loss=PairLoss(any_marginal=False), **quick).fit(X, NEXT), tmp_path
+    )
     assert "`trust=[turning]`" in refused(path, "trust", trust=[theirs.Mine])
     pindown.load(path, trust=[theirs.Mine, theirs.turning])
 

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from pindown import Contrast, theory
+from pindown.methods import PairLoss
 from pindown.metrics import linear_r2, mcc, procrustes
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
@@ -153,7 +154,7 @@ def cap(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_latents_that_are_not_uniform_are_recovered_once_their_density_is_learned(seed):
     train, test = cap(seed)
-    contrast = fitted(train, seed, any_marginal=True, max_iter=800)
+    contrast = fitted(train, seed, loss=PairLoss(), max_iter=800)
     assert linear_r2(contrast.transform(test.x), test.z) > 0.995
     assert 1 / contrast.temperature_ == pytest.approx(10, rel=0.1)
 
@@ -161,7 +162,7 @@ def test_latents_that_are_not_uniform_are_recovered_once_their_density_is_learne
 @pytest.mark.parametrize("seed", SEEDS)
 def test_latents_that_are_not_uniform_are_bent_if_they_are_taken_for_uniform(seed):
     train, test = cap(seed)
-    contrast = fitted(train, seed, any_marginal=False, max_iter=800)
+    contrast = fitted(train, seed, loss=PairLoss(any_marginal=False), max_iter=800)
     assert linear_r2(contrast.transform(test.x), test.z) < 0.99
     assert 1 / contrast.temperature_ < 8
 
@@ -173,7 +174,7 @@ def test_latents_that_are_not_uniform_are_bent_if_they_are_taken_for_uniform(see
 @pytest.mark.slow
 def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_latents_up_to_a_rotation(seed):
     train, test = sphere(seed)
-    contrast = fitted(train, seed, alpha=0.5, max_iter=300)
+    contrast = fitted(train, seed, loss=PairLoss(0.5), max_iter=300)
     assert contrast.guarantee is theory.CONTRAST_SPHERE
     z_hat = contrast.transform(test.x)
     assert linear_r2(test.x, test.z) < 0.92
@@ -189,8 +190,8 @@ def test_on_the_sphere_alignment_and_uniformity_in_equal_parts_recover_the_laten
 def test_on_the_sphere_alignment_with_unrelated_partners_teaches_nothing(seed):
     train, test = sphere(seed)
     order = torch.randperm(len(train.x), generator=torch.Generator().manual_seed(seed))
-    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, alpha=0.5, max_iter=100)
-    untrained = fitted(train, seed, alpha=0.5, max_iter=1)
+    contrast = fitted(train._replace(x_pos=train.x_pos[order]), seed, loss=PairLoss(0.5), max_iter=100)
+    untrained = fitted(train, seed, loss=PairLoss(0.5), max_iter=1)
     assert linear_r2(contrast.transform(test.x), test.z) < linear_r2(untrained.transform(test.x), test.z)
     assert contrast.score(test.x, test.x_pos.roll(1, 0)) < 5e-3
 
@@ -202,7 +203,7 @@ def small_box(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_box_alignment_and_uniformity_in_equal_parts_recover_every_latent_alone(seed):
     train, test = small_box(seed)
-    contrast = fitted(train, seed, 3, alpha=0.5, space=Reals(), p=1, max_iter=300)
+    contrast = fitted(train, seed, 3, loss=PairLoss(0.5), space=Reals(), p=1, max_iter=300)
     assert contrast.guarantee is theory.CONTRAST_LP
     z_hat = contrast.transform(test.x)
     assert min(linear_r2(z_hat, test.z), mcc(z_hat, test.z)) > 0.995
@@ -212,6 +213,6 @@ def test_in_a_box_alignment_and_uniformity_in_equal_parts_recover_every_latent_a
 @pytest.mark.parametrize("seed", SEEDS)
 def test_in_a_box_another_weight_of_uniformity_has_no_theorem_and_bends_the_codes(seed):
     train, test = small_box(seed)
-    contrast = fitted(train, seed, 3, alpha=0.3, space=Reals(), p=1, max_iter=300)
+    contrast = fitted(train, seed, 3, loss=PairLoss(0.3), space=Reals(), p=1, max_iter=300)
     assert contrast.guarantee is None
     assert linear_r2(contrast.transform(test.x), test.z) < 0.99

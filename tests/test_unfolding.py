@@ -1,7 +1,8 @@
-"""Folds of encoders of pictures are found by giving them more codes, told while they happen, and started anew."""
+"""Encoders of images that are folded are found by giving them more latents, and trained again."""
 
 import math
 import warnings
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,8 +10,8 @@ import torch
 
 from pindown import Contrast, networks
 from pindown.errors import IdentifiabilityWarning
+from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import default_weight_decay
-from pindown.methods.unfolding import LEFT_OUT, STARTS, Unfolding, Watch, grown
 from pindown.networks import Rescale
 from pindown.networks.encoder import Encoder
 from pindown.networks.images import encoder_for, first_round_for, precision_for
@@ -27,75 +28,71 @@ class Objective(torch.nn.Module):
         self.encoder = Encoder(Rescale(torch.zeros(1, 1, 1), shape=(1, 8, 8)), network, Reals())
 
 
-def unfolding(losses, network=networks.convolutional, shape=(1, 8, 8), n_steps=200, shortfall=""):
-    """Return one whose trainings end at these losses, one after the other, and the names of the parts they had."""
-    narrow, wide, parts, left = Contrast(1, max_iter=50), Contrast(3, max_iter=50), [], list(losses)
+class FakeTraining:
+    """Trainings that end at these losses, one after the other, with the names of their parts."""
 
-    def make(est, seed):
-        return Objective(network(shape, est.n_components))
+    def __init__(self, losses, network=networks.convolutional, shape=(1, 8, 8), n_steps=200, shortfall=""):
+        self.est, self.summary, self.prepared = Contrast(1, max_iter=50), DataSummary(1), SimpleNamespace(device=CPU)
+        self.losses, self.network, self.shape = list(losses), network, shape
+        self.n_steps, self.shortfall, self.parts = n_steps, shortfall, []
 
-    def minimise(objective, seed, part="", *max_iter):
-        parts.append((part, *max_iter))
-        return TrainingLog(np.full(n_steps, left.pop(0)), 0.0, stopped_on_plateau=False, shortfall=shortfall)
+    def new_objective(self, seed, n_components=1):
+        return Objective(self.network(self.shape, n_components))
 
-    return Unfolding(narrow, wide, make, minimise), parts
-
-
-def test_a_start_that_more_codes_do_not_help_is_kept():
-    fit, parts = unfolding([3.0, 3.0 - 0.9 * LEFT_OUT])
-    _, log = fit.fitted(0)
-    assert parts == [("",), ("look 2", 10)]
-    assert log.loss_curve[-1] == 3.0
+    def minimise(self, objective, seed, part="", *max_iter):
+        self.parts.append((part, *max_iter))
+        return TrainingLog(np.full(self.n_steps, self.losses.pop(0)), 0.0, False, shortfall=self.shortfall)
 
 
-def test_a_folded_start_is_made_anew_and_the_best_one_kept():
-    fit, parts = unfolding([3.8, 3.0, 3.1, 3.05])
-    with pytest.warns(IdentifiabilityWarning, match=r"folds the pictures.*tell 0\.80 nats more.*start 2 of at most 3"):
-        _, log = fit.fitted(0)
-    assert [part for part, *_ in parts] == ["", "look 2", "start 2", "look 3"]
+def test_a_start_that_more_latents_do_not_help_is_kept():
+    training = FakeTraining([3.0, 3.0 - 0.9 * GAIN])
+    assert train_with_restarts(training, 0).log.loss_curve[-1] == 3.0
+    assert training.parts == [("",), ("wide 2", 10)]
+
+
+def test_training_of_a_folded_encoder_restarts_and_the_best_start_is_kept():
+    training = FakeTraining([3.8, 3.0, 3.1, 3.05])
+    with pytest.warns(IdentifiabilityWarning, match=r"folded.* 0\.80 nats"):
+        log = train_with_restarts(training, 0).log
+    assert [part for part, *_ in training.parts] == ["", "wide 2", "start 2", "wide 3"]
     assert log.loss_curve[-1] == 3.1
-    fit, parts = unfolding([3.8, 3.0, 3.9, 3.0, 4.0])
-    with pytest.warns(IdentifiabilityWarning, match=f"start (2|{STARTS}) of"):
-        assert fit.fitted(0)[1].loss_curve[-1] == 3.8
+    training = FakeTraining([3.8, 3.0, 3.9, 3.0, 4.0])
+    with pytest.warns(IdentifiabilityWarning, match=f"start (2|{MAX_STARTS}) of"):
+        assert train_with_restarts(training, 0).log.loss_curve[-1] == 3.8
 
 
 def flat_linear(shape, n_out):
     return torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(math.prod(shape), n_out))
 
 
-def test_a_network_of_another_kind_is_trained_once_and_so_is_one_that_more_steps_would_help():
-    fit, parts = unfolding([3.0], network=flat_linear)
-    fit.fitted(0)
-    assert parts == [("",)]
-    for n_steps, shortfall in ((199, ""), (200, "more steps would help")):
-        fit, parts = unfolding([3.0], n_steps=n_steps, shortfall=shortfall)
-        fit.fitted(0)
-        assert parts == [("",)]
+def test_an_encoder_of_another_kind_is_trained_once_and_so_is_one_that_needs_more_steps():
+    for options in ({"network": flat_linear}, {"n_steps": 199}, {"shortfall": "more steps would help"}):
+        training = FakeTraining([3.0], **options)
+        train_with_restarts(training, 0)
+        assert training.parts == [("",)]
 
 
-def test_a_grown_encoder_tells_what_it_told():
+def test_a_widened_encoder_has_the_same_first_latents():
     narrow, wide = Objective(networks.convolutional((1, 8, 8), 2)), Objective(networks.convolutional((1, 8, 8), 6))
     x = torch.rand(20, 1, 8, 8, generator=torch.Generator().manual_seed(0))
-    grown(narrow, wide)
+    widen(narrow, wide)
     torch.testing.assert_close(wide.encoder(x)[:, :2], narrow.encoder(x))
     assert wide.encoder(x)[:, 2:].count_nonzero() == 20 * (wide.encoder(x).shape[1] - 2)
     assert wide.encoder(x)[:, 2:].std() < 1.5 * narrow.encoder(x).std()
 
 
-def test_a_collapse_is_told_while_it_happens_and_once():
-    said = []
-    watch = Watch(math.log(512), math.log(150), said.append)
+def test_a_loss_at_chance_is_warned_of_during_training_and_once():
+    messages = []
+    watch = ChanceWatch(math.log(512), math.log(150), messages.append)
     for step in range(25, 425, 25):
         watch.report(Report("Contrast", step, 400, (math.log(512) - 0.01,), (1e-3,), None))
-    assert said == [
-        "Contrast, step 100 of 400: the codes tell nothing of partners so far. They have collapsed, or partners share "
-        "nothing."
-    ]
-    watch = Watch(math.log(512), math.log(150), said.append)
-    watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), 4.0))  # rows held out say otherwise
-    assert len(said) == 1
-    watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), math.log(150) - 0.01))  # guessing among these is cheaper
-    assert len(said) == 2
+    assert len(messages) == 1
+    assert messages[0].startswith("Contrast, step 100 of 400:")
+    watch = ChanceWatch(math.log(512), math.log(150), messages.append)
+    watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), 4.0))  # the validation loss is below chance
+    assert len(messages) == 1
+    watch.report(Report("Contrast", 400, 400, (6.2,), (1e-3,), math.log(150) - 0.01))  # chance among these is lower
+    assert len(messages) == 2
 
 
 @pytest.mark.parametrize(("n", "related"), [(150, False), (1_000, False), (1_000, True)])  # in folds; some held out
@@ -106,7 +103,7 @@ def test_that_nothing_is_learned_is_warned_of_once_without_a_terminal(n, related
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         Contrast(2, **options).fit(x, x if related else stranger)
-    said = [str(w.message) for w in caught if "tell nothing of partners so far" in str(w.message)]
+    said = [str(w.message) for w in caught if "no information about positives" in str(w.message)]
     assert len(said) == (not related)
     assert related or ", step 25 of 50: " in said[0]
 

@@ -8,7 +8,7 @@ from torch import nn
 
 from pindown.training import Validation
 from pindown.training.convergence import Length
-from pindown.training.validation import LEAST_SETTLING, Phase, Rollback, StepPlan, phases, turn
+from pindown.training.validation import MIN_ANNEALING, Phase, Rollback, StepPlan, find_rollback, phases
 
 
 class Drifting(nn.Module):
@@ -108,21 +108,21 @@ def test_rows_that_only_get_worse_leave_the_weights_as_they_were():
 
 def test_a_loss_that_clearly_rises_is_waited_for_half_as_long_as_it_fell():
     rises = [(25 * k, abs(k - 20) / 20) for k in range(81)]
-    assert turn(rises, Length(2_000)) == Rollback(950, 500)
+    assert find_rollback(rises, Length(2_000)) == Rollback(950, 500)
     step_plan = phases(rises, Length(2_000))
     assert step_plan == [Phase(2_000, 950), Phase(250, 250, 500)]
-    assert LEAST_SETTLING < 250
+    assert MIN_ANNEALING < 250
 
 
 def test_a_loss_that_rose_to_a_plateau_is_waited_for_as_long_as_it_fell():
     noise = np.random.default_rng(0).uniform(-0.05, 0.05, size=81)
     stays = [(25 * k, abs(k - 20) / 20 if k <= 20 else 0.2 + noise[k]) for k in range(81)]
-    assert turn(stays, Length(2_000)) == Rollback(1_200, 500)
+    assert find_rollback(stays, Length(2_000)) == Rollback(1_200, 500)
 
 
 def test_a_rise_that_is_noise_is_none():
     flat = [(0, 1.0), *((25 * k, 0.01 * (k % 2)) for k in range(1, 81))]
-    assert turn(flat, Length(2_000)) is None
+    assert find_rollback(flat, Length(2_000)) is None
 
 
 def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
@@ -136,6 +136,6 @@ def test_whether_a_round_ends_is_asked_only_where_one_can(monkeypatch):
 def test_one_look_that_finds_the_loss_risen_at_a_high_rate_is_not_past_hope():
     # Three of four factors of sprites are learned in 200 steps, and the last, which tells little, only after 600.
     slow = [(0, 4.4), *((25 * k, 3.75 + (0.015 if k % 3 == 0 else 0.0)) for k in range(1, 41))]
-    assert turn(slow, Length(2_000)) is None
+    assert find_rollback(slow, Length(2_000)) is None
     by_heart = [(step, loss + 2e-5 * max(step - 200, 0)) for step, loss in slow]
-    assert turn(by_heart, Length(2_000)).at > 600
+    assert find_rollback(by_heart, Length(2_000)).at > 600

@@ -23,7 +23,7 @@ from pindown.networks import Whiten
 from pindown.networks.folding import THRESHOLD, Folding, find_folding
 from pindown.networks.spaces import Sphere
 from pindown.simulate import Pairs, Sample
-from pindown.training import Trainer, constant
+from pindown.training import Trainer, TrainingDefaults, constant
 
 D, KAPPA, STEPS, EVERY = 5, 10.0, 2_500, 25
 DEEP, DEFAULT = (32,) * 8, (128,) * 3
@@ -95,7 +95,12 @@ def story(make, hidden: tuple[int, ...], seed: int, *, look: bool = False) -> li
         return sample.x, sample.x_pos
 
     Trainer().train(
-        objective, draw, max_iter=STEPS, learning_rate=5e-4, seed=seed, schedule=constant, device="cpu", verbose=False
+        objective,
+        draw,
+        max_iter=STEPS,
+        learning_rate=5e-4,
+        seed=seed,
+        defaults=TrainingDefaults(weight_decay=0.0, schedule=constant),
     )
     remember(STEPS)
     return moments

@@ -15,7 +15,7 @@ from pindown.networks import Whiten
 from pindown.networks.encoder import Encoder
 from pindown.networks.spaces import Space, Sphere
 from pindown.simulate import Process
-from pindown.training import Trainer
+from pindown.training import FitPart, Trainer
 from pindown.training.optimizers import MakeOptimizer, adam
 
 
@@ -90,15 +90,12 @@ def fit_supervised(
     with _random.forked(seed):
         network = body(x.shape[1], process.d)
     encoder = Encoder(Whiten.of(x.cpu()), network, space)
-    Trainer().train(
-        _Regression(encoder, z),
+    Trainer(weight_decay=weight_decay, optimizer=optimizer).train(
+        _Regression(encoder, z).to(device),
         _FreshTruth(process, batch_size),
         max_iter=max_iter,
         learning_rate=learning_rate,
-        weight_decay=weight_decay,
-        optimizer=optimizer,
         seed=seed,
-        device=device,
-        title="supervised",
+        part=FitPart("supervised"),
     )
     return encoder

@@ -162,7 +162,9 @@ class Row(PairsRow):
     def estimator(self, profile: Recipe, seed: int, device: str) -> Contrast:
         """Return the estimator of this row, not yet fitted."""
         return self.contrast(profile, seed, device).set_params(
-            temperature=profile.temperature, any_marginal=profile.any_marginal, trainer__optimizer=profile.optimizer
+            temperature=profile.temperature,
+            loss__any_marginal=profile.any_marginal,
+            trainer__optimizer=profile.optimizer,
         )
 
     def measure(self, profile: Recipe, seed: int, device: str) -> dict[str, float]:

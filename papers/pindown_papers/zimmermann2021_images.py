@@ -85,7 +85,7 @@ class SpritesRow:
 
     def codes(self, profile: Size, seed: int, device: str) -> tuple[Any, Any]:
         """Train; return codes and latents of held-out pictures."""
-        from pindown.methods import Contrast
+        from pindown.methods import Contrast, PairLoss
         from pindown.networks.spaces import Reals
         from pindown_papers.baselines import AdaGVAE, SlowVAE
 
@@ -94,8 +94,9 @@ class SpritesRow:
             kind = {"SlowVAE": SlowVAE, "AdaGVAE": AdaGVAE}[self.generator]
             return fitted_codes(kind(simulation.d, verbose=False), simulation, profile, seed, device)
         # As the paper's code has it: with α near 1 nothing else would hold the codes.
-        own: dict[str, Any] = {} if self.alpha is None else {"self_negatives": True, "any_marginal": False}
-        est = Contrast(simulation.d, space=Reals(), p=self.p, alpha=self.alpha, **own)
+        own = self.alpha is not None
+        loss = PairLoss(self.alpha, any_marginal=not own, self_negatives=own)
+        est = Contrast(simulation.d, space=Reals(), p=self.p, loss=loss)
         return fitted_codes(est, simulation, profile, seed, device)
 
     def measure(self, profile: Size, seed: int, device: str) -> dict[str, float]:

@@ -14,7 +14,7 @@ from pindown.data.batches import SampleSet
 from pindown.data.data import Data
 from pindown.data.pairing import pair_up
 from pindown.errors import warn
-from pindown.methods.afterwards import spread_of, warn_of_collapse
+from pindown.methods.diagnosis import latent_std, warn_of_collapse
 from pindown.methods.dictionary.autoencoder import first_samples, random_numbers
 from pindown.methods.dictionary.isomap import isomap_init
 from pindown.methods.inputs import DataSummary
@@ -57,7 +57,7 @@ class Autoencoding(Generating):
     def _diagnose(self, x: Tensor) -> None:
         if warn_of_collapse(self, x) or self.n_iter_ < MIN_STEPS:
             return
-        if inactive := (spread_of(self, x) < INACTIVE).nonzero()[:, 0].tolist():
+        if inactive := (latent_std(self, x) < INACTIVE).nonzero()[:, 0].tolist():
             warn(
                 f"{type(self).__name__}: latent(s) {inactive} have collapsed: their standard deviation is below "
                 f"{INACTIVE}, where that of the prior is 1, so that they carry no information about X. Use fewer "

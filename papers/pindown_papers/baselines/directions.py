@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,16 +12,16 @@ from torch.nn import functional
 
 from pindown import networks
 from pindown._random import RandomState
-from pindown.data.batches import Batches
 from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples
+from pindown.methods.fitting import Optimised, Training
 from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import check_positive
 from pindown.networks import built, preprocessing
 from pindown.networks.encoder import Encoder, Make
 from pindown.networks.images import decoder_for, encoder_for
 from pindown.networks.preprocessing import Preprocess
-from pindown.training import Trainer, TrainingLog, best_device
+from pindown.training import Trainer, best_device
 from pindown_papers.baselines.autoencoding import Autoencoding
 from pindown_papers.baselines.divergences import Weighed
 from pindown_papers.baselines.spec import ReconstructionSpec
@@ -95,6 +94,8 @@ class DisCo(Autoencoding):
 
     spec = ReconstructionSpec()
 
+    training_defaults = replace(Autoencoding.training_defaults, cross_validated=False)
+
     def __init__(
         self,
         n_components: int = 2,
@@ -157,21 +158,17 @@ class DisCo(Autoencoding):
         )
         return self._started(model, x)
 
-    def _optimise(
-        self,
-        make: Callable[[int], nn.Module],
-        minimise: Callable[..., TrainingLog],
-        draw: Batches,
-        summary: Any,
-        seed: int,
-    ) -> tuple[nn.Module, TrainingLog]:
-        objective = make(seed)
+    def _optimise(self, training: Training, seed: int) -> Optimised:
+        objective = training.new_objective(seed)
         assert isinstance(objective, Navigated)
-        generator = minimise(objective, seed, "generator")
+        generator = training.minimise(objective, seed, "generator")
         objective.navigate()
-        directions = minimise(objective, seed, "directions")
-        curve = np.concatenate([generator.loss_curve, directions.loss_curve])
-        return objective, replace(directions, loss_curve=curve, seconds=generator.seconds + directions.seconds)
+        directions = training.minimise(objective, seed, "directions")
+        curve, seconds = (
+            np.concatenate([generator.loss_curve, directions.loss_curve]),
+            generator.seconds + directions.seconds,
+        )
+        return Optimised(objective, replace(directions, loss_curve=curve, seconds=seconds))
 
 
 class Turn(nn.Module):

@@ -329,15 +329,15 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
         "batch_size": None if batch_size is None else min(batch_size, len(data)),
     }
     found = getattr(est, "held_out_", None)
-    straight, step_plan = getattr(found, "straight", False), getattr(found, "step_plan", None)
+    is_linear, step_plan = getattr(found, "linear", False), getattr(found, "step_plan", None)
     if step_plan is not None and est.trainer.validation_fraction * len(data) < FEWEST and len(est.shape_in_) == 1:
         other["trainer"] = replace(other["trainer"], step_plan=step_plan, validation_fraction=0.0)
-    if straight:
+    if is_linear:
         other["encoder"] = linear
     if elsewhere and varies_initialisation(est):
         # A linear encoder stays linear.
         other["encoder"] = (
-            OtherInitialisation(linear, seed, slope=1.0) if straight else OtherInitialisation(est.encoder, seed)
+            OtherInitialisation(linear, seed, slope=1.0) if is_linear else OtherInitialisation(est.encoder, seed)
         )
     fresh = clone(est).set_params(**{name: value for name, value in other.items() if name in parameters})
     if parameters.get("n_components", 0) is None and hasattr(est, "n_components_"):

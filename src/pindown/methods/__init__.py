@@ -2,6 +2,7 @@
 
 from pindown.methods.classify.estimator import Classify
 from pindown.methods.contrast.estimator import Contrast
+from pindown.methods.contrast.objective import PairLoss
 from pindown.methods.dictionary import Dictionary
 from pindown.methods.folds import out_of_fold
 from pindown.methods.forget import Forget
@@ -16,6 +17,7 @@ __all__ = [
     "Forget",
     "InverseDynamics",
     "LatentAction",
+    "PairLoss",
     "SeedAgreement",
     "Sparse",
     "SparseBasis",

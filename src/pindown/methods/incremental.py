@@ -1,9 +1,10 @@
-"""`Incremental`: an encoder that learns from rows as they come, a lot at a time."""
+"""`Incremental`: an encoder that learns from samples as they come."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, Self
 
 import torch
@@ -11,66 +12,63 @@ from torch import nn
 
 from pindown import _random
 from pindown.methods.base import BaseEncoder
-from pindown.methods.inputs import DataSummary
-from pindown.methods.parameters import default_weight_decay, rate
-from pindown.networks.encoder import Encoder
-from pindown.training import best_device, constant
+from pindown.methods.fitting import Trained, Training, training_batches
+from pindown.methods.inputs import DataSummary, Prepared, prepare
+from pindown.methods.parameters import default_learning_rate, default_weight_decay
+from pindown.training import TrainingDefaults, constant
+
+
+@dataclass(frozen=True, eq=False)
+class _Started:
+    """What a first call leaves to the next."""
+
+    objective: nn.Module
+    optimizer: torch.optim.Optimizer
+    prepared: Prepared
 
 
 class Incremental(BaseEncoder):
-    """An estimator whose loss is minimised in one go, so that it can be minimised on; abstract.
+    """An estimator with ``partial_fit``; abstract. The first call decides the preprocessing and the data summary."""
 
-    The first lot of rows settles what is fixed before training: the preprocessing, and what the method looks at.
-    """
-
-    _kept: tuple[nn.Module, torch.optim.Optimizer, DataSummary]  # of the lots before
+    _started: _Started
 
     @_random.torch_defaults()
-    def _partial_fit(self, X: Any, sides: dict[str, Any], **fixed: Any) -> Self:
-        """Go once through these rows, at the full learning rate; ``fixed`` is handed to the first look.
+    def _partial_fit(
+        self, X: Any, sides: dict[str, Any], adjusted: Callable[[Any], DataSummary] = lambda summary: summary
+    ) -> Self:
+        """Train one epoch at the full learning rate; the first call uses the data summary as ``adjusted``.
 
-        After `fit`, or in an estimator that was loaded, it begins anew: these keep no optimiser.
-
-        Of a source that does not say how many rows it has, as many as it is looked at.
+        After `fit`, or on an estimator that was loaded, training starts again: these keep no optimizer. Of a source of
+        unknown length, as many samples are used as were read to summarise it.
         """
         self._check_parameters()
-        device = best_device(self.device)
-        seed = _random.draw_seed(self.random_state)
-        begun = hasattr(self, "_kept") and self._kept[0] is getattr(self, "objective_", None)  # no fit came in between
-        if not begun:
-            inputs, first, summary = self._read_and_summarize(X, sides, seed, device)
-            summary = self._fixed(summary, **fixed)
-            self.n_components_, self.n_iter_ = summary.n_components, 0
+        started = getattr(self, "_started", None)
+        if started is None or started.objective is not getattr(self, "objective_", None):  # none, or a fit in between
+            prepared = prepare(self, X, sides, hold_out=False)
+            started = self._start(replace(prepared, summary=adjusted(prepared.summary)))
+            inputs, seed, n_before = prepared.inputs, prepared.seed, 0
         else:
-            inputs, summary = self._read(X, sides, _random.generator(seed, device), reset=False), self._kept[2]
-        draw = self._draw(inputs, summary, device)
-        if not begun:
-            objective = self._new_objective(first, summary, draw, self._space(), device, seed).to(device)
-            make = self.trainer.optimizer or self.training_defaults.optimizer
-            weight_decay = self.trainer.weight_decay
-            if weight_decay is None:
-                weight_decay = default_weight_decay(self, inputs.n_samples)
-            optimizer = make(objective, rate(self, inputs.n_samples), weight_decay)
-            self._kept = objective, optimizer, summary
-        objective, optimizer, _ = self._kept
+            seed, n_before = _random.draw_seed(self.random_state), self.n_iter_
+            inputs = self._read(X, sides, _random.generator(seed, started.prepared.device), reset=False)
         n_samples = inputs.n_samples if math.isfinite(inputs.n_samples) else len(inputs.data)
-        log = replace(self.trainer, optimizer=lambda *_: optimizer).train(
-            objective,
-            draw,
+        log = replace(self.trainer, optimizer=lambda *_: started.optimizer).train(
+            started.objective,
+            training_batches(self, started.prepared, inputs),
             max_iter=max(1, int(n_samples) // (self.batch_size or self.training_defaults.batch_size)),
-            learning_rate=rate(self, inputs.n_samples),
-            schedule=constant,
-            seed=seed + self.n_iter_,
-            device=device,
-            verbose=False,
-            title=type(self).__name__,
+            learning_rate=default_learning_rate(self, inputs.n_samples),
+            seed=seed + n_before,
+            defaults=TrainingDefaults(schedule=constant),
         )
-        assert isinstance(objective.encoder, Encoder)
-        self.encoder_, self.objective_ = objective.encoder, objective
-        self.loss_curve_, self.n_iter_ = log.loss_curve, self.n_iter_ + log.n_iter
-        self._store(objective, summary)
+        self._set_attributes(Trained(started.objective, log, started.prepared.summary))
+        self.n_iter_, self._started = n_before + log.n_iter, started
         return self
 
-    def _fixed(self, summary: Any) -> DataSummary:
-        """Return a first look in which what only the caller knows is settled."""
-        return summary
+    def _start(self, prepared: Prepared) -> _Started:
+        n_samples, trainer = prepared.n_samples, self.trainer
+        training = Training(self, prepared, training_batches(self, prepared, prepared.inputs))
+        objective = training.new_objective(prepared.seed).to(prepared.device)
+        make = trainer.optimizer or self.training_defaults.optimizer
+        weight_decay = trainer.weight_decay
+        if weight_decay is None:
+            weight_decay = default_weight_decay(self, n_samples)
+        return _Started(objective, make(objective, default_learning_rate(self, n_samples), weight_decay), prepared)

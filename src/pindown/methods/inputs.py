@@ -1,4 +1,4 @@
-"""What a fit reads: arrays or a source, and side variables by the part they play; and what it saw before training."""
+"""From what a user gives to `Prepared`: samples and side variables are read, split, preprocessed and summarised."""
 
 from __future__ import annotations
 
@@ -6,40 +6,58 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from sklearn.base import BaseEstimator
+from sklearn.utils import check_array
+from sklearn.utils.validation import validate_data
 from torch import Tensor
 
+from pindown import _random
 from pindown._names import listed
-from pindown.data import GeneratorSource, IndexedSource, Source, as_source, first_samples
-from pindown.data.data import Data, as_array
+from pindown.auditing.refits import check_roles
+from pindown.auditing.spec import MethodSpec
+from pindown.data import ArraySource, GeneratorSource, IndexedSource, Source, SubsetSource, as_source, first_samples
+from pindown.data.data import Data, as_array, from_torch
+from pindown.data.files import require_in_memory
 from pindown.data.sources import is_mapped, require_finite_samples
-from pindown.data.splits import Split
-from pindown.networks import Preprocessing, Whiten
+from pindown.data.splits import Split, divided
+from pindown.methods.parameters import check_components
+from pindown.networks import Preprocessing, Whiten, preprocessing
+from pindown.networks.preprocessing import Preprocess
+from pindown.networks.spaces import Space
+from pindown.simulate import Process
+from pindown.training import best_device
+
+if TYPE_CHECKING:
+    from pindown.methods.base import BaseEncoder
 
 AT_ONCE = 1 << 24
-"""Numbers that go through a first layer at once."""
+"""Size of the arrays that are preprocessed at once."""
 
 SUMMARY_SAMPLES, MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS = 20_000, 2_000, 1 << 25
-"""Rows of a stream or a world that a fit looks at before it trains: for mean and covariance, labels, closed forms; and
-of pictures at least the second, or as many as have so many numbers."""
+"""Number of samples of a stream or a simulation that are read before training; for images at least the second, or as
+many as have so many numbers."""
+
+CHANNELS = (1, 3, 4)
+"""Numbers of channels of images: grey, colours, colours with transparency."""
 
 
 @dataclass(frozen=True, eq=False)
 class DataSummary:
-    """What a fit saw of its data before the first step; `plan` sees the same. A method adds what it needs.
+    """What a method reads off the data before the first step, for `fit` and `plan` alike. A method adds what it needs.
 
     Parameters
     ----------
     n_components : int
         Number of latents.
     rows : array of int or None
-        The rows to learn from; None: all.
+        The samples to learn from; None: all.
     warnings : tuple of str
-        What stands against any claim already.
+        Reasons not to make any claim.
     """
 
     n_components: int
@@ -49,41 +67,104 @@ class DataSummary:
 
 @dataclass(frozen=True, eq=False)
 class TrainingInput:
-    """Rows to look at, with what belongs to them; and where batches come from, if these are not all rows."""
+    """Samples with their side variables, their split, and the source of batches if these are not all samples."""
 
     data: Data
-    source: Source | None = None  # a stream, or a world
+    source: Source | None = None  # a stream, or a simulation
     splits: tuple[Split, ...] = ()  # training and validation samples: once, or in folds
 
     @property
     def n_samples(self) -> float:
-        """Number of rows to learn from; infinity if there is no end."""
+        """Number of samples to learn from; infinity for an endless source."""
         if self.source is None:
             return len(self.data)
         return math.inf if self.source.n_samples is None else self.source.n_samples
 
     @property
     def some_samples(self) -> np.ndarray:
-        """Rows in memory: all, or the first of those that stay where they are."""
+        """Samples in memory: all, or the first block of a source."""
         X = self.data.X
         return np.asarray(next(X.blocks(SUMMARY_SAMPLES))["x"] if isinstance(X, IndexedSource) else X)
 
     @property
     def source_name(self) -> str:
-        """What a source is called in a message: a world by its own name."""
+        """Name of the source in messages."""
         return type(self.source).__name__
 
     @property
     def digest(self) -> str:
-        """A fingerprint of the data: of what was looked at, and of how a source describes itself."""
+        """Fingerprint of the data that were read, and of the source's description."""
         X = self.data.X
         some = X[np.linspace(0, len(X) - 1, 1_000).astype(np.int64)] if isinstance(X, IndexedSource) else X
         sides = [self.data.side_variables[role] for role in sorted(self.data.side_variables)]
         return digest(some, *sides) if self.source is None else f"{self.source!r} {digest(some, *sides)}"
 
 
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """All that is decided before the first step of training."""
+
+    inputs: TrainingInput
+    samples: TrainingInput  # the same as they are trained on, perhaps preprocessed
+    preprocessing: Preprocessing
+    summary: DataSummary
+    space: Space
+    seed: int
+    device: torch.device
+
+    @property
+    def n_samples(self) -> float:
+        """Number of samples to learn from."""
+        return self.inputs.n_samples if self.summary.rows is None else len(self.summary.rows)
+
+    def with_rows(self, rows: NDArray[np.int64]) -> Prepared:
+        """Return the same with other samples to learn from."""
+        return replace(self, summary=replace(self.summary, rows=rows))
+
+
+def prepare(est: BaseEncoder, X: Any, sides: Mapping[str, Any], *, hold_out: bool = True) -> Prepared:
+    """Read, split, preprocess and summarise data for an estimator; raise if it cannot be trained on them.
+
+    Parameters
+    ----------
+    est
+        The estimator, with checked parameters.
+    X, sides
+        Samples, and side variables by role.
+    hold_out
+        Whether to hold out a validation set, as the estimator's trainer asks.
+    """
+    device, seed = best_device(est.device), _random.draw_seed(est.random_state)
+    inputs = est._read(X, dict(sides), _random.generator(seed, device))
+    est._check_inputs(inputs)
+    inputs = replace(inputs, splits=_splits(est, inputs, seed) if hold_out else ())
+    rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
+    first = est._fit_preprocessing(inputs.data.X, rows)
+    check_components(est, first)
+    summary = est._summarize(inputs, first, seed)
+    if rows is not None and summary.rows is None:
+        summary = replace(summary, rows=rows)
+    samples, space = est._training_samples(inputs, first), est._space(summary.n_components)
+    return Prepared(inputs, samples, first, summary, space, seed, device)
+
+
+def _splits(est: BaseEncoder, inputs: TrainingInput, seed: int) -> tuple[Split, ...]:
+    """Return the split into training and validation samples; none of a source whose samples are always new."""
+    side, defaults = est.spec.roles.y, est.training_defaults
+    if inputs.source is not None or side not in (None, "pairs", *inputs.data.side_variables):
+        return ()
+    return divided(
+        inputs.data,
+        share=0.0 if defaults.adversarial else est.trainer.validation_fraction,
+        seed=seed,
+        folds=defaults.cross_validated,
+        paired=side == "pairs",
+        labelled=est.spec.roles.categorical,
+    )
+
+
 def preprocessed(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
-    """Return samples in memory as a whitening that drops directions returns them; others as they are."""
+    """Return samples in memory as a whitening that drops directions returns them; others unchanged."""
     data = inputs.data
     if inputs.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
         return inputs
@@ -93,43 +174,16 @@ def preprocessed(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
     return replace(inputs, data=replace(data, X=_through(first, data.X), pairs=pairs))
 
 
-def _through(first: Preprocessing, rows: Any) -> np.ndarray:
+def _through(first: Preprocessing, samples: Any) -> np.ndarray:
     size = max(1, AT_ONCE // max(1, math.prod(first.shape_in)))
-    return torch.cat([first(part) for part in torch.as_tensor(as_array(rows)).split(size)]).numpy()
+    return torch.cat([first(part) for part in torch.as_tensor(as_array(samples)).split(size)]).numpy()
 
 
 def is_in_memory(X: Any) -> bool:
-    """Say whether X is rows in memory: an array that is no map, a tensor, a list, a data frame."""
+    """Return whether X is in memory: an array that is no memory map, a tensor, a list, a data frame."""
     if isinstance(X, Source) or is_mapped(X):
         return False
     return isinstance(X, np.ndarray | Tensor | list | tuple) or hasattr(X, "__array__") or hasattr(X, "toarray")
-
-
-def read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> TrainingInput:
-    """Read what gives batches: all side variables of rows that can be taken, or the first rows of others."""
-    source = as_source(X)
-    if isinstance(source, IndexedSource):
-        found = _by_role(source.side_variables(), side, sides)
-        partners = found.get("pairs")
-        if partners is not None and np.ndim(partners) > 1:
-            require_finite_samples(as_array(partners), "pairs")
-        return TrainingInput(Data(source, **found))
-    if sides:
-        raise ValueError(
-            f"{listed([*sides])} came as an array beside a source whose rows cannot be taken in any order, so that "
-            "nobody knows which row belongs to which. Let the source give both, as (x, y) or by role."
-        )
-    n_samples = min(SUMMARY_SAMPLES, max(MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS // math.prod(source.shape)))
-    first = source.draw(n_samples, rng) if isinstance(source, GeneratorSource) else first_samples(source, n_samples)
-    arrays = {name: as_array(part) for name, part in first.items()}
-    return TrainingInput(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
-
-
-def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return side variables by role: what a source calls ``y`` is what the method learns from."""
-    named = {side if name == "y" and side else name: part for name, part in found.items()}
-    named.pop("y", None)  # labels of a data set that a method without a side variable passes over
-    return {**named, **given}
 
 
 def digest(*arrays: Any) -> str:
@@ -140,3 +194,173 @@ def digest(*arrays: Any) -> str:
         total.update(f"{values.shape}{values.dtype}".encode())
         total.update(values.astype(str).tobytes() if values.dtype == object else values.tobytes())
     return total.hexdigest()[:16]
+
+
+class InputReader(BaseEstimator):
+    """An estimator that reads samples of one shape, in memory or from a source, with side variables; abstract."""
+
+    spec: ClassVar[MethodSpec[Any]]
+    preprocess: Preprocess
+    shape_in_: tuple[int, ...]
+
+    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> TrainingInput:
+        """Read samples and side variables, or raise."""
+        name, roles, names = type(self).__name__, self.spec.roles, ()
+        sides = {role: values for role, values in sides.items() if values is not None}
+        if isinstance(X, Data):
+            if sides:
+                raise ValueError(f"{name}: X is Data, which has its side variables. Do not give {listed([*sides])}.")
+            X, sides, names = X.X, X.side_variables, X.names
+        if is_in_memory(X):
+            array = self._validated(X, reset=reset)
+            self._check_lengths(len(array), sides)
+            inputs = TrainingInput(Data(array, **sides, names=names))
+        else:
+            source = as_source(X)
+            if not self._reads(source.shape):
+                self._require_flat("each row of X", source.shape, source.shape)
+            inputs = _read_source(source, roles.y, sides, rng)
+            if isinstance(inputs.source, GeneratorSource):  # a simulation has more than a method uses
+                used = (roles.y,) if isinstance(X, Process) else (roles.y, *roles.also)
+                inputs = replace(inputs, data=inputs.data.only(*filter(None, used)))
+            if reset:
+                self._remember_shape(source.shape)
+            self._require_shape(source.shape)
+        check_roles(name, inputs.data.side_variables, roles.used)
+        return inputs
+
+    def _validated(self, X, *, reset: bool, start: int = 0) -> np.ndarray:
+        """Return X as a finite float array of samples of the right shape, or raise; messages count from ``start``."""
+        X = X.X if isinstance(X, Data) else X
+        require_in_memory(type(self).__name__, X)
+        array, least = from_torch(X), 2 if reset else 1
+        self._require_real_samples(array)
+        # In C order and writeable: torch reads no array with negative strides, and warns of read-only ones.
+        order: dict[str, Any] = {"order": "C", "force_writeable": True, "ensure_all_finite": False}
+        if len(_shape(array)) < 3 or hasattr(array, "toarray"):
+            array = validate_data(
+                self, array, reset=reset, dtype=[np.float64, np.float32], ensure_min_samples=least, **order
+            )
+        else:
+            whole = np.asarray(array).dtype.kind in "bui"  # pixels: float32 is precise enough
+            kinds = np.float32 if whole else [np.float64, np.float32]
+            array = check_array(
+                array, dtype=kinds, allow_nd=True, ensure_min_samples=least, estimator=self, input_name="X", **order
+            )
+            if not self._accepts(array.shape[1:]):
+                self._require_flat("X", array.shape, array.shape[1:])
+                array = array.reshape(len(array), -1)
+        if reset:
+            self._remember_shape(array.shape[1:])
+        self._require_shape(array.shape[1:])
+        require_finite_samples(array, "X", start=start)
+        return array
+
+    def _require_real_samples(self, array: Any) -> None:
+        """Raise if X is one-dimensional or complex."""
+        if len(_shape(array)) == 1:
+            raise ValueError(
+                f"{type(self).__name__}: X must have a row per sample and a column per feature, got shape "
+                f"{_shape(array)}. Reshape your data: X.reshape(-1, 1) if there is one feature, X.reshape(1, -1) if "
+                "there is one sample."
+            )
+        if getattr(getattr(array, "dtype", None), "kind", "") == "c":
+            raise ValueError(
+                f"{type(self).__name__}: Complex data not supported: X is {array.dtype}. Give real and imaginary parts "
+                "as features: np.hstack([X.real, X.imag])."
+            )
+
+    def _check_lengths(self, n_samples: int, sides: Mapping[str, Any]) -> None:
+        for role, values in sides.items():
+            if isinstance(values, str):
+                continue
+            name = "y" if role == self.spec.roles.y else role
+            n = _shape(values)[0] if _shape(values) else "none"
+            if n != n_samples:
+                raise ValueError(
+                    f"X has {n_samples} rows but {name} has {n}. Row i of {name} must belong to row i of X."
+                )
+
+    def _accepts(self, shape: tuple[int, ...]) -> bool:
+        """Return whether samples of this shape are encoded as they are."""
+        return True
+
+    def _reads(self, shape: tuple[int, ...]) -> bool:
+        """Return whether samples of this shape are encoded, as they are or, with `whiten`, as vectors."""
+        return self._accepts(shape) or self.preprocess is preprocessing.whiten
+
+    def _require_flat(self, what: str, shape: tuple[int, ...], of_row: tuple[int, ...]) -> None:
+        if self._reads(of_row):
+            return
+        remedy = "Make each sample a vector: X.reshape(len(X), -1)."
+        if "preprocess" in self.get_params(deep=False):
+            remedy = "With preprocess=preprocessing.whiten (from pindown.networks) each sample is made a vector."
+        raise ValueError(
+            f"{type(self).__name__}: X must have shape (n_samples, n_features), but {what} has shape {shape}. {remedy}"
+        )
+
+    def _require_shape(self, shape: tuple[int, ...]) -> None:
+        if shape != self.shape_in_:
+            raise ValueError(
+                f"X has rows of shape {shape}, but {type(self).__name__} was fitted to rows of shape {self.shape_in_}."
+            )
+
+    def _remember_shape(self, shape: tuple[int, ...]) -> None:
+        if len(shape) == 3 and min(shape[:2]) > CHANNELS[-1] and shape[2] in CHANNELS:
+            raise ValueError(
+                f"{type(self).__name__}: images must have shape (c, h, w), got {tuple(shape)}. If channels come last, "
+                "give np.moveaxis(X, -1, 1)."
+            )
+        self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
+
+    def fitted_preprocessing(self, X: Any) -> Preprocessing:
+        """Return the preprocessing that `fit` would use, fitted to observations; its ``note`` says what it does.
+
+        Parameters
+        ----------
+        X : array (n, …) or IndexedSource
+            The observations.
+        """
+        return self._fit_preprocessing(X if isinstance(X, IndexedSource) else np.asarray(from_torch(X)))
+
+    def _fit_preprocessing(self, X: np.ndarray | IndexedSource, rows: np.ndarray | None = None) -> Preprocessing:
+        """Return the preprocessing fitted to these samples; None: all."""
+        source = X if isinstance(X, IndexedSource) else ArraySource(X)
+        chosen = source if rows is None else SubsetSource(source, rows)
+        return preprocessing.fitted(type(self).__name__, self._preprocess_for(source.shape), chosen)
+
+    def _preprocess_for(self, shape: tuple[int, ...]) -> Preprocess:
+        """Return the preprocessing of samples of this shape: by default as requested."""
+        return self.preprocess
+
+
+def _read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> TrainingInput:
+    """Read a source: all side variables if it has an index, else its first samples."""
+    source = as_source(X)
+    if isinstance(source, IndexedSource):
+        found = _by_role(source.side_variables(), side, sides)
+        positives = found.get("pairs")
+        if positives is not None and np.ndim(positives) > 1:
+            require_finite_samples(as_array(positives), "pairs")
+        return TrainingInput(Data(source, **found))
+    if sides:
+        raise ValueError(
+            f"{listed([*sides])} came as an array with a source that has no index, so that it is not known which row "
+            "belongs to which sample. Let the source give both, as (x, y) or by role."
+        )
+    n_samples = min(SUMMARY_SAMPLES, max(MIN_SUMMARY_SAMPLES, SUMMARY_NUMBERS // math.prod(source.shape)))
+    first = source.draw(n_samples, rng) if isinstance(source, GeneratorSource) else first_samples(source, n_samples)
+    arrays = {name: as_array(part) for name, part in first.items()}
+    return TrainingInput(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
+
+
+def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return side variables by role: ``y`` of a source has the role that the method learns from."""
+    named = {side if name == "y" and side else name: part for name, part in found.items()}
+    named.pop("y", None)  # labels of a dataset, for a method without a side variable
+    return {**named, **given}
+
+
+def _shape(values: Any) -> tuple[int, ...]:
+    """Return the shape of array-likes, some of which do not allow np.shape."""
+    return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape

@@ -322,7 +322,7 @@ _RENAMED = {
         **{"bend": "activation", "shift": "outer_bias"},
         **{"first": "gate", "offset": "gate_bias", "second": "up", "other": "up_bias"},
     },
-    "HeldOut": {"way": "step_plan"},
+    "HeldOut": {"way": "step_plan", "straight": "linear"},
     "InverseDynamics": {
         **{"chart": "encoder", "n_actions": "n_components"},
         **{"n_actions_": "n_components_", "kept_back_": "held_out_samples_"},
@@ -341,8 +341,15 @@ _RENAMED = {
 }
 """Attributes, tensors and parts that have another name now, by the tag of their class."""
 
-_TO_TRAINER = {"weight_decay": "weight_decay", "optimizer": "optimizer", "holdout": "validation_fraction"}
-"""Parameters of estimators that those of their trainer are now."""
+_NESTED = {
+    ("trainer", "Trainer"): {
+        "weight_decay": "weight_decay",
+        "optimizer": "optimizer",
+        "holdout": "validation_fraction",
+    },
+    ("loss", "PairLoss"): {name: name for name in ("alpha", "any_marginal", "self_negatives")},
+}
+"""Parameters of estimators that are fields of one of their parameters now."""
 
 _ADDED = {"Whiten": {"buffers": {"scale": None}}}
 """What a class did not have then, and its files lack."""
@@ -383,7 +390,7 @@ def _upgraded(old: Any, names: list[str]) -> Any:
         case {"value": [int(number), dict(fields)]}:
             new["value"][1] = _known(_renamed(fields, names[number]), names[number])
         case {"class": int(number), "parameters": dict(parameters), "learned": dict(learned)}:
-            parameters = _renamed(_with_trainer(parameters, names), names[number])
+            parameters = _renamed(_nested(parameters, names), names[number])
             new["parameters"], new["learned"] = _known(parameters, names[number]), _renamed(learned, names[number])
         case {"class": int(number), "attributes": dict(attributes)}:
             attributes.pop("_is_accelerate_prepared", None)
@@ -394,16 +401,17 @@ def _upgraded(old: Any, names: list[str]) -> Any:
     return new
 
 
-def _with_trainer(parameters: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return the parameters of an estimator, of which the trainer has those of training; ``names`` may grow."""
-    moved = {new: parameters[old] for old, new in _TO_TRAINER.items() if old in parameters}
-    if not moved:
-        return parameters
-    if "trainer" not in parameters and "Trainer" not in names:
-        names.append("Trainer")
-    number, fields = parameters.get("trainer", {"value": [names.index("Trainer"), {}]})["value"]
-    others = {name: value for name, value in parameters.items() if name not in _TO_TRAINER}
-    return others | {"trainer": {"value": [number, fields | moved]}}
+def _nested(parameters: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return the parameters of an estimator, of which some are fields of others now; ``names`` may grow."""
+    for (outer, tag), fields in _NESTED.items():
+        moved = {new: parameters[old] for old, new in fields.items() if old in parameters}
+        if moved:
+            if outer not in parameters and tag not in names:
+                names.append(tag)
+            number, present = parameters.get(outer, {"value": [names.index(tag), {}]})["value"]
+            others = {name: value for name, value in parameters.items() if name not in fields}
+            parameters = others | {outer: {"value": [number, present | moved]}}
+    return parameters
 
 
 def _renamed(fields: dict[str, Any], tag: str) -> dict[str, Any]:

@@ -28,7 +28,7 @@ _BY_MODULE = {
     # Estimators, and the modules and values that they learn
     "pindown.methods.classify.estimator": "Classify ClassifyObjective=_Objective",
     "pindown.methods.contrast.estimator": "Contrast",
-    "pindown.methods.contrast.objective": "PairObjective",
+    "pindown.methods.contrast.objective": "PairLoss PairObjective",
     "pindown.methods.dictionary.autoencoder": "DictionaryObjective=Autoencoder",
     "pindown.methods.dictionary.estimator": "Dictionary",
     "pindown.methods.forget.linear_erasure": "MeanProjection=LinearErasure",

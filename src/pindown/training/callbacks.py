@@ -1,4 +1,4 @@
-"""Callbacks: what is told how training goes. Nothing is imported until it is used.
+"""Callbacks, which follow a training by its reports. Optional packages are imported when they are used.
 
 >>> class Print(Callback):
 ...     def report(self, report):
@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -18,22 +19,22 @@ from typing import Any
 
 @dataclass(frozen=True)
 class Report:
-    """Where training stands, at a step at which losses are read back.
+    """The state of a training at a step at which losses are read back.
 
     Attributes
     ----------
     title
-        What is trained.
+        Name of the training.
     step, n_steps
-        Steps taken, and how many are to be taken as far as is known: a length that chooses itself may grow.
+        Number of steps taken, and of those planned; with ``max_iter=None`` the plan may grow.
     losses
-        Of the steps since the last report, the latest last.
+        Losses of the steps since the last report.
     rates
         Learning rate of each parameter group in the latest step.
     held_out
-        Loss on rows held out, if it was looked at.
+        Loss on the validation set, if it was evaluated.
     objective
-        What is minimised, a module with the weights it has now; look at it, and leave it as it is.
+        The module that is trained, with its present weights. Do not change it.
     """
 
     title: str
@@ -51,36 +52,36 @@ class Report:
 
 
 class Callback(ABC):
-    """Is told how training goes, in the main process; has to say what it does with a report."""
+    """Follows a training, in the main process; a subclass defines `report`."""
 
-    def begin(self, title: str, n_steps: int) -> None:  # noqa: B027 (most need nothing to begin with)
-        """Make ready, before the first step."""
+    def begin(self, title: str, n_steps: int) -> None:  # noqa: B027 (most have nothing to do)
+        """Start, before the first step."""
 
     @abstractmethod
     def report(self, report: Report) -> None:
-        """Take notice; called every few steps, and after the last."""
+        """Handle a report; called every few steps, and after the last."""
 
     def end(self) -> None:  # noqa: B027
-        """Close what was opened, however training ended."""
+        """Close what was opened; called however training ended."""
 
 
 @dataclass(eq=False)
 class Film(Callback):
-    """Keeps the codes of a few rows at some moments of a training, to see how they come about.
+    """Keeps the latents of a few samples at some steps of a training.
 
-    Of a training that is started anew the first start is kept.
+    Of a training that is restarted, the first start is kept.
 
     Parameters
     ----------
     rows
         Observations, an array or a tensor (n, …).
     steps
-        The moments: each is that of the first report at or after it.
+        The steps: each stands for the first report at or after it.
 
     Attributes
     ----------
     frames
-        Step → codes, an array (n, n_components).
+        Step → latents, an array (n, n_components).
 
     Examples
     --------
@@ -91,7 +92,7 @@ class Film(Callback):
     >>> film = Film(sample.x[:50], steps=(1, 30))
     >>> contrast = Contrast(3, batch_size=32, max_iter=50, trainer=Trainer(callbacks=(film,)), random_state=0)
     >>> fit = contrast.fit(sample.x, sample.x_pos)
-    >>> {step: codes.shape for step, codes in film.frames.items()}
+    >>> {step: latents.shape for step, latents in film.frames.items()}
     {25: (50, 3), 50: (50, 3)}
     """
 
@@ -100,25 +101,25 @@ class Film(Callback):
     frames: dict[int, Any] = field(default_factory=dict, repr=False)
 
     def report(self, report: Report) -> None:
-        """Take a picture, if it is time."""
+        """Keep the latents if the step is one of those wanted."""
         wanted = sorted(self.steps)[len(self.frames) :]
         if not wanted or report.step < max(wanted[0], *self.frames, 0):
             return
         encoder, was_training = getattr(report.objective, "encoder", None), report.objective.training
-        if encoder is None:  # fits of folds, side by side
+        if encoder is None:  # several objectives, one per fold
             return
         import torch
 
         weight = next(encoder.parameters())
         with torch.no_grad():
-            codes = encoder.eval()(torch.as_tensor(self.rows).to(weight.device, weight.dtype))
+            latents = encoder.eval()(torch.as_tensor(self.rows).to(weight.device, weight.dtype))
         encoder.train(was_training)
-        self.frames[report.step] = codes.double().cpu().numpy()
+        self.frames[report.step] = latents.double().cpu().numpy()
 
 
 @dataclass(frozen=True)
 class Log(Callback):
-    """Writes a line per report to a logger of the standard library, at level INFO.
+    """Logs a line per report at level INFO, with the standard library's ``logging``.
 
     Examples
     --------
@@ -136,13 +137,13 @@ class Log(Callback):
 
 @dataclass(eq=False)
 class TensorBoard(Callback):
-    """Writes losses and rates to a folder that TensorBoard reads; needs the package ``tensorboard``."""
+    """Writes losses and learning rates for TensorBoard; needs the package ``tensorboard``."""
 
     folder: str | Path
     _writer: Any = field(default=None, init=False, repr=False)
 
     def begin(self, title: str, n_steps: int) -> None:
-        """Open a file in a folder of the run's own."""
+        """Open a file in the run's own folder."""
         from torch.utils.tensorboard import SummaryWriter
 
         self._writer = SummaryWriter(str(Path(self.folder, title.replace(" ", "-"))))
@@ -160,7 +161,7 @@ class TensorBoard(Callback):
 
 @dataclass(eq=False)
 class WeightsAndBiases(Callback):
-    """Sends losses and rates to Weights & Biases, a run per training; needs the package ``wandb``."""
+    """Sends losses and learning rates to Weights & Biases, a run per training; needs the package ``wandb``."""
 
     project: str
     _run: Any = field(default=None, init=False, repr=False)
@@ -183,13 +184,15 @@ class WeightsAndBiases(Callback):
 
 @dataclass(eq=False)
 class ProgressBar(Callback):
-    """Draws a bar with the loss and the time left on the terminal."""
+    """Shows a bar with the loss and the time left, if standard error is a terminal."""
 
     _progress: Any = field(default=None, init=False, repr=False)
     _task: Any = field(default=None, init=False, repr=False)
 
     def begin(self, title: str, n_steps: int) -> None:
-        """Draw an empty bar."""
+        """Show an empty bar."""
+        if not sys.stderr.isatty():
+            return
         from rich.console import Console
         from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -205,17 +208,19 @@ class ProgressBar(Callback):
         self._progress.start()
 
     def report(self, report: Report) -> None:
-        """Draw it further."""
-        self._progress.update(self._task, completed=report.step, total=report.n_steps, loss=report.loss)
+        """Update the bar."""
+        if self._progress is not None:
+            self._progress.update(self._task, completed=report.step, total=report.n_steps, loss=report.loss)
 
     def end(self) -> None:
-        """Take it away."""
+        """Remove the bar."""
         if self._progress is not None:
             self._progress.stop()
+            self._progress = None
 
 
 def numbers(report: Report) -> dict[str, float]:
-    """Return what there is to plot: the loss, that on rows held out, and the rate of each group.
+    """Return the numbers to plot: the losses, and the learning rate of each parameter group.
 
     Examples
     --------
@@ -231,20 +236,20 @@ class CallbackError(RuntimeError):
 
 
 @contextmanager
-def audience(callbacks: Sequence[Callback], title: str, n_steps: int) -> Iterator[Callable[[Report], None]]:
-    """Begin all callbacks, yield what tells them all, and end them however the block is left."""
+def following(callbacks: Sequence[Callback], title: str, n_steps: int) -> Iterator[Callable[[Report], None]]:
+    """Begin all callbacks, yield a function that reports to all, and end them however the block is left."""
 
-    def tell(report: Report) -> None:
+    def report_to_all(report: Report) -> None:
         for callback in callbacks:
-            with _blamed(title, callback, f"at step {report.step} of {report.n_steps}"):
+            with _named_in_errors(title, callback, f"at step {report.step} of {report.n_steps}"):
                 callback.report(report)
 
     with ExitStack() as stack:
         for callback in callbacks:
             stack.enter_context(_ended(title, callback))
-            with _blamed(title, callback, "before the first step"):
+            with _named_in_errors(title, callback, "before the first step"):
                 callback.begin(title, n_steps)
-        yield tell
+        yield report_to_all
 
 
 @contextmanager
@@ -252,16 +257,16 @@ def _ended(title: str, callback: Callback) -> Iterator[None]:
     try:
         yield
     finally:
-        with _blamed(title, callback, "after the last step"):
+        with _named_in_errors(title, callback, "after the last step"):
             callback.end()
 
 
 @contextmanager
-def _blamed(title: str, callback: Callback, when: str) -> Iterator[None]:
+def _named_in_errors(title: str, callback: Callback, when: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
         raise CallbackError(
             f"{title}: the callback {type(callback).__name__} raised {type(error).__name__} {when}: {error}. "
-            "Mend it, or leave it out of callbacks."
+            "Fix it, or remove it from callbacks."
         ) from error

@@ -1,9 +1,8 @@
-"""Would more steps help? What a loss curve says about it, and a length of training that chooses itself.
+"""Whether more steps would help, judged by a loss curve; and the number of steps of ``max_iter=None``.
 
-A loss falls at the end of every schedule, for the rate does, and so does the noise that it makes. So the curve is
-looked at in the middle, while the rate is still high; and what it falls there is compared with all that it has fallen,
-since the scale of a loss is its own. Nor does it say anything once the same rows have come many times: then it falls
-because they are learned by heart.
+A loss falls at the end of every schedule, because the learning rate and its noise do. So its decrease is measured in
+the middle, while the learning rate is high, as a fraction of the total decrease. After many passes over the same
+samples a falling training loss proves nothing, since the model may memorise them.
 """
 
 from __future__ import annotations
@@ -17,50 +16,50 @@ import numpy as np
 from pindown.networks.images import FIRST_ROUND
 
 MOST_STEPS = 32_000
-"""Steps at which such a training ends though its loss falls: four rounds after the first."""
+"""Maximum number of steps of ``max_iter=None``: four rounds after the first."""
 
 EARLIER, LATER = (0.4, 0.55), (0.65, 0.8)
 """Parts of a schedule that are compared."""
 
 LEAST_FALL = 0.03
-"""Fall from the earlier to the later part, as a share of all the loss has fallen, from which more steps would help.
+"""More steps would help if the decrease from the earlier to the later part is more than this fraction of the total.
 
-In known worlds of `Contrast` and `Classify`, where twice the steps raise the R² of the latents by .03, the share less
-three standard errors is .045 or more; where they raise it by less than .005, it is .015 or less."""
+In simulations of `Contrast` and `Classify` the fraction minus three standard errors is at least .045 where twice the
+steps raise the R² of the latents by .03, and at most .015 where they raise it by less than .005."""
 
 LEAST_GAIN = 0.01
-"""The same from one round to the next: there the rate is the same, and makes nothing fall."""
+"""The same from one round to the next, where the learning rate is the same."""
 
 CLEARLY = 3.0
-"""Standard errors by which the fall must exceed that."""
+"""Number of standard errors by which the decrease must exceed that."""
 
 MOST_PASSES = 16
-"""Passes over the same rows up to which a falling loss says that something is learned about others, too."""
+"""Number of passes over the same samples up to which a falling training loss is evidence of learning."""
 
 LEAST_STEPS, BLOCKS, START = 200, 10, 10
-"""Steps of which a curve can be judged; blocks that a part is cut into, so that neighbouring losses, which are alike,
-count once; and losses whose mean is that of the start."""
+"""Minimum number of steps; number of blocks per part, since neighbouring losses are correlated; and number of losses
+whose mean is the loss at the start."""
 
 
 @dataclass(frozen=True)
 class Fall:
-    """How much the loss fell while the rate was high, as a share of all it has fallen, and its standard error."""
+    """The decrease of a loss while the learning rate was high, as a fraction of the total, and its standard error."""
 
-    share: float
+    fraction: float
     error: float
     least: float = LEAST_FALL
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than chance and a falling rate would make it."""
-        return self.share - CLEARLY * self.error > self.least
+        """Whether it is more than noise and a falling learning rate would make it."""
+        return self.fraction - CLEARLY * self.error > self.least
 
 
 def fall(curve: Sequence[float], last: int | None = None, first: int = 0) -> Fall:
-    """Return how much the loss fell in the middle of the schedule of the last so many steps; by default, of all.
+    """Return the decrease of the loss in the middle of the last round, of ``last`` steps; by default, of all steps.
 
-    If as many came before, in a round or several of which the first had so many steps, it is how far the later part
-    lies below that of the round before, in which the rate was the same.
+    If rounds came before, of which the first had ``first`` steps, it is the decrease from the round before, at the same
+    learning rate.
 
     Examples
     --------
@@ -69,21 +68,21 @@ def fall(curve: Sequence[float], last: int | None = None, first: int = 0) -> Fal
     >>> steps = np.arange(200)
     >>> [fall(curve).is_clear for curve in (2.0 ** (-steps / 10), 1 - steps / 200)]
     [False, True]
-    >>> round(fall(1 - steps / 200).share, 2)  # a quarter of the steps, and of the fall
+    >>> round(fall(1 - steps / 200).fraction, 2)  # a quarter of the steps, and of the fall
     0.27
     """
     start = float(np.mean(curve[:START]))
     values = np.asarray(curve, dtype=float)
     n = len(values) if last is None else last
-    before, lately = values[:-n], values[-n:]
+    before, recent = values[:-n], values[-n:]
     if n < LEAST_STEPS:
         return Fall(0.0, 0.0)
     if len(before):
         before = before[-max(first or FIRST_ROUND, len(before) // 2) :]
-        (a, var_a), (b, var_b) = (_mean(_part(round, LATER)) for round in (before, lately))
+        (a, var_a), (b, var_b) = (_mean(_part(round, LATER)) for round in (before, recent))
     else:
-        (a, var_a), (b, var_b) = (_mean(_part(lately, part)) for part in (EARLIER, LATER))
-    fallen = start - float(lately[-max(START, n // 10) :].mean())
+        (a, var_a), (b, var_b) = (_mean(_part(recent, part)) for part in (EARLIER, LATER))
+    fallen = start - float(recent[-max(START, n // 10) :].mean())
     least = LEAST_GAIN if len(before) else LEAST_FALL
     return Fall((a - b) / fallen, math.sqrt(var_a + var_b) / fallen, least) if fallen > 0 else Fall(0.0, 0.0)
 
@@ -93,8 +92,7 @@ def _part(losses: np.ndarray, part: tuple[float, float]) -> np.ndarray:
 
 
 def _mean(losses: np.ndarray) -> tuple[float, float]:
-    """Return the mean, and the variance that it has."""
-    # Around their line, for a slope is not noise.
+    """Return the mean and its variance, from residuals of a line, since a slope is not noise."""
     blocks = np.array([block.mean() for block in np.array_split(losses, BLOCKS)])
     at = np.arange(BLOCKS)
     rest = blocks - np.polyval(np.polyfit(at, blocks, 1), at)
@@ -103,18 +101,18 @@ def _mean(losses: np.ndarray) -> tuple[float, float]:
 
 @dataclass(frozen=True)
 class Length:
-    """How many steps a training takes: those it was told, or as many as help.
+    """The number of steps of a training: fixed, or as many as help.
 
     Parameters
     ----------
     max_iter
         The number, or None: 2,000 steps, and as many again for as long as the loss clearly falls in the last round.
     epoch
-        Steps after which the same rows come again; infinity if none does.
+        Steps after which the same samples come again; infinity if none does.
     falls
-        Whether there is a loss that falls as something is learned: in a game there is none.
+        Whether the loss falls as something is learned: that of adversarial training need not.
     first
-        Steps of the first round of a length that chooses itself; 0 takes 2,000.
+        Steps of the first round of ``max_iter=None``; 0 takes 2,000.
     """
 
     max_iter: int | None
@@ -124,11 +122,11 @@ class Length:
 
     @property
     def most(self) -> int:
-        """Steps that there can be."""
+        """The maximum number of steps."""
         return MOST_STEPS if self.max_iter is None else self.max_iter
 
     def may_end(self, step: int) -> bool:
-        """Say whether a round can end after so many steps, whatever the curve.
+        """Return whether a round can end after so many steps, whatever the loss curve.
 
         Examples
         --------
@@ -141,7 +139,7 @@ class Length:
         return rest == 0 and rounds > 0 and rounds & (rounds - 1) == 0
 
     def rounds(self, curve: Sequence[float]) -> list[int]:
-        """Return the numbers of steps of the rounds that a curve, as far as it goes, has led to.
+        """Return the numbers of steps of the rounds that follow from the loss curve so far.
 
         Examples
         --------
@@ -159,7 +157,7 @@ class Length:
         return rounds
 
     def shortfall(self, curve: Sequence[float]) -> str:
-        """Return a sentence that says that more steps would help, or nothing."""
+        """Return a sentence that says that more steps would help, else an empty one."""
         last = self.rounds(curve)[-1]
         if not self._helps(curve, last):
             return ""
@@ -167,10 +165,11 @@ class Length:
         where = (
             f"in the middle of {len(curve):,} steps the loss still fell, within a quarter of them,"
             if last == len(curve)
-            else f"in the last {last:,} of {len(curve):,} steps the loss still fell, at the same rate as before,"
+            else f"in the last {last:,} of {len(curve):,} steps the loss still fell, at the same learning rate,"
         )
-        return f"{where} by {fall(curve, last, self.first).share:.0%} of all that it has fallen. Take {remedy}."
+        decrease = fall(curve, last, self.first).fraction
+        return f"{where} by {decrease:.0%} of its total decrease. Take {remedy}."
 
     def _helps(self, curve: Sequence[float], last: int) -> bool:
-        may_tell = self.falls and len(curve) <= MOST_PASSES * self.epoch
-        return may_tell and fall(curve, last, self.first).is_clear
+        is_evidence = self.falls and len(curve) <= MOST_PASSES * self.epoch
+        return is_evidence and fall(curve, last, self.first).is_clear

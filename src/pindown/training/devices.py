@@ -1,4 +1,4 @@
-"""Where training runs: which process of how many this is, on what device, and with what memory."""
+"""The processes, the device and the memory of a training."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ sets them once it was given a large block back; and as many as it can be told to
 
 
 def processes() -> Accelerator:
-    """Return what knows which process of a training this is, of how many, and how they talk."""
+    """Return the accelerator, which knows the number and the index of this process."""
     from accelerate import Accelerator  # slow to import
 
-    # Without the hint it takes no notice of other processes on a machine without a GPU.
+    # Without the hint it ignores other processes on a machine without a GPU.
     return Accelerator(device_placement=False, cpu=not torch.cuda.is_available())
 
 
 def best_device(device: str | torch.device | None = None) -> torch.device:
-    """Return the device asked for, or this process's GPU if there is one, or the CPU.
+    """Return the requested device; by default this process's GPU if there is one, else the CPU.
 
     Raises
     ------
     InputError
-        If the device is not there, or cannot compute, as ``meta``.
+        If there is no such device, or if it cannot compute, as ``meta``.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Did training run away? Looked at where losses are read back anyway, so that no step waits for it."""
+"""Errors where a training has diverged, found when losses are read back, so that no step waits for it."""
 
 import math
 from collections.abc import Sequence
@@ -8,23 +8,23 @@ import torch
 from torch import nn
 
 RUNAWAY = 1e3
-"""Growth of the loss, in units of its size at the start (at least 1), that is no descent any more."""
+"""Training has diverged if the loss grows by this factor of its initial size, which counts as at least 1."""
 
-LATELY = 25
-"""Losses, the last ones, by which that is judged."""
+RECENT = 25
+"""Number of the latest losses by which that is judged."""
 
 COARSE = 2.0**24
-"""Size of weights from which float32 does not tell neighbouring whole numbers apart."""
+"""Size of weights above which float32 cannot distinguish neighbouring integers."""
 
 
 class TrainingDivergedError(RuntimeError):
-    """The loss or the weights ran away. What was saved before, if anything, is from a step at which they had not."""
+    """The loss or the weights diverged. A checkpoint, if any, is from an earlier step at which they had not."""
 
 
 def check_losses(curve: Sequence[float], n_new: int, max_iter: int, learning_rate: float, title: str = "fit") -> None:
-    """Raise if one of the last losses is not finite, or if most of late are a thousand times that of the first step.
+    """Raise if one of the new losses is not finite, or if the median of the latest is a thousand times the first.
 
-    Most, since the loss of a single batch may be that of an outlier, and descent goes on from it.
+    The loss of a single batch may be that of an outlier, so that one large loss is no divergence.
 
     Examples
     --------
@@ -38,7 +38,7 @@ Try a smaller learning_rate (now 0.1), and look for extreme values in the data.
         if not math.isfinite(curve[step]):
             before = f"it was {curve[step - 1]:.4g} a step before" if step else "it was so from the start"
             raise _diverged(title, f"the loss is {curve[step]} at step {step} of {max_iter}; {before}", learning_rate)
-    typical = median_low(curve[-LATELY:])
+    typical = median_low(curve[-RECENT:])
     if typical - curve[0] > RUNAWAY * max(1.0, abs(curve[0])):
         rose = f"the loss rose from {curve[0]:.4g} to about {typical:.4g} by step {len(curve) - 1} of {max_iter}"
         raise _diverged(title, rose, learning_rate)
@@ -47,7 +47,7 @@ Try a smaller learning_rate (now 0.1), and look for extreme values in the data.
 def check_weights(
     objective: nn.Module, curve: Sequence[float], max_iter: int, learning_rate: float, title: str = "fit"
 ) -> None:
-    """Raise if weights went nowhere in a step whose loss was finite: waits for the device.
+    """Raise if weights are not finite or too large, though the loss was finite; waits for the device.
 
     Examples
     --------

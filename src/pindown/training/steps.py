@@ -18,16 +18,13 @@ from pindown.training.schedules import Schedule, falling
 from pindown.training.validation import Phase
 
 LARGEST_SCALE = 2.0**15
-"""Factor of the loss in float16, taken off the gradients again, or small ones would fall below its least number.
-
-It is halved, and the step left out, when gradients are beyond its largest."""
+"""Initial loss scale in float16. It is halved, and the step skipped, when gradients overflow."""
 
 
 class Descent:
-    """An objective, its optimiser, and what changes from step to step: on the device, where a captured step finds it.
+    """An objective, its optimizer and the learning rates of all steps, in memory where a CUDA graph finds them.
 
-    A parameter group may have a ``schedule`` and a ``peak`` of its own, the learning rate at the schedule's top. The
-    others follow the one that they are given here.
+    A parameter group may have its own ``schedule``, and a ``peak``, the learning rate at the schedule's top.
     """
 
     def __init__(
@@ -45,9 +42,9 @@ class Descent:
         self.accelerator, self.device, self.scale = state.accelerator, state.generator.device, state.scale
         self.precision, self.accumulate, self.learning_rate = precision, accumulate, learning_rate
         self.wrapped, prepared = self.accelerator.prepare(state.objective, state.optimizer)
-        # What wraps an optimiser for several processes looks for packages at each step, which takes as long as one.
+        # The wrapper of an optimizer for several processes looks for packages at each step, which is slow.
         self.optimizer = state.optimizer if self.accelerator.num_processes == 1 else prepared
-        # Only the forward pass is compiled: the objective itself keeps its names, for checkpoints and for saving.
+        # Only the forward pass is compiled: the objective keeps its names, for checkpoints and for saving.
         self.forward = torch.compile(self.wrapped) if compile else self.wrapped
         self.groups = [
             (float(group.get("peak", learning_rate)), group.get("schedule", schedule))
@@ -56,34 +53,34 @@ class Descent:
         for group in self.optimizer.param_groups:
             if not isinstance(group["lr"], Tensor):
                 raise TypeError(
-                    "optimizer: the learning rate of a parameter group must be a tensor beside the weights, such as "
-                    f"torch.tensor(1e-3, device=…), so that a schedule can be written to it; got {group['lr']!r}."
+                    "optimizer: the learning rate of a parameter group must be a tensor on the device of the weights, "
+                    f"such as torch.tensor(1e-3, device=…), so that it can follow a schedule; got {group['lr']!r}."
                 )
             group["lr"] = group["lr"].clone()  # groups that share one would all follow the last
-        self.course: list[tuple[float, ...]] = []  # of each step laid out, the rate of each group
+        self.rates: list[tuple[float, ...]] = []  # the learning rate of each group, for each planned step
         self._planned: list[Phase] = []
         self._rates = torch.zeros(most, len(self.groups), device=self.device)
         self._losses = torch.zeros(most, dtype=torch.float64, device=self.device)
         self._now = torch.tensor([first], device=self.device)
 
     def plan(self, phases: Sequence[Phase]) -> int:
-        """Lay out the rates of all legs, the schedule anew in each; return how many steps that makes."""
+        """Set the learning rates of all phases, each of which starts the schedule again; return the number of steps."""
         if self._planned != phases:
-            self._planned, self.course = list(phases), []
+            self._planned, self.rates = list(phases), []
             for phase in phases:
-                self.course += self._rates_of(phase)
-            self._rates[: len(self.course)] = torch.tensor(self.course, device=self.device)
-        return len(self.course)
+                self.rates += self._rates_of(phase)
+            self._rates[: len(self.rates)] = torch.tensor(self.rates, device=self.device)
+        return len(self.rates)
 
     def _rates_of(self, phase: Phase) -> list[tuple[float, ...]]:
         if phase.down_from is None:
             progress = (k / phase.n_steps for k in range(phase.taken))
             return [tuple(peak * schedule(t) for peak, schedule in self.groups) for t in progress]
-        top = self.course[phase.down_from - 1]
+        top = self.rates[phase.down_from - 1]
         return [tuple(rate * falling(k / phase.n_steps) for rate in top) for k in range(phase.taken)]
 
     def step(self, batches: Sequence[Callable[[], tuple[Tensor, ...]]]) -> None:
-        """Move once, by the gradients' mean over these batches."""
+        """Take one step, by the mean gradient over these batches."""
         rates = self._rates[self._now][0]
         for group, rate in zip(self.optimizer.param_groups, rates, strict=True):
             group["lr"].copy_(rate)
@@ -94,10 +91,10 @@ class Descent:
         self._losses[self._now] = loss
         self._now.add_(1)
 
-    def read(self, first: int, last: int, asked: Sequence[float]) -> list[float]:
-        """Return the losses of steps, and the mean over processes of what each has to say: waits for the device."""
-        news = torch.cat([self._losses[first:last], self._losses.new_tensor(asked)])
-        return self.accelerator.reduce(news, "mean").tolist()
+    def read(self, first: int, last: int, more: Sequence[float]) -> list[float]:
+        """Return the losses of steps, and more numbers, as means over processes; waits for the device."""
+        numbers = torch.cat([self._losses[first:last], self._losses.new_tensor(more)])
+        return self.accelerator.reduce(numbers, "mean").tolist()
 
     def _backward(self, batch: tuple[Tensor, ...], *, last: bool) -> Tensor:
         # Processes average their gradients once a step.
@@ -105,8 +102,8 @@ class Descent:
         with alone:
             with self._autocast():
                 loss = self.forward(*batch)
-            share = loss if self.accumulate == 1 else loss / self.accumulate
-            self.accelerator.backward(share if self.scale is None else share.float() * self.scale)
+            part = loss if self.accumulate == 1 else loss / self.accumulate
+            self.accelerator.backward(part if self.scale is None else part.float() * self.scale)
         return loss.detach().double()
 
     def _autocast(self) -> AbstractContextManager:
@@ -124,9 +121,9 @@ class Descent:
         self.scale.mul_(torch.where(finite, 1.0, 0.5))
 
 
-def taker(descent: Descent, draw: Batches, generator: torch.Generator) -> PlainStep | CapturedStep:
-    """Return what takes the step of a number: captured where that can be."""
-    # Several draws a step are made ready one after the other, by the host: not within one graph.
+def step_taker(descent: Descent, draw: Batches, generator: torch.Generator) -> PlainStep | CapturedStep:
+    """Return the function that takes a step, as a CUDA graph if possible."""
+    # Several batches per step are prepared one after the other by the host, which a graph cannot do.
     can = descent.device.type == "cuda" and descent.accumulate == 1 and descent.accelerator.num_processes == 1
     if can and isinstance(draw, CapturableBatches):
         return CapturedStep(descent, draw, generator)
@@ -149,10 +146,9 @@ class PlainStep:
 
 @dataclass
 class CapturedStep:
-    """The same, recorded once as a CUDA graph and replayed: one launch in place of hundreds.
+    """The same, recorded once as a CUDA graph and replayed: one launch instead of hundreds.
 
-    A step in which the host waits for the device, as in ``.item()`` or ``nonzero()`` of somebody's network, cannot be
-    recorded; it is taken as it is, every time.
+    A step in which the host waits for the device, such as for ``.item()``, cannot be recorded and is taken as it is.
     """
 
     descent: Descent
@@ -165,7 +161,7 @@ class CapturedStep:
     def __call__(self, step: int) -> None:
         """Take the step of this number."""
         self.draw.prepare(step, self.generator)
-        if self._warm < 2 or self._waits:  # steps in which kernels are compiled, buffers allocated, constants copied
+        if self._warm < 2 or self._waits:  # the first steps compile kernels, allocate buffers and copy constants
             self._warm += 1
             self._on_side_stream()
             return
@@ -181,7 +177,7 @@ class CapturedStep:
         self._graph.replay()
 
     def _watched(self) -> None:
-        """Take a step in which to wait is an error; if it is one, begin that step again, and watch no more."""
+        """Take a step in which waiting is an error; if the error occurs, take the step again and stop checking."""
         drawn = self.generator.get_state()
         try:
             with _waiting_refused():
@@ -203,13 +199,13 @@ class CapturedStep:
         try:
             with torch.cuda.stream(side):
                 self._descend()
-        finally:  # what was begun ends before weights are moved by a step that is taken again
+        finally:  # the step must end before it is taken again
             torch.cuda.current_stream().wait_stream(side)
 
 
 @contextmanager
 def _waiting_refused() -> Iterator[None]:
-    """Make it an error that the host waits for the device."""
+    """Raise an error if the host waits for the device."""
     before = torch.cuda.get_sync_debug_mode()
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")

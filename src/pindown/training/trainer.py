@@ -1,4 +1,4 @@
-"""The one training loop, and how it runs as a value: precision, callbacks, checkpoints, stopping.
+"""The training loop, and its options as a value: precision, callbacks, checkpoints, early stopping.
 
 An *objective* is a module whose forward pass maps a batch to the loss. :meth:`Trainer.train` minimises it. Nothing in a
 step waits for the device: losses are read back only once every :data:`REPORT_EVERY` steps.
@@ -9,12 +9,11 @@ from __future__ import annotations
 import math
 import numbers
 import signal
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, Self
 
@@ -25,16 +24,16 @@ from torch import nn
 
 from pindown import _random
 from pindown.data.batches import Batches
-from pindown.training.callbacks import Callback, ProgressBar, Report, audience
+from pindown.training.callbacks import Callback, Report, following
 from pindown.training.checkpoints import Checkpoint, State, stable_repr
 from pindown.training.convergence import Length
-from pindown.training.devices import best_device, current, processes
+from pindown.training.devices import current, processes
 from pindown.training.divergence import check_losses, check_weights
 from pindown.training.optimizers import MakeOptimizer, adam
 from pindown.training.schedules import Schedule, cosine
-from pindown.training.steps import LARGEST_SCALE, Descent, taker
+from pindown.training.steps import LARGEST_SCALE, Descent, step_taker
 from pindown.training.validation import (
-    LEAST_SETTLING,
+    MIN_ANNEALING,
     EarlyStopping,
     Phase,
     Rollback,
@@ -57,12 +56,24 @@ PRECISIONS = (None, torch.float32, torch.bfloat16, torch.float16)
 
 @dataclass(frozen=True)
 class TrainingLog:
-    """What happened: the loss of each step, the wall-clock seconds of this call, and why it ended.
+    """The history of a training; loss curve and step plan are those of the steps that led to the weights kept.
 
-    ``shortfall`` is a sentence if more steps would clearly help, and empty if not; see `pindown.training.convergence`.
-    ``held_out`` are the losses on rows held out, each with the number of steps taken by then, and ``turned`` is where
-    training went back to an earlier moment because they rose; see `pindown.training.validation`. The loss curve and the
-    ``way`` are those of the steps that led to the weights that were kept.
+    Attributes
+    ----------
+    loss_curve : array (n_iter,)
+        Loss of each step.
+    seconds : float
+        Wall-clock time of this call.
+    stopped_on_plateau : bool
+        Whether it ended because the loss stopped improving: ``Trainer(patience=…)``.
+    shortfall : str
+        A sentence if more steps would clearly help, else empty; see `pindown.training.convergence`.
+    held_out : tuple of (int, float)
+        Losses on the validation set, each with the number of steps taken by then.
+    rollback : Rollback or None
+        Where training rolled back because they rose; see `pindown.training.validation`.
+    step_plan : tuple of Phase
+        The schedule that was followed.
     """
 
     loss_curve: np.ndarray  # (n_iter,)
@@ -75,13 +86,13 @@ class TrainingLog:
 
     @property
     def n_iter(self) -> int:
-        """Number of steps to what was kept, those before a resumed checkpoint included."""
+        """Number of steps that led to the weights kept, including those before a resumed checkpoint."""
         return len(self.loss_curve)
 
 
 @dataclass(frozen=True)
 class TrainingDefaults:
-    """What a method trains with where its user chooses nothing else; a class of estimators states it once.
+    """What a method trains with unless its user chooses otherwise.
 
     Parameters
     ----------
@@ -92,12 +103,14 @@ class TrainingDefaults:
     weight_decay : float or None
         None: 10,000 / n_samples, at most 2, as with a prior on the weights whose influence falls with n.
     min_weight_decay : float
-        The least for vectors, where ``weight_decay`` is None.
+        The minimum for vectors, if ``weight_decay`` is None.
     optimizer, schedule : callable
         See `pindown.training.optimizers` and `pindown.training.schedules`.
     adversarial : bool
-        Whether parts of the objective are trained against each other. Its loss then need not fall, so that no samples
-        are held out to stop by.
+        Whether parts of the objective are trained against each other. Its loss then need not fall: no samples are held
+        out for early stopping.
+    cross_validated : bool
+        Whether few samples are held out in folds.
     """
 
     batch_size: int = 512
@@ -107,42 +120,70 @@ class TrainingDefaults:
     optimizer: MakeOptimizer = adam
     schedule: Schedule = cosine
     adversarial: bool = False
+    cross_validated: bool = True
+
+
+@dataclass(frozen=True)
+class FitPart:
+    """What a fit of several trainings says about one of them.
+
+    Parameters
+    ----------
+    title : str
+        Its name in messages and reports.
+    settings : dict
+        What it depends on. A checkpoint with other settings is rejected, never overwritten.
+    epoch : float
+        Batches after which the same samples come again. After many passes a falling loss proves nothing.
+    first_round : int
+        Steps of the first round, if ``max_iter`` is None; 0 takes 2,000.
+    step_plan : sequence of Phase, optional
+        The steps to take, if they are known beforehand; by default those of the trainer, if any.
+    """
+
+    title: str = "fit"
+    settings: Mapping[str, object] = field(default_factory=dict)
+    epoch: float = math.inf
+    first_round: int = 0
+    step_plan: Sequence[Phase] | None = None
 
 
 @dataclass(frozen=True)
 class Trainer:
-    """How to train, whatever it is that is trained: one value, shared by all estimators.
+    """The options of training, as one value shared by all estimators.
 
     Parameters
     ----------
     weight_decay : float or None
-        Share of the weight matrices taken off per step, in units of the learning rate. None: what the method takes,
+        Fraction of the weight matrices subtracted per step, in units of the learning rate. None: the method's default,
         such as 10,000 / n_samples, at most 2, for `Classify`.
     optimizer : callable or None
-        ``optimizers.adam``; or ``optimizers.muon``, whose steps are slower and fewer: for long fits on a GPU; or a
-        function of your own, see `pindown.training.optimizers`. None: what the method takes.
+        ``optimizers.adam``; ``optimizers.muon``, whose steps are slower and fewer, for long fits on a GPU; or your own
+        function, see `pindown.training.optimizers`. None: the method's default.
     validation_fraction : float
         Fraction of the samples to hold out, at most 2,000 of them: training stops early by their loss, and
         ``held_out_`` is measured on them. If that makes fewer than 100, each sample is held out once, in five folds. 0
         holds none out.
-    precision
-        Of the products in the forward and backward pass: None or ``torch.float32``, ``torch.bfloat16`` or
-        ``torch.float16``. Weights, and what the optimiser keeps, stay in float32.
-    compile
+    precision : torch.dtype or None
+        Precision of the products in the forward and backward pass: None or ``torch.float32``, ``torch.bfloat16`` or
+        ``torch.float16``. Weights and the state of the optimizer stay in float32.
+    compile : bool
         Compile the objective's forward pass by ``torch.compile``: the first step takes longer, the others less time.
-    accumulate
+    accumulate : int
         Batches per step, over which gradients are averaged: for batches that do not fit into memory at once.
-    callbacks
-        Follow the training: see `pindown.training.callbacks`.
-    checkpoint
-        File to save the state to now and then, and to go on from if it is there; parts of a fit, such as folds, have
-        files beside it. A resumed run gives the same result as an unbroken one.
-    save_every
-        Least seconds between two saves.
-    patience, tol
-        Stop once the mean loss over this many steps is less than ``tol`` below that of as many steps before.
-    step_plan
-        The steps to take, where a fit to samples of the same kind has found them: its ``held_out_.step_plan``.
+    callbacks : tuple of Callback
+        Are called as training goes on: see `pindown.training.callbacks`.
+    checkpoint : path or None
+        File to save the state to, and to resume from if it exists. Parts of a fit, such as folds, have files next to
+        it. A resumed run gives the same result as an uninterrupted one.
+    save_every : float
+        Minimum number of seconds between two saves.
+    patience : int or None
+        Stop on a plateau: once the mean loss over this many steps is less than ``tol`` below that of as many before.
+    tol : float
+        See ``patience``.
+    step_plan : StepPlan or None
+        The steps to take, if a fit to similar samples has found them: its ``held_out_.step_plan``.
 
     Examples
     --------
@@ -155,8 +196,7 @@ class Trainer:
     ...     def forward(self, x):
     ...         return (x - self.centre).square().mean()
     >>> objective, batch = Distance(), (torch.tensor([1.0, 3.0]),)
-    >>> options = {"max_iter": 300, "learning_rate": 0.1, "seed": 0, "device": "cpu"}  # the batch's device
-    >>> log = Trainer().train(objective, lambda step, generator: batch, **options)
+    >>> log = Trainer().train(objective, lambda step, generator: batch, max_iter=300, learning_rate=0.1, seed=0)
     >>> round(objective.centre.item(), 3), round(float(log.loss_curve[-1]), 3)
     (2.0, 1.0)
     """
@@ -182,21 +222,11 @@ class Trainer:
         max_iter: int | None,
         learning_rate: float,
         seed: int,
-        weight_decay: float = 0.0,
-        optimizer: MakeOptimizer = adam,
-        schedule: Schedule = cosine,
-        device: str | torch.device | None = None,
-        verbose: bool = True,
-        title: str = "fit",
-        settings: dict[str, Any] | None = None,
-        part: str = "",
-        epoch: float = math.inf,
-        falls: bool = True,
+        defaults: TrainingDefaults = TrainingDefaults(weight_decay=0.0),  # noqa: B008 (a frozen value)
         validation: Validation | None = None,
-        step_plan: Sequence[Phase] | None = None,
-        first_round: int = 0,
+        part: FitPart = FitPart(),  # noqa: B008
     ) -> TrainingLog:
-        """Minimise an objective; in place.
+        """Minimise an objective, in place and on the device that it is on.
 
         The same call runs on a CPU, on one GPU, and under ``torchrun`` or ``accelerate launch`` on several: there each
         process draws its own batches and gradients are averaged.
@@ -204,99 +234,83 @@ class Trainer:
         Parameters
         ----------
         objective
-            Module whose forward pass maps a batch to a scalar loss. It stays on the device it was trained on.
+            Module whose forward pass maps a batch to a scalar loss.
         draw
             Called as ``draw(step, generator)``, returns the batch.
         max_iter
-            Number of steps. None takes 2,000, and then, with the schedule anew, as many again for as long as the loss
-            clearly fell in the middle of the last round, up to 32,000 in all.
+            Number of steps. None takes 2,000, and then, with the schedule started again, as many again for as long as
+            the loss clearly fell in the middle of the last round, up to 32,000 in all.
         learning_rate
             At the top of the schedule.
         seed
             Of the generator handed to ``draw``.
-        weight_decay, optimizer
-            What to take where the trainer's own are None.
-        schedule
-            Factor of the learning rate as a function of progress in [0, 1].
-        device
-            Where to train; by default the first GPU if there is one.
-        verbose
-            Show a progress bar, if there is a terminal to show it on.
-        title
-            What the bar is called.
-        settings
-            What the run depends on. A checkpoint with other settings is refused, never overwritten.
-        part
-            Name of this part of a fit, which is added to the name of its checkpoint.
-        epoch
-            Batches after which the same rows come again. When they have come many times, a falling loss says nothing.
-        falls
-            Whether the loss falls as something is learned. In a game it does not, and its curve is not asked.
+        defaults
+            Schedule of the learning rate; optimizer and weight decay where the trainer's own are None.
         validation
-            Rows that no step sees. If the loss on them rises, training goes back to their best moment, from which the
-            rate comes down; and they say, in place of the loss curve, whether more steps would help.
-        way
-            The steps to take, if they are known beforehand: ``TrainingLog.way`` of another training. By default those
-            that the trainer has, if any.
-        first_round
-            Steps of the first round, if ``max_iter`` is None; 0 takes 2,000.
+            The validation set. If the loss on it rises, training rolls back to the best step and anneals from there. It
+            also decides, in place of the training loss, whether more steps would help.
+        part
+            What a fit of several trainings says about this one.
 
         Raises
         ------
         TrainingDivergedError
-            If the loss is NaN or infinite, or has grown a thousandfold; if weights are, or are beyond float32's digits.
+            If the loss is NaN or infinite, or has grown a thousandfold; if weights are, or exceed float32's precision.
         CallbackError
             If a callback raised.
         KeyboardInterrupt
             After Ctrl-C, once the running step is finished and the checkpoint is written.
         """
         self.check()
-        step_plan = self.step_plan.phases if step_plan is None and self.step_plan is not None else step_plan
-        length = Length(max_iter, epoch / self.accumulate if validation is None else math.inf, falls, first_round)
-        accelerator, device = processes(), best_device(device)
-        objective.to(device).train()
+        step_plan = self.step_plan.phases if part.step_plan is None and self.step_plan is not None else part.step_plan
+        epoch = math.inf if validation is not None else part.epoch / self.accumulate
+        length = Length(max_iter, epoch, not defaults.adversarial, part.first_round)
+        accelerator, device = processes(), next(objective.parameters()).device
+        objective.train()
         # Each process needs other samples; the stride keeps process k of seed s apart from process 0 of seed s + k.
         generator = _random.generator((seed + 1_000_003 * accelerator.process_index) % 2**63, device)
         scale = torch.tensor(LARGEST_SCALE, device=device) if self.precision is torch.float16 else None
         stopping = None if validation is None else EarlyStopping(validation, length)
-        weight_decay = weight_decay if self.weight_decay is None else self.weight_decay
-        steps = (self.optimizer or optimizer)(objective, learning_rate, weight_decay)
-        state = State(objective, steps, generator, accelerator, scale, stopping)
-        checkpoint = self._checkpoint(settings or {}, part)
+        weight_decay = defaults.weight_decay if self.weight_decay is None else self.weight_decay
+        optimizer = (self.optimizer or defaults.optimizer)(objective, learning_rate, weight_decay or 0.0)
+        state = State(objective, optimizer, generator, accelerator, scale, stopping)
+        checkpoint = self._checkpoint(part.settings)
         curve: list[float] = checkpoint.restore(state) if checkpoint is not None else []
-        bends = stopping is not None or step_plan is not None  # where a schedule is left, to come down from there
+        planned = sum(phase.taken for phase in step_plan or ())
+        may_anneal = stopping is not None or step_plan is not None
         descent = Descent(
             state,
-            most=max(2 * length.most + LEAST_SETTLING, sum(phase.taken for phase in step_plan or ()))
-            if bends
-            else length.most,
+            most=max(2 * length.most + MIN_ANNEALING, planned) if may_anneal else length.most,
             first=len(curve),
             learning_rate=learning_rate,
-            schedule=schedule,
+            schedule=defaults.schedule,
             precision=self.precision,
             compile=self.compile,
             accumulate=self.accumulate,
         )
         if stopping is not None and not stopping.evaluations:
-            stopping.update(0, stopping.rows.loss(objective), state)
-        training = _Training(title, state, descent, length, step_plan, checkpoint, curve, self._on_plateau)
-        start, take_step = time.monotonic(), taker(descent, draw, generator)
-        bar = (ProgressBar(),) if verbose and sys.stderr.isatty() else ()
-        told = (*self.callbacks, *bar) if accelerator.is_main_process else ()
-        with _deferred_interrupt() as interrupted, current(device), audience(told, title, training.plan()) as tell:
+            stopping.update(0, stopping.validation.loss(objective), state)
+        training = _Training(part.title, state, descent, length, step_plan, checkpoint, curve, self._on_plateau)
+        start, take_step = time.monotonic(), step_taker(descent, draw, generator)
+        callbacks = self.callbacks if accelerator.is_main_process else ()
+        with (
+            _deferred_interrupt() as interrupted,
+            current(device),
+            following(callbacks, part.title, training.plan()) as report_to_all,
+        ):
             for report in training.reports(take_step, interrupted):
-                tell(report)
+                report_to_all(report)
         objective.eval()
         return training.log(time.monotonic() - start)
 
-    __call__ = train  # scikit-learn accepts as a default of a parameter what can be called
+    __call__ = train  # scikit-learn accepts callables as defaults of parameters
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """Return the parameters by name, so that scikit-learn reaches them: ``trainer__weight_decay``."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     def check(self) -> None:
-        """Raise if a parameter is not what it must be."""
+        """Raise if a parameter is invalid."""
         if self.weight_decay is not None:
             check_scalar(self.weight_decay, "weight_decay", numbers.Real, min_val=0)
         if self.optimizer is not None and not callable(self.optimizer):
@@ -323,49 +337,50 @@ class Trainer:
         if not isinstance(self.checkpoint, str | Path | None):
             raise TypeError(f"Trainer: checkpoint must be the path of a file, or None, got {self.checkpoint!r}.")
 
-    def _checkpoint(self, settings: dict[str, Any], part: str) -> Checkpoint | None:
+    def _checkpoint(self, settings: Mapping[str, object]) -> Checkpoint | None:
         if self.checkpoint is None:
             return None
-        path = Path(self.checkpoint)
-        path = path.with_stem(f"{path.stem}-{part.replace(' ', '-')}") if part else path
         # A parameter at its default is not written, so that old checkpoints still match when parameters are added.
         chosen = {
             name: stable_repr(getattr(self, name))
             for name in DETERMINE_THE_RESULT
             if getattr(self, name) != getattr(Trainer, name)
         }
-        return Checkpoint(path, settings | chosen, self.save_every)
+        return Checkpoint(Path(self.checkpoint), {**settings, **chosen}, self.save_every)
 
     def _on_plateau(self, curve: list[float]) -> bool:
-        # At full reports only: a resumed run then asks at the same steps as an unbroken one.
+        # At full reports only: a resumed run then asks at the same steps as an uninterrupted one.
         if self.patience is None or len(curve) % REPORT_EVERY or len(curve) < 2 * self.patience:
             return False
         before, lately = curve[-2 * self.patience : -self.patience], curve[-self.patience :]
         return float(np.mean(before) - np.mean(lately)) < self.tol
 
 
-class TrainerMixin:
-    """An estimator with a parameter ``trainer``, whose fields ``set_params`` and `GridSearchCV` reach; abstract.
+class NestedParameters:
+    """An estimator with parameters that are frozen values, whose fields ``set_params`` and `GridSearchCV` reach.
 
-    A trainer is frozen, so that ``set_params(trainer__weight_decay=0.1)`` replaces it.
+    ``set_params(trainer__weight_decay=0.1)`` replaces the trainer by one with another weight decay.
     """
 
-    trainer: Trainer
-
     def set_params(self, **params: Any) -> Self:
-        """Set parameters of the estimator, and those of its trainer as ``trainer__…``."""
-        inner = {name.removeprefix("trainer__"): params.pop(name) for name in [*params] if name.startswith("trainer__")}
+        """Set parameters, and fields of those that are frozen values as ``trainer__…``."""
+        nested: dict[str, dict[str, Any]] = {}
+        for name in [*params]:
+            outer, _, inner = name.partition("__")
+            if inner and is_dataclass(params.get(outer, getattr(self, outer, None))):
+                nested.setdefault(outer, {})[inner] = params.pop(name)
         super().set_params(**params)  # type: ignore[misc]  # the estimator's
-        if unknown := inner.keys() - {each.name for each in fields(Trainer)}:
-            raise ValueError(f"Invalid parameter {min(unknown)!r} for estimator {self.trainer!r}.")
-        if inner:
-            self.trainer = replace(self.trainer, **inner)
+        for outer, changes in nested.items():
+            value = getattr(self, outer)
+            if unknown := changes.keys() - {each.name for each in fields(value)}:
+                raise ValueError(f"Invalid parameter {min(unknown)!r} for estimator {value!r}.")
+            setattr(self, outer, replace(value, **changes))
         return self
 
 
 @dataclass
 class _Training:
-    """A training under way: its state, the steps taken, and how many there are to be."""
+    """A training under way: its state, the steps taken, and how many there will be."""
 
     title: str
     state: State
@@ -374,17 +389,17 @@ class _Training:
     step_plan: Sequence[Phase] | None  # the steps to take, if they are known beforehand
     checkpoint: Checkpoint | None
     curve: list[float]  # the loss of each step taken
-    is_flat: Callable[[list[float]], bool]  # whether a curve has come to where it ends
+    is_flat: Callable[[list[float]], bool]  # whether a loss curve has reached a plateau
 
     def plan(self) -> int:
-        """Lay out the steps as far as they follow from what is known; return how many that makes."""
+        """Lay out the steps as far as they are known; return their number."""
         if self.step_plan is not None:
             return self.descent.plan(self.step_plan)
         stopping = self.state.stopping
         return self.descent.plan(full_phases(self.length.rounds(self.curve)) if stopping is None else stopping.phases)
 
     def reports(self, take_step: Callable[[int], None], interrupted: threading.Event) -> Iterator[Report]:
-        """Take all steps, and say now and then how it goes; if it is interrupted, raise once all is saved."""
+        """Take all steps and yield reports; if interrupted, raise once the state is saved."""
         total, curve, stop = self.plan(), self.curve, 0.0
         while len(curve) < total and not self.is_flat(curve) and not stop:
             first = step = len(curve)
@@ -399,49 +414,41 @@ class _Training:
                 check_weights(self.state.objective, curve, total, self.descent.learning_rate, self.title)
                 if self.checkpoint is not None:
                     self.checkpoint.write(self.state, curve)
-            rates = self.descent.course[step]
+            rates = self.descent.rates[step]
             yield Report(self.title, len(curve), total, tuple(new), rates, held_out, self.state.objective)
         if stop or interrupted.is_set():
-            raise KeyboardInterrupt(_interrupted_message(self.title, len(curve), total, self.checkpoint))
+            remedy = "give checkpoint=… to be able to resume"
+            if self.checkpoint is not None:
+                remedy = f"the same fit will resume from {self.checkpoint.path}"
+            raise KeyboardInterrupt(f"{self.title}: stopped at step {len(curve)} of {total}; {remedy}.")
 
     def _read(
         self, first: int, step: int, total: int, interrupted: threading.Event
     ) -> tuple[list[float], float | None, float, float]:
-        """Return the losses of the last steps, that on rows held out, and whether to stop and to save."""
+        """Return the losses of the last steps, that of the validation set, and whether to stop and to save."""
         stopping = self.state.stopping if (step + 1) % REPORT_EVERY == 0 or step + 1 == total else None
-        evaluations = stopping.rows.loss(self.state.objective) if stopping is not None else 0.0
-        # Processes must save and stop at one step, but have their own clocks and signals: any one asks for all.
-        asked = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), evaluations]
-        *new, stop, save, evaluations = self.descent.read(first, step + 1, asked)
+        held_out = stopping.validation.loss(self.state.objective) if stopping is not None else 0.0
+        # Processes must save and stop at one step, but have their own clocks and signals: any one decides for all.
+        mine = [interrupted.is_set(), self.checkpoint is not None and self.checkpoint.is_due(), held_out]
+        *new, stop, save, held_out = self.descent.read(first, step + 1, mine)
         self.curve += new
         check_losses(self.curve, len(new), total, self.descent.learning_rate, self.title)
         if stopping is not None:
-            stopping.update(len(self.curve), evaluations, self.state)
-        return new, None if stopping is None else evaluations, stop, save
+            stopping.update(len(self.curve), held_out, self.state)
+        return new, None if stopping is None else held_out, stop, save
 
     def log(self, seconds: float) -> TrainingLog:
-        """Return what happened, and leave the weights at the moment that is kept."""
-        plateau, stopping = self.is_flat(self.curve), self.state.stopping
+        """Return the history, and leave the weights of the step that is kept."""
+        curve, plateau, stopping = self.curve, self.is_flat(self.curve), self.state.stopping
         if stopping is None:
-            shortfall = "" if plateau or self.step_plan is not None else self.length.shortfall(self.curve)
-            return TrainingLog(np.asarray(self.curve), seconds, plateau, shortfall)
+            shortfall = "" if plateau or self.step_plan is not None else self.length.shortfall(curve)
+            return TrainingLog(np.asarray(curve), seconds, plateau, shortfall)
         stopping.restore_best(self.state)
-        shortfall = (
-            "" if plateau or stopping.rollback is not None else self.length.shortfall(by_step(stopping.evaluations))
-        )
-        held_out = tuple(stopping.evaluations)
+        rollback, held_out = stopping.rollback, tuple(stopping.evaluations)
+        shortfall = "" if plateau or rollback is not None else self.length.shortfall(by_step(held_out))
         return TrainingLog(
-            stopping.path(self.curve), seconds, plateau, shortfall, held_out, stopping.rollback, stopping.step_plan
+            stopping.kept(curve), seconds, plateau, shortfall, held_out, rollback, tuple(stopping.step_plan)
         )
-
-
-def _interrupted_message(title: str, step: int, total: int, checkpoint: Checkpoint | None) -> str:
-    way_on = (
-        f"the same fit will go on from {checkpoint.path}"
-        if checkpoint is not None
-        else "give checkpoint=… to be able to go on"
-    )
-    return f"{title}: stopped at step {step} of {total}; {way_on}."
 
 
 @contextmanager
@@ -452,12 +459,12 @@ def _deferred_interrupt() -> Iterator[threading.Event]:
         yield event
         return
 
-    def ask(signum, frame):
+    def handle(signum, frame):
         if event.is_set():
             raise KeyboardInterrupt
         event.set()
 
-    previous = signal.signal(signal.SIGINT, ask)
+    previous = signal.signal(signal.SIGINT, handle)
     try:
         yield event
     finally:

@@ -1,8 +1,8 @@
-"""Rows that no step sees: the loss on them says when to stop, and which moment to keep.
+"""Early stopping by the loss on a validation set, which also chooses the weights to keep.
 
-While the rate is high a loss is noisy, and weights from the middle of a schedule are worse than they need be. So a
-training that comes to know its own rows better than others is not merely stopped: it goes back to the moment that was
-best on the others, and from there the rate comes down to zero in a few steps. What is kept is the best moment of all.
+While the learning rate is high, losses are noisy, and weights from the middle of a schedule are worse than they need
+be. So a training that overfits is not merely stopped: it rolls back to the step with the lowest validation loss and
+anneals the learning rate to zero from there. The weights with the lowest validation loss of all are kept.
 """
 
 from __future__ import annotations
@@ -21,25 +21,24 @@ if TYPE_CHECKING:
     from pindown.training.convergence import Length
 
 PATIENCE = 200
-"""Steps, beside as many as led to the best moment, or half of them if the loss clearly rises, after which one that has
-risen is past hope."""
+"""The patience is this many steps more than led to the best step, or than half of those if the loss clearly rises."""
 
 RISEN = 0.02
-"""Share of all that the loss has fallen by which it must rise again to count as risen."""
+"""A loss has risen if it is above its minimum by more than this fraction of its total decrease."""
 
 N_CONFIRMATIONS = 4
-"""Looks in a row that find it risen where it is past hope: at a high rate one of them may, though all is well."""
+"""Number of consecutive evaluations that must find it risen: at a high learning rate a single one may."""
 
 CLEARLY = 6.0
-"""Standard errors by which the line through all looks since the best must rise where half the steps are waited for."""
+"""Number of standard errors by which the slope since the best step must be positive to halve the patience."""
 
-LEAST_SETTLING = 50
-"""Steps, at least, in which the rate comes down from the best moment: half of those that led there."""
+MIN_ANNEALING = 50
+"""Minimum number of steps of the annealing after a rollback; by default half of those that led to the best step."""
 
 
 @dataclass(frozen=True)
 class Validation:
-    """Batches of rows that no step sees, as the objective takes them.
+    """Batches of held-out samples, as the objective takes them.
 
     Examples
     --------
@@ -51,7 +50,7 @@ class Validation:
     batches: tuple[tuple[Tensor, ...], ...]
 
     def loss(self, objective: nn.Module) -> float:
-        """Return the mean loss over rows; waits for the device."""
+        """Return the mean loss over all samples; waits for the device."""
         training = objective.training
         objective.eval()
         with torch.no_grad():
@@ -66,10 +65,7 @@ class Validation:
 
 
 class Phase(NamedTuple):
-    """A part of a training's way: the schedule of so many steps, of which some are taken.
-
-    Or, if it comes ``down_from`` a step, as many steps in which the rates of that step fall to zero.
-    """
+    """Steps of a training: the first ``taken`` of a schedule of ``n_steps``; or annealing ``down_from`` a step."""
 
     n_steps: int
     taken: int
@@ -77,7 +73,7 @@ class Phase(NamedTuple):
 
 
 class StepPlan(NamedTuple):
-    """The steps of a training, and the losses that they led from and to: on rows learned from, above guessing."""
+    """The steps of a training, with the training loss at their first and last step, relative to that at chance."""
 
     phases: tuple[Phase, ...]
     first: float
@@ -85,27 +81,27 @@ class StepPlan(NamedTuple):
 
 
 class Rollback(NamedTuple):
-    """At which step a training went back, and to which."""
+    """The step at which training rolled back, and the best step that it rolled back to."""
 
     at: int
     best: int
 
     @property
     def n_annealing(self) -> int:
-        """Steps in which the rate then comes down; none from the start, where nothing was learned."""
-        return min(self.at - self.best, max(LEAST_SETTLING, self.best // 2)) if self.best else 0
+        """Number of steps of the annealing that follows; 0 if nothing was learned before the rollback."""
+        return min(self.at - self.best, max(MIN_ANNEALING, self.best // 2)) if self.best else 0
 
 
-def turn(evaluations: Sequence[tuple[int, float]], length: Length) -> Rollback | None:
-    """Return where a training turns back, given its losses on rows held out, each with its step; None: nowhere yet.
+def find_rollback(evaluations: Sequence[tuple[int, float]], length: Length) -> Rollback | None:
+    """Return where training rolls back, given the step and validation loss of each evaluation; None if nowhere yet.
 
     Examples
     --------
     >>> from pindown.training.convergence import Length
     >>> falls = [(25 * k, 1 / (1 + k)) for k in range(41)]
     >>> rises = [(25 * k, abs(k - 8) / 8) for k in range(41)]
-    >>> turn(falls, Length(1_000)), turn(rises, Length(1_000)), turn(rises, Length(300))
-    (None, Rollback(at=500, best=200), Rollback(at=300, best=200))
+    >>> [find_rollback(*args) for args in ((falls, Length(1_000)), (rises, Length(1_000)), (rises, Length(300)))]
+    [None, Rollback(at=500, best=200), Rollback(at=300, best=200)]
     """
     best, lowest, after = 0, math.inf, 0
     for number, (step, loss) in enumerate(evaluations):
@@ -114,16 +110,16 @@ def turn(evaluations: Sequence[tuple[int, float]], length: Length) -> Rollback |
         risen_to = lowest + RISEN * max(evaluations[0][1] - lowest, 0.0)
         if loss <= risen_to:
             continue
-        lately = [each for _, each in evaluations[max(0, number + 1 - N_CONFIRMATIONS) : number + 1]]
-        waited = step - best - PATIENCE if min(lately) > risen_to else -math.inf
-        past_hope = waited >= best or (waited >= best / 2 and _rises(evaluations[after : number + 1]))
-        if past_hope or (length.may_end(step) and step == sum(length.rounds(by_step(evaluations[: number + 1])))):
+        recent = [each for _, each in evaluations[max(0, number + 1 - N_CONFIRMATIONS) : number + 1]]
+        waited = step - best - PATIENCE if min(recent) > risen_to else -math.inf
+        exhausted = waited >= best or (waited >= best / 2 and _rises(evaluations[after : number + 1]))
+        if exhausted or (length.may_end(step) and step == sum(length.rounds(by_step(evaluations[: number + 1])))):
             return Rollback(step, best)
     return None
 
 
 def _rises(evaluations: Sequence[tuple[int, float]]) -> bool:
-    """Say whether losses clearly lie on a line that rises, which those of a noisy plateau do not."""
+    """Return whether a line through the losses clearly rises, which that of a noisy plateau does not."""
     if len(evaluations) <= N_CONFIRMATIONS:
         return False
     steps, losses = np.array(evaluations).T
@@ -134,7 +130,7 @@ def _rises(evaluations: Sequence[tuple[int, float]]) -> bool:
 
 
 def by_step(evaluations: Sequence[tuple[int, float]]) -> list[float]:
-    """Return a loss for every step up to the last one seen, each as it was when last looked at.
+    """Return a loss for every step up to the last evaluation: that of the latest evaluation before it.
 
     Examples
     --------
@@ -146,7 +142,7 @@ def by_step(evaluations: Sequence[tuple[int, float]]) -> list[float]:
 
 
 def phases(evaluations: Sequence[tuple[int, float]], length: Length) -> list[Phase]:
-    """Return the way of a training, as far as it follows from the losses on rows held out.
+    """Return the phases of a training, as far as they follow from the validation losses.
 
     Examples
     --------
@@ -155,7 +151,7 @@ def phases(evaluations: Sequence[tuple[int, float]], length: Length) -> list[Pha
     >>> phases(rises[:9], Length(1_000)), phases(rises, Length(1_000))[1:]
     ([Phase(n_steps=1000, taken=1000, down_from=None)], [Phase(n_steps=100, taken=100, down_from=200)])
     """
-    rollback = turn(evaluations, length)
+    rollback = find_rollback(evaluations, length)
     if rollback is None:
         return full_phases(length.rounds(by_step(evaluations)))
     down = Phase(rollback.n_annealing, rollback.n_annealing, rollback.best)
@@ -167,7 +163,7 @@ def _rounds_before(evaluations: Sequence[tuple[int, float]], rollback: Rollback,
 
 
 def full_phases(rounds: Sequence[int]) -> list[Phase]:
-    """Return rounds that are taken from their first to their last step."""
+    """Return rounds of which all steps are taken."""
     return [Phase(n, n) for n in rounds]
 
 
@@ -179,61 +175,59 @@ def truncated(rounds: Sequence[int], at: int) -> list[Phase]:
 
 @dataclass
 class EarlyStopping:
-    """Looks at the loss on rows held out now and then, and keeps the state of the best moment.
+    """The evaluations on a validation set, and the state at the best of them.
 
     Parameters
     ----------
-    rows
-        The rows.
+    validation
+        The validation set.
     length
         How many steps there are.
     """
 
-    rows: Validation
+    validation: Validation
     length: Length
     evaluations: list[tuple[int, float]] = field(default_factory=list)
     best: dict[str, Tensor] = field(default_factory=dict)
-    rollback: Rollback | None = None  # where it turned back, if it did
-    phases: list[Phase] = field(default_factory=list)  # the way of the training
+    rollback: Rollback | None = None
+    phases: list[Phase] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         """Begin with the first round."""
         self.phases = phases(self.evaluations, self.length)
 
     def update(self, step: int, loss: float, state: State) -> None:
-        """Take note of the loss after so many steps; go back to the best moment if this is where to turn."""
+        """Add an evaluation; restore the best state if training rolls back here."""
         if not self.evaluations or loss < min(each for _, each in self.evaluations):
             self.best = {name: tensor.detach().clone() for name, tensor in state.live().items()}
         self.evaluations.append((step, loss))
         if self.rollback is not None:
             return
-        self.rollback = turn(self.evaluations, self.length)
+        self.rollback = find_rollback(self.evaluations, self.length)
         if self.rollback is not None:
             state.put_back(self.best)
         if self.rollback is not None or self.length.may_end(step):
             self.phases = phases(self.evaluations, self.length)
 
     def restore_best(self, state: State) -> None:
-        """Leave the state at the moment that is kept."""
+        """Restore the best state if training has rolled back."""
         if self.rollback is not None:
             state.put_back(self.best)
 
     @property
     def step_plan(self) -> tuple[Phase, ...]:
-        """The steps that led to what is kept; at least one."""
+        """The steps that led to the weights kept; at least one."""
         rollback = self.rollback
         if rollback is None:
             return tuple(self.phases)
-        kept, rounds = (
-            min(self.evaluations, key=lambda each: each[1])[0],
-            _rounds_before(self.evaluations, rollback, self.length),
-        )
+        kept = min(self.evaluations, key=lambda each: each[1])[0]
+        rounds = _rounds_before(self.evaluations, rollback, self.length)
         if kept <= rollback.at:
             return tuple(truncated(rounds, max(1, kept)))
         return *truncated(rounds, rollback.best), Phase(rollback.n_annealing, kept - rollback.at, rollback.best)
 
-    def path(self, curve: Sequence[float]) -> np.ndarray:
-        """Return the losses of these steps."""
+    def kept(self, curve: Sequence[float]) -> np.ndarray:
+        """Return the training losses of these steps."""
         rollback, n = self.rollback, sum(phase.taken for phase in self.step_plan)
         if rollback is None:
             return np.asarray(curve)
@@ -243,12 +237,12 @@ class EarlyStopping:
 
     def tensors(self) -> dict[str, Tensor]:
         """Return what a checkpoint must hold."""
-        return {"seen": torch.tensor(self.evaluations, dtype=torch.float64)} | {
-            f"best.{k}": v for k, v in self.best.items()
-        }
+        best = {f"best.{name}": tensor for name, tensor in self.best.items()}
+        return {"seen": torch.tensor(self.evaluations, dtype=torch.float64), **best}
 
     def load(self, named: dict[str, Tensor], device: torch.device) -> None:
-        """Put back what :meth:`tensors` gave."""
+        """Restore what :meth:`tensors` returned."""
         self.evaluations = [(int(step), loss) for step, loss in named["seen"].tolist()]
         self.best = {k.removeprefix("best."): v.to(device) for k, v in named.items() if k.startswith("best.")}
-        self.rollback, self.phases = turn(self.evaluations, self.length), phases(self.evaluations, self.length)
+        self.rollback = find_rollback(self.evaluations, self.length)
+        self.phases = phases(self.evaluations, self.length)

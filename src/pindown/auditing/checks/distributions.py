@@ -45,7 +45,7 @@ PEAKED = 0.5
 """Slope of the log density within a body, relative to a normal distribution's: 0 is uniform, 1 is normal."""
 
 MORE_SAMPLES = "Give more samples."
-NOT_UNIFORM = "Contrast(any_marginal=True), the default, corrects for it; without it the theorem does not apply."
+NOT_UNIFORM = "PairLoss(any_marginal=True), the default, corrects for it; without it the theorem does not apply."
 
 
 def tail_index(distances: Matrix, d: int, *, sphere: bool) -> Estimate:

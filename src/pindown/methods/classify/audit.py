@@ -227,7 +227,8 @@ def _seen_again(verdict: Verdict) -> Verdict:
 def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
     """Return how many latents a fit would look for; as many as means span if it would refuse these data."""
     try:
-        return clone(est).set_params(n_components=None, random_state=0).summarize(data.only("signal")).n_components
+        counting = clone(est).set_params(n_components=None, random_state=0)
+        return counting.prepare(data.only("signal")).summary.n_components
     except ValueError:  # the verdicts say it
         return max(1, n_spanned)
 

@@ -18,11 +18,12 @@ from pindown import networks, theory
 from pindown._names import counted
 from pindown._random import RandomState
 from pindown.data.batches import Augment
-from pindown.data.data import as_array, from_torch
+from pindown.data.data import Data, as_array, from_torch
 from pindown.errors import warn
 from pindown.losses import cross_entropy
 from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
+from pindown.methods.fitting import Trained
 from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
@@ -194,15 +195,15 @@ class Classify(ClassifierMixin, Incremental):
     @property
     def guarantee(self) -> theory.Theorem:
         """The theorem that applies if the data meet its assumptions."""
-        if self._spaces[0] != Sphere():
-            return theory.CLASSIFY_FREE
-        return theory.CLASSIFY_NORMALISED if self._spaces[1] == Sphere() else theory.CLASSIFY_UNIT_FEATURES
-
-    @property
-    def _spaces(self) -> tuple[Space, Space]:
-        """Where codes and class vectors live: those of a single latent on the line."""
         d = getattr(self, "n_components_", None) if self.n_components is None else self.n_components
-        return (Reals(), Reals()) if d == 1 else (self.space, self.vector_space)
+        space, vector_space = self._spaces(d)
+        if space != Sphere():
+            return theory.CLASSIFY_FREE
+        return theory.CLASSIFY_NORMALISED if vector_space == Sphere() else theory.CLASSIFY_UNIT_FEATURES
+
+    def _spaces(self, n_components: int | None) -> tuple[Space, Space]:
+        """Return the spaces of latents and class vectors: the real line for a single latent."""
+        return (Reals(), Reals()) if n_components == 1 else (self.space, self.vector_space)
 
     def partial_fit(self, X, y=None, classes=None) -> Self:
         """Learn from more rows: go through them once, at the full learning rate.
@@ -216,15 +217,16 @@ class Classify(ClassifierMixin, Incremental):
         classes : array of shape (n_classes,), optional
             All labels that will ever come, each as likely; by default those of the first lot, as often as there.
         """
-        return self._partial_fit(X, {"signal": y}, classes=classes)
 
-    def _fixed(self, summary: ClassSummary, classes: Any = None) -> ClassSummary:
-        if classes is None:
-            return summary
-        classes = np.unique(as_array(classes))
-        if len(missing := np.setdiff1d(summary.classes, classes)):
-            raise ValueError(f"Classify: y has class(es) that are not among classes: {missing[:5].tolist()}.")
-        return replace(summary, classes=classes, prior=np.full(len(classes), 1 / len(classes)))
+        def with_classes(summary: ClassSummary) -> ClassSummary:
+            if classes is None:
+                return summary
+            all_classes = np.unique(as_array(classes))
+            if len(missing := np.setdiff1d(summary.classes, all_classes)):
+                raise ValueError(f"Classify: classes must have all classes of y, but lacks {missing[:5].tolist()}.")
+            return replace(summary, classes=all_classes, prior=np.full(len(all_classes), 1 / len(all_classes)))
+
+        return self._partial_fit(X, {"signal": y}, with_classes)
 
     def predict_proba(self, X):
         """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
@@ -247,7 +249,8 @@ class Classify(ClassifierMixin, Incremental):
         ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
         """
         predicted = self.predict(X)
-        y = self._side_variable(X, y)
+        if y is None and isinstance(X, Data):
+            y = X.signal
         if y is None and self.augment is not None:
             y = np.arange(len(predicted))
         if y is None:
@@ -279,8 +282,8 @@ class Classify(ClassifierMixin, Incremental):
                 f"Classify: augment must be a function (x, generator) -> another view of x, got {self.augment!r}."
             )
 
-    def _space(self) -> Space:
-        return self._spaces[0]
+    def _space(self, n_components: int) -> Space:
+        return self._spaces(n_components)[0]
 
     def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
         return preprocessed(first, inputs) if self.augment is None else inputs
@@ -338,18 +341,30 @@ class Classify(ClassifierMixin, Incremental):
         balanced = np.ptp(summary.prior) <= 1e-9 * summary.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(summary.prior), dtype=torch.float32)
         objective = _Objective(
-            encoder, self._spaces[1], self.scale, offsets, (len(summary.classes), summary.n_components)
+            encoder,
+            self._spaces(summary.n_components)[1],
+            self.scale,
+            offsets,
+            (len(summary.classes), summary.n_components),
         )
         if means is not None:
             objective.start_at(means)
         return objective
 
-    def _store(self, objective: nn.Module, summary: ClassSummary) -> None:
+    def _store(self, trained: Trained) -> None:
+        objective, summary = trained.objective, trained.summary
         assert isinstance(objective, _Objective)
+        assert isinstance(summary, ClassSummary)
         self.classes_, self.class_prior_ = summary.classes, summary.prior
         with torch.no_grad():
             self.class_vectors_ = objective.vectors().cpu().numpy()
             self.scale_ = float(objective.scale())
+
+    def _diagnose(self, x: Tensor) -> None:
+        self._warn_of_flat_vectors()
+        super()._diagnose(x)
+
+    def _warn_of_flat_vectors(self) -> None:
         sizes = np.linalg.svd(self.class_vectors_ - self.class_vectors_.mean(0), compute_uv=False)
         rank = int((sizes > FLAT * sizes[0]).sum())
         least = sizes[-1] / (sizes[0] or 1)

@@ -74,10 +74,10 @@ class ContrastSpec(MethodSpec["Contrast"]):
 
     def waived(self, est: Contrast, data: Data) -> tuple[Assumption, ...]:
         """Return what is met by construction; a density that is learned makes up for one that is not uniform."""
-        return (UNIT_NORM, UNIT_FEATURES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.any_marginal else ()))
+        return (UNIT_NORM, UNIT_FEATURES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.loss.any_marginal else ()))
 
     def figure(self, est: Contrast) -> Figure:
-        guessing = math.log(est.batch_size or est.training_defaults.batch_size) if est.alpha is None else None
+        guessing = math.log(est.batch_size or est.training_defaults.batch_size) if est.loss.alpha is None else None
         return Figure(est.loss_curve_, guessing)
 
     def score(self, est: Contrast, data: Data) -> FitScore:

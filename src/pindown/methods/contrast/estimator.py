@@ -11,7 +11,6 @@ from typing import Any, Self
 
 import numpy as np
 import torch
-from sklearn.base import clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
@@ -23,31 +22,34 @@ from pindown.data.data import Data, as_array
 from pindown.data.labels import combined
 from pindown.data.pairing import Pairing, pair_up
 from pindown.errors import warn
-from pindown.methods.afterwards import folding_of, warn_if_uninformative, warn_of_collapse
 from pindown.methods.contrast.audit import ContrastSpec
-from pindown.methods.contrast.objective import PairObjective, best_temperature
+from pindown.methods.contrast.images import ChanceWatch, train_with_restarts
+from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature
+from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
+from pindown.methods.fitting import Optimised, Trained, Training, batch_size_of
 from pindown.methods.incremental import Incremental
-from pindown.methods.inputs import DataSummary, TrainingInput, preprocessed
+from pindown.methods.inputs import DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
-from pindown.methods.unfolding import WIDER
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
+from pindown.networks.folding import Folding
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space, Sphere
-from pindown.training import Trainer, TrainingDefaults, processes
+from pindown.training import Trainer, TrainingDefaults, Validation, processes
+from pindown.training.callbacks import Callback
 
-SCORE_ROWS = 4_096
-"""Pairs compared with each other in `score`."""
+SCORE_PAIRS = 4_096
+"""Maximum number of pairs that `score` compares with each other."""
 
-TEMPERATURE_ROWS = 1_024
-"""Pairs by which `score` chooses a temperature, where the learned one was not made for it."""
+TEMPERATURE_PAIRS = 1_024
+"""Number of pairs by which `score` chooses a temperature, if the learned one is not that of InfoNCE."""
 
 
 class Contrast(Incremental):
-    r"""Recover latents from pairs of related samples, by telling partners from negatives (InfoNCE).
+    r"""Recover latents from pairs of related samples, by telling positives from negatives (InfoNCE).
 
-    If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the partner's latent follows
+    If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the latent of the positive follows
     :math:`p(\tilde z | z) \propto e^{\kappa z^\top \tilde z}`, then the minimiser is z up to a rotation. In
     :math:`\mathbb R^d` with :math:`p(\tilde z | z) \propto e^{-\lambda \lVert \tilde z - z \rVert_p^p}` it is z up to
     an affine map, and for p ≠ 2 up to order, sign and one common scale. `guarantee` is the theorem that applies.
@@ -57,39 +59,30 @@ class Contrast(Incremental):
     n_components : int
         Number of latents.
     space : Space
-        Where the codes live: ``Sphere()`` or ``Reals()``. For latents in a box use ``Reals()``.
+        The latent space: ``Sphere()`` or ``Reals()``. For latents in a box use ``Reals()``.
     p : float
-        Codes are compared by −‖·‖_p^p. On the sphere p = 2 is the dot product.
+        The similarity of latents is −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
-        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ, unless
-        that is so large that partners are nearer than all negatives of a batch: then it is less.
-    alpha : float or None
-        None trains InfoNCE. A number between 0 and 1 trains alignment and uniformity, `losses.align_uniform`, with
-        this weight of uniformity. At 0.5 that is InfoNCE in the limit of many negatives, and the same theorems hold.
-        Other weights have no theorem. They change the temperature (in the reals: the size of the codes), and on the
-        uniform sphere nothing else that we have seen; in a box they bend the codes. It wants large batches where
-        partners lie close: if they are nearer than all negatives, nothing holds the temperature, and a fit warns.
-    any_marginal : bool
-        Learn the log density of the observations along with the codes. The theorems ask for latents with a uniform
-        marginal; with this correction they need not be.
-    self_negatives : bool
-        Take the samples themselves as negatives, each its own among them, as the paper's code does. Needs
-        ``any_marginal=False``. With `alpha` it keeps the loss from running away where partners lie close.
+        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ, unless κ
+        is so large that positives are nearer than all negatives of a batch: then it is less.
+    loss : PairLoss
+        Options of the loss: alignment and uniformity in place of InfoNCE, the correction for latents that are not
+        uniform, samples as their own negatives: see `pindown.methods.PairLoss`.
     encoder : callable
-        Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
-        images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
-        starts unfolded: see `pindown.networks`.
+        Called as ``encoder(n_features, n_components)``, with the shape of a sample in place of ``n_features`` for
+        images and sequences; returns a module. Or a module, of which a copy is trained. The default depends on the
+        shape, and has a linear skip path: see `pindown.networks`.
     preprocess : callable
-        What is done to observations first: ``whiten``, ``standardise``, ``centre`` or ``nothing`` of
+        Preprocessing of the observations: ``whiten``, ``standardise``, ``centre`` or ``nothing`` of
         `pindown.networks.preprocessing`. By default vectors are whitened, images and sequences standardised by channel.
     batch_size : int or None
-        Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a share of the
+        Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a part of the
         data and takes so many pairs of it, and each pair is compared with those of all processes.
     max_iter : int or None
-        Steps. None takes 2,000, and goes on in rounds twice as long while the loss still clearly falls, up to 32,000
-        in all. A number of steps after which more would clearly help is warned of.
+        Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
+        to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
     learning_rate : float
-        Of the optimiser, at the top of a cosine schedule.
+        Learning rate at the top of a cosine schedule.
     trainer : Trainer
         Weight decay (None: 2; for images 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold
         out, precision, checkpoint, callbacks …: see `pindown.training.Trainer`.
@@ -105,24 +98,23 @@ class Contrast(Incremental):
     encoder_ : torch.nn.Module
         The trained encoder.
     objective_ : torch.nn.Module
-        What was minimised: maps samples and partners to the loss.
+        What was minimised: maps samples and positives to the loss.
     folding_ : Folding
-        Whether the encoder folds the data, so that different latents share a code: what `folding.find_folding` saw
-        of the rows fitted to.
+        Whether the encoder is injective on samples of the training data: see `networks.folding.find_folding`.
     temperature_ : float
         The temperature, given or learned.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from and its chance; and whether the encoder stayed
-        straight. None if no row was.
+        The score on held-out samples, on training samples, and at chance; and whether a linear encoder was kept. None
+        if no sample was held out.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
-        Steps that led to the weights that were kept.
+        Number of steps that led to the weights that were kept.
 
     Warns
     -----
     IdentifiabilityWarning
-        If the encoder is folded or flat, so that different latents share a code.
+        If the encoder is folded or flat, so that different samples have the same latents.
 
     References
     ----------
@@ -140,6 +132,8 @@ class Contrast(Incremental):
 
     spec = ContrastSpec()
     training_defaults = TrainingDefaults(min_weight_decay=2.0)
+    temperature_: float
+    folding_: Folding
 
     def __init__(
         self,
@@ -148,9 +142,7 @@ class Contrast(Incremental):
         space: Space = Sphere(),  # noqa: B008 (a frozen value)
         p: float = 2,
         temperature: float | None = None,
-        alpha: float | None = None,
-        any_marginal: bool = True,
-        self_negatives: bool = False,
+        loss: PairLoss = PairLoss(),  # noqa: B008
         encoder: Make = networks.default_network,
         preprocess: Preprocess = preprocessing.default_preprocessing,
         batch_size: int | None = None,
@@ -165,9 +157,7 @@ class Contrast(Incremental):
         self.space = space
         self.p = p
         self.temperature = temperature
-        self.alpha = alpha
-        self.any_marginal = any_marginal
-        self.self_negatives = self_negatives
+        self.loss = loss
         self.encoder = encoder
         self.preprocess = preprocess
         self.batch_size = batch_size
@@ -181,7 +171,7 @@ class Contrast(Incremental):
     @property
     def guarantee(self) -> theory.Theorem | None:
         """The theorem that applies if the data meet its assumptions; None if none covers these parameters."""
-        if self.alpha not in (None, 0.5):
+        if self.loss.alpha not in (None, 0.5):
             return None
         if self.space == Sphere():
             return theory.CONTRAST_SPHERE if self.p == 2 else None
@@ -195,56 +185,54 @@ class Contrast(Incremental):
         Parameters
         ----------
         X : array or tensor of shape (n_samples, …), Data, or Source
-            The observations: see `pindown.Data` and `pindown.data` for what they may be beside arrays.
+            The observations: see `pindown.Data` and `pindown.data` for other sources of samples than arrays.
         y : array, tensor or None
-            Partners, an array like X; or groups, (n_samples,), whose rows are partners of each other; or None: each
-            row's partner is the next row.
+            Positives, an array like X; or groups, (n_samples,), whose samples are positives of each other; or None:
+            the positive of each sample is the next one.
         nuisance : array of shape (n_samples,) or (n_samples, n_columns), optional
-            A batch, a session, a body … Negatives are then taken from rows of the same value, so that to tell values
-            apart is no help in telling partners. Codes are not *made* blind to it: for that, see `Forget`.
+            A batch, a session, a body … Negatives are then taken from samples of the same level, so that telling levels
+            apart does not help. The latents are not *made* invariant to it: for that, see `Forget`.
         """
         return self._fit(X, {"pairs": y, "nuisance": nuisance})
 
     def partial_fit(self, X, y=None, nuisance=None) -> Self:
-        """Learn from more rows: go through them once, at the full learning rate. See `fit` for what they may be.
+        """Train on more samples: one pass at the full learning rate. See `fit` for what they may be.
 
-        After `fit`, or in an estimator that was loaded, it begins anew.
-
-        The first lot settles the preprocessing, so let it be large enough to show mean and covariance.
+        The first call decides the preprocessing, so that it should have enough samples to estimate a covariance. After
+        `fit`, or on an estimator that was loaded, training starts again.
         """
         return self._partial_fit(X, {"pairs": y, "nuisance": nuisance})
 
     def score(self, X, y=None) -> float:
-        """Return the information between partners that the codes show, in nats: log n minus InfoNCE.
+        """Return a lower bound on the information between positives, in nats: log n minus InfoNCE.
 
-        A lower bound, at most ``log 4096`` since so many pairs are compared at once. Unrelated partners give 0 or
-        less. On data not used in `fit` it says, without ground truth, whether anything was learned. With `alpha` it is
-        the same, at the temperature that suits InfoNCE best on the first thousand pairs, because the weight of
-        uniformity has moved the learned one; unrelated partners then give about 0.
+        It is at most ``log 4096``, the number of pairs that are compared with each other. Unrelated pairs give 0 or
+        less. On data not used in `fit` it shows, without ground truth, whether anything was learned. With
+        ``loss.alpha`` the temperature is the best one for the first thousand pairs.
         """
         check_is_fitted(self)
         if isinstance(X, Data):
             X = X.paired()
-            X, y = X.X, self._side_variable(X, y)
+            X, y = X.X, X.side_variables.get("pairs") if y is None else y
         pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
-        # Neighbouring rows may be related, and related rows make poor negatives: compare rows from everywhere.
+        # Neighbouring samples may be related, and then make poor negatives: compare samples from everywhere.
         shuffled = torch.randperm(len(pairing), generator=generator)
         x, x_pos = pairing.take(shuffled, generator)
-        n_chunks = math.ceil(len(x) / SCORE_ROWS)
+        n_chunks = math.ceil(len(x) / SCORE_PAIRS)
         objective = copy.deepcopy(self.objective_)
         assert isinstance(objective, PairObjective)
         precision = torch.float64 if is_cheap(self.encoder_) else torch.float32  # as `transform` has it
         objective.to(precision)
         device = self.encoder_.device
 
-        def put(rows: Tensor) -> Tensor:
-            return rows.to(device, precision)
+        def put(samples: Tensor) -> Tensor:
+            return samples.to(device, precision)
 
         with torch.inference_mode():
             temperature = objective.temperature()
-            if self.alpha is not None:
-                temperature = best_temperature(objective, put(x[:TEMPERATURE_ROWS]), put(x_pos[:TEMPERATURE_ROWS]))
+            if self.loss.alpha is not None:
+                temperature = best_temperature(objective, put(x[:TEMPERATURE_PAIRS]), put(x_pos[:TEMPERATURE_PAIRS]))
             information = [
                 len(a) * (math.log(len(a)) - float(objective.infonce(put(a), put(b), temperature=temperature)))
                 for a, b in zip(x.chunk(n_chunks), x_pos.chunk(n_chunks), strict=True)
@@ -257,72 +245,37 @@ class Contrast(Incremental):
         check_scalar(self.p, "p", numbers.Real, min_val=1)
         if self.temperature is not None:
             check_positive(self.temperature, "temperature")
-        if self.alpha is not None:
-            check_scalar(self.alpha, "alpha", numbers.Real, min_val=0, max_val=1, include_boundaries="neither")
-        if self.any_marginal and self.self_negatives:
-            raise ValueError(
-                "Contrast: self_negatives=True takes samples as negatives, and any_marginal=True corrects for the "
-                "density of partners. Choose one: the paper's code is self_negatives=True, any_marginal=False."
-            )
+        if not isinstance(self.loss, PairLoss):
+            raise TypeError(f"Contrast: loss must be a PairLoss(…), got {self.loss!r}.")
+        self.loss.check()
         if self.space not in (Sphere(), Reals()):
             raise ValueError(
-                f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. Codes of latents in a box live "
-                "in Reals(): where the box lies is not identified."
+                f"Contrast: space must be Sphere() or Reals(), got {self.space!r}. For latents in a box take Reals(): "
+                "where the box lies is not identified."
             )
 
-    def _space(self) -> Space:
+    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+        if inputs.source is not None and "pairs" not in inputs.data.side_variables:
+            raise ValueError(f"Contrast needs positives, but {inputs.source_name} has none.")
+        if inputs.source is not None and inputs.data.nuisance is not None:
+            raise ValueError(
+                "Contrast: with a nuisance, negatives are taken from samples of the same level, which needs an index, "
+                "but the source is a stream. Give arrays, a memory map, or a Dataset."
+            )
+        d = self._requested_components()
+        if self.space != Sphere() or d > 1:
+            return DataSummary(d)
+        warning = (
+            "with n_components=1 the sphere has only the two points −1 and 1. Use space=Reals(), or n_components=2 for "
+            "an angle."
+        )
+        return DataSummary(d, warnings=(warning,))
+
+    def _space(self, n_components: int) -> Space:
         return self.space
 
     def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
         return preprocessed(first, inputs)
-
-    def _diagnose(self, x: Tensor) -> None:
-        if not warn_of_collapse(self, x):
-            warn_if_uninformative(self, x)
-        self.folding_ = folding_of(self, x)
-
-    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        p = None if self.space == Sphere() and self.p == 2 else self.p
-        potential = None
-        if self.any_marginal:
-            potential = networks.zero_network(encoder.preprocess.shape_out)
-        return PairObjective(
-            encoder,
-            potential,
-            p=p,
-            temperature=self.temperature,
-            alpha=self.alpha,
-            self_negatives=self.self_negatives,
-            across_processes=_this_process()[1] > 1,
-        )
-
-    def _with_more_latents(self, first: Preprocessing) -> Self | None:
-        room = clone(self).set_params(n_components=WIDER * self.n_components)
-        return room if is_image(first.shape_out) else None
-
-    def _chance_loss(self, n_samples: float) -> float | None:
-        return (
-            math.log(min(self.batch_size or self.training_defaults.batch_size, n_samples))
-            if self.alpha is None
-            else None
-        )
-
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        if inputs.source is not None and "pairs" not in inputs.data.side_variables:
-            raise ValueError(f"Contrast learns from pairs, but {inputs.source_name} has no partners.")
-        if inputs.source is not None and inputs.data.nuisance is not None:
-            raise ValueError(
-                "Contrast: with a nuisance negatives are taken from rows of the same value, so that rows must be taken "
-                "in any order, but the source is a stream. Give arrays, a memory map, or a Dataset."
-            )
-        d = self._requested_components()
-        doubts: tuple[str, ...] = ()
-        if self.space == Sphere() and d == 1:
-            doubts = (
-                "n_components=1 on the sphere leaves only the two points −1 and 1. "
-                "Use space=Reals(), or n_components=2 for an angle.",
-            )
-        return DataSummary(d, warnings=doubts)
 
     def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
         return (sides["pairs"],)
@@ -330,52 +283,80 @@ class Contrast(Incremental):
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:
         pairing = pair_up(data.X, data.pairs, device, groups=data.groups, among=summary.rows)
         if summary.rows is None:
-            self._samples_per_batch(len(pairing), "pairs", of=len(pairing))
+            batch_size_of(self, len(pairing), "pairs", of=len(pairing))
         index, n_processes = _this_process()
-        share = _share(pairing, index, n_processes)
-        if len(share) < (self.batch_size or 1) and summary.rows is None:
+        mine = _part_of_process(pairing, index, n_processes)
+        if len(mine) < (self.batch_size or 1) and summary.rows is None:
             raise ValueError(
-                f"Contrast: of {len(pairing)} pairs {len(share)} fall to each of {n_processes} processes, too few for "
-                f"batch_size={self.batch_size}. Leave it at None to take what fits, or start fewer processes."
+                f"Contrast: batch_size={self.batch_size} is larger than the {len(mine)} of {len(pairing)} pairs that "
+                f"each of {n_processes} processes has. Leave it at None, or start fewer processes."
             )
-        return share
+        return mine
 
     def _epochs(self, rows: Pairing, batch_size: int, data: Data) -> ShuffledBatches | BatchesWithinLevels:
         if data.nuisance is None:
             return ShuffledBatches(rows, batch_size)
-        values = combined(*np.atleast_2d(data.nuisance.T))
-        return BatchesWithinLevels(rows, batch_size, values[rows.anchors.cpu().numpy()])
+        levels = combined(*np.atleast_2d(data.nuisance.T))
+        return BatchesWithinLevels(rows, batch_size, levels[rows.anchors.cpu().numpy()])
 
-    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
-        assert isinstance(objective, PairObjective)
+    def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
+        p = None if self.space == Sphere() and self.p == 2 else self.p
+        return self.loss(encoder, p=p, temperature=self.temperature, across_processes=_this_process()[1] > 1)
+
+    def _chance_loss(self, n_samples: float) -> float | None:
+        if self.loss.alpha is not None:
+            return None
+        return math.log(min(self.batch_size or self.training_defaults.batch_size, n_samples))
+
+    def _callbacks(self, prepared: Prepared, validation: Validation | None) -> tuple[Callback, ...]:
+        chance = self._chance_loss(prepared.n_samples)
+        if chance is None or not is_image(self.shape_in_):
+            return ()
+        sizes = [1] if validation is None else [len(batch[0]) for batch in validation.batches]
+        held_out = np.average([self._chance_loss(size) or 0.0 for size in sizes], weights=sizes)
+        return (ChanceWatch(chance, float(held_out)),)
+
+    def _optimise(self, training: Training, seed: int) -> Optimised:
+        if training.step_plan is None and is_image(training.prepared.preprocessing.shape_out):
+            return train_with_restarts(training, seed)
+        return super()._optimise(training, seed)
+
+    def _store(self, trained: Trained) -> None:
+        assert isinstance(trained.objective, PairObjective)
         with torch.no_grad():
-            self.temperature_ = float(objective.temperature())
-        self._warn_if_nothing_held_the_scale()
+            self.temperature_ = float(trained.objective.temperature())
 
-    def _warn_if_nothing_held_the_scale(self) -> None:
-        if self.alpha is None or self.self_negatives or (self.space == Sphere() and self.temperature is not None):
+    def _diagnose(self, x: Tensor) -> None:
+        self._warn_if_unbounded()
+        if not warn_of_collapse(self, x):
+            warn_if_uninformative(self, x)
+        self.folding_ = check_folding(self, x)
+
+    def _warn_if_unbounded(self) -> None:
+        alpha = self.loss.alpha
+        if alpha is None or self.loss.self_negatives or (self.space == Sphere() and self.temperature is not None):
             return
         # Where no common scale of the distances makes the loss smaller, (1 − α) E δ⁺ = α E Σ w_j δ_j with the weights
         # w of the n − 1 negatives in the log-sum-exp, and the loss is −α (log(n − 1) − E H(w)), H the entropy.
         n = (self.batch_size or self.training_defaults.batch_size) * _this_process()[1]
-        loss, least = float(np.mean(self.loss_curve_[-25:])), -self.alpha * math.log(n - 1)
-        if loss < least:
+        loss, minimum = float(np.mean(self.loss_curve_[-25:])), -alpha * math.log(n - 1)
+        if loss < minimum:
             warn(
-                f"Contrast: with alpha={self.alpha} the loss fell to {loss:.3g}, below {least:.3g}, the least at which "
-                f"distances can settle among {n} samples: partners are nearer than all negatives, and temperature or "
-                "codes run away. Take a larger batch_size, a smaller alpha, or, where this cannot happen, "
-                "self_negatives=True with any_marginal=False, or alpha=None."
+                f"Contrast: with alpha={alpha} the loss fell to {loss:.3g}, but at a finite scale it is at least "
+                f"{minimum:.3g} with {n} samples: positives are nearer than all negatives, and the temperature or the "
+                "latents diverge. Take a larger batch_size, a smaller alpha, or, where this cannot happen, "
+                "PairLoss(alpha, self_negatives=True, any_marginal=False), or alpha=None."
             )
 
 
 def _this_process() -> tuple[int, int]:
-    """Return which process of a training this is, and of how many."""
+    """Return the index of this process, and the number of processes."""
     accelerator = processes()
     return accelerator.process_index, accelerator.num_processes
 
 
-def _share(pairing: Pairing, index: int, n_processes: int) -> Pairing:
-    """Return every n-th anchor, so that no process meets among its negatives a sample of its own."""
+def _part_of_process(pairing: Pairing, index: int, n_processes: int) -> Pairing:
+    """Return every n-th anchor, so that no process has a sample of its own among its negatives."""
     n = len(pairing) // n_processes * n_processes  # the same number for all
     per_anchor = ("anchors", "start", "skip", "size", "choices")
     return replace(pairing, **{name: getattr(pairing, name)[index:n:n_processes] for name in per_anchor})

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import copy
 import numbers
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
-from itertools import count
 
 import numpy as np
 import torch
@@ -15,20 +14,20 @@ from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 from torch import Tensor, nn
 
-from pindown import _random, networks, theory
+from pindown import networks, theory
 from pindown._random import RandomState
 from pindown.auditing.checks.supports import DEPENDENCE_ROWS
 from pindown.data import IndexedSource
-from pindown.data.batches import Batches
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
 from pindown.methods.base import BaseEncoder
 from pindown.methods.decoding import Decodes
 from pindown.methods.dictionary.audit import DictionarySpec
 from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, random_numbers
-from pindown.methods.dictionary.dependence import moments_of, reach_images, structure_of
+from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
 from pindown.methods.dictionary.rotation import sparsest_rotation
+from pindown.methods.fitting import Optimised, Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import built, preprocessing
@@ -53,6 +52,15 @@ class DictionarySummary(DataSummary):
     """The data summary of `Dictionary`: with the samples by which restarts are compared."""
 
     held_out: Tensor = field(kw_only=True)
+
+
+@dataclass(frozen=True, eq=False)
+class Found:
+    """What a fit learns apart from its networks: see the attributes of `Dictionary`."""
+
+    bounds: np.ndarray
+    agreement: np.ndarray
+    structure: Structure
 
 
 class Dictionary(Decodes, BaseEncoder):
@@ -153,7 +161,7 @@ class Dictionary(Decodes, BaseEncoder):
     """
 
     spec = DictionarySpec()
-    training_defaults = TrainingDefaults(learning_rates=(1e-2, 3e-3), weight_decay=0.0)
+    training_defaults = TrainingDefaults(learning_rates=(1e-2, 3e-3), weight_decay=0.0, cross_validated=False)
 
     def __init__(
         self,
@@ -265,44 +273,27 @@ class Dictionary(Decodes, BaseEncoder):
         pushforward(copy.deepcopy(decoder), torch.zeros(2, summary.n_components))  # refuses what has no derivative
         return Autoencoder(encoder, decoder, summary.n_components, first_samples(batches))
 
-    def _optimise(
-        self,
-        make: Callable[[int], nn.Module],
-        minimise: Callable[..., TrainingLog],
-        draw: Batches,
-        summary: DictionarySummary,
-        seed: int,
-    ) -> tuple[nn.Module, TrainingLog]:
+    def _optimise(self, training: Training, seed: int) -> Optimised:
         restarts, logs = [], []
         for k in range(self.n_restarts):
-            restarts.append(self._initialised(make, draw, seed, k))
-            logs.append(minimise(restarts[k], seed + k, f"restart {k}"))
-        held_out = summary.held_out.to(restarts[0].centre.device)
-        self.bounds_ = np.array([restart.bound(held_out, seed=0) for restart in restarts])
+            restarts.append(self._initialised(training, seed, k))
+            logs.append(training.minimise(restarts[k], seed + k, f"restart {k}"))
+        assert isinstance(training.summary, DictionarySummary)
+        held_out = training.summary.held_out.to(restarts[0].centre.device)
+        bounds = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
             for restart in restarts:
                 found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
                 restart.rotate(torch.as_tensor(found))
-        best = self._best(restarts, held_out)
+        best = _best_of(restarts, bounds, held_out)
         latents = [restart.encode(held_out).cpu().numpy() for restart in restarts]
-        self.agreement_ = np.array([_matched_correlation(each, latents[best]) for each in latents])
+        agreement = np.array([_matched_correlation(each, latents[best]) for each in latents])
         objective, log = restarts[best], logs[best]
         for phase, penalty, max_iter in self._penalty_phases():
             objective.penalty = penalty
-            log = _joined(log, minimise(objective, seed, phase, max_iter))
-        more = self._some_samples(draw, seed)[:DEPENDENCE_ROWS].to(held_out.device)
-        self.dependence_, self.support_, self.threshold_, self.blocks_ = structure_of(objective, held_out, more)
-        return objective, log
-
-    def _best(self, restarts: list[Autoencoder], held_out: Tensor) -> int:
-        """Return which restart has the largest bound; of images, among those that are not folded.
-
-        A fold costs little where a factor changes few pixels: the sharpest decoder may be that of folded latents.
-        """
-        if held_out.ndim == 2 or len(restarts) == 1:
-            return int(self.bounds_.argmax())
-        explained = np.array([explained_by_latents(restart, held_out) for restart in restarts])
-        return int(np.where(explained > explained.max() - FOLDED, self.bounds_, -np.inf).argmax())
+            log = _joined(log, training.minimise(objective, seed, phase, max_iter))
+        more = first_samples(training.first_batches(seed))[:DEPENDENCE_ROWS].to(held_out.device)
+        return Optimised(objective, log, Found(bounds, agreement, structure_of(objective, held_out, more)))
 
     def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:
         """Return name, penalty and steps of the phases that follow the restarts. A count is sharpened half way."""
@@ -321,30 +312,39 @@ class Dictionary(Decodes, BaseEncoder):
         chosen = (penalty.n_columns, penalty.n_samples, penalty.n_pixels) != (None, None, None)
         return penalty if chosen else replace(penalty, n_columns=IMAGE_COLUMNS, n_samples=IMAGE_SAMPLES)
 
-    def _initialised(self, make: Callable[[int], nn.Module], draw: Batches, seed: int, k: int) -> Autoencoder:
+    def _initialised(self, training: Training, seed: int, k: int) -> Autoencoder:
         """Return the k-th model to train, with linear or Isomap initialisation in turns: each may fail.
 
         For images Isomap comes first: hues go around a circle, which every projection folds.
         """
-        model = make(seed + k)
+        model = training.new_objective(seed + k)
         assert isinstance(model, Autoencoder)
         if (k + (len(self.shape_in_) == 3)) % 2:
-            x = self._some_samples(draw, seed)
+            x = first_samples(training.first_batches(seed))
             # Of vectors there is so little to do that a CPU is as fast.
             device = best_device(self.device) if x.ndim == 4 else torch.device("cpu")
             isomap_init(model, x, max_iter=self._n_steps, seed=seed + k, device=device)
         return model
 
-    def _some_samples(self, draw: Batches, seed: int) -> Tensor:
-        """Return some training samples, on the CPU."""
-        peek = _random.generator(seed, best_device(self.device))
-        return first_samples(draw(step, peek) for step in count())
-
-    def _store(self, objective: nn.Module, summary: DictionarySummary) -> None:
+    def _store(self, trained: Trained) -> None:
+        objective, found = trained.objective, trained.details
         assert isinstance(objective, Autoencoder)
-        self.decoder_ = objective.decoder
+        assert isinstance(found, Found)
+        self.decoder_, self.bounds_, self.agreement_ = objective.decoder, found.bounds, found.agreement
+        self.dependence_, self.support_, self.threshold_, self.blocks_ = found.structure
         with torch.no_grad():
             self.noise_ = float(objective.noise())
+
+
+def _best_of(restarts: list[Autoencoder], bounds: np.ndarray, held_out: Tensor) -> int:
+    """Return which restart has the largest bound; of images, among those that are not folded.
+
+    A fold costs little where a factor changes few pixels: the sharpest decoder may be that of folded latents.
+    """
+    if held_out.ndim == 2 or len(restarts) == 1:
+        return int(bounds.argmax())
+    explained = np.array([explained_by_latents(restart, held_out) for restart in restarts])
+    return int(np.where(explained > explained.max() - FOLDED, bounds, -np.inf).argmax())
 
 
 def _matched_correlation(first: np.ndarray, second: np.ndarray) -> float:

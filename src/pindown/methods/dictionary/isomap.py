@@ -109,8 +109,6 @@ def isomap_init(
         max_iter=min(FIT_STEPS * (ON_GPU if torch.device(device).type == "cuda" else 1), max_iter),
         learning_rate=FIT_RATE,
         seed=seed,
-        device=device,
-        verbose=False,
     )
     model.estimate_noise(samples[0])
 

@@ -339,7 +339,7 @@ def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, li
     encoder = networks.linear if linear else networks.skip_mlp
     forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
-        summary = forget.summarize(Data(rows, nuisance=nuisance, given=given))
+        summary = forget.prepare(Data(rows, nuisance=nuisance, given=given)).summary
     except ValueError:  # the verdicts say it
         return None
     assert isinstance(summary, looking.NuisanceSummary)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from itertools import count
 from typing import Any, Self
@@ -19,10 +19,10 @@ from torch import Tensor, nn
 from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data import as_source
-from pindown.data.batches import Batches
 from pindown.data.data import from_torch
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
+from pindown.methods.fitting import Optimised, Trained, Training
 from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.charts import Charts
 from pindown.methods.forget.choosing import BENT, FIXED, N_FOLDS, TRANSPORTED, Charted, Choice
@@ -31,14 +31,14 @@ from pindown.methods.forget.images import encoder_behind, spreads, whitened
 from pindown.methods.forget.initialisation import Initialisation
 from pindown.methods.forget.looking import Asked, NuisanceSummary, look_at
 from pindown.methods.forget.nuisance import as_table
-from pindown.methods.forget.playing import at_charts, history, played, read_afterwards, transported
+from pindown.methods.forget.playing import Played, at_charts, history, played, read_afterwards, transported
 from pindown.methods.inputs import TrainingInput, is_in_memory, preprocessed
 from pindown.methods.transport import SlicedTransport
 from pindown.networks import preprocessing
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make
 from pindown.networks.images import is_image
 from pindown.networks.preprocessing import Preprocess, Preprocessing
-from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device, optimizers, waiting_cosine
+from pindown.training import Trainer, TrainingDefaults, best_device, optimizers, waiting_cosine
 
 START_ROWS = 5_000
 """Rows, about, from which the decoder's straight path starts."""
@@ -380,31 +380,32 @@ class Forget(BaseEncoder):
         game.start_decoder(batches, START_ROWS)
         return game
 
-    def _optimise(
-        self,
-        make: Callable[[int], nn.Module],
-        minimise: Callable[..., TrainingLog],
-        draw: Batches,
-        summary: NuisanceSummary,
-        seed: int,
-    ) -> tuple[nn.Module, TrainingLog]:
+    def _optimise(self, training: Training, seed: int) -> Optimised:
+        summary = training.summary
+        assert isinstance(summary, NuisanceSummary)
+
+        def first_batches(seed: int) -> Iterator[tuple[Tensor, ...]]:
+            peek = _random.generator(seed, training.prepared.device)
+            return (training.raw_batches(step, peek) for step in count())
+
         def make_bent(seed: int) -> nn.Module:
-            peek = _random.generator(seed, best_device(self.device))
             with _random.forked(seed):
                 start, encoder = at_charts(summary, self.encoder)
-                return self._game(start, encoder, (draw(step, peek) for step in count()), summary.charts_apart)
+                return self._game(start, encoder, first_batches(seed), summary.charts_apart)
 
-        found = played(make, make_bent, minimise, summary, self.n_restarts, seed)
+        found = played(training.new_objective, make_bent, training.minimise, summary, self.n_restarts, seed)
         if summary.transports:
-            peek = _random.generator(seed, best_device(self.device))
             settled = self.settled_on == TRANSPORTED
-            found = transported(found, summary, (draw(step, peek) for step in count()), seed, settled=settled)
+            found = transported(found, summary, first_batches(seed), seed, settled=settled)
+        return Optimised(found.objective, found.log, found)
+
+    def _store(self, trained: Trained) -> None:
+        objective, summary, found = trained.objective, trained.summary, trained.details
+        assert isinstance(summary, NuisanceSummary)
+        assert isinstance(found, Played)
         self.chosen_, self.transport_ = found.choice, found.transport
         if found.restart_scores is not None:
             self.restart_scores_ = found.restart_scores
-        return found.objective, found.log
-
-    def _store(self, objective: nn.Module, summary: NuisanceSummary) -> None:
         self.columns_, self.n_told_, self.reader_ = list(summary.reader.kinds), summary.n_told, summary.reader
         kept, self.charts_ = None if self.chosen_ is None else self.chosen_.kept.name, None
         doubts, note = summary.of_fixed, summary.note

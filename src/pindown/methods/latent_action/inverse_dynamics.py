@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import numbers
+from dataclasses import replace
 from typing import Self
 
 import numpy as np
@@ -29,7 +30,8 @@ from pindown.metrics.arrays import Labels
 from pindown.networks import built
 from pindown.networks.encoder import Make
 from pindown.saving import Saves
-from pindown.training import Trainer, TrainerMixin, TrainingLog, Validation, best_device
+from pindown.training import FitPart, NestedParameters, Trainer, TrainingLog, Validation, best_device
+from pindown.training.callbacks import ProgressBar
 
 COUNTING_STEPS, MOST_COUNTED, COUNTED_SAMPLES = 500, 16, 4_000
 """Steps of the model by which latents are counted; their largest number; samples at which the noise is compared."""
@@ -127,7 +129,7 @@ class DynamicsModel(nn.Module):
         return loss + error.square().sum(1).mean()
 
 
-class InverseDynamics(Saves, TrainerMixin, BaseEstimator):
+class InverseDynamics(Saves, NestedParameters, BaseEstimator):
     r"""Latent actions of transitions: what must be known besides :math:`x_t` to predict :math:`x_{t+1}`.
 
     An inverse model returns the action as a displacement of an encoder c, and a forward model g predicts the second
@@ -328,16 +330,15 @@ class InverseDynamics(Saves, TrainerMixin, BaseEstimator):
         with _random.forked(seed):
             axes = PrincipalAxes(x, torch.as_tensor(x_next))
             model = DynamicsModel(axes, n_components, self.encoder, self.forward, **weights)
-        log = self.trainer.train(
-            model,
+        callbacks = (*self.trainer.callbacks, *([ProgressBar()] if self.verbose else []))
+        log = replace(self.trainer, callbacks=callbacks).train(
+            model.to(x.device),
             ShuffledBatches(train, min(self.batch_size or BATCH_SIZE, len(train))),
             max_iter=max_iter,
             learning_rate=self.learning_rate,
             seed=seed,
-            device=x.device,
-            verbose=self.verbose,
-            title=type(self).__name__,
             validation=validation,
+            part=FitPart(type(self).__name__),
         )
         return model, log
 

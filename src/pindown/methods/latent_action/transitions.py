@@ -17,7 +17,7 @@ from pindown.data.data import as_array, from_torch
 from pindown.data.labels import Numbered, as_numbers, is_quantity, numbered
 from pindown.errors import InputError
 from pindown.methods.forget.nuisance import MIN_ROWS
-from pindown.methods.observing import COLOURS
+from pindown.methods.inputs import CHANNELS
 from pindown.metrics.arrays import Labels, Mask, Matrix
 
 HELD_OUT = 0.2
@@ -164,7 +164,7 @@ def _read_observations(name: str, body: Body, values: ArrayLike) -> Observations
     except ValueError as error:
         message = f"LatentAction: {name} of {body}: {error} A body has the same features in all episodes."
         raise InputError(name, message) from error
-    colours_last = array.ndim == 4 and array.shape[3] in COLOURS and array.shape[1] not in COLOURS
+    colours_last = array.ndim == 4 and array.shape[3] in CHANNELS and array.shape[1] not in CHANNELS
     if array.ndim not in (2, 4) or colours_last:
         raise InputError(
             name,

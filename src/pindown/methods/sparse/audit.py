@@ -171,7 +171,7 @@ class SparseSpec(MethodSpec["Sparse"]):
         return FitScore("explained variance", est.score(data.X), 0.0)
 
     def plan(self, est: Sparse, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.summarize(data).n_components
+        d = n_components if n_components is not None else est.prepare(data).summary.n_components
         verdicts = self.checks_before(est, data, d, data)
         X = read("X", data.X)
         distance = np.linalg.norm(X.mean(0)) / max(float(np.sqrt(X.var(0).sum())), 1e-300)
@@ -184,7 +184,7 @@ class SparseSpec(MethodSpec["Sparse"]):
     def choose(self, est: Sparse, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         if "n_components" in given:
             return Choice()
-        d = est.summarize(data).n_components
+        d = est.prepare(data).summary.n_components
         return Choice({"n_components": d}, (f"{d} atoms: four per feature of X, at most one per ten samples.",))
 
 
@@ -231,7 +231,7 @@ class SparseBasisSpec(MethodSpec["SparseBasis"]):
         return FitScore("sparsity of the latents", est.score(data.X), 0.0)
 
     def plan(self, est: SparseBasis, data: Data, n_components: int | None) -> Plan:
-        d = n_components if n_components is not None else est.summarize(data).n_components
+        d = n_components if n_components is not None else est.prepare(data).summary.n_components
         verdicts = self.checks_before(est, data, d, data)
         needs = () if all(v.outcome == "holds" for v in verdicts) else ("more samples",)
         notes = ("whether latents are sparse and scattered shows after training: see the audit.",)

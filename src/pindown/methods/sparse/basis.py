@@ -12,6 +12,7 @@ from torch.nn import functional as F  # noqa: N812 (the usual name)
 from pindown import theory
 from pindown._random import RandomState
 from pindown.errors import InputError
+from pindown.methods.fitting import Trained
 from pindown.methods.inputs import DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparseBasisSpec
 from pindown.methods.sparse.estimator import AtomEncoder
@@ -152,12 +153,12 @@ class SparseBasis(AtomEncoder):
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         return Volume(encoder)
 
-    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
+    def _store(self, trained: Trained) -> None:
         body, first = self.encoder_.body, self.encoder_.preprocess
         assert isinstance(body, Basis)
         assert isinstance(first, Whiten)
         with torch.no_grad():  # scale the latents so that atoms have length 1
-            unwhiten = torch.linalg.pinv(first.matrix.double()[:, : summary.n_components])  # (d, m)
+            unwhiten = torch.linalg.pinv(first.matrix.double()[:, : trained.summary.n_components])  # (d, m)
             atoms = torch.linalg.solve(body.weight.double().T, unwhiten)
             length = atoms.norm(dim=1)
             body.weight.mul_(length[:, None])

@@ -19,6 +19,7 @@ from pindown._random import RandomState
 from pindown.data.data import Data, from_torch
 from pindown.errors import InputError
 from pindown.methods.base import BaseEncoder
+from pindown.methods.fitting import Trained
 from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
@@ -114,7 +115,7 @@ class GatedEncoder(AtomEncoder):
         message = f"feature(s) {named} of X are constant, so that all atoms are 0 there. Leave them out."
         return DataSummary(d, warnings=(message,))
 
-    def _store(self, objective: nn.Module, summary: DataSummary) -> None:
+    def _store(self, trained: Trained) -> None:
         for module in objective.modules():
             if isinstance(module, Autoencoder):
                 module.normalise_atoms()
