@@ -116,7 +116,7 @@ class GatedEncoder(AtomEncoder):
         return DataSummary(d, warnings=(message,))
 
     def _store(self, trained: Trained) -> None:
-        for module in objective.modules():
+        for module in trained.objective.modules():
             if isinstance(module, Autoencoder):
                 module.normalise_atoms()
 
