@@ -34,6 +34,6 @@ class Pressing(nn.Module):
 def broken_off(fit, monkeypatch, at=12):
     """Start a fit of 30 steps and press Ctrl-C in the middle of one of them."""
     monkeypatch.setattr("pressing.AT", at)
-    with pytest.raises(KeyboardInterrupt, match=rf"stopped at step {at + 1} of 30; the same fit will go on from"):
+    with pytest.raises(KeyboardInterrupt, match=rf"stopped at step {at + 1} of 30; the same fit will resume from"):
         fit()
     monkeypatch.setattr("pressing.AT", None)

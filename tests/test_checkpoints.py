@@ -178,7 +178,7 @@ def test_weights_that_lie_across_memory_resume_as_they_lie(path):
 
 
 def test_ctrl_c_says_where_the_run_will_go_on(path):
-    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 8 of 60; the same fit will go on from .*run\.safe"):
+    with pytest.raises(KeyboardInterrupt, match=r"stopped at step 8 of 60; the same fit will resume from .*run\.safe"):
         run(interrupting(7), checkpoint=checkpoint(path))
 
 

@@ -133,7 +133,7 @@ def test_codes_that_collapsed_are_warned_of_with_the_rate_that_may_be_to_blame(w
     # A rate at which rounding, all that codes without a difference give as gradient, cannot drive the temperature away.
     estimator, data = list(estimators(0.01))[which]
     estimator.set_params(encoder=one_code)
-    with pytest.warns(IdentifiabilityWarning, match=r"the codes have collapsed, one for all rows.*\(now 0.01\)"):
+    with pytest.warns(IdentifiabilityWarning, match=r"the latents have collapsed.*\(now 0.01\)"):
         estimator.fit(*data)
     assert estimator.transform(data[0]).std(0).max() < 1e-3
 

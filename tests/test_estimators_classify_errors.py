@@ -74,7 +74,7 @@ NAN = np.where(np.arange(30).reshape(10, 3) == 4, np.nan, X)
         ({}, X, X[:, :2], r"y should be a 1d array, got an array of shape \(10, 2\)"),
         ({}, NAN, Y, "of X has NaN"),
         ({}, X[:1], Y[:1], r"Found array with 1 sample\(s\).*minimum of 2 is required by Classify"),
-        ({"n_components": 4}, X, Y, "n_components=4 is more than n_features=3.*ask for at most as many"),
+        ({"n_components": 4}, X, Y, "n_components=4 is more than n_features=3"),
         ({"batch_size": 11}, X, Y, "batch_size=11 is larger than the 10 rows in the data. Leave it at None"),
         ({"scale": 0}, X, Y, "scale == 0, must be > 0"),
         ({"scale": math.inf}, X, Y, "scale must be finite, got inf"),

@@ -94,5 +94,5 @@ def test_codes_that_tell_nothing_of_rows_held_out_are_said_to_have_collapsed(rel
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         quick(loss=PairLoss(0.5), max_iter=200).fit(x, partners)
-    said = [w for w in caught if "the codes have collapsed, or partners share nothing: on 150 rows" in str(w.message)]
+    said = [w for w in caught if "latents have collapsed, or positives share nothing: on 150" in str(w.message)]
     assert len(said) == (not related)

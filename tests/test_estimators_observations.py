@@ -84,11 +84,9 @@ def test_images_laid_out_as_vectors_can_be_forgotten_in_and_taken_apart():
     side = (place[:, 0] > 0.5).astype(int)
     flat = {"preprocess": preprocessing.whiten}
     assert Forget(2, **flat, **QUICK).fit(images, side).transform(images).shape == (400, 2)
-    with pytest.raises(
-        ValueError, match=r"wants rows of numbers.*but X has shape \(400, 1, 6, 6\).*laid out as a vector"
-    ):
+    with pytest.raises(ValueError, match=r"X has shape \(400, 1, 6, 6\).*preprocess=preprocessing\.whiten"):
         Dictionary(2, preprocess=preprocessing.standardise, **QUICK).fit(images)
-    with pytest.raises(ValueError, match=r"wants rows of numbers.*each row of X has shape \(1, 6, 6\).*X.reshape"):
+    with pytest.raises(ValueError, match=r"each row of X has shape \(1, 6, 6\).*X.reshape"):
         Sparse(4).fit(ArraySource(images))
 
 
@@ -120,7 +118,7 @@ def test_networks_for_other_shapes_are_refused_with_the_one_to_take():
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
 def test_pictures_whose_colours_are_last_are_told_how_to_be_turned():
-    with pytest.raises(ValueError, match=r"shape \(16, 16, 3\), and pictures are \(c, h, w\). Are colours last"):
+    with pytest.raises(ValueError, match=r"\(c, h, w\), got \(16, 16, 3\)"):
         Contrast(2, max_iter=3).fit(np.zeros((50, 16, 16, 3)))
 
 
@@ -196,7 +194,7 @@ def test_a_side_variable_that_a_method_cannot_use_is_refused_by_its_part():
         Classify(2, **QUICK).fit(Data(x, signal=e, nuisance=e))
     with pytest.raises(ValueError, match="pairs"):
         Dictionary(2, **QUICK).fit(Data(x, pairs=x))
-    with pytest.raises(ValueError, match="X is Data and has its side variables: give no y beside it"):
+    with pytest.raises(ValueError, match="X is Data, which has its side variables"):
         Classify(2, **QUICK).fit(Data(x, signal=e), e)
 
 
@@ -279,7 +277,7 @@ def test_a_later_lot_must_have_the_same_columns_and_known_classes():
         classify.partial_fit(x[:, :2], y)
     with pytest.raises(ValueError, match="class 7 was not there"):
         classify.partial_fit(x, y + 7)
-    with pytest.raises(ValueError, match=r"not among classes: \[2\]"):
+    with pytest.raises(ValueError, match=r"classes.* lacks \[2\]"):
         Classify(2, **QUICK).partial_fit(x, y, classes=[0, 1])
 
 

@@ -282,9 +282,9 @@ BAD = {
     "empty": (lambda: Streamed([]), "Streamed gave no items"),
     "no partners": (
         lambda: Streamed(list(torch.randn(300, 3, generator=torch.Generator().manual_seed(0)))),
-        "Contrast learns from pairs",
+        "Contrast needs positives",
     ),
-    "no partners in a world": (lambda: CLUSTERS, "Contrast learns from pairs"),
+    "no partners in a world": (lambda: CLUSTERS, "Contrast needs positives"),
     "a role that it cannot use": (
         lambda: ArraySource(np.zeros((300, 3)), pairs=np.zeros((300, 3)), signal=np.zeros(300)),
         "signal",
@@ -340,5 +340,5 @@ def test_rows_of_another_shape_cannot_be_encoded():
 
 
 def test_a_simulation_has_no_end_so_it_cannot_be_encoded():
-    with pytest.raises(ValueError, match="never end"):
+    with pytest.raises(ValueError, match="simulation has no end"):
         from_arrays(PAIRS).transform(PAIRS)

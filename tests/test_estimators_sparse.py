@@ -88,7 +88,7 @@ def test_rows_may_come_from_a_map_a_loader_and_a_world(tmp_path, fitted):
     assert world.score(X) > 0.3
     codes = copy.copy(fitted).set_params(sparse_output=True).transform(np.load(tmp_path / "x.npy", mmap_mode="r"))
     assert np.abs(codes - fitted.transform(X)).max() < 1e-5
-    with pytest.raises(ValueError, match="a world's rows never end"):
+    with pytest.raises(ValueError, match="simulation has no end"):
         world.transform_sparse(WORLD)
 
 

@@ -15,7 +15,7 @@ from pindown.methods.forget.game import ENERGY_WEIGHT, OF_PICTURES
 from pindown.methods.forget.linear_erasure import moment_matched_projection
 from pindown.metrics.dependence import Grouping
 from pindown.networks import Frame, nearest_frame
-from pindown.training import Trainer, constant, optimizers, waiting_cosine
+from pindown.training import Trainer, TrainingDefaults, constant, optimizers, waiting_cosine
 from pindown.training.optimizers import rivals
 
 # the parts of the game
@@ -48,10 +48,10 @@ class Tug(nn.Module):
 
 def test_who_answers_keeps_the_rate_and_who_leads_follows_the_schedule():
     def moved(schedule):
-        game, trainer = Tug(), Trainer()
+        game, trainer = Tug(), Trainer(optimizer=partial(rivals, answer_rate=0.5))
         before = game.encoder.weight.item(), game.answer.item()
-        options = {"max_iter": 1, "learning_rate": 0.1, "seed": 0, "device": "cpu", "schedule": schedule}
-        trainer.train(game, lambda step, generator: (), optimizer=partial(rivals, answer_rate=0.5), **options)
+        defaults = TrainingDefaults(schedule=schedule)
+        trainer.train(game, lambda step, generator: (), max_iter=1, learning_rate=0.1, seed=0, defaults=defaults)
         return abs(game.encoder.weight.item() - before[0]), abs(game.answer.item() - before[1])
 
     assert moved(waiting_cosine) == (0, pytest.approx(0.5, rel=1e-4))

@@ -98,8 +98,8 @@ def test_orthogonal_momentum_comes_further_than_adam_in_a_narrow_valley(seed):
 
     def best_loss(make):
         def last_loss(rate):
-            options = {"max_iter": 150, "learning_rate": rate, "seed": 0, "optimizer": make, "device": "cpu"}
-            return Trainer().train(Valley(seed), draw, **options).loss_curve[-10:].mean()
+            options = {"max_iter": 150, "learning_rate": rate, "seed": 0}
+            return Trainer(optimizer=make).train(Valley(seed), draw, **options).loss_curve[-10:].mean()
 
         return min(map(last_loss, (5e-3, 2e-2, 5e-2)))
 
@@ -113,8 +113,8 @@ def test_a_resumed_run_equals_an_unbroken_one(tmp_path):
         return (torch.randn(16, LEAST_SIDE, generator=generator),)
 
     def run(path):
-        objective, trainer = Valley(0), Trainer(checkpoint=path, save_every=0.0)
-        trainer.train(objective, draw, max_iter=60, learning_rate=1e-3, seed=0, optimizer=muon, device="cpu")
+        objective, trainer = Valley(0), Trainer(optimizer=muon, checkpoint=path, save_every=0.0)
+        trainer.train(objective, draw, max_iter=60, learning_rate=1e-3, seed=0)
         return objective.weight.detach()
 
     stop = 40

@@ -145,7 +145,7 @@ def test_it_is_audited_and_saved_in_python(package, data):
     np.testing.assert_array_equal(load("regress.pindown", trust=["Regress"]).transform(x), regress.transform(x))
 
 
-@pytest.mark.filterwarnings("ignore:Regress. the fit knows its own rows better than others")  # as it does
+@pytest.mark.filterwarnings("ignore:Regress. the fit overfits")  # as it does
 def test_where_y_says_nothing_nothing_is_claimed(package, data):
     x, y = data[0], np.random.default_rng(1).normal(size=(N, K))
     regress = find("Regress")(3, max_iter=60, verbose=False, device="cpu", random_state=0).fit(x, y)

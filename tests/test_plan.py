@@ -259,7 +259,7 @@ def test_the_call_that_is_planned_for_sequences_can_be_made(sides, as_data):
 
 
 def test_a_method_that_only_takes_vectors_refuses_pictures_in_its_plan_as_in_its_fit():
-    with pytest.raises(ValueError, match=r"^Sparse wants rows of numbers.*Lay each row out as a vector: X\.reshape"):
+    with pytest.raises(ValueError, match=r"^Sparse: X must have shape .*X\.reshape"):
         plan(np.ones((30, 1, 4, 4)), estimator=Sparse(4))
 
 

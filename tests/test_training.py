@@ -15,6 +15,7 @@ from descent import Regression, assert_identical, checkpoint, interrupting, run
 from torch import nn
 
 from pindown.training import best_device, constant, cosine, devices, trainer
+from pindown.training.callbacks import ProgressBar
 
 # descent
 
@@ -158,16 +159,16 @@ class Terminal(io.StringIO):
 
 
 def test_no_progress_is_shown_where_there_is_no_terminal(capfd):
-    run(verbose=True, title="my fit")
+    run(callbacks=(ProgressBar(),), title="my fit")
     assert capfd.readouterr() == ("", "")
 
 
 def test_progress_with_the_loss_is_shown_on_a_terminal_if_wanted(monkeypatch):
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr(sys, "stderr", Terminal())
-    run(verbose=False, title="my fit")
+    run(title="my fit")
     assert sys.stderr.getvalue() == ""
-    run(verbose=True, title="my fit")
+    run(callbacks=(ProgressBar(),), title="my fit")
     assert "my fit" in sys.stderr.getvalue()
     assert "loss" in sys.stderr.getvalue()
 

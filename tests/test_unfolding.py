@@ -11,6 +11,7 @@ import torch
 from pindown import Contrast, networks
 from pindown.errors import IdentifiabilityWarning
 from pindown.methods.contrast.images import GAIN, MAX_STARTS, ChanceWatch, train_with_restarts, widen
+from pindown.methods.fitting import Trained
 from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import default_weight_decay
 from pindown.networks import Rescale
@@ -39,6 +40,9 @@ class FakeTraining:
 
     def new_objective(self, seed, n_components=1):
         return Objective(self.network(self.shape, n_components))
+
+    def trained(self, objective, log):
+        return Trained(objective, log, self.summary)
 
     def minimise(self, objective, seed, part="", *max_iter):
         self.parts.append((part, *max_iter))

@@ -14,7 +14,7 @@ from pindown import networks
 from pindown._random import RandomState
 from pindown.losses import Penalty
 from pindown.methods.dictionary.autoencoder import first_samples
-from pindown.methods.fitting import Optimised, Training
+from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import DataSummary
 from pindown.methods.parameters import check_positive
 from pindown.networks import built, preprocessing
@@ -158,7 +158,7 @@ class DisCo(Autoencoding):
         )
         return self._started(model, x)
 
-    def _optimise(self, training: Training, seed: int) -> Optimised:
+    def _optimise(self, training: Training, seed: int) -> Trained:
         objective = training.new_objective(seed)
         assert isinstance(objective, Navigated)
         generator = training.minimise(objective, seed, "generator")
@@ -168,7 +168,7 @@ class DisCo(Autoencoding):
             np.concatenate([generator.loss_curve, directions.loss_curve]),
             generator.seconds + directions.seconds,
         )
-        return Optimised(objective, replace(directions, loss_curve=curve, seconds=seconds))
+        return training.trained(objective, replace(directions, loss_curve=curve, seconds=seconds))
 
 
 class Turn(nn.Module):

@@ -31,7 +31,7 @@ from pindown.data.batches import (
 from pindown.data.data import Data
 from pindown.errors import warn
 from pindown.methods.diagnosis import some_samples, warn_of_collapse
-from pindown.methods.fitting import Optimised, Trained, Training, shape_of, train
+from pindown.methods.fitting import Trained, Training, shape_of, train
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import DataSummary, InputReader, Prepared, TrainingInput, is_in_memory, prepare
 from pindown.methods.parameters import INJECTIVE, check_common
@@ -108,18 +108,18 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """
         return self._fit(X, {self.spec.roles.y: y} if self.spec.roles.y else {})
 
-    @_random.torch_defaults()
     def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
         """Train the encoder with side variables by role."""
         self._check_parameters()
         if hasattr(self, "encoder_"):  # if this fit fails, attributes of the last one must not meet those of this one
             del self.encoder_
-        prepared = prepare(self, X, sides)
-        for message in prepared.summary.warnings:
-            warn(f"{type(self).__name__}: {message}")
-        trained = train(self, prepared)
-        self._set_attributes(trained)
-        self._diagnose(some_samples(prepared.inputs.data.X))
+        with _random.torch_defaults():
+            prepared = prepare(self, X, sides)
+            for message in prepared.summary.warnings:
+                warn(f"{type(self).__name__}: {message}")
+            trained = train(self, prepared)
+            self._set_attributes(trained)
+            self._diagnose(some_samples(prepared.inputs.data.X))
         if trained.log.shortfall:
             warn(f"{type(self).__name__}: {trained.log.shortfall}", ConvergenceWarning)
         if trained.held_out is not None and trained.held_out.overfits:
@@ -257,10 +257,10 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Return callbacks of the method for the first training of a fit."""
         return ()
 
-    def _optimise(self, training: Training, seed: int) -> Optimised:
+    def _optimise(self, training: Training, seed: int) -> Trained:
         """Make an objective and minimise it; a method may make several, and minimise each in several named parts."""
         objective = training.new_objective(seed)
-        return Optimised(objective, training.minimise(objective, seed))
+        return training.trained(objective, training.minimise(objective, seed))
 
     @property
     def _n_steps(self) -> int:

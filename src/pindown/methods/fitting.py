@@ -116,15 +116,6 @@ class Trained:
         return self.validation_loss < other.validation_loss - CLEARLY * decrease
 
 
-@dataclass(frozen=True)
-class Optimised:
-    """A trained objective, the history of its training, and what else the method learned."""
-
-    objective: nn.Module
-    log: TrainingLog
-    details: Any = None
-
-
 @dataclass(frozen=True, eq=False)
 class Training:
     """One training of an estimator: its batches, and how objectives are made and minimised.
@@ -225,11 +216,10 @@ class Training:
             checkpoint=path,
         )
 
-    def run(self, seed: int) -> Trained:
-        """Train the estimator's objective."""
-        found = self.est._optimise(self, seed)
+    def trained(self, objective: nn.Module, log: TrainingLog, details: Any = None) -> Trained:
+        """Return what was learned, with the training's own part of it."""
         chance = self.est._chance_loss(self.prepared.n_samples) or 0.0
-        return Trained(found.objective, found.log, self.summary, self.linear, chance, found.details)
+        return Trained(objective, log, self.summary, self.linear, chance, details)
 
 
 class ParallelObjectives(nn.Module):
@@ -260,7 +250,7 @@ def train(est: BaseEncoder, prepared: Prepared) -> Trained:
         return train_by_plan(est, prepared, step_plan)
     if not splits:
         batches = training_batches(est, prepared, prepared.samples)
-        return Training(est, prepared, batches, callbacks=est._callbacks(prepared, None)).run(prepared.seed)
+        return est._optimise(Training(est, prepared, batches, callbacks=est._callbacks(prepared, None)), prepared.seed)
     train_once = train_with_validation if len(splits) == 1 else cross_validate
     best = train_once(est, prepared, linear=False)
     if est._tries_linear(prepared.preprocessing) and len(prepared.inputs.data) <= MAX_LINEAR_SAMPLES:
@@ -279,7 +269,7 @@ def train_with_validation(est: BaseEncoder, prepared: Prepared, *, linear: bool)
     batches = training_batches(est, prepared, prepared.samples)
     validation = Validation(validation_batches(est, prepared, split))
     callbacks, name = est._callbacks(prepared, validation), "linear" if linear else ""
-    return Training(est, prepared, batches, validation, name, linear, callbacks=callbacks).run(prepared.seed)
+    return est._optimise(Training(est, prepared, batches, validation, name, linear, callbacks=callbacks), prepared.seed)
 
 
 def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Trained:
@@ -296,8 +286,8 @@ def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Tra
     fold, batches = folds[-1].prepared, zip_batches([fold.batches for fold in folds])
     name = f"linear {len(folds)} folds" if linear else f"{len(folds)} folds"
     callbacks = est._callbacks(fold, validation)
-    log = Training(est, fold, batches, validation, name, callbacks=callbacks).minimise(objective, prepared.seed)
-    return Trained(objective, log, fold.summary, linear, est._chance_loss(fold.n_samples) or 0.0)
+    training = Training(est, fold, batches, validation, name, linear, callbacks=callbacks)
+    return training.trained(objective, training.minimise(objective, prepared.seed))
 
 
 def train_by_plan(est: BaseEncoder, prepared: Prepared, step_plan: StepPlan, *, linear: bool = False) -> Trained:
@@ -308,7 +298,7 @@ def train_by_plan(est: BaseEncoder, prepared: Prepared, step_plan: StepPlan, *, 
         start = len(tried)
         name = " ".join(filter(None, ["linear" if linear else "", f"start {start + 1}" if start else ""]))
         training = Training(est, prepared, batches, None, name, linear, step_plan.phases)
-        tried.append(training.run((prepared.seed + SEED_STRIDE * start) % 2**63))
+        tried.append(est._optimise(training, (prepared.seed + SEED_STRIDE * start) % 2**63))
     return min(tried, key=lambda each: each.final_loss)
 
 

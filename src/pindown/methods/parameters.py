@@ -82,7 +82,7 @@ def check_trainer(est: Any) -> None:
 def check_components(est: BaseEncoder, first: Preprocessing) -> None:
     """Raise if there are more latents than features, and the theorem needs an injective mixing."""
     d, n_features = est.n_components, math.prod(first.shape_out)
-    if d is not None and d > n_features and est.needs_injective:
+    if isinstance(d, numbers.Integral) and int(d) > n_features and est.needs_injective:
         raise ValueError(
             f"{type(est).__name__}: n_components={d} is more than n_features={n_features}. An injective mixing has at "
             "least as many features as latents: ask for fewer latents."

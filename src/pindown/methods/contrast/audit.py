@@ -61,24 +61,23 @@ class ContrastSpec(MethodSpec["Contrast"]):
 
     def checks_after(self, est: Contrast, data: Data, known: Verdicts = ()) -> Verdicts:
         pairs = data.pairs.reshape(len(data), -1) if np.ndim(data.pairs) > 1 else data.pairs
-        anchors, partners = paired_samples(read("X", data.X), pairs)
-        codes, others = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in (anchors, partners))
+        both = paired_samples(read("X", data.X), pairs)
+        z, z_pos = (est.transform(part.reshape(-1, *np.shape(data.X)[1:])) for part in both)
         if est.space == Sphere():
-            laws = [vmf_conditional(codes, others), uniform_on_sphere(codes)]
+            checks = [vmf_conditional(z, z_pos), uniform_on_sphere(z)]
         else:
-            laws = [matching_model(codes, others, est.p), even_conditional(codes, others), uniform_in_body(codes)]
-            laws += [lp_conditional(codes, others)] if est.p != 2 else []
-        n_negatives = est.batch_size or min(est.training_defaults.batch_size, len(anchors))
+            checks = [matching_model(z, z_pos, est.p), even_conditional(z, z_pos), uniform_in_body(z)]
+            checks += [lp_conditional(z, z_pos)] if est.p != 2 else []
+        n_negatives = est.batch_size or min(est.training_defaults.batch_size, len(z))
         pairs = None if isinstance(data.pairs, str) else data.pairs
-        return (*laws, many_negatives(est.score(data.X, pairs), n_negatives), *encoder_checks(est, data))
+        return (*checks, many_negatives(est.score(data.X, pairs), n_negatives), *encoder_checks(est, data))
 
     def waived(self, est: Contrast, data: Data) -> tuple[Assumption, ...]:
-        """Return what is met by construction; a density that is learned makes up for one that is not uniform."""
+        """Return what holds by construction; a learned density replaces a uniform one."""
         return (UNIT_NORM, UNIT_FEATURES, *((UNIFORM_SPHERE, UNIFORM_CONVEX_BODY) if est.loss.any_marginal else ()))
 
     def figure(self, est: Contrast) -> Figure:
-        guessing = math.log(est.batch_size or est.training_defaults.batch_size) if est.loss.alpha is None else None
-        return Figure(est.loss_curve_, guessing)
+        return Figure(est.loss_curve_, est._chance_loss(math.inf))
 
     def score(self, est: Contrast, data: Data) -> FitScore:
         return FitScore("information shared by positive pairs, in nats", est.score(data.X, data.paired().pairs), 0.0)
@@ -87,10 +86,10 @@ class ContrastSpec(MethodSpec["Contrast"]):
         d, notes = count_directions(est, data.X, n_components)
         verdicts = self.checks_before(est, replace(data, signal=None), d, data)
         unrelated = outcome_of(verdicts, conditions.RELATED_PAIRS) == "fails"
-        needs = ("partners that have to do with each other",) if unrelated else ()
+        needs = ("positives that are related to each other",) if unrelated else ()
         notes += (
-            "with latents that fill a box or ℝ^d rather than a sphere take space=Reals(): theorem contrast-metric, and"
-            " contrast-lp with p=1 if differences between partners are sparse.",
+            "if the latents fill a box or ℝ^d, take space=Reals(): theorem contrast-metric, and contrast-lp with p=1 if"
+            " differences between positives are sparse.",
         )
         theorem, where = (theory.CONTRAST_METRIC, ", space=Reals()") if d == 1 else (theory.CONTRAST_SPHERE, "")
         estimator = f"Contrast(n_components={d}{where})"

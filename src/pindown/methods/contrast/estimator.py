@@ -26,7 +26,7 @@ from pindown.methods.contrast.audit import ContrastSpec
 from pindown.methods.contrast.images import ChanceWatch, train_with_restarts
 from pindown.methods.contrast.objective import PairLoss, PairObjective, best_temperature
 from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
-from pindown.methods.fitting import Optimised, Trained, Training, batch_size_of
+from pindown.methods.fitting import Trained, Training, batch_size_of
 from pindown.methods.incremental import Incremental
 from pindown.methods.inputs import DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
@@ -316,7 +316,7 @@ class Contrast(Incremental):
         held_out = np.average([self._chance_loss(size) or 0.0 for size in sizes], weights=sizes)
         return (ChanceWatch(chance, float(held_out)),)
 
-    def _optimise(self, training: Training, seed: int) -> Optimised:
+    def _optimise(self, training: Training, seed: int) -> Trained:
         if training.step_plan is None and is_image(training.prepared.preprocessing.shape_out):
             return train_with_restarts(training, seed)
         return super()._optimise(training, seed)

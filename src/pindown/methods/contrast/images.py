@@ -15,7 +15,7 @@ import torch
 from torch import nn
 
 from pindown.errors import warn
-from pindown.methods.fitting import Optimised, Training
+from pindown.methods.fitting import Trained, Training
 from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 from pindown.training import TrainingLog
@@ -109,11 +109,11 @@ def widen(narrow: nn.Module, wide: nn.Module) -> None:
             theirs[name].mul_(SMALL)[: len(ours)] = ours
 
 
-def train_with_restarts(training: Training, seed: int) -> Optimised:
+def train_with_restarts(training: Training, seed: int) -> Trained:
     """Return the best start of a training, which restarts while more latents would lower the loss."""
     est, n_wide = training.est, WIDER * training.summary.n_components
     objective = training.new_objective(seed)
-    found = [Optimised(objective, training.minimise(objective, seed))]
+    found = [training.trained(objective, training.minimise(objective, seed))]
     for number in range(2, MAX_STARTS + 1):
         objective, log = found[-1].objective, found[-1].log
         assert isinstance(objective.encoder, Encoder)
@@ -132,5 +132,5 @@ def train_with_restarts(training: Training, seed: int) -> Optimised:
             "end so, ask for more latents."
         )
         objective = training.new_objective(seed + number)
-        found.append(Optimised(objective, training.minimise(objective, seed + number, f"start {number}")))
+        found.append(training.trained(objective, training.minimise(objective, seed + number, f"start {number}")))
     return min(found, key=lambda each: final_loss(each.log))

@@ -27,7 +27,7 @@ from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, r
 from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
 from pindown.methods.dictionary.rotation import sparsest_rotation
-from pindown.methods.fitting import Optimised, Trained, Training
+from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
 from pindown.networks import built, preprocessing
@@ -273,7 +273,7 @@ class Dictionary(Decodes, BaseEncoder):
         pushforward(copy.deepcopy(decoder), torch.zeros(2, summary.n_components))  # refuses what has no derivative
         return Autoencoder(encoder, decoder, summary.n_components, first_samples(batches))
 
-    def _optimise(self, training: Training, seed: int) -> Optimised:
+    def _optimise(self, training: Training, seed: int) -> Trained:
         restarts, logs = [], []
         for k in range(self.n_restarts):
             restarts.append(self._initialised(training, seed, k))
@@ -293,7 +293,7 @@ class Dictionary(Decodes, BaseEncoder):
             objective.penalty = penalty
             log = _joined(log, training.minimise(objective, seed, phase, max_iter))
         more = first_samples(training.first_batches(seed))[:DEPENDENCE_ROWS].to(held_out.device)
-        return Optimised(objective, log, Found(bounds, agreement, structure_of(objective, held_out, more)))
+        return training.trained(objective, log, Found(bounds, agreement, structure_of(objective, held_out, more)))
 
     def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:
         """Return name, penalty and steps of the phases that follow the restarts. A count is sharpened half way."""

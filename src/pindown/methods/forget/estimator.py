@@ -22,7 +22,7 @@ from pindown.data import as_source
 from pindown.data.data import from_torch
 from pindown.errors import warn
 from pindown.methods.base import BaseEncoder
-from pindown.methods.fitting import Optimised, Trained, Training
+from pindown.methods.fitting import Trained, Training
 from pindown.methods.forget.audit import ForgetSpec
 from pindown.methods.forget.charts import Charts
 from pindown.methods.forget.choosing import BENT, FIXED, N_FOLDS, TRANSPORTED, Charted, Choice
@@ -380,7 +380,7 @@ class Forget(BaseEncoder):
         game.start_decoder(batches, START_ROWS)
         return game
 
-    def _optimise(self, training: Training, seed: int) -> Optimised:
+    def _optimise(self, training: Training, seed: int) -> Trained:
         summary = training.summary
         assert isinstance(summary, NuisanceSummary)
 
@@ -397,7 +397,7 @@ class Forget(BaseEncoder):
         if summary.transports:
             settled = self.settled_on == TRANSPORTED
             found = transported(found, summary, first_batches(seed), seed, settled=settled)
-        return Optimised(found.objective, found.log, found)
+        return training.trained(found.objective, found.log, found)
 
     def _store(self, trained: Trained) -> None:
         objective, summary, found = trained.objective, trained.summary, trained.details
