@@ -92,7 +92,7 @@ def test_pairs_lead_to_contrast_unless_they_are_strangers():
     assert (planned.estimator, planned.theorem) == ("Contrast(n_components=3)", theory.CONTRAST_SPHERE)
     assert (planned.outcome, planned.needs) == ("holds", ())
     strangers = plan(sample.x, pairs=sample.x_pos.roll(5, 0), n_components=3)
-    assert (strangers.outcome, strangers.needs) == ("fails", ("partners that have to do with each other",))
+    assert (strangers.outcome, strangers.needs) == ("fails", ("positives that are related to each other",))
 
 
 def test_a_label_beside_pairs_is_said_to_be_left_aside():

@@ -26,7 +26,7 @@ GROUP = "pindown.methods"
 
 _BY_MODULE = {
     # Estimators, and the modules and values that they learn
-    "pindown.methods.classify.estimator": "Classify ClassifyObjective=_Objective",
+    "pindown.methods.classify.estimator": "Classify ClassifyObjective",
     "pindown.methods.contrast.estimator": "Contrast",
     "pindown.methods.contrast.objective": "PairLoss PairObjective",
     "pindown.methods.dictionary.autoencoder": "DictionaryObjective=Autoencoder",

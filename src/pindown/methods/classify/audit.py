@@ -62,10 +62,10 @@ _COUNTED = (
 
 
 class ClassifyFeatures:
-    """What `Classify` can claim where X holds more than the latents, or fits agree in some directions only."""
+    """What `Classify` can claim if X has more than the latents, or if fits agree in some directions only."""
 
     def features(self, est: Classify, data: Data, codes: Matrix) -> Part | None:
-        """Speak of what X tells of the label, where more moves X than it: features, in which fits agree."""
+        """Return the claim about the features of p(class | X), which need not be all latents behind X."""
         if data.signal is None:
             return None
         labels = np.asarray(data.signal).reshape(-1)
@@ -93,7 +93,7 @@ class ClassifyRefitting(Refitting["Classify"]):
     """Refits of `Classify` learn from all classes, or from views of each sample."""
 
     def samples(self, est: Classify, rows: Samples) -> Samples:
-        """Divide rows of each class evenly; without classes, a row and a view of it are partners."""
+        """Split each class evenly; without classes, a sample and a view of it are a positive pair."""
         if rows.side is not None:
             labels = rows.side.reshape(-1)
             return replace(rows, data=replace(rows.data, signal=labels), strata=as_numbers(labels))
@@ -160,15 +160,13 @@ class ClassifySpec(MethodSpec["Classify"]):
             verdicts = tuple(map(_seen_again, verdicts))
         n_values = int(read_labels("signal", signal, len(data)).max()) + 1
         counts = tuple(_count(counted, n_values, d) for counted in _COUNTED)
-        lack = (
-            d - n_spanned if n_components is not None or not n_spanned else 0
-        )  # a count has looked at more than means
+        lack = d - n_spanned if n_components is not None or not n_spanned else 0  # the count uses more than means
         more = max(counts[0].missing, lack if outcome_of(verdicts, theory.AFFINE_GENERATORS) != "holds" else 0)
         needs = (f"{in_words(more)} more {'class' if more == 1 else 'classes'} in general position",) if more else ()
         span = f"the means of {counted(n_values, 'class')} span {counted(n_spanned, 'dimension')}"
-        found = "so many latents" if n_spanned else "a single latent is looked for"
+        found = "so many latents" if n_spanned else "a single latent is fitted"
         if d > max(1, n_spanned):
-            found = f"{d} latents, for of so many rows a fit sees those, too, that a mixing bends out of the means"
+            found = f"{d} latents, since with so many samples a fit finds those, too, that the means do not show"
         notes = () if n_components else (f"{span}: {found}.",)
         estimator = f"Classify(n_components={d}{where})"
         return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), counts, notes)
@@ -176,7 +174,7 @@ class ClassifySpec(MethodSpec["Classify"]):
 
 @dataclass(frozen=True)
 class OfOtherRows:
-    """Views of other rows of a batch than those they are asked of: they tell nothing of who is who.
+    """Views of other samples of the batch, which have no information about the sample.
 
     Examples
     --------
@@ -189,12 +187,12 @@ class OfOtherRows:
     augment: Augment
 
     def __call__(self, x: Tensor, generator: torch.Generator) -> Tensor:
-        """Return a view of another row for each."""
+        """Return a view of another sample for each."""
         return self.augment(x[torch.randperm(len(x), generator=generator, device=generator.device)], generator)
 
 
 def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
-    """How often is the class of a row recognised? Chance is how often that of another row is."""
+    """Return the accuracy, compared with that for permuted classes."""
     said, true = fit.predict(rows.X), rows.side
     assert true is not None
     permuted = np.array(
@@ -204,11 +202,7 @@ def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
 
 
 def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:
-    """Return the better of two verdicts, since a law that is not vMF shows in both.
-
-    A vector that is not yet in its place makes tails seem light, and codes that are off make them seem heavy around
-    their mean.
-    """
+    """Return the better of two verdicts, since a distribution that is not vMF shows in both."""
     around_vectors = vmf_conditional(
         codes, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS
     )
@@ -217,19 +211,19 @@ def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Class
 
 
 def _seen_again(verdict: Verdict) -> Verdict:
-    """Leave open whether classes span all latents, where their means in X span fewer: that shows in codes."""
+    """Return an undecided verdict if class means in X span too few directions: the latents may show more."""
     if verdict.assumption != theory.AFFINE_GENERATORS or verdict.outcome != "fails":
         return verdict
     seen = verdict.why.partition(" Give levels")[0]
-    return replace(verdict, outcome="undecided", why=f"{seen} A mixing bends means, so that codes may show more.")
+    return replace(verdict, outcome="undecided", why=f"{seen} With a nonlinear mixing the latents may show more.")
 
 
 def _as_fitted(est: Classify, data: Data, n_spanned: int) -> int:
-    """Return how many latents a fit would look for; as many as means span if it would refuse these data."""
+    """Return how many latents a fit would take; as many as means span if it would raise an error."""
     try:
         counting = clone(est).set_params(n_components=None, random_state=0)
         return counting.prepare(data.only("signal")).summary.n_components
-    except ValueError:  # the verdicts say it
+    except ValueError:  # the verdicts explain it
         return max(1, n_spanned)
 
 

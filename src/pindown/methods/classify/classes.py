@@ -1,4 +1,4 @@
-"""Classes as `Classify` sees them before it trains: read or refused, numbered, and counted against latents."""
+"""The classes of `Classify` before training: read, numbered, and compared with the number of latents."""
 
 from __future__ import annotations
 
@@ -21,48 +21,47 @@ from pindown.networks import SkipMLP
 from pindown.networks.encoder import Encoder
 
 START_BATCHES = 4
-"""Batches by whose means a linear encoder starts."""
+"""Number of batches by whose class means a linear encoder is initialised."""
 
 FAINT = 1e-6
-"""Share of the largest below which a spread, or a difference of means, is rounding."""
+"""Fraction of the largest below which a spread, or a difference of means, is rounding."""
 
 
 @dataclass(frozen=True, eq=False)
 class ClassSummary(DataSummary):
-    """What `Classify` sees before training: the classes, sorted, and how often each comes."""
+    """The data summary of `Classify`: with the classes, sorted, and their frequencies."""
 
     classes: NDArray[Any] = field(kw_only=True)
     prior: NDArray[np.float64] = field(kw_only=True)
-    by_number: bool = field(default=False, kw_only=True)  # whether rows come with the numbers of their classes
-    few: bool = field(default=False, kw_only=True)  # whether rows are so few that it matters where training starts
+    by_number: bool = field(default=False, kw_only=True)  # whether samples come with the numbers of their classes
+    few: bool = field(default=False, kw_only=True)  # whether samples are so few that the initialisation matters
 
     def numbers(self, labels: Any) -> Any:
-        """Return the number of each row's class."""
+        """Return the number of each sample's class."""
         labels = np.asarray(labels).reshape(-1)
         number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
         if (unknown := self.classes[number] != labels).any():
             raise ValueError(
-                f"Classify: class {labels[unknown].tolist()[0]!r} was not there in the rows looked at before "
-                "training. Let the first rows of the source have all classes."
+                f"Classify: class {labels[unknown].tolist()[0]!r} was not among the samples read before training. "
+                "Let the first samples of the source have all classes."
             )
         return number
 
 
 def read_classes(y: Any, n_samples: int, *, augmented: bool) -> tuple[Numbered, tuple[str, ...]]:
-    """Give each class a number, after checking that classes can be told apart by more than memory; and doubts.
+    """Return the numbered classes, with reasons not to make claims; raise if there is nothing to learn from them.
 
     Examples
     --------
-    >>> (values, numbers, counts), doubts = read_classes(["b", "a", "b"], 3, augmented=False)
-    >>> values.tolist(), numbers.tolist(), doubts[0][:33]
-    (['a', 'b'], [1, 0, 1], '1 of 2 classes have a single row,')
+    >>> (values, numbers, counts), reasons = read_classes(["b", "a", "b"], 3, augmented=False)
+    >>> values.tolist(), numbers.tolist(), reasons[0][:36]
+    (['a', 'b'], [1, 0, 1], '1 of 2 classes have a single sample,')
     """
     if y is None:
         if not augmented:
             raise ValueError(
-                "Classify: this estimator requires y to be passed, but the target y is None. Without labels each "
-                "row is a class of its own, seen in a single view, which an encoder can learn by heart: give "
-                "labels, or augment=… to make other views of a row."
+                "Classify: this estimator requires y to be passed, but the target y is None. Give labels, or augment=… "
+                "to make views of each sample, which is then a class of its own."
             )
         return Numbered(np.arange(n_samples), np.arange(n_samples), np.ones(n_samples, dtype=np.int64)), ()
     y = column_or_1d(y, warn=True)
@@ -70,33 +69,30 @@ def read_classes(y: Any, n_samples: int, *, augmented: bool) -> tuple[Numbered, 
     assert_all_finite(y, input_name="y (the labels)")
     if y.dtype.kind == "f" and (y != y.round()).any():
         raise ValueError(
-            "Unknown label type: continuous. y (the labels) has fractions, so these are no classes: "
-            "group the values into bins, or turn them into text if they are names."
+            "Unknown label type: continuous. y (the labels) has fractions: group the values into bins, or turn them "
+            "into text if they are names."
         )
     if len(labels.values) == 1:
         raise ValueError(
-            f"Classify: y puts all {n_samples} rows into a single class, so there is nothing to tell apart. "
-            "Give y at least two classes."
+            f"Classify: y must have at least two classes, but has a single class for all {n_samples} samples."
         )
     if not augmented and labels.counts.max() == 1:
         raise ValueError(
-            f"Classify: no class of y has two rows: there are as many classes as samples, {n_samples}, and each is "
-            "seen in a single view, which an encoder can learn by heart. Give related rows one class, or augment=… "
-            "to make other views of a row."
+            f"Classify: no class of y has two samples: there are as many classes as samples, {n_samples}, which an "
+            "encoder can memorise. Give related samples one class, or augment=… to make views of each sample."
         )
-    doubts: tuple[str, ...] = ()
-    if not augmented and labels.counts.min() == 1:
-        alone = labels.values[labels.counts == 1]
-        doubts = (
-            f"{len(alone)} of {len(labels.values)} classes have a single row, which an encoder can learn by heart: "
-            f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little; "
-            "give more rows, or leave these out.",
-        )
-    return labels, doubts
+    if augmented or labels.counts.min() > 1:
+        return labels, ()
+    alone = labels.values[labels.counts == 1]
+    return labels, (
+        f"{len(alone)} of {len(labels.values)} classes have a single sample, which an encoder can memorise: "
+        f"{', '.join(map(str, alone[:5]))}{', …' if len(alone) > 5 else ''}. Their class vectors mean little: give "
+        "more samples, or leave these out.",
+    )
 
 
 def too_few(n_classes: int, d: int) -> tuple[str, ...]:
-    """Say so if there are too few classes for so many latents.
+    """Return a reason not to make claims if there are too few classes for so many latents.
 
     Examples
     --------
@@ -106,13 +102,13 @@ def too_few(n_classes: int, d: int) -> tuple[str, ...]:
     if n_classes > d:
         return ()
     return (
-        f"{n_classes} classes cannot pin down {d} latents, whatever the data: it takes at least {d + 1}, in "
-        "general position. Give more classes, or ask for fewer latents.",
+        f"{n_classes} classes cannot identify {d} latents: at least {d + 1} in general position are needed. Give more "
+        "classes, or ask for fewer latents.",
     )
 
 
 def spanned(X: Any, labels: Any) -> int:
-    """Return in how many directions of standardised columns classes differ: as many latents can be pinned down.
+    """Return the number of directions that class means of standardised features span.
 
     Examples
     --------
@@ -126,13 +122,11 @@ def spanned(X: Any, labels: Any) -> int:
 
 
 def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_classes: int) -> Tensor | None:
-    """Let an encoder start at the directions in which the means of classes differ most; return the means of its codes.
+    """Initialise an encoder at the directions in which class means differ most; return the class means of its latents.
 
-    The directions are Fisher's, whatever the units and whatever invertible linear map stands before the encoder. From
-    random ones, few steps, after which few rows are known by heart, would not have come all the way: part of each code
-    was where it began; and on a circle, class vectors may not get past each other. Codes beyond the directions that
-    classes differ in stay as they are. Of an encoder of pictures or without a linear path, or where a class is not
-    among the first rows, None.
+    The directions are those of Fisher's discriminant, which do not depend on an invertible linear map of the features.
+    From random directions, the few steps after which few samples are memorised do not suffice. Other latents stay as
+    they are. Return None for an encoder of images or without a linear path, or if a class is missing.
     """
     *before, last = encoder.body if isinstance(encoder.body, nn.Sequential) else (encoder.body,)
     last = last.linear if isinstance(last, SkipMLP) else last
@@ -152,14 +146,14 @@ def start_at_means(encoder: Encoder, batches: Iterator[tuple[Tensor, ...]], n_cl
 
 
 def fisher(seen: Tensor, member: Tensor) -> Tensor:
-    """Return unit directions in which means of classes differ most beside the spread of all rows; (k, d).
+    """Return unit directions in which class means differ most, relative to the spread of all samples; (k, d).
 
     Parameters
     ----------
     seen
-        Rows, (n, d).
+        Samples, (n, d).
     member
-        One column per class, by which rows are weighed for its mean; (n, n_classes).
+        Weights of the samples in the mean of each class, (n, n_classes).
 
     Examples
     --------

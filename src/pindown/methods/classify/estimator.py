@@ -36,20 +36,18 @@ from pindown.simulate import Process
 from pindown.training import Trainer
 
 PREDICT_ENTRIES = 1 << 22
-"""Scores held at once in `predict`: bounds its memory whatever the number of rows and classes."""
+"""Number of logits held at once in `predict`, which bounds its memory."""
 
 COUNTED_NUMBERS = 1 << 25
-"""Numbers of rows by which latents are counted, at most: of wider rows fewer are looked at."""
+"""Maximum size of the array by which latents are counted: of wider samples fewer are used."""
 
 SHORT = 0.02
-"""Entries of class vectors at the start."""
+"""Size of the entries of class vectors at initialisation."""
 
 FLAT = 0.15
-"""Least spread of the class vectors along any direction, relative to the largest, that counts as a dimension.
-
-Where the true vectors lie in a hyperplane, learned ones of unit norm came out with .02 to .11, free ones with up to
-.4, so that these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less.
-"""
+"""A direction counts as a dimension of the class vectors if their spread along it, relative to the largest, is at least
+this. Where the true vectors lie in a hyperplane, learned ones of unit norm had .02 to .11, free ones up to .4, so that
+these may pass unnoticed. Of twice as many uniform classes as latents, one draw in thirty has less."""
 
 
 class Classify(ClassifierMixin, Incremental):
@@ -61,7 +59,7 @@ class Classify(ClassifierMixin, Incremental):
     unit norm:
 
     ===================  ===================  ==============================  ==================================
-    ``space``            ``vector_space``     codes f(x)                      class vectors w_c
+    ``space``            ``vector_space``     latents f(x)                     class vectors w_c
     ===================  ===================  ==============================  ==================================
     ``Sphere()``         ``Sphere()``         Q z, Q orthogonal               Q v_c; and β = κ
     ``Sphere()``         ``Reals()``          Q z                             (κ/β) Q v_c + t
@@ -75,35 +73,34 @@ class Classify(ClassifierMixin, Incremental):
     Parameters
     ----------
     n_components : int or None
-        Number of latents. None takes as many as labels can pin down: one less than classes, and no more than there are
-        directions beyond noise; where there are fewer than a hundred rows per column, those in which the means of
-        classes are seen to differ. Behind a mixing that bends, means differ in fewer directions than latents do.
+        Number of latents. None takes as many as labels can identify: one less than classes, and no more than there are
+        directions beyond noise; with fewer than a hundred samples per feature, as many as the class means span. Behind
+        a nonlinear mixing, means span fewer directions than there are latents.
     space : Space
-        Where the codes live: ``Sphere()`` or ``Reals()``. A single latent lives on the line, for the sphere of one
-        dimension is two points.
+        The latent space: ``Sphere()`` or ``Reals()``. The space of a single latent is always the real line.
     vector_space : Space
-        Where the class vectors live: ``Sphere()`` or ``Reals()``; those of a single latent on the line, too.
+        The space of the class vectors: ``Sphere()`` or ``Reals()``; with a single latent the real line.
     scale : float or None
-        The factor β. None learns it; with codes and class vectors on the sphere it then estimates the concentration
+        The factor β. None learns it; with latents and class vectors on the sphere it then estimates the concentration
         κ, and no other value lets them fit.
     augment : callable or None
-        Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of chance it may use,
-        returns another view of each row. With it ``y=None`` means that each row is a class of its own.
+        Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of randomness it may use,
+        returns another view of each sample. With it ``y=None`` means that each sample is a class of its own.
     encoder : callable
-        Called as ``encoder(n_features, n_components)``, with the shape of a row in place of ``n_features`` if rows are
-        images or sequences; returns a module. Or a module, of which a copy is trained. The default suits the shape, and
-        starts unfolded: see `pindown.networks`.
+        Called as ``encoder(n_features, n_components)``, with the shape of a sample in place of ``n_features`` for
+        images and sequences; returns a module. Or a module, of which a copy is trained. The default depends on the
+        shape, and has a linear skip path: see `pindown.networks`.
     preprocess : callable
-        What is done to observations first: see `Contrast`. By default, as there, but of few rows faint directions are
-        not blown up: see `preprocessing.tempered`.
+        Preprocessing of the observations: see `Contrast`. The default is the same, except that with few samples faint
+        directions are scaled up less: see `preprocessing.tempered`.
     batch_size : int or None
-        Rows per step; None takes 512, or all if there are fewer.
+        Samples per step; None takes 512, or all if there are fewer.
     max_iter : int or None
-        Steps. None takes 2,000, and goes on in rounds twice as long while the loss still clearly falls, up to 32,000
-        in all. A number of steps after which more would clearly help is warned of.
+        Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
+        to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
     learning_rate : float or None
-        Of the optimiser, at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
-        rows per column.
+        Learning rate at the top of a cosine schedule. None takes .01, or .003 for vectors with fewer than a hundred
+        samples per feature.
     trainer : Trainer
         Weight decay (None: 10,000 / n_samples, at most 2), optimizer, fraction of the samples to hold out, precision,
         checkpoint, callbacks …: see `pindown.training.Trainer`.
@@ -117,9 +114,9 @@ class Classify(ClassifierMixin, Incremental):
     Attributes
     ----------
     classes_ : ndarray of shape (n_classes,)
-        The labels, sorted; the numbers of the rows of X if there were none.
+        The labels, sorted; without labels the numbers of the samples.
     class_vectors_ : ndarray of shape (n_classes, n_components)
-        One vector per class, in the coordinates of the codes.
+        One vector per class, in the coordinates of the latents.
     class_prior_ : ndarray of shape (n_classes,)
         The frequency of each class.
     scale_ : float
@@ -127,20 +124,20 @@ class Classify(ClassifierMixin, Incremental):
     encoder_ : torch.nn.Module
         The trained encoder.
     objective_ : torch.nn.Module
-        What was minimised: maps rows and the numbers of their classes to the loss.
+        What was minimised: maps samples and the numbers of their classes to the loss.
     held_out_ : HeldOut or None
-        The score on rows held out, with that on rows learned from and its chance; and whether the encoder stayed
-        straight. None if no row was.
+        The score on held-out samples, on training samples, and at chance; and whether a linear encoder was kept. None
+        if no sample was held out.
     loss_curve_ : ndarray of shape (n_iter_,)
         Loss of each step.
     n_iter_ : int
-        Steps that led to the weights that were kept.
+        Number of steps that led to the weights that were kept.
 
     Warns
     -----
     IdentifiabilityWarning
         If the theorem cannot apply to these labels: there are no more classes than latents, a class has a single
-        row, or the learned class vectors lie near a hyperplane, which shows best if they have unit norm.
+        sample, or the learned class vectors lie near a hyperplane.
 
     References
     ----------
@@ -150,8 +147,8 @@ class Classify(ClassifierMixin, Incremental):
     --------
     >>> from pindown.metrics import linear_r2
     >>> from pindown.simulate import Clusters
-    >>> world = Clusters.on_sphere(3, 20, 10.0, random_state=0)
-    >>> train, test = (world.sample(5_000, random_state=s) for s in (1, 2))
+    >>> simulation = Clusters.on_sphere(3, 20, 10.0, random_state=0)
+    >>> train, test = (simulation.sample(5_000, random_state=s) for s in (1, 2))
     >>> classify = Classify(3, max_iter=300, random_state=0).fit(train.x, train.u)
     >>> linear_r2(test.x, test.z) < 0.95 < 0.98 < linear_r2(classify.transform(test.x), test.z)
     True
@@ -206,16 +203,16 @@ class Classify(ClassifierMixin, Incremental):
         return (Reals(), Reals()) if n_components == 1 else (self.space, self.vector_space)
 
     def partial_fit(self, X, y=None, classes=None) -> Self:
-        """Learn from more rows: go through them once, at the full learning rate.
+        """Train on more samples: one pass at the full learning rate.
 
-        After `fit`, or in an estimator that was loaded, it begins anew.
+        After `fit`, or on an estimator that was loaded, training starts again.
 
         Parameters
         ----------
         X, y
-            See `fit`. The first lot settles the preprocessing.
+            See `fit`. The first call decides the preprocessing.
         classes : array of shape (n_classes,), optional
-            All labels that will ever come, each as likely; by default those of the first lot, as often as there.
+            All labels of this and later calls, assumed equally frequent; by default those of the first call.
         """
 
         def with_classes(summary: ClassSummary) -> ClassSummary:
@@ -235,18 +232,18 @@ class Classify(ClassifierMixin, Incremental):
         return self._like(X, array, self._scores(self._encode(torch.as_tensor(array))).softmax(1))
 
     def predict(self, X) -> np.ndarray:
-        """Return the most probable class of each row; after a fit without ``y``, the row of X it is taken for."""
+        """Return the most probable class of each sample; after a fit without ``y``, the number of a training sample."""
         check_is_fitted(self)
-        codes = self._encode(torch.as_tensor(self._validated(X, reset=False)))
-        rows = max(1, PREDICT_ENTRIES // len(self.classes_))
-        best = torch.cat([self._scores(some).argmax(1) for some in codes.split(rows)])
+        z = self._encode(torch.as_tensor(self._validated(X, reset=False)))
+        at_once = max(1, PREDICT_ENTRIES // len(self.classes_))
+        best = torch.cat([self._scores(some).argmax(1) for some in z.split(at_once)])
         return self.classes_[best.cpu().numpy()]
 
     def score(self, X, y=None, sample_weight=None) -> float:
-        """Return the accuracy of `predict`: the share of rows whose class is the most probable one.
+        """Return the accuracy of `predict`.
 
-        A label that was not there in `fit` can never be predicted, so it counts as an error. After a fit without
-        ``y`` the labels are the numbers of the rows of X, and ``y=None`` means 0, 1, 2, …
+        Labels that were not in the training data count as errors. After a fit without ``y`` the labels are the numbers
+        of the samples, and ``y=None`` means 0, 1, 2, …
         """
         predicted = self.predict(X)
         if y is None and isinstance(X, Data):
@@ -255,20 +252,20 @@ class Classify(ClassifierMixin, Incremental):
             y = np.arange(len(predicted))
         if y is None:
             raise ValueError(
-                "Classify: score compares with labels, but y is missing. Give score(X, y), or Data(X, signal=y)."
+                "Classify: score needs labels, but y is None. Give score(X, y), or score(Data(X, signal=y))."
             )
         return float(accuracy_score(from_torch(y), predicted, sample_weight=sample_weight))
 
     def __sklearn_tags__(self):
-        """Say what scikit-learn may expect."""
+        """Return the tags of scikit-learn."""
         tags = super().__sklearn_tags__()
         tags.target_tags.required = self.augment is None
         return tags
 
-    def _scores(self, codes: Tensor) -> Tensor:
-        """Return log p(c | x) up to a number per row; (n, n_components) to (n, n_classes)."""
-        vectors, prior = (torch.as_tensor(a).to(codes) for a in (self.class_vectors_, self.class_prior_))
-        return torch.addmm(prior.log(), codes, vectors.T, alpha=self.scale_)
+    def _scores(self, z: Tensor) -> Tensor:
+        """Return log p(c | x) up to a number per sample; (n, n_components) to (n, n_classes)."""
+        vectors, prior = (torch.as_tensor(a).to(z) for a in (self.class_vectors_, self.class_prior_))
+        return torch.addmm(prior.log(), z, vectors.T, alpha=self.scale_)
 
     def _check_parameters(self) -> None:
         super()._check_parameters()
@@ -291,41 +288,41 @@ class Classify(ClassifierMixin, Incremental):
     def _check_inputs(self, inputs: TrainingInput) -> None:
         if inputs.source is not None and inputs.data.signal is None:
             raise ValueError(
-                f"Classify learns from labels that are signal, but those of {inputs.source_name} are not, or there "
-                "are none. Give a world of Clusters or Instances, or a source of (x, label)."
+                f"Classify: {inputs.source_name} has no labels that are signal. Give a simulation of Clusters or "
+                "Instances, or a source of (x, label)."
             )
         if isinstance(inputs.source, Process) and inputs.source.prior is not None:
-            return  # it knows its classes
+            return  # the classes are known
         read_classes(inputs.data.signal, len(inputs.data), augmented=self.augment is not None)
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> ClassSummary:
         source, data = inputs.source, inputs.data
         known = source.prior if isinstance(source, Process) else None
-        doubts: tuple[str, ...] = ()
-        if known is not None:  # a world knows its classes, of which a sample may lack some
+        reasons: tuple[str, ...] = ()
+        if known is not None:  # the classes of a simulation are known, but a sample may lack some
             classes, prior = np.arange(len(known)), known
         else:
-            (classes, _, counts), doubts = read_classes(data.signal, len(data), augmented=self.augment is not None)
+            (classes, _, counts), reasons = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
         d = self._counted(inputs, first, len(classes)) if self.n_components is None else self._requested_components()
-        doubts = (*doubts, *too_few(len(classes), d))
-        # More rows undo any start, and behind a mixing that bends means of classes differ in fewer directions.
+        reasons = (*reasons, *too_few(len(classes), d))
+        # With more samples the initialisation does not matter, and behind a nonlinear mixing means span too little.
         few = source is None and self.augment is None and len(data) < SAMPLES_PER_FEATURE * math.prod(first.shape_in)
-        return ClassSummary(d, warnings=doubts, classes=classes, prior=prior, by_number=known is not None, few=few)
+        return ClassSummary(d, warnings=reasons, classes=classes, prior=prior, by_number=known is not None, few=few)
 
     @staticmethod
     def _counted(inputs: TrainingInput, first: Preprocessing, n_classes: int) -> int:
-        """Return how many latents labels can pin down."""
-        data, n_columns = inputs.data, math.prod(first.shape_in)
+        """Return how many latents the labels can identify."""
+        data, n_features = inputs.data, math.prod(first.shape_in)
         if data.signal is None:
             raise ValueError(
-                "Classify: n_components=None counts latents by labels, and there are none. Give their number."
+                "Classify: n_components=None counts latents by labels, and there are none. Give n_components."
             )
         most = max(1, min(math.prod(first.shape_out), n_classes - 1))
-        if inputs.n_samples >= SAMPLES_PER_FEATURE * n_columns:
+        if inputs.n_samples >= SAMPLES_PER_FEATURE * n_features:
             return most
         rows = inputs.splits[0].learned if len(inputs.splits) == 1 else np.arange(len(data))
-        rows = rows[:: -(-len(rows) * n_columns // COUNTED_NUMBERS)]
+        rows = rows[:: -(-len(rows) * n_features // COUNTED_NUMBERS)]
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
         return min(max(1, found), most)
 
@@ -340,7 +337,7 @@ class Classify(ClassifierMixin, Incremental):
         # Equal offsets cancel in the softmax.
         balanced = np.ptp(summary.prior) <= 1e-9 * summary.prior.max()
         offsets = None if balanced else torch.as_tensor(np.log(summary.prior), dtype=torch.float32)
-        objective = _Objective(
+        objective = ClassifyObjective(
             encoder,
             self._spaces(summary.n_components)[1],
             self.scale,
@@ -353,7 +350,7 @@ class Classify(ClassifierMixin, Incremental):
 
     def _store(self, trained: Trained) -> None:
         objective, summary = trained.objective, trained.summary
-        assert isinstance(objective, _Objective)
+        assert isinstance(objective, ClassifyObjective)
         assert isinstance(summary, ClassSummary)
         self.classes_, self.class_prior_ = summary.classes, summary.prior
         with torch.no_grad():
@@ -371,15 +368,14 @@ class Classify(ClassifierMixin, Incremental):
         if rank < self.n_components_ < len(self.classes_):
             warn(
                 f"Classify: the {len(self.classes_)} learned class vectors lie near an affine subspace of "
-                f"{counted(rank, 'dimension')}, not {self.n_components_} (numerical rank {rank}: beyond, singular "
-                f"values are below {FLAT} of the largest; the least is {least:.2g} of it). They are no affine "
-                "generator system, so that latents across that subspace are not pinned down. Give more classes, in "
-                "general position, or ask for fewer latents."
+                f"{counted(rank, 'dimension')}, not {self.n_components_} (numerical rank {rank}: other singular values "
+                f"are below {FLAT} of the largest; the least is {least:.2g} of it). Latents across that subspace are "
+                "not identified. Give more classes, in general position, or ask for fewer latents."
             )
 
 
-class _Objective(nn.Module):
-    """The loss of a batch of rows and their classes, with a scale that is given or learned."""
+class ClassifyObjective(nn.Module):
+    """The loss of a batch of samples and their classes, with a scale that is given or learned."""
 
     given: float | None  # the scale
     offsets: Tensor | None
@@ -395,22 +391,25 @@ class _Objective(nn.Module):
         super().__init__()
         self.encoder, self.vector_space, self.given = encoder, vector_space, scale
         self.register_buffer("offsets", offsets)
-        # Short: a step turns a short vector far, so that it still finds its place among neighbours it hardly overlaps.
+        # Short, since a step changes the direction of a short vector much.
         self.weight = nn.Parameter(SHORT * torch.randn(shape))
         if scale is None:
             self.log_scale = nn.Parameter(torch.zeros(()))
 
     def start_at(self, means: Tensor) -> None:
-        """Let class vectors start, as short, at the means of codes."""
+        """Set class vectors to the means of latents, scaled to the same size."""
         away = means - means.mean(0) if self.encoder.space == Reals() else means
         self.weight.data.copy_(SHORT * away * math.sqrt(away.numel()) / away.norm().clamp_min(1e-12))
 
     def vectors(self) -> Tensor:
+        """Return the class vectors, (n_classes, n_components)."""
         return self.vector_space(self.weight)
 
     def scale(self) -> float | Tensor:
+        """Return the factor β."""
         # One number must travel as far as ten thousand weights do together: give it ten times their speed.
         return torch.exp(10 * self.log_scale) if self.given is None else self.given
 
     def forward(self, x: Tensor, labels: Tensor) -> Tensor:
+        """Return the mean cross-entropy."""
         return cross_entropy(self.encoder(x), self.vectors(), labels, scale=self.scale(), offsets=self.offsets)
