@@ -83,12 +83,12 @@ def test_shuffled_labels_give_no_claim():
 
 
 def test_too_few_classes_give_no_claim_although_they_are_recognised():
-    with pytest.warns(UserWarning, match="3 classes cannot pin down 3 latents"):
+    with pytest.warns(UserWarning, match="3 classes cannot identify 3 latents"):
         est, x, labels, _ = classified(n_classes=3, max_iter=40)
     found = audit(est, x, labels, n_fits=2, random_state=0)
     assert found.scores[0].good
     assert any("at least d + 1 classes fails" in reason for reason in found.reasons)
-    assert any("3 classes cannot pin down 3 latents" in text for text in found.warned)
+    assert any("3 classes cannot identify 3 latents" in text for text in found.warned)
 
 
 @may_warn

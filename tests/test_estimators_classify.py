@@ -113,7 +113,7 @@ def test_labels_may_be_text_integers_lists_tensors_or_truth_values():
         assert set(fitted.predict(X).tolist()) <= set(np.asarray(y).tolist())
     with pytest.warns(DataConversionWarning, match="column-vector y was passed"):
         assert np.array_equal(codes(quick(max_iter=3).fit(X, numbers[:, None])), codes(reference))
-    with pytest.warns(IdentifiabilityWarning, match="2 classes cannot pin down 3 latents"):
+    with pytest.warns(IdentifiabilityWarning, match="2 classes cannot identify 3 latents"):
         assert quick(max_iter=3).fit(X, numbers > 5).predict(X).dtype == bool
 
 
