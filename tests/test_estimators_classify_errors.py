@@ -31,7 +31,9 @@ def test_too_few_classes_are_warned_of_and_enough_are_not():
 def test_a_class_of_one_row_is_warned_of_by_name():
     y = np.array(list("abcd" * 15))
     y[:2] = "y", "z"
-    with pytest.warns(IdentifiabilityWarning, match=r"2 of 6 classes have a single sample.*: y, z\. Their class vectors"):
+    with pytest.warns(
+        IdentifiabilityWarning, match=r"2 of 6 classes have a single sample.*: y, z\. Their class vectors"
+    ):
         quick(trainer=Trainer(validation_fraction=0)).fit(data(60).x, y)
 
 
