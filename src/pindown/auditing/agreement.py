@@ -32,6 +32,9 @@ N_ROTATIONS = 5
 HALVES = "fits to two halves of the samples"
 """Name of the comparison between fits that share no samples."""
 
+AGREED, AGREED_BY_HALVES = 0.9, 0.8
+"""Least agreement of fits to the same samples, and of fits to half as many, for a claim."""
+
 MOST_SHOWN = 24
 """Latents in a picture of a matching."""
 
@@ -64,6 +67,16 @@ class Agreement:
     def worst(self) -> float:
         """The lowest of the values."""
         return min(self.values)
+
+    @property
+    def threshold(self) -> float:
+        """The least agreement of these fits for a claim."""
+        return AGREED_BY_HALVES if self.between == HALVES else AGREED
+
+    @property
+    def enough(self) -> bool:
+        """Whether these fits agree well enough for a claim."""
+        return self.worst >= self.threshold
 
     def __str__(self) -> str:
         null = "" if self.shuffled is None else f", fit to shuffled data {printed(self.shuffled)}"
@@ -206,8 +219,7 @@ def agreements(measure: Measure, compared: Compared) -> tuple[Agreement, ...]:
     """Compare a fit with refits, these with each other, and fits to halves."""
     fit, others, halves, null = compared
     pairs = [("your fit and refits", [(fit, other) for other in others])]
-    pairs += [("refits with other seeds", list(combinations(others, 2)))] if len(others) > 1 else []
-    pairs += [(HALVES, [(halves[0], halves[1])])]
+    pairs += [("refits with other seeds", list(combinations(others, 2))), (HALVES, [(halves[0], halves[1])])]
     chance = measure.chance(fit)
     shuffled = None if null is None else max(measure(null, other) for other in others)
     return tuple(

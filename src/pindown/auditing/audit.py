@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numbers
 import sys
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -18,8 +19,8 @@ from pindown import _random, theory
 from pindown.auditing.audit_page import pictures_of
 from pindown.auditing.checks.noise import band, moved_by_noise
 from pindown.auditing.checks.verdict import with_better
-from pindown.auditing.claims import claim_about, latents_of
-from pindown.auditing.refits import Estimator, Samples, encoder_of, refit
+from pindown.auditing.claims import claim_about
+from pindown.auditing.refits import Estimator, Samples, encoder_of, latent_matrix, refit
 from pindown.auditing.result import Audit
 from pindown.auditing.spec import Verdicts, spec_of
 from pindown.data.data import Data
@@ -93,7 +94,9 @@ def audit(
     samples = spec.refitting.read(est, X, y, {"given": given, "groups": groups})
     grouped = (X.groups if isinstance(X, Data) else groups) is not None
     n_stages = n_fits + 5  # fits, halves, a control; and two of measurements
-    with stages(f"Audit of {type(est).__name__}", n_stages, show=verbose) as begin:
+    title = f"Audit of {type(est).__name__}"
+    with warnings.catch_warnings(), stages(title, n_stages, show=verbose) as begin:
+        warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in the same order
         return _audited(est, samples, n_fits=n_fits, rng=rng, grouped=grouped, begin=begin)
 
 
@@ -109,7 +112,7 @@ def _audited(
     refits = refit(est, samples, n_fits=n_fits, rng=rng, begin=begin)
     begin("scores, controls and agreement")
     spec, held_out, first, noise = est.spec, refits.held_out, refits.others[0], refits.noise
-    latents, other = (latents_of(fit, held_out) for fit in (est, first))
+    latents, other = (latent_matrix(fit, held_out.data) for fit in (est, first))
     evidence = spec.evidence(refits, rng)
     begin("which assumptions hold")
     some = samples.data.take(np.sort(rng.permutation(len(samples))[:CHECKED_SAMPLES]))

@@ -15,7 +15,6 @@ from pindown._names import listed
 from pindown.auditing.agreement import MOST_SHOWN, Agreement, matching, principal_angles
 from pindown.auditing.checks.conditions import needed
 from pindown.auditing.checks.nuisances import leakage_sentence
-from pindown.auditing.claims import threshold
 from pindown.auditing.evidence import Score
 from pindown.auditing.page import (
     Drawing,
@@ -124,7 +123,7 @@ def _agreement_ruler(found: Agreement) -> Ruler:
     null = "" if found.shuffled is None else f", shuffled {shown(found.shuffled, 3)}"
     note, status = (
         f"{found.metric}; chance {shown(found.chance, 3)}{null}",
-        "" if found.worst >= threshold(found) else "behind",
+        "" if found.enough else "behind",
     )
     return Ruler(
         found.between, found.worst, found.chance, note, status=status, others=found.values, shuffled=found.shuffled

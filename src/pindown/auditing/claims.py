@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -25,15 +23,12 @@ from pindown.auditing.checks.conditions import INJECTIVE_ENCODER, STRUCTURE_KEPT
 from pindown.auditing.checks.noise import Band, Noise
 from pindown.auditing.checks.verdict import Verdict, unchecked
 from pindown.auditing.evidence import Evidence, encoded_pairs
-from pindown.auditing.refits import Estimator, Refits, Samples, latent_matrix
+from pindown.auditing.refits import Estimator, Refits, latent_matrix
 from pindown.auditing.spec import Part
 from pindown.theory import NOISY, Assumption, Theorem
 from pindown.theory.structure import Block
 
 Matrix = NDArray[np.float64]
-
-AGREED, AGREED_BY_HALVES = 0.9, 0.8
-"""Least agreement of fits to the same samples, and of fits to half as many, for a claim."""
 
 MIN_RECOVERY = 0.1
 """Lower end of the band of recovery that noise must leave."""
@@ -98,9 +93,9 @@ class Claim:
         failed = [verdict for verdict in self._needed() if verdict.outcome == "fails"]
         reasons += [f"{verdict.name} fails: {verdict.why.rstrip('.')}" for verdict in failed]
         reasons += [
-            f"{found.between} disagree: {found.metric} {printed(found.worst)} (threshold {threshold(found)})"
+            f"{found.between} disagree: {found.metric} {printed(found.worst)} (threshold {found.threshold})"
             for found in self.agreement
-            if not found.worst >= threshold(found)
+            if not found.enough
         ]
         if self.band is not None and self.band.low <= MIN_RECOVERY:
             reasons.append(f"noise may leave next to nothing of the latents: {self.band}")
@@ -166,16 +161,6 @@ class Claim:
         return tuple(assumption for assumption in assumed if assumption not in self.waived)
 
 
-def threshold(found: Agreement) -> float:
-    """Return the least agreement of these fits for a claim."""
-    return AGREED_BY_HALVES if found.between == HALVES else AGREED
-
-
-def all_agree(agreement: Sequence[Agreement]) -> bool:
-    """Return whether all fits agree well enough for a claim."""
-    return all(found.worst >= threshold(found) for found in agreement)
-
-
 # ---- what a claim is about ------------------------------------------------------------------------------------------
 
 
@@ -191,7 +176,8 @@ def claim_about(
     kept = not any(v.assumption == STRUCTURE_KEPT and v.outcome == "fails" for v in verdicts)
     features = None
     if spec.weaker is not None and block is None:
-        features = spec.weaker.features(refits.others[0], held_out.data, latents_of(refits.others[0], held_out))
+        first, data = refits.others[0], held_out.data
+        features = spec.weaker.features(first, data, latent_matrix(first, data))
     part = block_part(block) if block is not None else None if kept else features
     waived = spec.waived(est, held_out.data)
 
@@ -207,12 +193,12 @@ def claim_about(
         return replace(found, theorem=part.theorem, verdicts=seen, waived=without, rest=part.rest)
 
     whole = claim(part, _agreement(est, refits, latents, part, block))
-    if features is None or whole.theorem is None or all_agree(whole.agreement):
+    agree = whole.theorem is None or all(found.enough for found in whole.agreement)
+    if features is None or agree or any(verdict.outcome == "fails" for verdict in whole._needed()):
         return whole, part is None
-    if any(verdict.outcome == "fails" for verdict in whole._needed()):
-        return whole, part is None
-    weaker = next((claim(*found) for found in _weaker(est, refits, features) if all_agree(found[1])), None)
-    return (whole, part is None) if weaker is None else (weaker, False)
+    weaker = (found for found in _weaker(est, refits, features) if all(each.enough for each in found[1]))
+    strongest = next(weaker, None)
+    return (whole, part is None) if strongest is None else (claim(*strongest), False)
 
 
 def block_part(block: SharedBlock) -> Part:
@@ -257,16 +243,14 @@ def _weaker(est: Estimator, refits: Refits, features: Part) -> Iterator[tuple[Pa
     """Yield claims about fewer directions, then about predictions, with the agreement of fits in each."""
     weaker, train, data = est.spec.weaker, refits.train.data, refits.held_out.data
     assert weaker is not None
-    with _without_feature_names():
-        along = Compared.of(est, refits, lambda fit: weaker.leading(fit, train, data))
+    along = Compared.of(est, refits, lambda fit: weaker.leading(fit, train, data))
     for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
         some = along.first(k)
         part = weaker.features(refits.others[0], data, some.others[0])
         assert part is not None  # since there are features of all latents
         part = leading_part(part, k, est.n_components_, warped=warped)
         yield part, agreements(measure_for(part.theorem.indeterminacy), some)
-    with _without_feature_names():
-        predicted = Compared.of(est, refits, lambda fit: weaker.predictions(fit, data))
+    predicted = Compared.of(est, refits, lambda fit: weaker.predictions(fit, data))
     part = predictions_part(features)
     yield part, agreements(measure_for(part.theorem.indeterminacy), predicted)
 
@@ -277,32 +261,13 @@ def _agreement(
     """Compare a fit with its refits: all latents, or the block of each that positives share."""
     held_out, comparison = refits.held_out, est.spec.comparison
     measure = comparison.measure(est, held_out) if part is None else measure_for(part.theorem.indeterminacy)
-    what: Callable[[Estimator], Matrix]
-    if block is not None:
 
-        def what(fit: Estimator) -> Matrix:
-            return block.part(latents_of(fit, held_out), *encoded_pairs(fit, held_out))
-
-    else:
-
-        def what(fit: Estimator) -> Matrix:
-            found = comparison.matrix(fit, held_out)
-            if found is None:
-                found = latents_of(fit, held_out)
-                found = matched_order(latents, found) if measure.in_order else found
+    def what(fit: Estimator) -> Matrix:
+        if block is not None:
+            return block.part(latent_matrix(fit, held_out.data), *encoded_pairs(fit, held_out))
+        if (found := comparison.matrix(fit, held_out)) is not None:
             return found
+        found = latent_matrix(fit, held_out.data)
+        return matched_order(latents, found) if measure.in_order else found
 
     return agreements(measure, Compared.of(est, refits, what))
-
-
-def latents_of(fit: Estimator, samples: Samples) -> Matrix:
-    """Return the latents of samples, whose features are in the order that the fit knows."""
-    with _without_feature_names():
-        return latent_matrix(fit, samples.data)
-
-
-@contextmanager
-def _without_feature_names() -> Iterator[None]:
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="X does not have valid feature names")
-        yield

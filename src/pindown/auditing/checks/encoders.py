@@ -142,7 +142,8 @@ def structure_kept(
     terms = _products(encode, latents, rows, white, noise, kept, rng)
     r2 = bootstrap(lambda some: _signal_r2(terms[:, some].mean(1), weights), len(rows), rng)
     directions, n_latents = counted(len(kept), "direction"), latents.shape[1]
-    found = f"{r2.percent} of the structure in the data is kept, averaged over {directions} of X."
+    only = "only " if r2.value < KEPT else ""
+    found = f"{only}{r2.percent} of the structure in the data is kept, averaged over {directions} of X."
     advice = "The encoder lost some of it: more samples, or more steps, may help."
     if n_latents < len(kept):
         advice = f"X varies in more ways than {counted(n_latents, 'latent')} can describe: leave out other features."
