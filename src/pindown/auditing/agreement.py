@@ -23,20 +23,11 @@ from pindown.theory.structure import Block
 
 Matrix = NDArray[np.float64]
 
-CONSTANT = 1e-9
-"""Spread of a latent, relative to its size, below which it is constant."""
-
-N_ROTATIONS = 5
-"""Random rotations whose agreement is averaged for a level of chance."""
-
-HALVES = "fits to two halves of the samples"
-"""Name of the comparison between fits that share no samples."""
-
-AGREED, AGREED_BY_HALVES = 0.9, 0.8
-"""Least agreement of fits to the same samples, and of fits to half as many, for a claim."""
-
-MOST_SHOWN = 24
-"""Latents in a picture of a matching."""
+CONSTANT = 1e-9  # spread of a latent, relative to its size, below which it is constant
+N_ROTATIONS = 5  # random rotations whose agreement is averaged for a level of chance
+HALVES = "fits to two halves of the samples"  # name of the comparison between fits that share no samples
+AGREED, AGREED_BY_HALVES = 0.9, 0.8  # least agreement of fits to the same samples, and to half as many
+MOST_SHOWN = 24  # latents in a picture of a matching
 
 
 @dataclass(frozen=True)
@@ -293,15 +284,9 @@ def matching(first: Matrix, second: Matrix) -> Matrix:
 
 # ---- the block that positives share ---------------------------------------------------------------------------------
 
-SHARED = 0.5
-"""Squared correlation between positives, relative to the largest, from which a direction counts as shared; and the
-fraction of its variance that the directions before it must leave unexplained."""
-
-POWER = 0.02
-"""By how much a direction may correlate more than the square of the largest correlation, and be a power of others."""
-
-N_SHUFFLES = 20
-"""Times that positives are exchanged to see what unrelated samples share."""
+SHARED = 0.5  # relative squared correlation of positives along a shared direction; and what must be new in it
+POWER = 0.02  # what a correlation may exceed the square of the largest by, along a power of other directions
+N_SHUFFLES = 20  # times that positives are exchanged to see what unrelated samples share
 
 
 @dataclass(frozen=True)

@@ -25,8 +25,7 @@ from pindown.auditing.result import Audit
 from pindown.auditing.spec import Verdicts, spec_of
 from pindown.data.data import Data
 
-CHECKED_SAMPLES = 20_000
-"""Samples that are checked before training: more would take minutes, and change little."""
+CHECKED_SAMPLES = 20_000  # samples that are checked before training: more would take minutes, and change little
 
 
 def audit(

@@ -30,11 +30,8 @@ from pindown.theory.structure import Block
 
 Matrix = NDArray[np.float64]
 
-MIN_RECOVERY = 0.1
-"""Lower end of the band of recovery that noise must leave."""
-
-OF_ALL_LATENTS = (INJECTIVE_ENCODER, STRUCTURE_KEPT)
-"""Conditions on latents that explain everything, which a claim about a part does not need."""
+MIN_RECOVERY = 0.1  # lower end of the band of recovery that noise must leave
+OF_ALL_LATENTS = (INJECTIVE_ENCODER, STRUCTURE_KEPT)  # conditions that a claim about a part does not need
 
 WARPED = replace(theory.ELEMENTWISE, name="an increasing or decreasing function", statement="ẑ = φ(z), φ invertible")
 """What is left open where fits put samples in the same order, and differ in how far apart."""

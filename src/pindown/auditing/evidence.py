@@ -27,17 +27,10 @@ from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 Matrix = NDArray[np.float64]
 
 N_PERMUTATIONS = 999
-MAX_PAIRS = 1_000
-"""Held-out pairs that are compared with each other."""
-
-MIN_PAIRS = 50
-"""Groups from which on one pair of each is enough."""
-
-MIN_RECONSTRUCTION_GAIN = 0.5
-"""Fraction of the variance left by a fit to permuted features that a fit without side variables must explain."""
-
-LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)
-"""p-values up to which chance is ruled out: for a score, and for a control, of which each is a chance to fail."""
+MAX_PAIRS = 1_000  # held-out pairs that are compared with each other
+MIN_PAIRS = 50  # groups from which on one pair of each is enough
+MIN_RECONSTRUCTION_GAIN = 0.5  # fraction to explain of the variance that a fit to permuted features leaves
+LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)  # p-values that rule out chance: of a score, of a control
 
 
 @dataclass(frozen=True)

@@ -33,20 +33,11 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-N_BLOCKS = 40
-"""Blocks into which a time series is cut, so that held-out samples are no neighbours of those learned from."""
-
-FEW = 10
-"""Median number of positives of one group up to which they stay together."""
-
-MAX_HELD_OUT = 4_000
-"""Held-out samples that are used: with more, what is measured would change little."""
-
-STRETCH, SLOPE = 1.5, 0.3
-"""Largest factor by which another initialisation stretches a direction; and the slope of negative values there."""
-
-WIDEST = 2_000
-"""Features up to which a map of all of them is made."""
+N_BLOCKS = 40  # blocks of a time series, so that held-out samples are no neighbours of those learned from
+FEW = 10  # median number of positives of one group up to which they stay together
+MAX_HELD_OUT = 4_000  # held-out samples that are used: with more, what is measured would change little
+STRETCH, SLOPE = 1.5, 0.3  # another initialisation's largest stretch, and its slope for negative values
+WIDEST = 2_000  # features up to which a map of all of them is made
 
 
 class Estimator(Protocol):

@@ -42,8 +42,7 @@ from pindown.theory import UNIT_FEATURES, UNIT_NORM, Assumption, Theorem
 Matrix = NDArray[np.float64]
 Verdicts = tuple[Verdict, ...]
 
-MAX_PIXELS = 1_024
-"""Size of an image up to which an encoder is checked for folding; for larger ones only flat directions are checked."""
+MAX_PIXELS = 1_024  # of an image up to which an encoder is checked for folding; beyond, for flat directions only
 
 
 class Figure(NamedTuple):

@@ -17,8 +17,7 @@ from pindown.metrics.arrays import Labels, Matrix, read_matrix
 from pindown.metrics.probes import smooth_features, smooth_regression
 from pindown.networks.spectrum import Spectrum, spectrum
 
-GAMMA, N_LANDMARKS = 0.1, 200
-"""Width of the radial features of a smooth predictor, and the largest number of points they are centred at."""
+GAMMA, N_LANDMARKS = 0.1, 200  # width of the radial features of a smooth predictor, and the most centres
 
 
 def read(name: str, values: ArrayLike) -> Matrix:

@@ -15,26 +15,13 @@ from pindown.auditing.checks.conditions import CONDITIONED_ATOMS, DISTINCT_ATOMS
 from pindown.auditing.checks.verdict import Verdict, at_least, at_most, bootstrap
 from pindown.metrics.dictionaries import firing, l0, matching_pursuit
 
-REST, NO_REST = 0.25, 0.1
-"""Fraction of variance that matching pursuit may leave unexplained; more fails, and less than the second holds."""
-
-ALIKE, NOT_ALIKE = 0.25, 0.12
-"""How much larger the cosine of an atom with its nearest may be than that of a random direction."""
-
-SINGULAR, REGULAR = 0.1, 0.3
-"""Smallest singular value of active atoms up to which they are dependent, and from which they are not."""
-
-TOGETHER, COUNTED = 0.95, 20
-"""Fraction of its samples at which a feature fires next to one other to be bound to it; and samples that this needs."""
-
-BOUND, FREE = 0.25, 0.1
-"""Fraction of features that may be bound to another."""
-
-SAME_FEATURES, OTHER_FEATURES = 0.9, 0.7
-"""Overlap of an encoder's features with those of matching pursuit from which they are the same, and below which not."""
-
-SEARCHED, NEAR = 500, 0.9
-"""Samples of which matching pursuit finds features; and the quantile of atoms whose nearest neighbour counts."""
+REST, NO_REST = 0.25, 0.1  # fraction of variance that matching pursuit leaves: more fails, and less holds
+ALIKE, NOT_ALIKE = 0.25, 0.12  # excess of the cosine of nearest atoms over that of random directions
+SINGULAR, REGULAR = 0.1, 0.3  # smallest singular value of active atoms: less fails, and more holds
+TOGETHER, COUNTED = 0.95, 20  # fraction of its samples at which a bound feature fires with another; samples needed
+BOUND, FREE = 0.25, 0.1  # fraction of features that may be bound to another
+SAME_FEATURES, OTHER_FEATURES = 0.9, 0.7  # overlap with the features of matching pursuit: more holds, less fails
+SEARCHED, NEAR = 500, 0.9  # samples for matching pursuit; quantile of atoms whose nearest neighbour counts
 
 
 def samples_for_atoms(n_samples: int, d: int, m: int) -> Verdict:

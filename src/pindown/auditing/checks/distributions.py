@@ -23,26 +23,13 @@ from pindown.metrics.arrays import Matrix, mean_by_label
 from pindown.metrics.dependence import centred_distances, squared_correlation
 from pindown.theory import Assumption
 
-TAILS = 0.3
-"""Relative difference of a tail index from the assumed one that is another distribution: Laplace is .5 from normal."""
-
-UNEVEN = 0.12
-"""Standard deviation of log distances between positives that their place may explain."""
-
-MIN_MEMBERS = 4
-"""Samples of a class from which its direction can be estimated."""
-
-RELATED_SAMPLES, N_SHUFFLES = 1_000, 50
-"""Pairs whose distances are compared, and shuffles that estimate chance."""
-
-RELATED, UNRELATED = 6.0, 3.0
-"""Standard deviations above chance from which positives are related, and up to which they are not."""
-
-LOPSIDED = 0.2
-"""Length of the mean of unit latents, or relative excess of a second moment, that is not uniform."""
-
-PEAKED = 0.5
-"""Slope of the log density within a body, relative to a normal distribution's: 0 is uniform, 1 is normal."""
+TAILS = 0.3  # relative difference of a tail index from the assumed one: Laplace is .5 from normal
+UNEVEN = 0.12  # standard deviation of log distances between positives that their place may explain
+MIN_MEMBERS = 4  # samples of a class from which its direction can be estimated
+RELATED_SAMPLES, N_SHUFFLES = 1_000, 50  # pairs whose distances are compared, and shuffles that estimate chance
+RELATED, UNRELATED = 6.0, 3.0  # standard deviations above chance: more holds, and less fails
+LOPSIDED = 0.2  # length of the mean of unit latents, or relative excess of a second moment, that is not uniform
+PEAKED = 0.5  # slope of the log density within a body, relative to a normal distribution's: 0 is uniform, 1 is normal
 
 MORE_SAMPLES = "Give more samples."
 NOT_UNIFORM = "PairLoss(any_marginal=True), the default, corrects for it; without it the theorem does not apply."
@@ -152,7 +139,7 @@ def vmf_clusters(latents: ArrayLike, labels: ArrayLike) -> Verdict:
     """Say whether latents lie around the mean of their class as in a vMF distribution; see `vmf_conditional`.
 
     Each sample is compared with the mean direction of the others of its class; classes of fewer than
-    :data:`MIN_MEMBERS` are left out. With class vectors, use `vmf_conditional(latents, vectors[labels])`.
+    ``MIN_MEMBERS`` are left out. With class vectors, use `vmf_conditional(latents, vectors[labels])`.
 
     Parameters
     ----------

@@ -21,26 +21,13 @@ from pindown.networks.folding import THRESHOLD, Folding
 from pindown.networks.spectrum import SAMPLES_PER_DIRECTION
 from pindown.theory import Assumption
 
-FAINT, NOTHING = 1e-2, 1e-5
-"""Spread along a principal direction, relative to the largest, that counts as one; and below which there is none."""
-
-KEPT, NOT_KEPT = 0.9, 0.85
-"""Fraction of the signal in X that latents must explain, and below which they do not: four of five latents give .8."""
-
-MAX_STRETCH, MIN_SIGNAL = 2.0, 0.05
-"""Largest factor that undoes what noise shrinks in a prediction; least fraction of signal in a direction."""
-
-MERGED, NOT_MERGED = 0.03, 0.01
-"""Fraction of the variance of X by which samples with equal latents differ if they are merged, and if they are not."""
-
-N_NEIGHBOURS, NEAR = 10, 0.5
-"""Neighbours of a sample; and the largest fraction of the variance of X between nearest neighbours that are near."""
-
-DEAD = 1e-2
-"""Spread of latents along a direction, relative to the largest, below which the direction is dead."""
-
-ROOM = 1.0
-"""Nats between the information found and the most that so many negatives can show."""
+FAINT, NOTHING = 1e-2, 1e-5  # relative spread along a principal direction that counts, and that is none
+KEPT, NOT_KEPT = 0.9, 0.85  # fraction of the signal to explain, and that fails: four of five latents give .8
+MAX_STRETCH, MIN_SIGNAL = 2.0, 0.05  # largest correction for noise in a prediction; least signal in a direction
+MERGED, NOT_MERGED = 0.03, 0.01  # fraction of the variance of X by which samples with equal latents differ
+N_NEIGHBOURS, NEAR = 10, 0.5  # of a sample; and fraction of the variance of X between neighbours that are near
+DEAD = 1e-2  # spread of latents along a direction, relative to the largest, below which the direction is dead
+ROOM = 1.0  # nats between the information found and the most that so many negatives can show
 
 
 def enough_directions(X: ArrayLike, d: int, *, random_state: int = 0) -> Verdict:

@@ -18,20 +18,11 @@ from pindown.networks.spectrum import Spectrum, edge, spectrum
 Encode = Callable[[NDArray[np.float64]], Matrix]
 """Maps observations (n, …) to latents (n, d)."""
 
-NIL = 0.03
-"""Fraction of a feature's variance below which noise does not count: imperfect latents leave as much."""
-
-SHARED = 0.25
-"""Largest fraction of the residuals that features may share: more is a latent that was left out."""
-
-MAX_SAMPLES = 4_000
-"""Samples from which the spectrum is computed: more would change little."""
-
-MIN_SAMPLES, SAMPLES_PER_FEATURE = 200, 5
-"""Samples, in all and for each feature, from which residuals say something about noise."""
-
-N_DRAWS = 4
-"""Draws of fresh noise for every sample."""
+NIL = 0.03  # fraction of a feature's variance below which noise does not count: imperfect latents leave as much
+SHARED = 0.25  # largest fraction of the residuals that features may share: more is a latent that was left out
+MAX_SAMPLES = 4_000  # samples from which the spectrum is computed: more would change little
+MIN_SAMPLES, SAMPLES_PER_FEATURE = 200, 5  # from which residuals say something about noise
+N_DRAWS = 4  # draws of fresh noise for every sample
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,7 +93,7 @@ def noise_left(encode: Encode, X: ArrayLike, *, random_state: int = 0) -> Noise:
 
     With a nonlinear mixing there is signal in all directions, and no bulk of noise in the spectrum. But if the latents
     explain the signal, a smooth regression of p features on d latents leaves :math:`1 - d/p` of the noise, and no two
-    residuals correlate. So residuals are noise unless features share more than :data:`SHARED` of them. With too few
+    residuals correlate. So residuals are noise unless features share more than ``SHARED`` of them. With too few
     features, :math:`(p - d)^2 \le p + d` (Ledermann, 1937), d latents of a linear mixing could not be told from noise,
     and the result is none.
 
@@ -145,12 +136,8 @@ def _vectors(rows: NDArray[np.generic]) -> Matrix:
     return rows.reshape(len(rows), -1).astype(np.float64)
 
 
-NONLINEAR, MISFIT, SURE = 0.5, 0.8, 0.02
-"""How far below its ceiling a score may lie: this fraction of what noise takes, plus this multiple of the disagreement
-of independent fits, plus this much."""
-
-ABOVE = 0.2
-"""How far above its ceiling a score may lie, as a fraction of what noise takes: residuals may exceed the noise."""
+NONLINEAR, MISFIT, SURE = 0.5, 0.8, 0.02  # band below a ceiling: parts of the noise and of disagreement, and a constant
+ABOVE = 0.2  # band above a ceiling, as a fraction of what noise takes: residuals may exceed the noise
 
 
 @dataclass(frozen=True)

@@ -19,20 +19,11 @@ from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
 from pindown.metrics.probes import smooth_features
 
-SURE, UNSURE = 1e-6, 0.05
-"""Levels of Bartlett's test between which the number of directions that a nuisance changes is undecided."""
-
-SPREADS = 0.1
-"""Difference of covariances between levels, relative to the covariance, from which on the distributions differ."""
-
-APART = 0.02
-"""Fraction of samples that look like another level below which the levels do not overlap."""
-
-SHARED_BITS = 0.02
-"""Information that a label and a nuisance may share, relative to the smaller entropy."""
-
-LEAK, SIGNIFICANT = 0.15, 0.01
-"""How far from chance to certainty the best probe of the nuisance may get, and the p-value that rules out chance."""
+SURE, UNSURE = 1e-6, 0.05  # levels of Bartlett's test: if they disagree, the number of directions is undecided
+SPREADS = 0.1  # difference of covariances between levels, relative to the covariance
+APART = 0.02  # fraction of samples that look like another level below which the levels do not overlap
+SHARED_BITS = 0.02  # information that a label and a nuisance may share, relative to the smaller entropy
+LEAK, SIGNIFICANT = 0.15, 0.01  # the way from chance to certainty that a probe may get, and its p-value
 
 N_SHUFFLES = 40
 OVERLAP_SAMPLES, LEAK_SAMPLES = 2_000, 6_000
@@ -183,8 +174,8 @@ def invariant_latents(
     """Say whether a probe trained afterwards predicts the nuisance from the latents (`metrics.leakage`).
 
     The statistic is the score of the best probe, a balanced accuracy. It fails if that is more than half of
-    :data:`LEAK` of the way from chance to certainty, and chance is ruled out; it holds if chance is not, and more than
-    :data:`LEAK` is. Latents that have collapsed are undecided: a constant is invariant to everything.
+    ``LEAK`` of the way from chance to certainty, and chance is ruled out; it holds if chance is not, and more than
+    ``LEAK`` is. Latents that have collapsed are undecided: a constant is invariant to everything.
 
     Examples
     --------

@@ -19,36 +19,22 @@ from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.theory import Assumption, Theorem
 
-FLAT = 0.15
-"""Least spread of parameters along any direction, relative to the largest, that counts as a dimension."""
-
-FLAT_BEFORE = 0.2
-"""The same before training, when a nonlinear mixing lifts what is flat."""
-
-LEAST_CHANGE = 0.3
-"""Root mean square change of precisions between levels, relative to themselves, that counts as a change at all."""
-
-MIN_SAMPLES = 4
-"""Samples of a level below which its parameters are not estimated: two in each half."""
-
-N_SPLITS = 40
-"""Random halves that show the noise of an estimate."""
-
-COMMON = 30
-"""Samples of the rarest level from which it can be compared with the others."""
-
-SAMPLES_PER_LATENT, SAMPLES_PER_LEVEL = 100, 10
-"""Samples below which an estimate is mostly noise: a rule of thumb; with a fifth of them nothing can be learned."""
-
-N_PARTS, MIN_AUDITED_SAMPLES, MIN_AUDITED_GROUPS = 4, 60, 8
-"""An audit holds out one part in so many; samples, and groups of them, below which it has nothing to divide."""
+FLAT = 0.15  # least spread of parameters along any direction, relative to the largest, that counts as a dimension
+FLAT_BEFORE = 0.2  # the same before training, when a nonlinear mixing lifts what is flat
+LEAST_CHANGE = 0.3  # relative root mean square change of precisions between levels that counts as a change
+MIN_SAMPLES = 4  # samples of a level below which its parameters are not estimated: two in each half
+N_SPLITS = 40  # random halves that show the noise of an estimate
+COMMON = 30  # samples of the rarest level from which it can be compared with the others
+SAMPLES_PER_LATENT, SAMPLES_PER_LEVEL = 100, 10  # rule of thumb: with a fifth of them nothing can be learned
+N_PARTS = 4  # of the samples, one of which an audit holds out
+MIN_AUDITED_SAMPLES, MIN_AUDITED_GROUPS = 60, 8  # that an audit can split
 
 
 def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = None) -> Verdict:
     """Compare the number of levels of a label with the number that a theorem needs.
 
     Necessary, never sufficient: see `diverse_levels`. It is undecided if the number is reached only with levels of
-    fewer than :data:`MIN_SAMPLES` samples.
+    fewer than ``MIN_SAMPLES`` samples.
 
     Parameters
     ----------
@@ -84,7 +70,7 @@ def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = N
 def enough_samples(n_samples: int, d: int, labels: ArrayLike | None = None) -> Verdict:
     """Compare the number of samples, in all and of a typical level of a label, with a rule of thumb.
 
-    It fails below a fifth of :data:`SAMPLES_PER_LATENT` or :data:`SAMPLES_PER_LEVEL`, and is undecided below these.
+    It fails below a fifth of ``SAMPLES_PER_LATENT`` or ``SAMPLES_PER_LEVEL``, and is undecided below these.
 
     Examples
     --------
@@ -135,7 +121,7 @@ def splittable_samples(
 def common_levels(labels: ArrayLike) -> Verdict:
     """Say whether even the rarest level of a label has enough samples to be compared with the others.
 
-    It holds from :data:`COMMON` samples on, and fails below :data:`MIN_SAMPLES`.
+    It holds from ``COMMON`` samples on, and fails below ``MIN_SAMPLES``.
 
     Examples
     --------
@@ -216,9 +202,9 @@ def diverse_levels(
 
     .. math:: s_j = u_j^\top B v_j, \qquad \text{statistic} = s_r / s_1,
 
-    which is 0 on average where the parameters have rank below r. It is compared with :data:`FLAT` over many halves,
+    which is 0 on average where the parameters have rank below r. It is compared with ``FLAT`` over many halves,
     whose samples are reweighted at random (the Bayesian bootstrap of Rubin, 1981). Before training (``encoded=False``)
-    a nonlinear mixing lifts what is flat: then it is compared with :data:`FLAT_BEFORE`. Blind to rotations, shifts and
+    a nonlinear mixing lifts what is flat: then it is compared with ``FLAT_BEFORE``. Blind to rotations, shifts and
     one scale of the latents.
 
     Examples

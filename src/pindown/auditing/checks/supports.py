@@ -18,26 +18,15 @@ from pindown.metrics import distance_correlation
 from pindown.metrics.arrays import Matrix
 from pindown.theory.structure import as_support, identified_blocks, is_diverse
 
-NEARLY_LINEAR = 0.02
-"""Smallest singular value of a feature's gradients, relative to the largest, below which they are too much alike."""
-
-CLEAR = 1.25
-"""How much wider a gap between strengths must be than the widest that gives another answer."""
-
-FLOOR, STRONG = 0.03, 0.3
-"""Strengths up to which there is no edge, and from which there is one."""
+NEARLY_LINEAR = 0.02  # relative smallest singular value of gradients that are too much alike
+CLEAR = 1.25  # how much wider a gap between strengths must be than the widest that gives another answer
+FLOOR, STRONG = 0.03, 0.3  # strengths up to which there is no edge, and from which there is one
 
 N_RESAMPLES = 30
 
-DEPENDENT = 0.25
-"""Distance correlation of a latent with those of other blocks above which these are not independent."""
-
-DEPENDENCE_ROWS = 1_000
-"""Largest number of samples from which dependence is measured."""
-
-SHARED, MOST_BINS = 0.15, 8
-"""Nats that two latents of different blocks share above which these are not independent, as two normal ones do that
-correlate by .51; and the largest number of bins, equally full, from which they are counted."""
+DEPENDENT = 0.25  # distance correlation of a latent with those of other blocks above which these are not independent
+DEPENDENCE_ROWS = 1_000  # largest number of samples from which dependence is measured
+SHARED, MOST_BINS = 0.15, 8  # nats that dependent latents share (.15: normal, correlation .51); bins to count them
 
 
 def diverse_support(dependence: ArrayLike, threshold: float) -> Verdict:

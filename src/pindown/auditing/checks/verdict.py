@@ -110,11 +110,8 @@ class Estimate(NamedTuple):
         return f"{self.value:.2g} [{self.low:.2g}, {self.high:.2g}]"
 
 
-LEVEL = 0.9
-"""Fraction of resamples inside an interval: chance passes each end once in twenty times."""
-
-N_RESAMPLES = 50
-"""Bootstrap samples of an interval."""
+LEVEL = 0.9  # fraction of resamples inside an interval: chance passes each end once in twenty times
+N_RESAMPLES = 50  # bootstrap samples of an interval
 
 
 def estimate(resampled: Sequence[float] | NDArray[np.float64]) -> Estimate:
