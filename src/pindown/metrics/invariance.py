@@ -337,7 +337,7 @@ def inject_leak(Z: ArrayLike, e: ArrayLike, fraction: float = 0.05, *, random_st
 
 
 @dataclass(frozen=True, eq=False)
-class Nuisance:
+class NuisanceColumn:
     """One nuisance: its name, the number of each sample's level (n,) with the levels, or a quantity (n,) without."""
 
     name: str
@@ -349,7 +349,7 @@ class Nuisance:
         return combined(strata, self.coded) if self.levels else combined(strata)
 
 
-def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[Nuisance]:
+def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[NuisanceColumn]:
     """Split e into its columns, and decide for each whether it is a label or a quantity."""
     table = as_array(e, "e")
     if table.ndim not in (1, 2) or table.size == 0:
@@ -363,7 +363,7 @@ def read_nuisances(e: ArrayLike, n: int, continuous: bool | None) -> list[Nuisan
     return [_nuisance(str(name), column, continuous) for name, column in zip(names, columns, strict=True)]
 
 
-def _nuisance(name: str, column: NDArray[np.generic], continuous: bool | None) -> Nuisance:
+def _nuisance(name: str, column: NDArray[np.generic], continuous: bool | None) -> NuisanceColumn:
     gaps = ~np.isfinite(column) if column.dtype.kind == "f" else missing(column)
     if gaps.any():
         where = f"{gaps.sum()} sample(s), the first is {gaps.argmax()}"
@@ -375,10 +375,12 @@ def _nuisance(name: str, column: NDArray[np.generic], continuous: bool | None) -
     levels, labels = np.unique(column, return_inverse=True)
     if len(levels) < 2:
         raise InputError("e", f"`{name}` has one level only, {column[0]!r}, so nothing could leak. Pass two or more.")
-    return Nuisance(name, column.astype(np.float64), ()) if quantity else Nuisance(name, labels, tuple(levels.tolist()))
+    if quantity:
+        return NuisanceColumn(name, column.astype(np.float64), ())
+    return NuisanceColumn(name, labels, tuple(levels.tolist()))
 
 
-def auditable(nuisance: Nuisance, groups: Labels, given: Labels | None) -> tuple[Labels, tuple[str, ...]]:
+def auditable(nuisance: NuisanceColumn, groups: Labels, given: Labels | None) -> tuple[Labels, tuple[str, ...]]:
     """Return the samples that can be audited, and notes on those that cannot.
 
     Without strata no sample is left out: a level that is too rare is an error. Within strata some combinations of label
@@ -606,7 +608,7 @@ class QuantityPredictions:
 
 def _audit(
     a: Matrix,
-    nuisance: Nuisance,
+    nuisance: NuisanceColumn,
     rng: np.random.Generator,
     groups: Labels,
     given: Labels | None,

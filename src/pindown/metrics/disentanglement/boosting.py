@@ -18,7 +18,7 @@ from scipy.special import softmax
 from sklearn.metrics import r2_score
 
 from pindown.metrics.arrays import Labels, Matrix
-from pindown.metrics.disentanglement.scoring import Factor, Samples
+from pindown.metrics.disentanglement.scoring import FactorData, TrueFactor
 
 DEPTH, STAGES, RATE, BINS = 3, 33, 0.3, 64
 Bins = NDArray[np.uint8]
@@ -31,14 +31,14 @@ class Boosted(NamedTuple):
     score: float  # accuracy, or R² at least 0
 
 
-def boost(fit: Samples, test: Samples) -> list[Boosted]:
+def boost(fit: FactorData, test: FactorData) -> list[Boosted]:
     """Learn each factor of ``fit``, and predict those of ``test``."""
     edges = [_edges(latent) for latent in fit.z_hat.T]
     grower = _Grower(*(_binned(part.z_hat, edges) for part in (fit, test)))
     return [_boosted(grower, *pair) for pair in zip(fit.factors, test.factors, strict=True)]
 
 
-def _boosted(grower: _Grower, fit: Factor, test: Factor) -> Boosted:
+def _boosted(grower: _Grower, fit: TrueFactor, test: TrueFactor) -> Boosted:
     levels, labels = np.unique(fit.labels, return_inverse=True)
     if fit.continuous:
         target = fit.values[:, None]

@@ -20,9 +20,9 @@ from pindown.metrics.arrays import Labels, Matrix, RandomState
 from pindown.metrics.disentanglement.predictability import gap, predicted_fractions
 from pindown.metrics.disentanglement.scoring import (
     Continuous,
+    FactorData,
     InfoMEC,
     Measured,
-    Samples,
     Score,
     Three,
     mean_of,
@@ -45,7 +45,7 @@ class Nearest:
 
     k: int = 10
 
-    def nats(self, samples: Samples, rng: np.random.Generator) -> Matrix:
+    def nats(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return I(latent; factor) of all pairs, at least 0; (d_hat, d)."""
         latents = [Ranked.of(latent, rng) for latent in samples.z_hat.T]
         found = np.zeros((len(latents), len(samples.factors)))
@@ -57,7 +57,7 @@ class Nearest:
                 found[:, j] = [self._of_labels(latent, factor.labels) for latent in latents]
         return np.maximum(found, 0)
 
-    def fractions(self, samples: Samples, rng: np.random.Generator) -> Matrix:
+    def fractions(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return it as a fraction, from 0 to 1, of the information in each factor; (d_hat, d)."""
         nats = self.nats(samples, rng)
         columns = [
@@ -67,7 +67,7 @@ class Nearest:
         return np.minimum(np.stack(columns, axis=1), 1)
 
     def _of_labels(self, latent: Ranked, labels: Labels) -> float:
-        # Samples are in order of the latent: a stable sort by label leaves each label's in order, too.
+        # FactorData are in order of the latent: a stable sort by label leaves each label's in order, too.
         order = latent.order[np.argsort(labels[latent.order].astype(np.int32), kind="stable")]
         parts = np.split(latent.position[order], np.cumsum(np.bincount(labels))[:-1])
         parts = [part for part in parts if len(part) > 1]  # a label that occurs once has no neighbour
@@ -138,16 +138,16 @@ class EqualWidth:
 
     n_bins: int = 20
 
-    def nats(self, samples: Samples, rng: np.random.Generator) -> Matrix:
+    def nats(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return I(latent; factor) of all pairs; (d_hat, d)."""
         latents, factors = [self._cut(latent) for latent in samples.z_hat.T], self._labels(samples)
         return np.array([[mutual_info_score(latent, factor) for factor in factors] for latent in latents])
 
-    def fractions(self, samples: Samples, rng: np.random.Generator) -> Matrix:
+    def fractions(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return I(latent; factor) / H(factor); (d_hat, d)."""
         return self.nats(samples, rng) / np.array([mutual_info_score(one, one) for one in self._labels(samples)])
 
-    def _labels(self, samples: Samples) -> list[Labels]:
+    def _labels(self, samples: FactorData) -> list[Labels]:
         return [self._cut(factor.values) if factor.continuous else factor.labels for factor in samples.factors]
 
     def _cut(self, values: Matrix) -> Labels:
@@ -186,10 +186,10 @@ def mig(
     (True, True, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         return mean_of(gap(information.fractions(samples, rng)))
 
-    return score("mig", read(z_hat, factors, continuous).levels(measure, random_state))
+    return score("mig", read(z_hat, factors, continuous).with_chance(measure, random_state))
 
 
 def modularity(
@@ -220,14 +220,14 @@ def modularity(
     True
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         squares = information.nats(samples, rng) ** 2
         most = squares.max(axis=1)
         others = squares.sum(axis=1) - most
         with np.errstate(divide="ignore", invalid="ignore"):
             return mean_of(np.where(most > 0, 1 - others / (most * max(1, squares.shape[1] - 1)), np.nan))
 
-    return score("modularity", read(z_hat, factors, continuous).levels(measure, random_state), NEVER_ALONE)
+    return score("modularity", read(z_hat, factors, continuous).with_chance(measure, random_state), NEVER_ALONE)
 
 
 def infomec(
@@ -256,14 +256,14 @@ def infomec(
     (1.0, True, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> tuple[Three, Matrix]:
+    def measure(samples: FactorData, rng: np.random.Generator) -> tuple[Three, Matrix]:
         fractions = information.fractions(samples, rng)
         explicit = mean_of(predicted_fractions(samples, rng))
         return (mean_of(_peaks(fractions)), mean_of(_peaks(fractions.T)), explicit), fractions
 
-    levels = read(z_hat, factors, continuous).levels(measure, random_state)
+    found = read(z_hat, factors, continuous).with_chance(measure, random_state)
     names = ("infomec modularity", "infomec compactness", "infomec explicitness")
-    return InfoMEC(*three_scores(names, [measured for measured, _ in levels]), levels[0][1])
+    return InfoMEC(*three_scores(names, [measured for measured, _ in found]), found[0][1])
 
 
 def _peaks(fractions: Matrix) -> Matrix:

@@ -13,11 +13,11 @@ from pindown.metrics.disentanglement.boosting import boost
 from pindown.metrics.disentanglement.scoring import (
     DCI,
     Continuous,
-    Factor,
+    FactorData,
     Measured,
-    Samples,
     Score,
     Three,
+    TrueFactor,
     mean_of,
     read,
     score,
@@ -48,7 +48,7 @@ def dci(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
     ([1.0, 1.0, 1.0], True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> tuple[Three, Matrix]:
+    def measure(samples: FactorData, rng: np.random.Generator) -> tuple[Three, Matrix]:
         boosted = boost(*samples.halves(rng))
         importance = np.stack([one.importance for one in boosted], axis=1)  # (d_hat, d)
         weight, of_latents = importance.sum(axis=1), _concentration(importance)
@@ -56,9 +56,9 @@ def dci(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
         complete = mean_of(np.nan_to_num(_concentration(importance.T)))
         return (Measured(value, of_latents), complete, mean_of([one.score for one in boosted])), importance
 
-    levels = read(z_hat, factors, continuous).levels(measure, random_state)
+    found = read(z_hat, factors, continuous).with_chance(measure, random_state)
     names = ("dci disentanglement", "dci completeness", "dci informativeness")
-    return DCI(*three_scores(names, [measured for measured, _ in levels]), levels[0][1])
+    return DCI(*three_scores(names, [measured for measured, _ in found]), found[0][1])
 
 
 def _concentration(importance: Matrix) -> Matrix:
@@ -88,17 +88,17 @@ def sap(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
     (1.0, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         fit, test = samples.halves(rng)
         columns = [
             _predicted_by_one(fit.z_hat, test.z_hat, *pair) for pair in zip(fit.factors, test.factors, strict=True)
         ]
         return mean_of(gap(np.stack(columns, axis=1)))
 
-    return score("sap", read(z_hat, factors, continuous).levels(measure, random_state))
+    return score("sap", read(z_hat, factors, continuous).with_chance(measure, random_state))
 
 
-def _predicted_by_one(z_hat: Matrix, new: Matrix, fit: Factor, test: Factor) -> Matrix:
+def _predicted_by_one(z_hat: Matrix, new: Matrix, fit: TrueFactor, test: TrueFactor) -> Matrix:
     """Return how well each latent predicts a factor; (d_hat,)."""
     if fit.continuous:
         return correlations(z_hat, fit.values[:, None])[:, 0] ** 2
@@ -131,15 +131,15 @@ def explicitness(
     (1.0, 1.0, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         fit, test = samples.halves(rng)
         predicted = predict_linearly(fit, test.z_hat)
         return mean_of([_concordance(*pair) for pair in zip(predicted, test.factors, strict=True)])
 
-    return score("explicitness", read(z_hat, factors, continuous).levels(measure, random_state))
+    return score("explicitness", read(z_hat, factors, continuous).with_chance(measure, random_state))
 
 
-def _concordance(predicted: Matrix, factor: Factor) -> float:
+def _concordance(predicted: Matrix, factor: TrueFactor) -> float:
     """Return how often two held-out samples are ordered correctly, mean over the levels of a factor."""
     if factor.continuous:  # an area under a ROC curve is the probability to order two samples correctly, and so is this
         return (1 + float(np.nan_to_num(kendalltau(predicted[:, 0], factor.values).statistic))) / 2
@@ -150,14 +150,14 @@ def _concordance(predicted: Matrix, factor: Factor) -> float:
     return float(np.mean(ordered[seen] / (inside * outside)[seen])) if seen.any() else 0.5
 
 
-def predicted_fractions(samples: Samples, rng: np.random.Generator) -> Matrix:
+def predicted_fractions(samples: FactorData, rng: np.random.Generator) -> Matrix:
     """Return how much of each factor linear probes predict on held-out samples: of its entropy, or R²; at least 0."""
     fit, test = samples.halves(rng)
     predicted = predict_linearly(fit, test.z_hat)
     return np.array([_fraction(*one) for one in zip(predicted, fit.factors, test.factors, strict=True)])
 
 
-def _fraction(predicted: Matrix, fit: Factor, test: Factor) -> float:
+def _fraction(predicted: Matrix, fit: TrueFactor, test: TrueFactor) -> float:
     if test.continuous:
         return max(0.0, float(r2_score(test.values, predicted[:, 0])))
     prior = (np.bincount(fit.labels, minlength=fit.n_levels) + 1) / (len(fit.labels) + fit.n_levels)
@@ -165,7 +165,7 @@ def _fraction(predicted: Matrix, fit: Factor, test: Factor) -> float:
     return max(0.0, float(1 - likelihood / np.log(prior[test.labels]).mean()))
 
 
-def predict_linearly(fit: Samples, z_hat: Matrix) -> list[Matrix]:
+def predict_linearly(fit: FactorData, z_hat: Matrix) -> list[Matrix]:
     """Fit a linear probe of each factor, and apply it: log-probabilities (n, levels), or numbers (n, 1).
 
     Labels by logistic regression with the reference's penalty (C = 1), quantities by least squares.
@@ -203,11 +203,11 @@ class _Sums:
         return below if w > 0 else total - below
 
 
-def one_latent_svms(latent: Matrix, factor: Factor) -> Matrix:
+def one_latent_svms(latent: Matrix, factor: TrueFactor) -> Matrix:
     r"""Minimise ½(w² + b²) + C Σ cᵢ max(0, 1 − yᵢ(w xᵢ + b))² for each level against the rest; (levels, 2), w and b.
 
-    Samples within the margin are those before, or after, a threshold. So running sums give the objective's curvature at
-    any (w, b), and Newton's method needs no pass over the samples.
+    Samples within the margin are those before, or after, a threshold. So running sums give the objective's curvature
+    at any (w, b), and Newton's method needs no pass over the samples.
     """
     everything = _Sums(latent)
     # Weights as liblinear has them: "balanced" for the level, 1 for the rest, unless the rest is one level, too.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple, TypeVar
+from typing import NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -29,6 +29,7 @@ Continuous = Sequence[bool] | bool | None
 """Whether each factor, or all, are quantities; None decides by their values."""
 
 T = TypeVar("T")
+Measure: TypeAlias = "Callable[[FactorData, np.random.Generator], T]"
 
 SALT = 0x5C0135
 N_BINS = 20  # into which a quantity is cut where a metric needs samples that share a level
@@ -156,15 +157,15 @@ def mean_of(parts: ArrayLike) -> Measured:
     return Measured(float(defined.mean()) if defined.size else 0.0, values)
 
 
-def score(name: str, levels: Sequence[Measured], caveat: str = "") -> Score:
+def score(name: str, with_chance: Sequence[Measured], caveat: str = "") -> Score:
     """Make a score of what was measured on the embedding, on noise and on a rotation."""
-    found, noise, rotation = levels
+    found, noise, rotation = with_chance
     return Score(name, found.value, noise.value, rotation.value, tuple(found.parts.tolist()), caveat)
 
 
-def three_scores(names: tuple[str, str, str], levels: Sequence[Three]) -> tuple[Score, Score, Score]:
+def three_scores(names: tuple[str, str, str], with_chance: Sequence[Three]) -> tuple[Score, Score, Score]:
     """Make three scores of what was measured on the embedding, on noise and on a rotation."""
-    one, two, three = (score(name, [level[part] for level in levels]) for part, name in enumerate(names))
+    one, two, three = (score(name, each) for name, each in zip(names, zip(*with_chance, strict=True), strict=True))
     return one, two, three
 
 
@@ -172,7 +173,7 @@ def three_scores(names: tuple[str, str, str], levels: Sequence[Three]) -> tuple[
 
 
 @dataclass(frozen=True, eq=False)
-class Factor:
+class TrueFactor:
     """One true factor: numbers, and its levels 0, 1, …, which are bins with equally many samples if continuous."""
 
     values: Matrix  # (n,), standardised
@@ -184,32 +185,32 @@ class Factor:
         """Return the entropy of the labels, in nats."""
         return float(entropy(np.bincount(self.labels)))
 
-    def of(self, some: Labels) -> Factor:
+    def of(self, some: Labels) -> TrueFactor:
         """Return the factor of some samples."""
         return replace(self, values=self.values[some], labels=self.labels[some])
 
 
 @dataclass(frozen=True, eq=False)
-class Samples:
+class FactorData:
     """Standardised latents that vary, and the factors of the same samples."""
 
     z_hat: Matrix  # (n, d_hat)
-    factors: tuple[Factor, ...]
+    factors: tuple[TrueFactor, ...]
 
     def __len__(self) -> int:
         return len(self.z_hat)
 
-    def of(self, some: Labels) -> Samples:
+    def of(self, some: Labels) -> FactorData:
         """Return some samples."""
-        return Samples(self.z_hat[some], tuple(factor.of(some) for factor in self.factors))
+        return FactorData(self.z_hat[some], tuple(factor.of(some) for factor in self.factors))
 
-    def halves(self, rng: np.random.Generator) -> tuple[Samples, Samples]:
+    def halves(self, rng: np.random.Generator) -> tuple[FactorData, FactorData]:
         """Return samples to fit and samples to test, at random."""
         order, n = rng.permutation(len(self)), len(self)
         m = min(n - n // 2, FIT_SAMPLES)
         return self.of(order[:m]), self.of(order[m : m + TEST_SAMPLES])
 
-    def levels(self, measure: Callable[[Samples, np.random.Generator], T], random_state: RandomState) -> tuple[T, T, T]:
+    def with_chance(self, measure: Measure[T], random_state: RandomState) -> tuple[T, T, T]:
         """Measure the embedding, noise of as many dimensions, and a rotation of the factors, on the same samples."""
         draws = own_generator(random_state)
         seed = int(draws.integers(2**63))
@@ -218,13 +219,13 @@ class Samples:
         rotated = truth @ typical_rotation(truth.shape[1], draws)
         # The same generator for all three, so that they differ in nothing but the embedding.
         one, two, three = (
-            measure(Samples(z_hat, self.factors), np.random.default_rng(seed))
+            measure(FactorData(z_hat, self.factors), np.random.default_rng(seed))
             for z_hat in (self.z_hat, standardise(noise), standardise(rotated))
         )
         return one, two, three
 
 
-def read(z_hat: ArrayLike, factors: ArrayLike, continuous: Continuous) -> Samples:
+def read(z_hat: ArrayLike, factors: ArrayLike, continuous: Continuous) -> FactorData:
     """Return an embedding and factors in the form that the metrics use."""
     latents, truth = read_latents("z_hat", z_hat), read_matrix("factors", factors)
     check_same_samples("z_hat", latents, "factors", truth)
@@ -234,15 +235,15 @@ def read(z_hat: ArrayLike, factors: ArrayLike, continuous: Continuous) -> Sample
     kinds = [continuous] * d if continuous is None or isinstance(continuous, bool) else list(continuous)
     if len(kinds) != d:
         raise InputError("continuous", f"`continuous` must be a bool, or one per factor ({d}), got {len(kinds)}.")
-    return Samples(latents, tuple(_factor(column, kind) for column, kind in zip(truth.T, kinds, strict=True)))
+    return FactorData(latents, tuple(_factor(column, kind) for column, kind in zip(truth.T, kinds, strict=True)))
 
 
-def _factor(column: Matrix, continuous: bool | None) -> Factor:
+def _factor(column: Matrix, continuous: bool | None) -> TrueFactor:
     values = standardise(column[:, None])[:, 0]
     cut = is_quantity(column) if continuous is None else continuous
     edges = np.unique(np.quantile(column, np.arange(1, N_BINS) / N_BINS)) if cut else ()
     found = numbered(np.searchsorted(edges, column, side="right") if cut else column)
-    return Factor(values, found.labels, cut, len(found.values))
+    return TrueFactor(values, found.labels, cut, len(found.values))
 
 
 def read_latents(name: str, values: ArrayLike) -> Matrix:

@@ -15,10 +15,10 @@ from pindown.metrics.arrays import Labels, Mask, Matrix, RandomState, standardis
 from pindown.metrics.disentanglement.predictability import predict_linearly
 from pindown.metrics.disentanglement.scoring import (
     Continuous,
-    Factor,
+    FactorData,
     Measured,
-    Samples,
     Score,
+    TrueFactor,
     mean_of,
     own_generator,
     read,
@@ -52,15 +52,15 @@ def beta_vae(
     (1.0, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         d = len(samples.factors)
         (points, shared), (others, shared_by_others) = (_differences(part, rng) for part in samples.halves(rng))
         fit, test = np.split(standardise(np.concatenate([points, others])), 2)
-        target = Factor(shared.astype(np.float64), shared, False, d)
-        predicted = predict_linearly(Samples(fit, (target,)), test)[0].argmax(axis=1)
+        target = TrueFactor(shared.astype(np.float64), shared, False, d)
+        predicted = predict_linearly(FactorData(fit, (target,)), test)[0].argmax(axis=1)
         return _by_factor(predicted == shared_by_others, shared_by_others, d)
 
-    return score("beta_vae", read(z_hat, factors, continuous).levels(measure, random_state))
+    return score("beta_vae", read(z_hat, factors, continuous).with_chance(measure, random_state))
 
 
 def factor_vae(
@@ -85,14 +85,14 @@ def factor_vae(
     True
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         d = len(samples.factors)
         (votes, shared), (steadiest, shared_by_others) = [_steadiest(part, rng) for part in samples.halves(rng)]
         counts = np.zeros((samples.z_hat.shape[1], d))
         np.add.at(counts, (votes, shared), 1)
         return _by_factor(counts.argmax(axis=1)[steadiest] == shared_by_others, shared_by_others, d)
 
-    return score("factor_vae", read(z_hat, factors, continuous).levels(measure, random_state), HARDLY_SEES)
+    return score("factor_vae", read(z_hat, factors, continuous).with_chance(measure, random_state), HARDLY_SEES)
 
 
 def irs(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, random_state: RandomState = 0) -> Score:
@@ -113,23 +113,23 @@ def irs(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
     (1.0, True)
     """
 
-    def measure(samples: Samples, rng: np.random.Generator) -> Measured:
+    def measure(samples: FactorData, rng: np.random.Generator) -> Measured:
         widest = np.abs(samples.z_hat - samples.z_hat.mean(axis=0)).max(axis=0)
         moves = np.stack([_moves(samples.z_hat, factor) for factor in samples.factors], axis=1)  # (d_hat, d)
         robust = 1 - moves.min(axis=1) / widest
         return Measured(float(np.average(robust, weights=widest)), robust)
 
-    return score("irs", read(z_hat, factors, continuous).levels(measure, random_state))
+    return score("irs", read(z_hat, factors, continuous).with_chance(measure, random_state))
 
 
-def _moves(z_hat: Matrix, factor: Factor) -> Matrix:
+def _moves(z_hat: Matrix, factor: TrueFactor) -> Matrix:
     """Return the 99th percentile of the distance from the mean of samples that share a level, averaged over levels."""
     order = np.argsort(factor.labels, kind="stable")
     groups = np.split(z_hat[order], np.cumsum(np.bincount(factor.labels))[:-1])
     return np.mean([np.percentile(np.abs(g - g.mean(axis=0)), 99, axis=0) for g in groups if len(g)], axis=0)
 
 
-def _steadiest(samples: Samples, rng: np.random.Generator) -> tuple[Labels, Labels]:
+def _steadiest(samples: FactorData, rng: np.random.Generator) -> tuple[Labels, Labels]:
     """Return which latent varies least in each batch that shares a level of a factor, and the factor; (n,) each."""
     shared = np.arange(N_BATCHES) % len(samples.factors)
     steadiest = np.empty(N_BATCHES, dtype=np.int64)
@@ -147,7 +147,7 @@ def _steadiest(samples: Samples, rng: np.random.Generator) -> tuple[Labels, Labe
     return steadiest, shared
 
 
-def _differences(samples: Samples, rng: np.random.Generator) -> tuple[Matrix, Labels]:
+def _differences(samples: FactorData, rng: np.random.Generator) -> tuple[Matrix, Labels]:
     """Return means of |z − z'| over pairs of samples that share the level of a factor, and which factor it is."""
     shared = np.arange(N_BATCHES) % len(samples.factors)
     points = np.empty((N_BATCHES, samples.z_hat.shape[1]))
@@ -161,7 +161,7 @@ def _differences(samples: Samples, rng: np.random.Generator) -> tuple[Matrix, La
     return points, shared
 
 
-def _repeated(j: int, factor: Factor, counts: Labels, n: int, rng: np.random.Generator) -> Labels:
+def _repeated(j: int, factor: TrueFactor, counts: Labels, n: int, rng: np.random.Generator) -> Labels:
     """Draw n samples, each of a level that another sample has."""
     repeated = np.flatnonzero(counts[factor.labels] > 1)
     if not len(repeated):
