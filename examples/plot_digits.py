@@ -20,9 +20,8 @@ from pindown.metrics import chance_procrustes, procrustes
 N_TRAIN, STEPS = 1_200, 300
 
 # %%
-# 1,797 images of 8 × 8 pixels, each also shifted by up to one pixel: nine views. pindown whitens
-# what it is given, so that pixels that are nearly always white would count as much as others:
-# sixteen principal components keep the ink.
+# 1,797 images of 8 × 8 pixels, each also shifted by up to one pixel: nine views. pindown whitens X, so
+# pixels that are nearly always white would count as much as others: keep sixteen principal components.
 images, labels = load_digits(return_X_y=True)
 order = np.random.default_rng(0).permutation(len(images))
 images, labels = images[order], labels[order]
@@ -33,43 +32,41 @@ X = components.transform(views.reshape(-1, 64)).reshape(len(views), 9, 16)  # (i
 train, test, still = slice(N_TRAIN), slice(N_TRAIN, None), 4  # the fifth view is the image as it is
 
 # %%
-# Labels first. Ten classes can pin down nine latents at most, and only if they differ in so many
-# directions. Of seven `plan` says that they do; three can be drawn.
+# Labels first. Ten classes identify nine latents at most, if they differ in so many directions. `plan`
+# says that seven are possible; three can be drawn.
 print(plan(X[train, still], signal=labels[train], n_components=7))
 
 # %%
-# Recognising digits and *identifying* latents are two things. So each fit is made twice, with two
-# seeds, and we ask how well the codes agree up to what the theorem leaves free, a rotation.
+# Recognising digits and *identifying* latents are two things. So each fit is made with two seeds, and
+# the latents are compared up to a rotation, which the theorem leaves open.
 fits = {}
 for d in (7, 3):
     fits[d], again = (
         Classify(d, max_iter=STEPS, verbose=False, random_state=seed).fit(X[train, still], labels[train])
         for seed in (0, 1)
     )
-    codes, others = (fit.transform(X[test, still]) for fit in (fits[d], again))
-    accuracy, chance = fits[d].score(X[test, still], labels[test]), chance_procrustes(len(codes), d)
+    latents, others = (fit.transform(X[test, still]) for fit in (fits[d], again))
+    accuracy, chance = fits[d].score(X[test, still], labels[test]), chance_procrustes(len(latents), d)
     print(f"{d} latents: held-out accuracy {accuracy:.2f} (chance 0.10); ", end="")
-    print(f"two fits agree by R² {procrustes(others, codes).r2:.2f} (chance {chance:.2f})")
+    print(f"two fits agree by R² {procrustes(others, latents).r2:.2f} (chance {chance:.2f})")
 
 # %%
-# Now pairs. Views of one image are partners: a group for each image, and no labels. On held-out
-# images the score says how much one view tells of another, in nats; nothing learned would be 0.
-# What survives a shift is the shape, so the digit can be read off the codes to some extent, though
-# nobody ever named it.
+# Now pairs. Views of one image are positives: one group per image, no labels. On held-out images the
+# score is the information between two views, in nats; it is 0 if nothing was learned. A shift keeps the
+# shape, so the latents predict the digit to some extent.
 group = np.repeat(np.arange(N_TRAIN), 9)
 contrast = Contrast(3, max_iter=3 * STEPS, verbose=False, random_state=0).fit(X[train].reshape(-1, 16), group)
 one, other = X[test, 0], X[test, 8]  # shifted up and left, and down and right
 print(f"information between views: {contrast.score(one, other):.2f} nats held out (unrelated views: 0 or less)")
-for name, a, b in (("codes", *map(contrast.transform, (one, other))), ("components", one, other)):
+for name, a, b in (("latents", *map(contrast.transform, (one, other))), ("components", one, other)):
     nearest = ((a[:, None] - b[None]) ** 2).sum(-1).argmin(1) == np.arange(len(a))
-    print(f"the nearest of {len(a)} is the partner, by {name}: {nearest.mean():.2f} (chance {1 / len(a):.3f})")
+    print(f"the nearest of {len(a)} is the positive, by {name}: {nearest.mean():.2f} (chance {1 / len(a):.3f})")
 neighbours = KNeighborsClassifier(5).fit(contrast.transform(X[train, still]), labels[train])
 recognised = neighbours.score(contrast.transform(X[test, still]), labels[test])
-print(f"the digit, by the five nearest codes: {recognised:.2f} (chance 0.10)")
+print(f"the digit, by the five nearest neighbours: {recognised:.2f} (chance 0.10)")
 
 # %%
-# The picture: three latents on a sphere are a globe, and a globe has a map. Held-out digits where
-# their codes are.
+# Three latents on a sphere, drawn as a map: held-out digits at their latents.
 palette = plt.get_cmap("tab10").colors
 figure = plt.figure(figsize=(12, 3.7), layout="constrained")
 maps = (("by labels: Classify", fits[3]), ("by shifts: Contrast", contrast))
@@ -88,7 +85,6 @@ for place, (title, fit) in enumerate(maps, start=1):
 plt.show()
 
 # %%
-# What may be claimed: labels are recognised on images that no fit saw, and with seven latents two
-# fits find nearly the same codes up to a rotation; with three they do not, so the left map is one
-# of many, and a picture only. The right map shows what survives a shift, and nothing says that this
-# is the digit.
+# Supported: digits are recognised on held-out images, and with seven latents two fits agree up to a
+# rotation. With three they do not, so the left map is one of many. The right map shows what a shift
+# keeps; nothing says that this is the digit.

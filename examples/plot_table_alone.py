@@ -2,9 +2,9 @@
 A table, and nothing else
 =========================
 
-Ten measurements of cell nuclei from 569 biopsies, and no label, no pairs, no time. What can be said
-of the hidden variables behind such a table? `Dictionary` rests on one thing: that latents reach
-*different* measurements.
+Ten measurements of cell nuclei from 569 biopsies, without labels, pairs or time. What can be said about
+the latent variables behind such a table? `Dictionary` assumes that latents influence *different*
+measurements.
 """
 
 import matplotlib.pyplot as plt
@@ -17,7 +17,7 @@ N_LATENTS, STEPS = 3, 250
 
 # %%
 # The mean of each measurement per biopsy, on a logarithmic scale since all are positive and skewed.
-# The diagnosis is kept aside: no fit sees it.
+# No fit sees the diagnosis.
 data = load_breast_cancer(as_frame=True)
 table = data.data.filter(regex="^mean ").rename(columns=lambda name: name.removeprefix("mean "))
 X = np.log(table + 0.01 * table.mean()).to_numpy()
@@ -26,42 +26,40 @@ malignant = data.target.to_numpy() == 0
 print(plan(X, n_components=N_LATENTS))
 
 # %%
-# Among all autoencoders that explain the table, the fit looks for the one with the fewest arrows
-# from latents to measurements. `support_` is the graph, `blocks_` are the latents that the theorem
-# tells apart, alone or together.
+# Among all autoencoders that explain the table, the fit searches the one with the fewest edges from
+# latents to measurements. `support_` is the graph; `blocks_` are the latents that the theorem
+# identifies, alone or together.
 dictionary = Dictionary(N_LATENTS, n_restarts=2, max_iter=STEPS, verbose=False, random_state=0).fit(X)
 for block in dictionary.blocks_:
     reached = ", ".join(table.columns[measurement] for measurement in sorted(block.reach))
     print(f"latent {sorted(block.latents)}: {reached}")
 
 # %%
-# A graph comes out of any table. The audit fits again, with other seeds, to halves of the rows, and
-# to a table whose columns were permuted, and compares on rows held out. With so few rows it may
-# well end with "Nothing is claimed"; if it does claim something, its conditions are part of the
-# sentence. Below, too, is what stands against it: three latents leave out much of ten measurements,
-# and the theorem knows no noise.
+# Any table has such a graph. The audit refits with other seeds, on halves of the samples, and on permuted
+# features, and compares on held-out samples. With so few samples it may well end with "Nothing is
+# claimed". The checks that do not hold are printed, too: three latents do not explain ten measurements,
+# and the theorem has no noise.
 found = audit(dictionary, X, n_fits=2, random_state=0)
 print(*found.scores, *found.agreement, sep="\n")
 print(*(verdict for verdict in found.verdicts if verdict.outcome != "holds"), sep="\n")
 print(found.claim)
 
 # %%
-# And a look at what no fit was shown: how the diagnosis lies in the latents.
-codes = dictionary.transform(X)
-codes *= np.sign(dictionary.jacobian(X).mean(0).sum(0))  # a latent's sign is free: let it grow with what it reaches
-first, second = np.argsort(-dictionary.support_.sum(0))[:2]  # the two that reach most
+# How do the latents relate to the diagnosis, which no fit has seen?
+latents = dictionary.transform(X)
+latents *= np.sign(dictionary.jacobian(X).mean(0).sum(0))  # choose the free sign so that measurements increase
+first, second = np.argsort(-dictionary.support_.sum(0))[:2]  # the two with most measurements
 for latent in (first, second):
-    above = codes[malignant, latent][:, None] > codes[~malignant, latent]
+    above = latents[malignant, latent][:, None] > latents[~malignant, latent]
     print(f"latent {latent} is larger in a malignant than in a benign biopsy: {above.mean():.2f} (chance 0.50)")
 
 # %%
-# The picture: the learned graph, lines as strong as the dependence; and the two latents that reach
-# most, coloured by the diagnosis that they never saw.
+# The learned graph, with line widths by dependence; and two latents, coloured by the diagnosis.
 colours = ("#1f6fb2", "#c8553d", "#3a8a4f", "#7b5aa6")
 figure, (left, right) = plt.subplots(1, 2, figsize=(10, 4.2), width_ratios=(1.15, 1), layout="constrained")
 height_of_latent = np.linspace(8, 1, N_LATENTS)
 strength, strongest = dictionary.dependence_.max(1), dictionary.dependence_.argmax(1)
-height = 9.0 - np.argsort(np.lexsort([-strength, strongest]))  # measurements of one latent beside each other
+height = 9.0 - np.argsort(np.lexsort([-strength, strongest]))  # measurements of a latent next to each other
 for measurement, latent in np.argwhere(dictionary.support_):
     ends = height_of_latent[latent], height[measurement]
     width = 6 * dictionary.dependence_[measurement, latent]
@@ -75,12 +73,12 @@ left.set(xlim=(-0.1, 1.5), title="the learned graph")
 left.axis("off")
 
 for name, group, colour in (("benign", ~malignant, "#9aa5b1"), ("malignant", malignant, "#b0478a")):
-    right.scatter(codes[group, first], codes[group, second], s=14, color=colour, alpha=0.75, lw=0, label=name)
-right.set(xlabel=f"$z_{first}$", ylabel=f"$z_{second}$", title="the diagnosis, never shown to the fit")
+    right.scatter(latents[group, first], latents[group, second], s=14, color=colour, alpha=0.75, lw=0, label=name)
+right.set(xlabel=f"$z_{first}$", ylabel=f"$z_{second}$", title="the diagnosis, which the fit has not seen")
 right.legend(frameon=False)
 right.spines[["top", "right"]].set_visible(False)
 plt.show()
 
 # %%
-# What may be claimed is what the audit printed, and no more; that a latent *is* the size of a
-# nucleus, or its shape, is a name that we gave it.
+# Supported is what the audit printed, and no more. That a latent *is* the size of a nucleus is our
+# interpretation.

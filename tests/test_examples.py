@@ -46,7 +46,7 @@ def test_every_example_has_a_title_constants_and_a_last_word():
         assert lines[2] == "=" * len(lines[1])
         assert len(lines) <= 115
         last_cell = lines[len(lines) - lines[::-1].index("# %%") :]
-        assert last_cell[0].startswith("# What may be claimed")
+        assert last_cell[0].startswith("# Supported")
         assert all(line.startswith("# ") for line in last_cell)
 
 
@@ -88,9 +88,9 @@ def test_clothes_are_read_from_files_of_the_system_or_the_page_says_that_there_a
     for name, header, content in ("images-idx3", 16, images), ("labels-idx1", 8, kinds.astype(np.uint8)):
         (tmp_path / f"train-{name}-ubyte.gz").write_bytes(gzip.compress(bytes(header) + content.tobytes()))
     monkeypatch.setenv("FASHION_MNIST", str(tmp_path))
-    told = run("fashion", N_TRAIN=1_200, STEPS=10)["told"]
-    assert told["pixels"] > 0.9
-    assert told["codes"] > 0.25  # chance is .1
+    accuracy = run("fashion", N_TRAIN=1_200, STEPS=10)["accuracy"]
+    assert accuracy["pixels"] > 0.9
+    assert accuracy["latents"] > 0.25  # chance is .1
     assert len(plt.get_fignums()) == 1
 
 
@@ -133,7 +133,7 @@ def test_stamps_of_a_folder_are_read(run, monkeypatch, tmp_path):
         Image.fromarray(stamp).save(tmp_path / f"{k}.png")
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     monkeypatch.setenv("TUXPAINT_STAMPS", str(tmp_path))
-    assert tuple(run("stamps", N_PICTURES=120, N_OBJECTS=20)["world"].objects.shape) == (20, 4, 32, 32)
+    assert tuple(run("stamps", N_PICTURES=120, N_OBJECTS=20)["simulation"].objects.shape) == (20, 4, 32, 32)
 
 
 @pytest.mark.slow
