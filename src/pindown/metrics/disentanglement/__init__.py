@@ -19,7 +19,7 @@ Each returns a `Score` (or `DCI`, `InfoMEC`, which have three): its value, what 
 the same samples, and what a *random rotation of the true factors* does. Factors are labels if they are whole numbers
 and quantities if they have fractional parts, unless ``continuous`` says otherwise. Columns of ``z_hat`` that are
 constant are left out first. `scores` has all except `udr` in one table. The definitions are numbered (`DEFINITION`):
-the same arrays and ``random_state`` give the same number until it grows. FactorData are assumed to be independent.
+the same arrays and ``random_state`` give the same number until it grows. Samples are assumed to be independent.
 
 >>> import numpy as np
 >>> factors = np.random.default_rng(0).integers(0, 4, size=(1_000, 3))
