@@ -81,9 +81,9 @@ def test_a_simulation_comes_back_with_its_seed_and_not_with_another():
 
 def test_cameras_without_strength_keep_distances():
     sample = Bodies.different(2, strength=0.0, random_state=0).sample(100, random_state=0, dtype=torch.float64)
-    bent = Bodies.different(2, random_state=0).sample(100, random_state=0, dtype=torch.float64)
-    assert torch.equal(sample.z, bent.z)
-    size, other = ((s.x_pos - s.x).norm(dim=1) for s in (sample, bent))
+    curved = Bodies.different(2, random_state=0).sample(100, random_state=0, dtype=torch.float64)
+    assert torch.equal(sample.z, curved.z)
+    size, other = ((s.x_pos - s.x).norm(dim=1) for s in (sample, curved))
     assert not torch.allclose(size, other, rtol=0.05)
 
 

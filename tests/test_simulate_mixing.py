@@ -97,14 +97,14 @@ def test_orthogonal_mixings_keep_distances_and_are_haar():
         assert stats.kstest(many[:, i, j].numpy(), stats.uniform(-1, 2).cdf).pvalue > 0.01
 
 
-def test_the_smooth_bend_is_increasing_with_the_slopes_of_its_strength():
-    bend = SinhArcsinh(strength=0.8, softness=0.3)
+def test_the_smooth_activation_is_increasing_with_the_slopes_of_its_strength():
+    activation = SinhArcsinh(strength=0.8, softness=0.3)
     x = torch.tensor([-1e4, 0.0, 1e4], dtype=torch.float64, requires_grad=True)
-    (slope,) = torch.autograd.grad(bend.forward(x).sum(), x)
+    (slope,) = torch.autograd.grad(activation.forward(x).sum(), x)
     torch.testing.assert_close(
         slope, torch.tensor([-0.8, 0.0, 0.8]).double().exp() * torch.tensor([1, np.cosh(0.8), 1])
     )
-    y = bend.forward(torch.linspace(-3, 3, 1000))
+    y = activation.forward(torch.linspace(-3, 3, 1000))
     assert (y.diff() > 0).all()
 
 
@@ -131,9 +131,9 @@ def test_sparse_mixings_are_sufficiently_nonlinear_unless_they_have_no_strength(
     def spectrum(g):  # of the gradients of the last observed variable, which sees all three latents
         return torch.linalg.svdvals(torch.func.vmap(torch.func.jacrev(g))(z)[:, -1])
 
-    bent, straight = (spectrum(mixing.sparse(SUPPORT, strength=s, random_state=0)) for s in (0.8, 0.0))
-    assert bent[2] > 0.02 * bent[0]
-    assert straight[1] < 1e-10 * straight[0]
+    curved, linear = (spectrum(mixing.sparse(SUPPORT, strength=s, random_state=0)) for s in (0.8, 0.0))
+    assert curved[2] > 0.02 * curved[0]
+    assert linear[1] < 1e-10 * linear[0]
 
 
 def test_sparse_mixings_follow_their_seed():

@@ -1,4 +1,4 @@
-"""`Composed`: pictures of cut-outs on a ground, with seven factors that have nothing to do with each other."""
+"""`Composed`: images of cut-outs on a background, with seven independent factors."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from pindown.simulate.process import placed
 from pindown.theory import Assumption
 
 FACTORS = ("size", "darkness", "right", "blur", "occlusion", "grey", "rotation")
-"""What is there, or not, in a picture; each in half of them."""
+"""Binary factors, each present in half of the images."""
 
 HARMONICS = 4
 """Waves along the outline of a cut-out."""
 
 
 class Composed(Process):
-    """Pictures of cut-outs, whose seven binary factors are independent of each other and of the object.
+    """Images of cut-outs, whose seven binary factors are independent of each other and of the object.
 
-    For probes of frozen models of vision (`pindown.probe`), which ask what features tell of each: an object is *size*:
-    large, *right*: on the right, turned (*rotation*), half hidden by a bar (*occlusion*); a picture is dark
-    (*darkness*), out of focus (*blur*), without colour (*grey*). ``Sample.z`` has them, 0 or 1, and ``Sample.u`` the
-    object: objects are groups, none of which a probe should learn from and be scored on.
+    For probes of frozen vision models (`pindown.probe`), which measure how well features predict each factor. An object
+    is large (*size*), on the right (*right*), rotated (*rotation*), or half hidden by a bar (*occlusion*). An image is
+    dark (*darkness*), out of focus (*blur*), or without colour (*grey*). ``Sample.z`` has the factors, 0 or 1, and
+    ``Sample.u`` the object. Objects are groups: a probe must not be trained and scored on the same one.
 
     Parameters
     ----------
     objects : int, or array or tensor of shape (k, 4, s, s)
-        How many cut-outs to draw, see `cutouts`; or cut-outs of yours: red, green, blue and opacity, in [0, 1].
+        How many cut-outs to draw, see `cutouts`; or your own: red, green, blue and opacity, in [0, 1].
     size : int
         Pixels of a side.
     random_state : int, RandomState, Generator or None

@@ -1,4 +1,4 @@
-"""Expression of genes as laboratories see it: cell types and programmes, behind a shift and a stretch of every gene."""
+"""`Expression`: gene expression of cell types and programmes, with a shift and scale of every gene per laboratory."""
 
 from dataclasses import dataclass
 
@@ -17,14 +17,14 @@ from pindown.theory import Assumption
 
 @dataclass(frozen=True, eq=False)
 class Expression(Process):
-    r"""Cells of several types, measured by laboratories that shift and stretch every gene in their own way.
+    r"""Cells of several types, measured by laboratories that shift and scale every gene in their own way.
 
     .. math:: x = b_e + s_e \odot (z^\top A + \varepsilon), \qquad z \mid c \sim \mathcal N(l_c, I), \qquad
               \varepsilon \sim \mathcal N(0, \sigma^2 I)
 
-    z are the activities of programmes, which a type c moves; it is the ``label`` of a sample, and the laboratory e its
-    nuisance ``u``. Some numbers are lost and read 0, the floor of the scale. No fixed map of x is blind to e and keeps
-    z, since e touches every column; a map per value, x ↦ (x − b_e) / s_e, is and does.
+    z are the activities of programmes, which depend on the cell type c, the ``label`` of a sample. The laboratory e is
+    its nuisance ``u``. A dropout reads 0. No fixed map of x is invariant to e and keeps z, since e affects every gene. A
+    map per laboratory, x ↦ (x − b_e) / s_e, does both.
 
     Parameters
     ----------
@@ -39,7 +39,7 @@ class Expression(Process):
     noise : float
         Standard deviation σ of what is each gene's own.
     dropout : float
-        Share of numbers that are lost.
+        Fraction of entries that are lost.
 
     Examples
     --------
@@ -93,8 +93,8 @@ class Expression(Process):
         """Make a simulation with random types, programmes and laboratories.
 
         ``separation`` is the distance between types in standard deviations of a programme, ``signal`` what a programme
-        adds to a gene beside noise of 1, ``shift`` and the logarithm ``stretch`` how far laboratories differ; with a
-        ``skew`` above 1 each has so many times as many cells of one type, its own, as of any other.
+        adds to a gene, relative to the noise. ``shift`` and the logarithm ``stretch`` say how far laboratories differ.
+        With a ``skew`` above 1 each has so many times as many cells of one type as of any other.
         """
         rng = generator(random_state)
 

@@ -1,4 +1,4 @@
-"""arms of different build and colour that move their hands in the same way, before a camera."""
+"""`Filmed`: images of arms of different build and colour that move their hands in the same way."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ class Film(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Filmed(Process):
-    """Arms e before a camera that all make the same motions: p → p + z, z ⟂ e; ``x`` and ``x_pos`` are pictures.
+    """Arms e before a camera that all make the same motions: p → p + z, z ⟂ e; ``x`` and ``x_pos`` are images.
 
     The hand of a body is somewhere in a box, p, and moves by z, the true action, which is uniform and independent of
-    body and place where the box leaves room for it. Bodies differ in the lengths of their links and in their colours,
-    and each stands on a ground of its own. As `Bodies`, whose observations are markers, but from pixels.
+    body and position where the box leaves room for it. Bodies differ in the lengths of their links and in their colours,
+    and each has its own background. Like `Bodies`, whose observations are markers, but with pixels.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ class Filmed(Process):
 
     @property
     def prior(self) -> NDArray[np.float64]:
-        """How often each value of the nuisance comes."""
+        """Probability of each level of the nuisance."""
         return frequencies(np.ones(len(self.arms)))
 
     @property

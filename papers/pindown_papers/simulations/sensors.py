@@ -1,4 +1,4 @@
-"""What is seen by one of several sensors: a nuisance that is in the picture, and not in the scene."""
+"""`Sensors`: a simulation seen by one of several sensors, a nuisance of the image and not of the scene."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from pindown.theory import Assumption
 class Sensors(Process):
     """A simulation seen by one of several random sensors e: x = gain_e · x' + offset_e + noise_e · ε, ε ~ N(0, I).
 
-    The scanners of several hospitals, the cameras of several robots. The latents are those of the simulation and
-    independent of e. Positives and labels of the simulation are not passed on.
+    Examples are the scanners of several hospitals and the cameras of several robots. The latents are those of the
+    simulation and independent of e. Positives and labels of the simulation are not passed on.
 
     Parameters
     ----------
     simulation : Process
-        What there is to see.
+        The simulation that the sensors observe.
     gains, offsets, noises : tuple of float
         One number per sensor.
 
