@@ -23,8 +23,8 @@ class Expression(Process):
               \varepsilon \sim \mathcal N(0, \sigma^2 I)
 
     z are the activities of programmes, which depend on the cell type c, the ``label`` of a sample. The laboratory e is
-    its nuisance ``u``. A dropout reads 0. No fixed map of x is invariant to e and keeps z, since e affects every gene. A
-    map per laboratory, x ↦ (x − b_e) / s_e, does both.
+    its nuisance ``u``. A dropout reads 0. No fixed map of x is invariant to e and keeps z, since e affects every gene.
+    A map per laboratory, x ↦ (x − b_e) / s_e, does both.
 
     Parameters
     ----------

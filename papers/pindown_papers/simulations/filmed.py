@@ -41,7 +41,7 @@ class Filmed(Process):
     """Arms e before a camera that all make the same motions: p → p + z, z ⟂ e; ``x`` and ``x_pos`` are images.
 
     The hand of a body is somewhere in a box, p, and moves by z, the true action, which is uniform and independent of
-    body and position where the box leaves room for it. Bodies differ in the lengths of their links and in their colours,
+    body and position where the box leaves room for it. Bodies differ in the lengths of their links and in colour,
     and each has its own background. Like `Bodies`, whose observations are markers, but with pixels.
 
     Parameters
