@@ -22,8 +22,8 @@ from pindown.simulate import Superposed
 from pindown.training.callbacks import Callback
 
 GATES = [TopK(3), BatchTopK(3), Matryoshka(3), JumpReLU(3), L1()]
-WORLD = Superposed.overcomplete(32, 16, n_active=2, offset=3.0, random_state=0)
-X = WORLD.sample(1_500, random_state=1).x.numpy()
+SIMULATION = Superposed.overcomplete(32, 16, n_active=2, offset=3.0, random_state=0)
+X = SIMULATION.sample(1_500, random_state=1).x.numpy()
 QUICK = {"gate": TopK(3), "max_iter": 40, "batch_size": 128, "verbose": False, "random_state": 0}
 
 
@@ -33,66 +33,66 @@ def fitted():
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: type(gate).__name__)
-def test_every_gate_has_sparse_codes_that_rebuild_rows_and_atoms_of_unit_length(gate):
+def test_every_gate_has_sparse_activations_that_reconstruct_samples_and_atoms_of_unit_length(gate):
     sparse = Sparse(32, **QUICK | {"gate": gate}).fit(X)
-    codes = sparse.transform(X)
-    assert codes.shape == (1_500, 32)
-    assert (codes >= 0).all()
-    assert l0(codes) < (16 if isinstance(gate, L1) else 6)
+    activations = sparse.transform(X)
+    assert activations.shape == (1_500, 32)
+    assert (activations >= 0).all()
+    assert l0(activations) < (16 if isinstance(gate, L1) else 6)
     assert np.linalg.norm(sparse.components_, axis=1) == pytest.approx(np.ones(32), abs=1e-6)
-    assert sparse.score(X) == pytest.approx(1 - fvu(X, sparse.inverse_transform(codes)), abs=1e-6)
+    assert sparse.score(X) == pytest.approx(1 - fvu(X, sparse.inverse_transform(activations)), abs=1e-6)
     assert sparse.score(X) > 0.3  # of the mean: 0
     assert sparse.held_out_.score == pytest.approx(sparse.score(X), abs=0.15)
 
 
-def test_sparse_output_is_the_same_codes(fitted):
-    codes = fitted.transform(X)
+def test_sparse_output_has_the_same_activations(fitted):
+    activations = fitted.transform(X)
     sparse = copy.copy(fitted).set_params(sparse_output=True).transform(X)
     assert issparse(sparse)
     assert sparse.format == "csr"
     assert sparse.dtype == X.dtype
-    assert sparse.nnz == np.count_nonzero(codes) == 3 * 1_500
-    assert np.abs(sparse - codes).max() < 1e-5
-    assert np.allclose(fitted.inverse_transform(sparse), fitted.inverse_transform(codes), atol=1e-4)
+    assert sparse.nnz == np.count_nonzero(activations) == 3 * 1_500
+    assert np.abs(sparse - activations).max() < 1e-5
+    assert np.allclose(fitted.inverse_transform(sparse), fitted.inverse_transform(activations), atol=1e-4)
 
 
-def test_wide_codes_are_never_dense():
+def test_activations_of_many_features_are_never_dense():
     wide = Sparse(6_000, **QUICK | {"max_iter": 1, "trainer": Trainer(validation_fraction=0), "sparse_output": True})
-    rows = np.random.default_rng(0).normal(size=(6_001, 4)).astype(np.float32)
-    wide.fit(rows)
+    samples = np.random.default_rng(0).normal(size=(6_001, 4)).astype(np.float32)
+    wide.fit(samples)
     tracemalloc.start()
-    codes = wide.transform(rows)
+    activations = wide.transform(samples)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
-    assert codes.shape == (6_001, 6_000)
-    assert codes.nnz <= 3 * 6_001
+    assert activations.shape == (6_001, 6_000)
+    assert activations.nnz <= 3 * 6_001
     assert most < 6_001 * 6_000 * 4 / 20  # of which as a matrix, in bytes
 
 
-def test_codes_are_in_the_units_of_x_and_follow_them():
+def test_activations_are_in_the_units_of_x():
     first = Sparse(32, **QUICK).fit(X)
     other = Sparse(32, **QUICK).fit(1_000 * X + 50)
     assert np.allclose(first.components_, other.components_, atol=1e-3)
     assert np.allclose(1_000 * first.transform(X), other.transform(1_000 * X + 50), atol=2.0, rtol=1e-2)
 
 
-def test_rows_may_come_from_a_map_a_loader_and_a_world(tmp_path, fitted):
+def test_samples_may_come_from_a_memory_map_a_loader_and_a_simulation(tmp_path, fitted):
     np.save(tmp_path / "x.npy", X)
     mapped = Sparse(32, **QUICK).fit(np.load(tmp_path / "x.npy", mmap_mode="r"))
     alone = Sparse(32, **QUICK).fit(X)
-    # A sum in another order lets another code through now and then, and so they are alike, not equal.
+    # A sum in another order activates another feature now and then, and so they are alike, not equal.
     assert (mapped.components_ * alone.components_).sum(1).mean() > 0.98
     loader = DataLoader(TensorDataset(torch.as_tensor(X)), batch_size=100)
     assert Sparse(32, **QUICK).fit(loader).score(X) > 0.3
-    world = Sparse(32, **QUICK).fit_process(WORLD)
-    assert world.score(X) > 0.3
-    codes = copy.copy(fitted).set_params(sparse_output=True).transform(np.load(tmp_path / "x.npy", mmap_mode="r"))
-    assert np.abs(codes - fitted.transform(X)).max() < 1e-5
-    with pytest.raises(ValueError, match="simulation has no end"):
-        world.transform_sparse(WORLD)
+    simulated = Sparse(32, **QUICK).fit_process(SIMULATION)
+    assert simulated.score(X) > 0.3
+    activations = copy.copy(fitted).set_params(sparse_output=True).transform(np.load(tmp_path / "x.npy", mmap_mode="r"))
+    assert np.abs(activations - fitted.transform(X)).max() < 1e-5
+    with pytest.raises(ValueError, match="no end"):
+        simulated.transform_sparse(SIMULATION)
 
 
-def test_rows_that_come_in_lots_are_learned_from():
+def test_partial_fit_improves_the_score_with_every_call():
     sparse = Sparse(32, **QUICK)
     scores = [sparse.partial_fit(X).score(X) for _ in range(5)]
     assert scores[-1] > scores[0]
@@ -115,7 +115,7 @@ class Stop(Callback):
             raise KeyboardInterrupt
 
 
-def test_broken_off_and_resumed_it_equals_an_unbroken_fit(tmp_path):
+def test_an_interrupted_fit_that_resumes_equals_an_uninterrupted_one(tmp_path):
     options = QUICK | {"max_iter": 50}
     unbroken = Sparse(32, **options).fit(X)
     trainer = Trainer(checkpoint=tmp_path / "c.safetensors", save_every=0)
@@ -128,14 +128,14 @@ def test_broken_off_and_resumed_it_equals_an_unbroken_fit(tmp_path):
 # ---- seeds ----------------------------------------------------------------------------------------------------------
 
 
-def test_seeds_are_trained_as_if_each_was_alone_and_start_apart(fitted):
+def test_seeds_train_independently_from_different_initialisations(fitted):
     alone = Sparse(32, **QUICK).fit(X)
     assert np.allclose(alone.components_, fitted.components_, atol=2e-2)  # when to stop is decided by both
     first, second = (each.atoms for each in fitted.objective_.dictionaries)
     assert not torch.allclose(first, second, atol=0.1)
 
 
-def test_agreement_stands_beside_chance_and_is_told_by_frequency(fitted):
+def test_agreement_has_a_chance_level_and_bands_of_frequency(fitted):
     found = fitted.agreement(X)
     assert 0.35 < found.chance < 0.55
     assert found.chance < found.worst <= 1
@@ -144,7 +144,7 @@ def test_agreement_stands_beside_chance_and_is_told_by_frequency(fitted):
     assert found.found == (found.cosine >= 0.9).mean()
 
 
-def test_dictionaries_that_are_the_same_agree_and_random_ones_by_chance():
+def test_equal_dictionaries_agree_and_random_ones_by_chance():
     rng = np.random.default_rng(0)
     atoms = rng.normal(size=(60, 12))
     assert compare_seeds([atoms, atoms[::-1] * 2], None).worst == pytest.approx(1)
@@ -156,56 +156,56 @@ def test_dictionaries_that_are_the_same_agree_and_random_ones_by_chance():
 # ---- revival --------------------------------------------------------------------------------------------------------
 
 
-def test_a_silent_code_is_revived_at_what_is_left_of_a_row():
+def test_a_dead_feature_is_revived_as_the_residual_of_a_sample():
     model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).train()
     with torch.no_grad():
         model.weight[3] = 0
         model.bias[3] = -100.0
-    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    samples = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(DEAD_AFTER * 8 // 200 + 1):
-        model.loss(rows)
+        model.loss(samples)
     assert model.silent[3] > DEAD_AFTER * 8
     left = model.residuals.clone()
-    model.loss(rows)
+    model.loss(samples)
     assert model.bias[3] == 0
     cosines = torch.nn.functional.cosine_similarity(left, model.weight[3].detach()[None])
     assert cosines.max().item() == pytest.approx(1, abs=1e-5)
     assert len(left) == min(MAX_REVIVED, 8)
 
 
-def test_a_silent_code_stays_dead_if_nobody_wants_it_revived():
+def test_a_dead_feature_stays_dead_without_revival():
     model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive=False).train()
     with torch.no_grad():
         model.bias[3] = -100.0
-    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    samples = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(DEAD_AFTER * 8 // 200 + 3):
-        model.loss(rows)
+        model.loss(samples)
     assert model.bias[3] == -100
     assert model.silent[3] == 200 * (DEAD_AFTER * 8 // 200 + 3)
     assert not Sparse(32, **QUICK | {"max_iter": 1, "revive": False}).fit(X).encoder_.body.revive
 
 
-def test_no_code_is_revived_in_the_last_quarter_of_the_steps_but_lots_have_no_end():
+def test_no_feature_is_revived_in_the_last_quarter_of_the_steps_except_by_partial_fit():
     model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive_until=200).train()
     with torch.no_grad():
         model.bias[3] = -100.0
-    rows = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
+    samples = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
     for _ in range(DEAD_AFTER * 8 // 200 + 3):
-        model.loss(rows)
+        model.loss(samples)
     assert model.bias[3] == -100
     few = Sparse(32, **QUICK | {"max_iter": 4}).fit(X)
     assert few.encoder_.body.revive_until == 3 * int(few.encoder_.body.seen) // 4
     assert Sparse(32, **QUICK | {"max_iter": 1}).partial_fit(X).encoder_.body.revive_until is None
 
 
-def test_nothing_is_revived_or_remembered_while_rows_are_only_looked_at():
+def test_evaluation_revives_and_records_nothing():
     model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).eval()
     before = copy.deepcopy(model.state_dict())
     model.loss(torch.randn(50, 4))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())
 
 
-def test_far_from_the_origin_no_code_dies():
+def test_far_from_the_origin_no_feature_dies():
     far = Superposed.overcomplete(64, 16, n_active=2, offset=10.0, random_state=3).sample(3_000, random_state=0).x
     sparse = Sparse(64, **QUICK | {"max_iter": 100, "gate": TopK(2)}).fit(far)
     assert dead_fraction(sparse.transform(far)).fraction <= 0.02
@@ -215,8 +215,8 @@ def test_far_from_the_origin_no_code_dies():
 
 
 @pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_an_audit_compares_atoms_beside_chance_and_claims_nothing(fitted):
-    found = audit(fitted, Data(X, truth=WORLD.sample(1_500, random_state=1).z.numpy()), n_fits=2, random_state=0)
+def test_an_audit_compares_atoms_with_chance_and_claims_nothing(fitted):
+    found = audit(fitted, Data(X, truth=SIMULATION.sample(1_500, random_state=1).z.numpy()), n_fits=2, random_state=0)
     assert not found.claims
     assert found.claim == "Nothing is claimed: no theorem covers these parameters."
     assert {each.metric for each in found.agreement} == {"PW-MCC of atoms"}
@@ -232,7 +232,7 @@ def test_a_plan_says_how_many_atoms_and_what_is_missing():
     assert plan(X, estimator=Sparse).n_components == 64
 
 
-def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_ten_rows():
+def test_the_default_is_four_atoms_per_feature_and_at_most_one_per_ten_samples():
     assert Sparse(**QUICK | {"gate": TopK(), "max_iter": 1}).fit(X).n_components_ == 64
     assert Sparse(**QUICK | {"gate": TopK(), "max_iter": 1}).fit(X[:300]).n_components_ == 30
 
@@ -241,7 +241,7 @@ def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_
 
 
 @pytest.mark.parametrize(
-    ("options", "rows", "error", "message"),
+    ("options", "samples", "error", "message"),
     [
         ({"gate": TopK(40)}, X, ValueError, "`k=40`"),
         ({}, X[:31], ValueError, r"n_samples=31, but n_components=32: with an atom per sample"),
@@ -251,27 +251,27 @@ def test_without_a_number_there_are_four_atoms_for_a_column_and_at_most_one_for_
         ({"n_seeds": 0}, X, ValueError, "n_seeds == 0, must be >= 1"),
     ],
 )
-def test_bad_input_is_named_in_a_sentence(options, rows, error, message):
+def test_bad_input_raises(options, samples, error, message):
     with pytest.raises(error, match=message):
-        Sparse(32, **QUICK | options).fit(rows)
+        Sparse(32, **QUICK | options).fit(samples)
 
 
-def test_constant_columns_are_warned_of_and_atoms_are_zero_there():
-    rows = np.column_stack([X, np.full(len(X), 7.0)])
+def test_constant_features_warn_and_atoms_are_zero_there():
+    samples = np.column_stack([X, np.full(len(X), 7.0)])
     with pytest.warns(pindown.IdentifiabilityWarning, match=r"feature\(s\) 16 of X are constant, so that all atoms"):
-        sparse = Sparse(32, **QUICK | {"max_iter": 400, "trainer": Trainer(validation_fraction=0)}).fit(rows)
+        sparse = Sparse(32, **QUICK | {"max_iter": 400, "trainer": Trainer(validation_fraction=0)}).fit(samples)
     assert np.abs(sparse.components_[:, 16]).mean() < 0.1
 
 
-def test_codes_of_another_width_cannot_be_decoded_and_one_seed_has_no_agreement(fitted):
+def test_activations_of_another_width_and_agreement_of_one_seed_raise(fitted):
     with pytest.raises(ValueError, match="Z has 5 features, but n_components=32"):
         fitted.inverse_transform(np.ones((2, 5)))
     with pytest.raises(ValueError, match="Fit with n_seeds=2 or more"):
         Sparse(32, **QUICK).fit(X).agreement()
 
 
-def test_nothing_is_warned_of_where_all_is_well():
+def test_a_good_fit_does_not_warn():
     with warnings.catch_warnings():
         warnings.simplefilter("error", pindown.IdentifiabilityWarning)
-        codes = Sparse(32, **QUICK).fit(X).transform(csr_array(np.eye(16, dtype=np.float32)).toarray())
-    assert codes.shape == (16, 32)
+        activations = Sparse(32, **QUICK).fit(X).transform(csr_array(np.eye(16, dtype=np.float32)).toarray())
+    assert activations.shape == (16, 32)

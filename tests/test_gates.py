@@ -11,8 +11,8 @@ G = torch.Generator().manual_seed(0)
 X, W, B, D = (torch.randn(*shape, generator=G, dtype=torch.float64) for shape in ((9, 5), (12, 5), (12,), (12, 5)))
 
 
-def dense(values, indices, n_codes=12):
-    return torch.zeros(len(values), n_codes, dtype=values.dtype).scatter_add(1, indices, values)
+def dense(values, indices, n_features=12):
+    return torch.zeros(len(values), n_features, dtype=values.dtype).scatter_add(1, indices, values)
 
 
 def test_the_largest_scores_are_chosen_and_their_gradient_is_that_of_the_dense_product():
@@ -60,56 +60,56 @@ def test_no_matrix_of_samples_and_latents_is_kept_for_the_gradient():
 
 
 def test_topk_lets_k_positive_latents_of_a_sample_through():
-    opening = TopK(2)(4)
-    assert opening.n_candidates == 2
-    assert opening(torch.tensor([[3.0, -1.0], [2.0, 1.0]])).tolist() == [[3.0, 0.0], [2.0, 1.0]]
+    module = TopK(2)(4)
+    assert module.n_candidates == 2
+    assert module(torch.tensor([[3.0, -1.0], [2.0, 1.0]])).tolist() == [[3.0, 0.0], [2.0, 1.0]]
 
 
-def test_batch_topk_gives_a_sample_more_than_its_share_and_keeps_a_threshold_for_later():
-    opening = BatchTopK(1)(4).train()
+def test_batch_topk_shares_a_budget_within_a_batch_and_keeps_a_threshold_for_later():
+    module = BatchTopK(1)(4).train()
     scores = torch.tensor([[3.0, 2.5, 1.0, 0.5], [2.0, 0.1, -1.0, -2.0]])
-    assert (opening(scores) > 0).sum(1).tolist() == [2, 0]
-    assert opening.threshold.item() == 2.5
-    opening.eval()
-    assert (opening(torch.tensor([[2.6, 2.4, 0.0, 0.0]])) > 0).tolist() == [[True, False, False, False]]
+    assert (module(scores) > 0).sum(1).tolist() == [2, 0]
+    assert module.threshold.item() == 2.5
+    module.eval()
+    assert (module(torch.tensor([[2.6, 2.4, 0.0, 0.0]])) > 0).tolist() == [[True, False, False, False]]
     for _ in range(1_000):
-        opening.train()(torch.tensor([[2.0, 1.0, 0.0, 0.0]]))
-    assert opening.threshold.item() == pytest.approx(2.0, abs=1e-3)
+        module.train()(torch.tensor([[2.0, 1.0, 0.0, 0.0]]))
+    assert module.threshold.item() == pytest.approx(2.0, abs=1e-3)
 
 
-def test_matryoshka_has_levels_that_each_rebuild_and_the_last_is_all():
+def test_matryoshka_has_levels_that_each_reconstruct_and_the_last_has_all_features():
     assert Matryoshka(2)(64).levels(64) == (4, 8, 16, 32, 64)
     assert BatchTopK(2)(64).levels(64) == (64,)
 
 
-def test_jumprelu_opens_above_its_threshold_and_learns_it_from_scores_nearby():
-    opening = JumpReLU(2, bandwidth=1.0)(4)
-    level = opening.threshold[0].item()
+def test_jumprelu_keeps_scores_above_its_threshold_and_learns_it_from_scores_nearby():
+    module = JumpReLU(2, bandwidth=1.0)(4)
+    level = module.threshold[0].item()
     scores = torch.tensor([[level + 0.1, level - 0.1, level + 5, level - 5]], requires_grad=True)
-    activations = opening(scores)
+    activations = module(scores)
     assert (activations > 0).tolist() == [[True, False, True, False]]
-    (gradient,) = torch.autograd.grad(activations.sum(), opening.threshold)
+    (gradient,) = torch.autograd.grad(activations.sum(), module.threshold)
     assert gradient.tolist() == pytest.approx([-level, -level, 0, 0], abs=1e-6)
     # Two of four fire, as asked: it costs nothing, and what it costs grows with the square.
-    assert opening.penalty(scores, activations, 9).item() == 0
+    assert module.penalty(scores, activations, 9).item() == 0
     assert JumpReLU(1, bandwidth=1.0)(4).penalty(scores + 10, activations, 9).item() == 9  # four in place of one
 
 
-def test_a_jump_that_opens_too_often_is_led_upwards():
-    opening = JumpReLU(1, bandwidth=1.0)(4)
-    scores = opening.threshold.detach()[None] + torch.tensor([[0.1, 0.2, 0.3, 0.4]])
-    (gradient,) = torch.autograd.grad(opening.penalty(scores, scores, 9), opening.threshold)
+def test_a_threshold_that_is_exceeded_too_often_rises():
+    module = JumpReLU(1, bandwidth=1.0)(4)
+    scores = module.threshold.detach()[None] + torch.tensor([[0.1, 0.2, 0.3, 0.4]])
+    (gradient,) = torch.autograd.grad(module.penalty(scores, scores, 9), module.threshold)
     assert (gradient < 0).all()  # descent raises the threshold
 
 
 def test_l1_charges_for_each_unit():
-    opening = L1(3.0)(4)
-    activations = opening(torch.tensor([[1.0, 2.0, -1.0, 0.0]]))
-    assert opening.penalty(activations, activations, 9).item() == pytest.approx(3 * 3 / 9)
+    module = L1(3.0)(4)
+    activations = module(torch.tensor([[1.0, 2.0, -1.0, 0.0]]))
+    assert module.penalty(activations, activations, 9).item() == pytest.approx(3 * 3 / 9)
 
 
 @pytest.mark.parametrize("gate", [TopK, BatchTopK, Matryoshka, JumpReLU])
-def test_without_a_number_one_in_thirty_two_fires_and_no_more_than_thirty_two(gate):
+def test_by_default_one_feature_in_thirty_two_fires_and_at_most_thirty_two(gate):
     assert [gate()(n).n_expected for n in (3, 320, 5_000)] == [1, 10, 32]
 
 

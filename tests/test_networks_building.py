@@ -149,7 +149,7 @@ def test_a_sample_does_not_depend_on_its_neighbours_even_while_it_is_trained():
     torch.testing.assert_close(network(x)[:1], network(x[:1]))
 
 
-def test_images_are_normalised_as_the_backbone_wants_them():
+def test_images_are_normalised_as_the_backbone_requires():
     network = built("Contrast", "encoder", Pretrained(nn.Identity(), mean=(1, 2, 3), std=(1, 2, 4)), IMAGE, 768)
     x = torch.tensor([2.0, 4.0, 7.0])[:, None, None].expand(1, *IMAGE)
     assert torch.equal(network.normalise(x), torch.ones(1, *IMAGE))

@@ -49,8 +49,8 @@ def pairs():
 
 
 def by_autograd(model, x, atoms, readers, active, active_out):
-    def driven(codes, row, at, at_out):
-        return readers[at_out] @ model(row + codes @ atoms[at])
+    def driven(z, x, at, at_out):
+        return readers[at_out] @ model(x + z @ atoms[at])
 
     zero = torch.zeros(active.shape, dtype=x.dtype)
     return torch.stack(
@@ -92,21 +92,21 @@ def test_the_map_is_the_model_and_a_copy_of_it(model):
             weight.sub_(1)
 
 
-def test_what_is_charged_is_the_mean_of_the_jacobian_between_codes_that_fire(pairs):
+def test_the_penalty_is_the_mean_jacobian_between_active_features(pairs):
     pair = copy.deepcopy(pairs[0].objective_).cpu().eval()
     x = torch.as_tensor(X[:64])
     before, after = pair.dictionaries
-    codes, codes_out = before.encode(pair.encoder.preprocess(x)), after.encode(pair.preprocess_mapped(x))
+    active, active_after = before.encode(pair.encoder.preprocess(x)), after.encode(pair.preprocess_mapped(x))
     units = pair.encoder.preprocess.scale / pair.after.preprocess.scale
-    whole = by_autograd(PLAIN, x, before.atoms.detach(), after.weight.detach(), codes.indices, codes_out.indices)
-    fires = (codes_out.values > 0)[:, :, None] & (codes.values > 0)[:, None]
+    whole = by_autograd(PLAIN, x, before.atoms.detach(), after.weight.detach(), active.indices, active_after.indices)
+    fires = (active_after.values > 0)[:, :, None] & (active.values > 0)[:, None]
     expected = (units * whole * fires)[:16].abs().sum() / (16 * 3)
     plain = pair(x)
     pair.weight = 0.7
     torch.testing.assert_close(pair(x) - plain, 0.7 * expected, atol=1e-4, rtol=1e-3)
 
 
-def test_the_penalty_makes_codes_drive_fewer_and_dictionaries_still_rebuild(pairs):
+def test_the_penalty_lets_features_drive_fewer_and_dictionaries_still_reconstruct(pairs):
     without, with_ = pairs
     assert with_.graph(X).total < 0.65 * without.graph(X).total
     assert with_.graph(X).n_large < without.graph(X).n_large
@@ -115,7 +115,7 @@ def test_the_penalty_makes_codes_drive_fewer_and_dictionaries_still_rebuild(pair
     assert with_.held_out_.score == pytest.approx(with_.score(X), abs=0.1)
 
 
-def test_both_sides_are_dictionaries_with_codes_atoms_and_files(pairs, tmp_path):
+def test_both_sides_are_dictionaries_with_activations_atoms_and_files(pairs, tmp_path):
     pair = pairs[0]
     assert isinstance(pair.before_, Sparse)
     assert (pair.before_.components_.shape, pair.after_.components_.shape) == ((32, 16), (32, 12))
@@ -132,7 +132,7 @@ def test_the_graph_is_data_and_a_picture(pairs, tmp_path):
     assert graph.strength.shape == (32, 32)
     assert np.abs(graph.signed).sum() <= graph.strength.sum() + 1e-9
     assert graph.frequency.max() <= 1
-    assert graph.frequency.sum() == pytest.approx(9, abs=0.5)  # three codes drive three
+    assert graph.frequency.sum() == pytest.approx(9, abs=0.5)  # three active drive three
     assert graph.total == pytest.approx(np.mean([pairs[0].graph(part).total for part in X[:600].reshape(2, 300, 16)]))
     edges = graph.strongest(5)
     assert edges[0].strength == graph.strength.max() == graph.strength[edges[0].source, edges[0].target]
@@ -151,7 +151,7 @@ def test_it_is_saved_loaded_and_cloned(pairs, tmp_path):
     assert clone(pairs[1]).get_params()["weight"] == 0.3
 
 
-def test_rows_may_be_activations_that_go_into_a_gated_mlp(tmp_path):
+def test_samples_may_be_activations_before_a_gated_mlp(tmp_path):
     model = nn.Sequential(nn.Embedding(100, 16), nn.LayerNorm(16), LLAMA.float())
     tokens = torch.randint(100, (60, 10), generator=G)
     activations(model, tokens.split(20), "1", tmp_path)
@@ -198,12 +198,12 @@ def test_an_audit_compares_atoms_and_claims_nothing(pairs):
         (PLAIN, {}, np.where(X > 3, np.nan, X), ValueError, "of X has NaN"),
     ],
 )
-def test_bad_input_is_named_in_a_sentence(model, options, rows, error, message):
+def test_bad_input_raises(model, options, rows, error, message):
     with pytest.raises(error, match=message):
         SparsePair(model, 32, **QUICK | options).fit(rows)
 
 
-def test_active_codes_must_be_numbers_of_codes():
+def test_active_features_must_be_indices():
     between, x = read_map(PLAIN.float()), torch.zeros(2, 16)
     weights = (torch.eye(16), between.inner, between.slopes(x), between.outer, torch.eye(12))
     with pytest.raises(ValueError, match="active_out"):

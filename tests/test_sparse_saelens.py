@@ -20,12 +20,12 @@ def fitted(gate):
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: type(gate).__name__)
-def test_what_is_written_is_read_again_with_the_same_codes(gate, tmp_path):
+def test_a_written_folder_loads_with_the_same_activations(gate, tmp_path):
     first = fitted(gate)
     again = Sparse.from_saelens(first.to_saelens(tmp_path / "sae"))
     assert np.allclose(again.components_, first.components_, atol=1e-6)
     same = np.isclose(again.transform(5 * X), first.transform(5 * X), atol=1e-3)
-    assert same.mean() > 0.999  # a code at its threshold may fall to either side
+    assert same.mean() > 0.999  # an activation at its threshold may fall to either side
     assert again.score(5 * X) == pytest.approx(first.score(5 * X), abs=1e-3)
 
 
@@ -42,7 +42,7 @@ def test_shapes_and_names_are_those_of_saelens(tmp_path):
     assert (config["d_in"], config["d_sae"], config["k"]) == (12, 24, 2)
 
 
-def test_rows_that_are_not_centred_there_are_centred_here_with_the_same_codes(tmp_path):
+def test_without_centring_in_the_file_activations_are_the_same(tmp_path):
     fitted(TopK(2)).to_saelens(tmp_path)
     weights, config = load_file(tmp_path / "sae_weights.safetensors"), json.loads((tmp_path / "cfg.json").read_text())
     (tmp_path / "cfg.json").write_text(json.dumps(config | {"apply_b_dec_to_input": False}))
@@ -54,15 +54,15 @@ def test_rows_that_are_not_centred_there_are_centred_here_with_the_same_codes(tm
 
 
 @pytest.mark.parametrize("gate", GATES, ids=lambda gate: type(gate).__name__)
-def test_saelens_reads_it_and_has_the_same_codes(gate, tmp_path):
+def test_saelens_reads_it_with_the_same_activations(gate, tmp_path):
     sae_lens = pytest.importorskip("sae_lens")
     est = fitted(gate)
     sae = sae_lens.SAE.load_from_disk(str(est.to_saelens(tmp_path)))
     with torch.no_grad():
-        codes = sae.encode(torch.as_tensor(5 * X))
-        rebuilt = sae.decode(codes)
-    assert np.isclose(codes.numpy(), est.transform(5 * X), atol=1e-2).mean() > 0.999
-    assert np.isclose(rebuilt.numpy(), est.inverse_transform(codes.numpy()), atol=1e-2).all()
+        activations = sae.encode(torch.as_tensor(5 * X))
+        reconstructed = sae.decode(activations)
+    assert np.isclose(activations.numpy(), est.transform(5 * X), atol=1e-2).mean() > 0.999
+    assert np.isclose(reconstructed.numpy(), est.inverse_transform(activations.numpy()), atol=1e-2).all()
 
 
 def test_a_dictionary_that_saelens_wrote_is_read(tmp_path):

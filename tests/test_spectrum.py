@@ -190,7 +190,7 @@ def test_arrays_and_streams_have_the_same_first_layer(n, d):
     torch.testing.assert_close(torch.cov(of_array(x).T, correction=0), torch.eye(4), rtol=0, atol=1e-4)
 
 
-def test_another_number_of_directions_can_be_asked_for():
+def test_the_number_of_directions_can_be_set():
     x = table(300, 60)
     layer = partial(preprocessing.whiten_signal, n_components=7)(ArraySource(x))
     assert layer.shape_out == (7,)

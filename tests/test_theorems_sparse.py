@@ -1,9 +1,9 @@
-"""Known worlds of sparse codes: atoms and codes come back where the world is as assumed, and not where it is not.
+"""Simulations of sparse latents: atoms and latents are recovered if the assumptions hold, and not if one is broken.
 
-No theorem speaks of the gates, so that what is tested is what is measured, and that a check says what is broken. Steps
-and bounds were chosen on seeds 10 to 15, where six fits gave a mean cosine of .972 ± .007 and an F1 of .933 ± .013 in
-the first world, .628 ± .019 and .136 ± .010 with coherent atoms, .435 ± .004 and .087 ± .001 with dense codes, and
-.901 ± .011 and .765 ± .018 with half of the rows that are needed. Chance is .33. Of `SparseBasis` a theorem speaks.
+No theorem covers the gates, so the tests pin what is measured, and that a check names the broken assumption. Steps and
+bounds were chosen on seeds 10 to 15. Six fits had a mean cosine of .972 ± .007 and an F1 of .933 ± .013 in the first
+simulation, .628 ± .019 and .136 ± .010 with coherent atoms, .435 ± .004 and .087 ± .001 with dense latents, and
+.901 ± .011 and .765 ± .018 with half of the samples that are needed. Chance is .33. A theorem covers `SparseBasis`.
 """
 
 import numpy as np
@@ -20,20 +20,20 @@ D, M, K = 96, 48, 3
 ENOUGH = theory.SPARSE_OVERCOMPLETE.diversity.needed(D, M)
 
 
-def fitted(world, seed, *, gate=TopK(K), n=8_000, n_steps=300, batch_size=512):  # noqa: B008
-    """Return a fit, the mean cosine of its atoms with the truth, the F1 of its codes, and what checks say."""
-    train, test = world.sample(n, random_state=seed + 100), world.sample(2_000, random_state=seed + 200)
+def fitted(simulation, seed, *, gate=TopK(K), n=8_000, n_steps=300, batch_size=512):  # noqa: B008
+    """Return a fit, the mean cosine of its atoms with the truth, the F1 of its latents, and what checks say."""
+    train, test = simulation.sample(n, random_state=seed + 100), simulation.sample(2_000, random_state=seed + 200)
     options = {"max_iter": n_steps, "batch_size": batch_size, "verbose": False, "random_state": seed}
-    sparse = Sparse(world.d, gate=gate, **options).fit(train.x.numpy())
-    found, x = match_atoms(sparse.components_, world.truth), test.x.numpy()
-    said = (checks.samples_for_atoms(n, *world.dictionary.shape), *checks.after(sparse, x))
+    sparse = Sparse(simulation.d, gate=gate, **options).fit(train.x.numpy())
+    found, x = match_atoms(sparse.components_, simulation.truth), test.x.numpy()
+    said = (checks.samples_for_atoms(n, *simulation.dictionary.shape), *checks.after(sparse, x))
     outcomes = {verdict.assumption: verdict.outcome for verdict in said}
     return found.cosine.mean(), firing_f1(sparse.transform_sparse(x), test.z.numpy(), found.matching), outcomes
 
 
 def broken(outcomes):
     return {
-        assumption.name if hasattr(assumption, "name") else "rows"
+        assumption.name if hasattr(assumption, "name") else "samples"
         for assumption in outcomes
         if outcomes[assumption] == "fails"
     }
@@ -53,7 +53,7 @@ def test_atoms_that_lie_side_by_side_do_not_and_are_seen():
     assert broken(outcomes) == {"distinct atoms"}
 
 
-def test_codes_that_are_dense_do_not_and_are_seen():
+def test_dense_latents_are_not_recovered_and_a_check_fails():
     cosine, f1, outcomes = fitted(Superposed(atoms(D, M, random_state=0), KSparse(D, D // 2)), seed=0)
     assert cosine < 0.5
     assert f1 < 0.2
@@ -62,18 +62,18 @@ def test_codes_that_are_dense_do_not_and_are_seen():
 
 
 def test_with_half_of_the_rows_less_comes_back_and_it_is_said():
-    world = Superposed.overcomplete(D, M, n_active=K, random_state=0)
-    cosine, f1, outcomes = fitted(world, seed=0, n=ENOUGH // 2, batch_size=ENOUGH // 4)
+    simulation = Superposed.overcomplete(D, M, n_active=K, random_state=0)
+    cosine, f1, outcomes = fitted(simulation, seed=0, n=ENOUGH // 2, batch_size=ENOUGH // 4)
     assert cosine < 0.94
     assert f1 < 0.83
-    assert "rows" in broken(outcomes)
+    assert "samples" in broken(outcomes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
 def test_a_thousand_features_in_256_dimensions_come_back(seed):
-    world = Superposed.overcomplete(1_024, 256, n_active=10, random_state=seed)
-    cosine, f1, _ = fitted(world, seed, gate=TopK(10), n=200_000, n_steps=1_200, batch_size=1_024)
+    simulation = Superposed.overcomplete(1_024, 256, n_active=10, random_state=seed)
+    cosine, f1, _ = fitted(simulation, seed, gate=TopK(10), n=200_000, n_steps=1_200, batch_size=1_024)
     assert cosine > 0.95 > 0.3 > chance_pw_mcc(1_024, 256)
     assert f1 > 0.9
 
@@ -82,26 +82,26 @@ def test_a_thousand_features_in_256_dimensions_come_back(seed):
 
 
 def basis(share, seed):
-    world = Superposed.complete(8, probability=share, random_state=seed)
-    sample = world.sample(2_000, random_state=seed + 100)
+    simulation = Superposed.complete(8, probability=share, random_state=seed)
+    sample = simulation.sample(2_000, random_state=seed + 100)
     fit = SparseBasis(8, max_iter=200, batch_size=512, verbose=False, random_state=seed).fit(sample.x.numpy())
-    return world, sample, fit
+    return simulation, sample, fit
 
 
 def test_a_basis_comes_back_by_l1_and_volume_and_may_be_claimed():
-    world, sample, fit = basis(0.2, seed=0)
-    assert set(theory.SPARSE_COMPLETE.assumes) - {theory.LEAST_VOLUME} <= world.assumptions
-    assert pw_mcc(fit.components_, world.truth, signed=False) > 0.99 > chance_pw_mcc(8, 8, signed=False)
+    simulation, sample, fit = basis(0.2, seed=0)
+    assert set(theory.SPARSE_COMPLETE.assumes) - {theory.LEAST_VOLUME} <= simulation.assumptions
+    assert pw_mcc(fit.components_, simulation.truth, signed=False) > 0.99 > chance_pw_mcc(8, 8, signed=False)
     assert np.allclose(fit.inverse_transform(fit.transform(sample.x)), sample.x, atol=1e-4)
     found = audit(fit, sample.x.numpy(), n_fits=2, random_state=0)
     assert found.claims
     assert "the dictionary is recovered" in found.claim
 
 
-def test_normal_codes_that_always_fire_have_no_basis_and_nothing_is_claimed():
-    world, sample, fit = basis(1.0, seed=0)
-    assert theory.SCATTERED_ACTIVATIONS not in world.assumptions
-    assert pw_mcc(fit.components_, world.truth, signed=False) < 0.85
+def test_normal_latents_have_no_basis_and_nothing_is_claimed():
+    simulation, sample, fit = basis(1.0, seed=0)
+    assert theory.SCATTERED_ACTIVATIONS not in simulation.assumptions
+    assert pw_mcc(fit.components_, simulation.truth, signed=False) < 0.85
     found = audit(fit, sample.x.numpy(), n_fits=2, random_state=0)
     assert not found.claims
     assert "sparse combination fails" in found.claim
