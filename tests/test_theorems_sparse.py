@@ -8,10 +8,11 @@ simulation, .628 ± .019 and .136 ± .010 with coherent atoms, .435 ± .004 and 
 
 import numpy as np
 import pytest
+from pindown_papers.firing import firing_f1
 
 from pindown import Sparse, SparseBasis, audit, theory
 from pindown.auditing import checks
-from pindown.metrics import chance_pw_mcc, firing_f1, match_atoms, pw_mcc
+from pindown.metrics import chance_pw_mcc, match_atoms, pw_mcc
 from pindown.networks.gates import TopK
 from pindown.simulate import KSparse, Superposed
 from pindown.simulate.structured import atoms
