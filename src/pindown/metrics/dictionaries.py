@@ -236,8 +236,9 @@ def l0(activations: Activations) -> float:
 def feature_mcc(activations_hat: ArrayLike, activations: ArrayLike) -> float:
     """Return the mean correlation of features matched one to one, over those of ``activations`` that vary.
 
-    As `pindown.metrics.mcc`, for features of which some are dead, in these samples or in a half of them: they correlate
-    with nothing. The matching is found in every other sample and scored in the others. The sign of a feature matters.
+    Like `pindown.metrics.mcc`, but some features may be dead: their correlation is 0. The matching is found in every
+    other sample and scored in the others. Blind to order, shift and positive scale of features; sees their sign. Chance
+    is about 0: it is what features score whose samples are shuffled.
 
     Examples
     --------

@@ -323,7 +323,7 @@ def recovery_across_levels(
 
     ``pooled`` has one regression for all samples; ``elsewhere`` is the mean over levels of one fitted on all the
     *others*. Recovery within levels may be high and this one below 0: then the latents are recovered level by level,
-    and the embedding is not aligned across levels.
+    and the embedding is not aligned across levels. Chance is just below 0 for both.
 
     Examples
     --------

@@ -36,9 +36,9 @@ def dci(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
     with ρ the fraction of all importance that a latent has; informativeness is the held-out accuracy, for quantities
     R². D asks whether a latent serves one factor, C whether a factor needs one latent. Blind to permutation and (up to
     the place of a threshold) strictly monotone maps of latents; sees rotations, C also duplicates. The booster decides
-    the number, so it is part of the definition: see `pindown.metrics.disentanglement.boosting`. ``parts`` are those of
-    latents (D) and factors. After Eastwood & Williams (2018), *A framework for the quantitative evaluation of
-    disentangled representations*.
+    the number, so it is part of the definition: see `pindown.metrics.disentanglement.boosting`. Noise has D and C of
+    about 0, and the informativeness of a guess. ``parts`` are those of latents (D) and factors. After Eastwood &
+    Williams (2018), *A framework for the quantitative evaluation of disentangled representations*.
 
     Examples
     --------
@@ -75,10 +75,10 @@ def sap(z_hat: ArrayLike, factors: ArrayLike, *, continuous: Continuous = None, 
     .. math:: \frac1d \sum_j A_{(1)j} - A_{(2)j}
 
     with A the held-out accuracy of a linear support vector machine of one latent (C = .01), for quantities the squared
-    correlation. Blind to permutation, sign, scale and shift; sees rotations, and duplicates, which score 0. ``parts``
-    are the gaps of the factors. One latent and a linear map predict a factor with many levels badly, so that even a
-    perfect embedding may score low: compare with what rotated factors score. After Kumar et al. (2018), *Variational
-    inference of disentangled latent concepts from unlabeled observations*.
+    correlation. Blind to permutation, sign, scale and shift; sees rotations, and duplicates, which score 0, as noise
+    does. ``parts`` are the gaps of the factors. One latent and a linear map predict a factor with many levels badly, so
+    that even a perfect embedding may score low: compare with what rotated factors score. After Kumar et al. (2018),
+    *Variational inference of disentangled latent concepts from unlabeled observations*.
 
     Examples
     --------
