@@ -270,7 +270,7 @@ def test_a_few_codes_tell_no_law():
         (lambda z: z.round() + 0 * z, "No derivative of the decoder"),
         (lambda z: z.sum(), "must map latents"),
         (lambda z: {"x": z}, "must map latents"),
-        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)), "batch normalisation in training mode"),
+        (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)), "batch normalisation"),
         (nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6)).forward, "depends on other samples"),
         (lambda z: z - z.mean(0), "depends on other samples"),
         (lambda z: z + torch.rand(z.shape), "it is random"),

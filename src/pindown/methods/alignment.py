@@ -1,21 +1,20 @@
 r"""Alignment of the latents of two levels of a nuisance, such as two robots, with pairs or without.
 
-An invariant embedding is recovered up to a bijection *per level*, :math:`\hat z = \Phi_e(z)`. Invariance is not
-unification: one point may stand for one latent in one robot and for another in another. The map from level 1 to level
-2 is :math:`\Phi_2 \circ \Phi_1^{-1}`. `align` learns it from pairs, latents of the same event at both levels, and
-measures how many pairs it needs. `DistributionMatcher` needs no pairs: it only removes what distinguishes the levels.
+An invariant embedding is recovered up to a bijection *per level*, :math:`\hat z = \Phi_e(z)`: the same point may stand
+for different latents in two robots. `align` learns :math:`\Phi_2 \circ \Phi_1^{-1}` from pairs, latents of the same
+event at both levels, and measures how many it needs. `DistributionMatcher` only gives the levels one distribution.
 """
 
 from __future__ import annotations
 
 import numbers
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 import torch
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.linear_model import RidgeCV
 from sklearn.metrics import r2_score
@@ -28,8 +27,9 @@ from torch import Tensor
 from pindown._random import RandomState, generator
 from pindown.errors import InputError
 from pindown.methods.transport import SlicedTransport, matrix_power
+from pindown.metrics.arrays import Matrix
 
-Matrix = NDArray[np.float64]
+Level = Hashable
 
 PAIRS = (0, 5, 10, 20, 50, 100, 200)
 """Default numbers of pairs, as far as there are enough."""
@@ -37,12 +37,9 @@ PAIRS = (0, 5, 10, 20, 50, 100, 200)
 MIN_SCORED = 20
 """Pairs that must be left for scoring: the R² of fewer varies too much."""
 
-N_KNOTS = 17
-"""Quantiles along an axis in `DistributionMatcher`. More overfit; chosen, with the number of rounds, on a recording of
-robots of which nothing is reported."""
-
-SAMPLES_PER_KNOT = 5
-"""Samples of each level that a quantile needs."""
+N_KNOTS, SAMPLES_PER_KNOT = 17, 5
+"""Quantiles along an axis in `DistributionMatcher`, chosen on a recording of which nothing is reported; and samples of
+each level that a quantile needs."""
 
 
 class PolynomialRidge(RegressorMixin, BaseEstimator):
@@ -105,13 +102,13 @@ class Alignment:
         Held-out R² by the number of pairs; 0 compares latents as they are.
     n_available : int
         Number of pairs; the map is fitted to all of them.
-    regressor : estimator
+    regressor : PolynomialRidge
         The fitted map.
     """
 
     curve: tuple[Transfer, ...]
     n_available: int
-    regressor: Any
+    regressor: PolynomialRidge
 
     def transform(self, latents: ArrayLike) -> Matrix:
         """Map latents of the first level to the second; (n, d) → (n, d)."""
@@ -227,7 +224,7 @@ class DistributionMatcher(BaseEstimator):
         self.n_rounds = n_rounds
         self.random_state = random_state
 
-    def fit(self, latents: Mapping[Any, ArrayLike], y: None = None) -> Self:
+    def fit(self, latents: Mapping[Level, ArrayLike], y: None = None) -> Self:
         """Fit the maps to latents (n, d) of each level."""
         check_scalar(self.n_rounds, "n_rounds", numbers.Integral, min_val=0)
         parts = _by_level(latents)
@@ -237,84 +234,84 @@ class DistributionMatcher(BaseEstimator):
         self.levels_ = tuple(parts)
         least = max(SAMPLES_PER_KNOT * N_KNOTS, 2 * self.n_features_in_)
         for level, part in parts.items():
-            self._check_width(level, part)
-            if len(part) < least:
-                message = f"DistributionMatcher: {level} has {len(part)} samples, but needs at least {least}."
+            self._check(level, part)
+            if len(part) < least or not part.std(0).all():
+                message = f"DistributionMatcher: {level} must have {least} samples, and no constant latent."
                 raise InputError("latents", message)
-            if not part.std(0).all():
-                raise InputError("latents", f"DistributionMatcher: a latent of {level} is constant. Leave it out.")
         self.means_ = [part.mean(0) for part in parts.values()]
         self.whitening_ = [matrix_power(np.atleast_2d(np.cov(part.T)), -0.5) for part in parts.values()]
-        z, level = self._whitened(parts)
-        sizes = {"n_rounds": self.n_rounds, "n_knots": N_KNOTS, "min_samples": 0}
-        self.transport_ = SlicedTransport.fitted(z, level, generator(self.random_state), **sizes)
+        z, level_numbers = self._whitened(parts)
+        self.transport_ = SlicedTransport.fitted(
+            z, level_numbers, generator(self.random_state), n_rounds=self.n_rounds, n_knots=N_KNOTS, min_samples=0
+        )
         return self
 
-    def transform(self, latents: Mapping[Any, ArrayLike]) -> dict[Any, Matrix]:
+    def transform(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         """Return latents of levels that occurred in ``fit``, with matched distributions."""
         parts = self._known(latents)
         return _split(self.transport_(*self._whitened(parts)).numpy(), parts)
 
-    def inverse_transform(self, latents: Mapping[Any, ArrayLike]) -> dict[Any, Matrix]:
+    def inverse_transform(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         """Return the latents that `transform` maps to these."""
         parts = self._known(latents)
-        made = _split(self.transport_.inverse(np.concatenate([*parts.values()]), self._numbers(parts)).numpy(), parts)
-        for level, part in made.items():
+        white = self.transport_.inverse(np.concatenate([*parts.values()]), self._numbers(parts)).numpy()
+        found = {}
+        for level, part in _split(white, parts).items():
             number = self.levels_.index(level)
-            made[level] = np.linalg.solve(self.whitening_[number], part.T).T + self.means_[number]
-        return made
+            found[level] = np.linalg.solve(self.whitening_[number], part.T).T + self.means_[number]
+        return found
 
-    def _known(self, latents: Any) -> dict[Any, Matrix]:
+    def _known(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         check_is_fitted(self)
         parts = _by_level(latents)
         for level, part in parts.items():
-            if level not in self.levels_:
-                known = ", ".join(map(str, self.levels_))
-                raise InputError("latents", f"DistributionMatcher: {level} did not occur in `fit`, only {known}.")
-            self._check_width(level, part)
+            self._check(level, part)
         return parts
 
-    def _check_width(self, level: Any, part: Matrix) -> None:
+    def _check(self, level: Level, part: Matrix) -> None:
+        if level not in self.levels_:
+            known = ", ".join(map(str, self.levels_))
+            raise InputError("latents", f"DistributionMatcher: {level} did not occur in `fit`, only {known}.")
         if part.shape[1] != self.n_features_in_:
             message = f"DistributionMatcher: {level} has {part.shape[1]} latents, but must have {self.n_features_in_}."
             raise InputError("latents", message)
 
-    def _whitened(self, parts: Mapping[Any, Matrix]) -> tuple[Tensor, Tensor]:
+    def _whitened(self, parts: Mapping[Level, Matrix]) -> tuple[Tensor, Tensor]:
         numbers = [self.levels_.index(level) for level in parts]
         maps = zip(parts.values(), numbers, strict=True)
         z = np.concatenate([(part - self.means_[k]) @ self.whitening_[k] for part, k in maps])
         return torch.as_tensor(z), self._numbers(parts)
 
-    def _numbers(self, parts: Mapping[Any, Matrix]) -> Tensor:
+    def _numbers(self, parts: Mapping[Level, Matrix]) -> Tensor:
         sizes = torch.tensor([len(part) for part in parts.values()])
         return torch.tensor([self.levels_.index(level) for level in parts]).repeat_interleave(sizes)
 
 
-def _by_level(latents: Any) -> dict[Any, Matrix]:
+def _by_level(latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
     if not isinstance(latents, Mapping):
-        what = type(latents).__name__
-        raise TypeError(f"DistributionMatcher: `latents` must map each level of the nuisance to an array, got {what}.")
+        message = f"`latents` must map each level of the nuisance to an array, got {type(latents).__name__}"
+        raise TypeError(f"DistributionMatcher: {message}.")
     return {level: check_array(part, dtype=np.float64, input_name=f"{level}") for level, part in latents.items()}
 
 
-def _split(rows: Matrix, parts: Mapping[Any, Matrix]) -> dict[Any, Matrix]:
-    """Return rows of all levels as a mapping from level, with as many of each as there are in ``parts``."""
-    return dict(zip(parts, np.split(rows, np.cumsum([len(part) for part in parts.values()])[:-1]), strict=True))
+def _split(samples: Matrix, parts: Mapping[Level, Matrix]) -> dict[Level, Matrix]:
+    """Return samples of all levels as a mapping from level, with as many of each as in ``parts``."""
+    return dict(zip(parts, np.split(samples, np.cumsum([len(part) for part in parts.values()])[:-1]), strict=True))
 
 
 def _transfer(
-    source: Matrix, target: Matrix, k: int, max_degree: int, n_repeats: int, rng: np.random.Generator
+    source: Matrix, target: Matrix, n_pairs: int, max_degree: int, n_repeats: int, rng: np.random.Generator
 ) -> Transfer:
     scores = []
     for _ in range(n_repeats):
         order = rng.permutation(len(source))
-        fitted, held_out = order[:k], order[k:]
+        fitted, held_out = order[:n_pairs], order[n_pairs:]
         mapped = source[held_out]
-        if k:
+        if n_pairs:
             mapped = PolynomialRidge(max_degree).fit(source[fitted], target[fitted]).predict(mapped)
         mapped = mapped.reshape(len(held_out), -1)
         scores.append(r2_score(target[held_out], mapped, multioutput="variance_weighted"))
-    return Transfer(k, float(np.mean(scores)), float(np.std(scores)))
+    return Transfer(n_pairs, float(np.mean(scores)), float(np.std(scores)))
 
 
 def _sizes(n_pairs: Sequence[int] | None, n_available: int) -> tuple[int, ...]:
@@ -324,8 +321,5 @@ def _sizes(n_pairs: Sequence[int] | None, n_available: int) -> tuple[int, ...]:
     if n_pairs is None:
         return tuple(k for k in PAIRS if k <= most)
     if wrong := [k for k in n_pairs if k < 0 or k == 1 or k > most]:
-        raise InputError(
-            "n_pairs",
-            f"`n_pairs` must be 0, or from 2 to {most} ({MIN_SCORED} pairs are left to score), got {wrong[0]}.",
-        )
+        raise InputError("n_pairs", f"`n_pairs` must be 0, or from 2 to {most}, got {wrong[0]}.")
     return tuple(n_pairs)

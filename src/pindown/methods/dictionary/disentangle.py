@@ -45,7 +45,7 @@ N_SAMPLES, N_OUTPUTS, N_STARTS = 512, 1_000, 24
 """Latents at which derivatives are taken, outputs that are counted, and starts of the search, at most."""
 
 COLLAPSED = 1e-3
-"""Fraction of the strongest latent's effect up to which a latent has none."""
+"""Effect of a latent, relative to the strongest one, up to which it has collapsed."""
 
 SAME_ROTATION = 0.9
 """Fraction of a latent's variance that must lie in another, or in its block, for two rotations to agree on it."""
@@ -54,13 +54,12 @@ TIED = 0.01
 """Latents per output by which the best rotation must be ahead of the next: with less it is a tie."""
 
 GAIN_RATIO, LEAST_GAIN = 1.25, 0.15
-"""A claim needs a gain of so many times the chance level; of three standard deviations above it; and of so many
-dependencies of an output above it. One layer of random weights has directions that are a little more common than
-others, and gains up to .13."""
+"""A claim needs a gain of so many times the chance level, and of so many dependencies of an output, and three standard
+deviations, above it. One layer of random weights gains up to .13 above it."""
 
 UNSEEN = 0.3
-"""Change of an output, in its spreads, by a latent that its derivatives do not see, up to which it is none: derivatives
-below the threshold of the support change it by .17 at most."""
+"""Change of an output, in standard deviations, by a latent without derivatives, up to which it counts as none:
+derivatives below the threshold of the support change it by .17 at most."""
 
 FEWEST_SAMPLES = 100
 """Latents from which their distribution can be estimated."""
@@ -69,30 +68,24 @@ N_RANDOM, N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 64, 8, 200, 4
 """Random rotations; searches in gradients without common axes, with so many outputs and starts."""
 
 SAME_OUTPUT = 1e-2
-"""Fraction of the largest output up to which two are the same: bfloat16 has two digits."""
-
-OUT_OF_RANGE = 0.5
-"""How far images may go beyond 0 and 1, as those of an autoencoder do here and there; further they have other units."""
-
-
-# ---- which rotations leave the distribution of the latents unchanged ------------------------------------------------
+"""Difference of two outputs, relative to the largest, up to which they are the same: bfloat16 has two digits."""
 
 TOLERATED, BY_CHANCE = 0.03, 1.2
-"""Distance between two distributions on a line, in standard deviations, up to which they count as the same: encodings
-of a trained autoencoder are never quite those of its prior. And, over the root of their number, what few samples add by
-chance. A uniform distribution is .16 away from a Gaussian one, that of Laplace .15, Student's with 8 degrees of freedom
-.06."""
+"""Distance of two distributions, in standard deviations, up to which they count as the same, as encodings never quite
+have their prior's; and what sampling adds, over the root of n. Uniform and Gaussian are .16 apart."""
 
 ISOTROPIC = 1.1
-"""How many times more latents may vary along one direction than along another, apart from what few samples add: those
-of which two correlate by .1."""
+"""Ratio of the largest to the smallest standard deviation up to which latents are isotropic, apart from sampling."""
 
 DEPENDENT, DEPENDENT_BY_CHANCE = 0.1, 4.0
-"""Correlation of two latents, or of their absolute values, up to which they count as independent; and, over the root of
-their number, what the largest of many may be by chance."""
+"""Correlation of two latents, or of their absolute values, up to which they count as independent; and what sampling
+adds, over the root of n."""
 
 N_ROTATIONS, N_LEVELS = 16, 400
 """Random rotations that are tried, and quantiles at which distributions are compared."""
+
+
+# ---- which rotations leave the distribution of the latents unchanged ------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -104,14 +97,11 @@ class Symmetry:
     kind : {"Gaussian", "isotropic", "other"}
         Gaussian with one variance in all directions, so that latents stay independent under any rotation; the same
         along all directions, but not Gaussian; or neither.
-    to_gaussian : float
-        Largest distance of the distribution along an axis, old or new, from a Gaussian one, in standard deviations.
-    to_random : float
-        The same distance between distributions along old axes and along randomly rotated ones.
-    to_new : float
-        The same between old axes and new ones.
+    to_gaussian, to_random, to_new : float
+        Largest distance, in standard deviations, of the distribution along an axis from a Gaussian one; of those along
+        old axes from those along random ones; and from those along new ones.
     anisotropy : float
-        How many times more latents vary along one direction than along another.
+        Ratio of the largest to the smallest standard deviation along a direction.
     dependence : float
         Largest correlation of two new latents, or of their absolute values.
     n, d : int
@@ -129,12 +119,12 @@ class Symmetry:
 
     @property
     def tolerated(self) -> float:
-        """Up to which distance distributions count as the same."""
+        """The distance up to which distributions count as the same."""
         return TOLERATED + BY_CHANCE / self.n**0.5
 
     @property
     def is_isotropic(self) -> bool:
-        """Whether latents vary as much along all directions, apart from what so few of them leave open."""
+        """Whether latents vary as much along all directions, as far as n samples show."""
         few = (self.d / self.n) ** 0.5
         return few < 1 and self.anisotropy <= ISOTROPIC * (1 + few) / (1 - few)
 
@@ -154,23 +144,20 @@ class Symmetry:
             return f"the latents are Gaussian (distance at most {gaussian} along an axis): all rotations are free."
         if self.kind == "isotropic":
             return (
-                f"the latents have one distribution along all axes (distance {self.to_random:.2f}), but not a Gaussian "
-                f"one (distance {gaussian}): all rotations are free, and the latents are not independent."
+                f"the latents have one distribution along all axes, but not a Gaussian one (distance {gaussian}): all "
+                "rotations are free, and the latents are not independent."
             )
         if not self.is_isotropic:
             return (
                 f"the latents vary {min(self.anisotropy, 999):.2f} times as much along one direction as along another, "
                 "so a rotation changes their distribution. Whiten them, with a decoder that undoes it."
             )
+        what = f"not Gaussian (distance {gaussian} along an axis)"
         if self.to_gaussian <= self.tolerated and not self.is_independent:
-            return (
-                f"two of the new latents depend on each other (they, or their absolute values, correlate by "
-                f"{self.dependence:.2f}): only rotations that keep their distribution are free."
-            )
+            what = f"dependent (two of them, or their absolute values, correlate by {self.dependence:.2f})"
         return (
-            f"the latents are not Gaussian (distance {gaussian} along an axis; a uniform distribution has .16): only "
-            "rotations that keep their distribution are free, such as order and signs of independent latents. This "
-            f"rotation {'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
+            f"the latents are {what}: only rotations that keep their distribution are free. This rotation "
+            f"{'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
         )
 
 
@@ -325,8 +312,7 @@ class Disentangled:
             Whether latents are the new ones; False draws the old ones, to compare.
         """
         self.require_images("traversals")
-        x = in_range(self.traversed(steps=steps, rotated=rotated).float())
-        return contact_sheet(x if x.shape[1] == 3 else x[:, :1].expand(-1, 3, -1, -1), columns=steps)
+        return contact_sheet(self.traversed(steps=steps, rotated=rotated), columns=steps)
 
     def traversed(self, *, steps: int = 8, rotated: bool = True) -> Tensor:
         """Return what is decoded along each latent, one after the other, as `traversals` draws it; (d · steps, …)."""
@@ -334,10 +320,9 @@ class Disentangled:
         latents = self.latents @ rotation
         points = latents.median(0).values.repeat(latents.shape[1], steps, 1)  # (d, steps, d)
         levels = torch.linspace(0.05, 0.95, steps, dtype=latents.dtype, device=latents.device)
-        for j, along in enumerate(
-            latents.double().quantile(levels.double(), dim=0).T
-        ):  # no quantiles in half precision
-            points[j, :, j] = along.to(points)
+        quantiles = latents.double().quantile(levels.double(), dim=0)  # not in half precision
+        for j, along in enumerate(quantiles.T.to(points)):
+            points[j, :, j] = along
         with torch.no_grad():
             return self.decoder(points.flatten(0, 1) @ rotation.mT).cpu()
 
@@ -357,36 +342,19 @@ class Disentangled:
         )
 
 
-def in_range(x: Tensor) -> Tensor:
-    """Return images from 0 to 1: as they are, or rescaled if their range is clearly another.
-
-    Examples
-    --------
-    >>> in_range(torch.tensor([0.2, 1.02])).tolist() == torch.tensor([0.2, 1.02]).tolist()
-    True
-    >>> in_range(torch.tensor([0.0, 51.0, 255.0])).tolist()
-    [0.0, 0.20000000298023224, 1.0]
-    """
-    low, high = min(0.0, float(x.min())), max(1.0, float(x.max()))
-    return x if low > -OUT_OF_RANGE and high < 1 + OUT_OF_RANGE else (x - low) / (high - low)
-
-
 def before_and_after(found: Disentangled, what: str = "The decoder") -> tuple[Drawing, Drawing]:
     """Return a slider for each latent of an image decoder, before and after the rotation; ``what`` names the decoder.
 
     Examples
     --------
-    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
-    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
-    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
+    >>> images = torch.eye(2).repeat_interleave(32, 1).reshape(2, 1, 8, 8)  # the upper and the lower half
     >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> [drawing.data["n_latents"] for drawing in before_and_after(disentangle(decoder, z))]
+    >>> found = disentangle(lambda z: torch.einsum("nd,dchw->nchw", z, images), z)
+    >>> [drawing.data["n_latents"] for drawing in before_and_after(found)]
     [2, 2]
     """
     found.require_images("save_rotated")
-    before, after = (
-        tiles(in_range(found.traversed(steps=STEPS, rotated=rotated).float())) for rotated in (False, True)
-    )
+    before, after = (tiles(found.traversed(steps=STEPS, rotated=rotated)) for rotated in (False, True))
     shape = (len(found.rotation), STEPS, *before.shape[1:])
     caption = "Each slider moves one latent through its range; the others stay at their median."
     return (
@@ -405,21 +373,12 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     path
         The file, such as ``rotated.html``. The page is self-contained.
 
-    Raises
-    ------
-    ValueError
-        If the decoder does not return images.
-    OSError
-        If the file cannot be written.
-
     Examples
     --------
     >>> import tempfile
-    >>> corner, edge = torch.zeros(3, 8, 8), torch.zeros(3, 8, 8)
-    >>> corner[:, :4, :4], edge[:, :, 7] = 1, 1
-    >>> decoder = lambda z: z[:, 0, None, None, None] * corner + z[:, 1, None, None, None] * edge
+    >>> images = torch.eye(2).repeat_interleave(32, 1).reshape(2, 1, 8, 8)  # the upper and the lower half
     >>> z = torch.randn(200, 2, generator=torch.Generator().manual_seed(0))
-    >>> found = disentangle(decoder, z, n_samples=50)
+    >>> found = disentangle(lambda z: torch.einsum("nd,dchw->nchw", z, images), z, n_samples=50)
     >>> with tempfile.TemporaryDirectory() as folder:  # two sliders before, two after
     ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
     4
@@ -518,10 +477,8 @@ def disentangle(
     try:
         moments = gradient_moments(decoder, z, varies, counted)
     except (ValueError, RuntimeError, TypeError) as error:
-        why = str(error).splitlines()[0].rstrip(".")
-        raise InputError(
-            "decoder", f"{why}. Use operations that torch differentiates, from latents to outputs."
-        ) from error
+        message = f"{str(error).splitlines()[0].rstrip('.')}. Use operations that torch differentiates."
+        raise InputError("decoder", message) from error
     _check_collapsed(moments)
     found = rotation_optima(moments, n_starts=n_starts, random_state=int(rng.integers(2**31)))
     best = found.rotations[0]
@@ -558,11 +515,8 @@ def _read_latents(decoder: Decoder, latents: ArrayLike | Tensor) -> Tensor:
     """Return latents as the decoder takes them; raise if it cannot decode them, each by itself."""
     array = np.asarray(from_torch(latents))
     if array.ndim != 2 or array.dtype.kind not in "fiu" or not np.isfinite(array).all() or len(array) < 2:
-        raise InputError(
-            "latents",
-            "`latents` must be a matrix (n, d) of finite numbers, with two samples or more, such as an encoder returns "
-            f"or a prior draws, got {array.dtype} of shape {array.shape}.",
-        )
+        message = "`latents` must be a matrix (n, d) of finite numbers, with two samples or more"
+        raise InputError("latents", f"{message}, got {array.dtype} of shape {array.shape}.")
     given = latents if isinstance(latents, Tensor) and latents.is_floating_point() else torch.zeros(())
     like: Tensor = next(decoder.parameters(), given) if isinstance(decoder, nn.Module) else given
     z = torch.as_tensor(array).to(like.device, like.dtype)
@@ -571,27 +525,21 @@ def _read_latents(decoder: Decoder, latents: ArrayLike | Tensor) -> Tensor:
         with torch.no_grad():
             x, again, alone = decoder(z[:2]), decoder(z[:2]), decoder(z[[0, 0]])
     except (RuntimeError, ValueError, IndexError, TypeError) as error:
-        cause = str(error).splitlines()[0]
-        raise InputError(
-            "latents", f"The decoder does not take `latents` of {z.shape[1]} columns ({cause})."
-        ) from error
+        message = f"The decoder does not take `latents` of {z.shape[1]} columns ({str(error).splitlines()[0]})."
+        raise InputError("latents", message) from error
     if not isinstance(x, Tensor) or x.ndim < 2 or len(x) != 2:
         shape = tuple(x.shape) if isinstance(x, Tensor) else type(x).__name__
         raise InputError("decoder", f"The decoder must map latents (n, d) to a tensor (n, …), got {shape} for n = 2.")
     if not x.isfinite().all():
         raise InputError("decoder", "The output of the decoder has NaN or infinity. Does it take a logarithm?")
     if _differ(x, again):
-        raise InputError(
-            "decoder",
-            "The decoder returns other outputs for the same latents when it is called again: it is random. Put it into "
-            "evaluation mode, or fix the noise that it draws.",
+        message = (
+            "The decoder returns other outputs when it is called again: it is random. Fix the noise that it draws."
         )
+        raise InputError("decoder", message)
     if _differ(x[0], alone[0]):
-        raise InputError(
-            "decoder",
-            "The output of a sample depends on other samples, as with batch normalisation in training mode. Put the "
-            "decoder into evaluation mode, or let it decode each sample by itself.",
-        )
+        message = "The output of a sample depends on other samples, as with batch normalisation in training mode. Call"
+        raise InputError("decoder", f"{message} `eval()` on the decoder.")
     return z
 
 
@@ -603,39 +551,28 @@ def _differ(x: Tensor, other: Tensor) -> bool:
 def _check_varying(z: Tensor, found: Outputs) -> None:
     constant = np.flatnonzero((z == z[0]).all(0).cpu().numpy())
     if len(constant):
-        raise InputError(
-            "latents",
-            f"column(s) {constant.tolist()} of `latents` are constant, as those of a collapsed latent are. Leave these "
-            "latents out, and let the decoder set them.",
+        message = (
+            f"column(s) {constant.tolist()} of `latents` are constant. Leave them out, and let the decoder set them."
         )
+        raise InputError("latents", message)
     if not found.spread.max() > 0:
-        raise InputError(
-            "decoder",
-            "The decoder returns the same for all latents: it does not depend on them. Are these the latents that it "
-            "was trained with, and is it trained?",
-        )
+        message = "The decoder returns the same for all latents: it does not depend on them. Is it trained with these?"
+        raise InputError("decoder", message)
 
 
 def _check_collapsed(moments: Matrix) -> None:
     total = moments.mean(0)
-    effect = np.sqrt(total.diagonal())
+    effect, effects = np.sqrt(total.diagonal()), np.sqrt(np.maximum(np.linalg.eigvalsh(total), 0))
     if not effect.max() > 0:
         raise InputError("decoder", "No derivative of the decoder by its latents differs from 0. Is it quantised?")
-    dead = np.flatnonzero(effect <= COLLAPSED * effect.max())
-    if len(dead):
-        raise InputError(
-            "latents",
-            f"The decoder does not respond to latent(s) {dead.tolist()}, which have collapsed. Leave them out, and let "
-            "the decoder set them to 0.",
+    if len(dead := np.flatnonzero(effect <= COLLAPSED * effect.max())):
+        message = (
+            f"The decoder does not respond to latent(s) {dead.tolist()}. Leave them out, and let it set them to 0."
         )
-    effects = np.sqrt(np.maximum(np.linalg.eigvalsh(total), 0))
-    idle = int((effects <= COLLAPSED * effects[-1]).sum())
-    if idle:
-        raise InputError(
-            "latents",
-            f"The decoder responds to {len(total) - idle} directions of its {len(total)} latents only: some have "
-            "collapsed together. Train it with as many as it uses.",
-        )
+        raise InputError("latents", message)
+    if n_dead := int((effects <= COLLAPSED * effects[-1]).sum()):
+        used = f"{len(total) - n_dead} directions of its {len(total)} latents"
+        raise InputError("latents", f"The decoder responds to {used} only. Train it with as many as it uses.")
 
 
 def _lead(found: Optima, members: list[list[int]]) -> float:
@@ -670,10 +607,7 @@ def _by_distribution(free: Symmetry) -> list[str]:
     if free.kind != "Gaussian":
         reasons.append("the latents are not Gaussian, so they are not independent along all axes")
     if free.n < FEWEST_SAMPLES:
-        reasons.append(
-            f"{free.n} samples are too few to estimate the distribution of the latents: give {FEWEST_SAMPLES}, better "
-            "thousands"
-        )
+        reasons.append(f"{free.n} samples are too few to estimate the distribution of the latents: give thousands")
     return reasons
 
 
@@ -689,8 +623,8 @@ def _by_dependence(strength: Matrix, support: Mask, change: Matrix) -> list[str]
     unseen = int((~support & (change > UNSEEN)).sum())
     if unseen > RARE * max(1, (~support).sum()):
         reasons.append(
-            f"{unseen} outputs change with a latent that their derivatives do not see, as where a decoder jumps, "
-            "rounds, or hides a part from differentiation"
+            f"{unseen} outputs change with a latent that their derivatives do not see, as where a decoder jumps, or "
+            "hides a part from differentiation"
         )
     return reasons
 
@@ -701,11 +635,11 @@ def _by_search(lead: float, blocks: tuple[structure.Block, ...], *, gain: float,
     if lead < TIED:
         reasons.append("another rotation, with other latents, is as good")
     if len(blocks) < 2:
-        reasons.append("all latents reach the same outputs, so none is told apart")
-    bound = max(by_chance.mean() + max(LEAST_GAIN, 3 * by_chance.std()), GAIN_RATIO * by_chance.mean())
-    if gain < bound:
+        reasons.append("all latents reach the same outputs, so no block of them is identified")
+    chance, spread = by_chance.mean(), by_chance.std()
+    if gain < max(chance + max(LEAST_GAIN, 3 * spread), GAIN_RATIO * chance):
         reasons.append(
-            f"the rotation removes {gain:.2f} dependencies of an output; where gradients have no axes in common, "
-            f"{by_chance.mean():.2f} ± {by_chance.std():.2f} are removed"
+            f"the rotation removes {gain:.2f} dependencies of an output, but {chance:.2f} ± {spread:.2f} where "
+            "gradients have no axes in common"
         )
     return reasons
