@@ -7,6 +7,7 @@ from torch import nn
 
 import pindown
 from pindown import disentangle, theory
+from pindown.errors import InputError
 from pindown.methods.dictionary.disentangle import symmetry
 from pindown.methods.dictionary.rotation import dependencies, rotation_optima
 from pindown.networks.spaces import Reals
@@ -25,10 +26,10 @@ def normal(n, d, seed=1):
     return torch.randn(n, d, generator=torch.Generator().manual_seed(seed))
 
 
-def turned(mixing, d, seed=0, codes=None):
+def turned(mixing, d, seed=0, latents=None):
     """Disentangle a decoder that is known but for a rotation; return what was found, and what is left of it."""
     turn = rotation(d, seed)
-    found = disentangle(lambda z: mixing(z @ turn), normal(1_000, d) if codes is None else codes)
+    found = disentangle(lambda z: mixing(z @ turn), normal(1_000, d) if latents is None else latents)
     return found, np.abs(turn.T.numpy() @ found.rotation)
 
 
@@ -40,7 +41,7 @@ def world(support, seed):
 
 
 @pytest.mark.parametrize("seed", range(4))
-def test_a_sparse_decoder_is_turned_to_its_latents_and_each_is_claimed(seed):
+def test_a_sparse_decoder_is_rotated_to_its_latents_and_each_is_claimed(seed):
     found, left = turned(world(DIVERSE, seed), 3, seed)
     assert left.max(0).min() > 0.99
     assert sorted(left.argmax(0)) == [0, 1, 2]
@@ -101,7 +102,7 @@ HIDDEN = {
 
 
 @pytest.mark.parametrize("decoder", HIDDEN.values(), ids=HIDDEN)
-def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
+def test_nothing_is_claimed_if_derivatives_miss_a_dependence(decoder):
     assert disentangle(sparse, normal(1_000, 3)).claim is not None
     found = disentangle(decoder, normal(1_000, 3))
     assert found.claim is None
@@ -110,7 +111,7 @@ def test_what_derivatives_do_not_see_stands_against_a_claim(decoder):
 
 @pytest.mark.parametrize("seed", range(2))
 @pytest.mark.slow
-def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its_prior_are_gaussian(seed):
+def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_its_prior_is_gaussian(seed):
     # As many write one: nobody knows what the latents of digits are, and no gap parts derivatives from none.
     x, d = torch.tensor(load_digits().data / 16, dtype=torch.float32), 5
     torch.manual_seed(seed)  # noqa: TID251 (as they do)
@@ -120,8 +121,8 @@ def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its
     for _ in range(600):
         rows = x[torch.randint(len(x), (128,))]
         mean, log_variance = encoder(rows).chunk(2, 1)
-        codes = mean + torch.randn_like(mean) * (log_variance / 2).exp()
-        missed = nn.functional.binary_cross_entropy(decoder(codes), rows, reduction="none").sum(1)
+        latents = mean + torch.randn_like(mean) * (log_variance / 2).exp()
+        missed = nn.functional.binary_cross_entropy(decoder(latents), rows, reduction="none").sum(1)
         divergence = (mean.square() + log_variance.exp() - 1 - log_variance).sum(1) / 2
         descent.zero_grad()
         (missed + divergence).mean().backward()
@@ -135,7 +136,7 @@ def test_of_an_autoencoder_of_real_digits_nothing_is_claimed_though_codes_of_its
 MOMENTS = np.stack([np.diag([1.0, 0.1]), np.diag([0.1, 1.0])])
 
 
-def test_a_tie_is_told():
+def test_a_tie_is_found():
     # Three outputs along three axes, three along axes that are turned by 60 degrees about (1, 1, 1): either will do.
     other = torch.ones(3, 3) * 2 / 3 - torch.roll(torch.eye(3), 1, 0)
     z = normal(1_000, 3) - normal(1_000, 3).mean(0)
@@ -165,7 +166,7 @@ def test_pictures_of_a_simulator_are_disentangled_without_training():
 # ---- what is promised of the result -------------------------------------------------------------------
 
 
-def test_new_codes_are_decoded_to_what_the_old_ones_were():
+def test_new_latents_are_decoded_to_the_same_outputs():
     mixing = world(DIVERSE, 0)
     found, _ = turned(mixing, 3)
     z, turn = normal(7, 3, 5), rotation(3)
@@ -173,7 +174,7 @@ def test_new_codes_are_decoded_to_what_the_old_ones_were():
     torch.testing.assert_close(found.decode(new), mixing(z @ turn), atol=1e-4, rtol=1e-4)
 
 
-def test_where_codes_start_does_not_matter():
+def test_a_rotation_of_the_latents_does_not_matter():
     mixing, z = world(DIVERSE, 1), normal(1_000, 3)
     plain = disentangle(mixing, z)
     turn = rotation(3, 4)
@@ -195,15 +196,19 @@ def test_every_start_is_kept_the_best_first():
     np.testing.assert_allclose(found.counts, dependencies(MOMENTS, found.rotations), atol=1e-9)
 
 
-# ---- the law of the codes -----------------------------------------------------------------------------
+# ---- the distribution of the latents -----------------------------------------------------------------------------
 
 
-def test_the_freedom_that_a_law_leaves_is_told():
+def test_the_rotations_that_keep_a_distribution_are_found():
     rng, turn = np.random.default_rng(0), rotation(3).double().numpy()
     gaussian = rng.normal(size=(3_000, 3))
     sphere = gaussian / np.linalg.norm(gaussian, axis=1, keepdims=True)
     uniform = rng.uniform(size=(3_000, 3))
-    assert [symmetry(codes, turn).kind for codes in (gaussian, sphere, uniform)] == ["Gaussian", "isotropic", "other"]
+    assert [symmetry(latents, turn).kind for latents in (gaussian, sphere, uniform)] == [
+        "Gaussian",
+        "isotropic",
+        "other",
+    ]
     assert not symmetry(uniform, turn).is_kept
     assert symmetry(uniform, np.eye(3)[::-1]).is_kept  # another order
     wide = symmetry(gaussian * [1, 1, 3], turn)
@@ -211,9 +216,9 @@ def test_the_freedom_that_a_law_leaves_is_told():
     assert "Whiten" in str(wide)
 
 
-def test_codes_whose_law_a_rotation_changes_are_not_claimed():
+def test_latents_whose_distribution_a_rotation_changes_are_not_claimed():
     uniform = 3.4 * torch.rand(2_000, 3, generator=torch.Generator().manual_seed(0)) - 1.7
-    found, _ = turned(world(DIVERSE, 0), 3, codes=uniform)
+    found, _ = turned(world(DIVERSE, 0), 3, latents=uniform)
     assert found.symmetry.kind == "other"
     assert found.claim is None
     assert "does not keep it" in str(found)
@@ -226,16 +231,16 @@ def dependent(n):  # the size of the second is that of the first: their signs ar
 
 
 @pytest.mark.parametrize("seed", range(2))
-def test_codes_that_depend_on_each_other_are_not_claimed_whatever_axes_they_come_in(seed):
+def test_dependent_latents_are_not_claimed_along_any_axes(seed):
     turn = rotation(3, seed)
-    for codes, decoder in ((dependent(2_000), sparse), (dependent(2_000) @ turn.T, lambda z: sparse(z @ turn))):
-        found = disentangle(decoder, codes)
+    for latents, decoder in ((dependent(2_000), sparse), (dependent(2_000) @ turn.T, lambda z: sparse(z @ turn))):
+        found = disentangle(decoder, latents)
         assert found.claim is None
         assert not found.symmetry.is_independent
 
 
 @pytest.mark.parametrize("correlation", [0.3, 0.35])
-def test_codes_that_correlate_are_to_be_whitened(correlation):
+def test_correlated_latents_must_be_whitened(correlation):
     z = normal(2_000, 3)
     z[:, 1] = correlation * z[:, 0] + (1 - correlation**2) ** 0.5 * z[:, 1]
     found = disentangle(sparse, z)
@@ -246,17 +251,17 @@ def test_codes_that_correlate_are_to_be_whitened(correlation):
 @pytest.mark.parametrize("seed", range(3))
 def test_heavy_tails_and_two_humps_are_not_gaussian(seed):
     rng = np.random.default_rng(seed)
-    for codes in (rng.standard_t(8, size=(8_000, 3)), rng.normal(size=(8_000, 3)) + rng.choice([-1, 1], (8_000, 3))):
-        assert symmetry(codes / codes.std(0), np.eye(3)).kind != "Gaussian"
+    for latents in (rng.standard_t(8, size=(8_000, 3)), rng.normal(size=(8_000, 3)) + rng.choice([-1, 1], (8_000, 3))):
+        assert symmetry(latents / latents.std(0), np.eye(3)).kind != "Gaussian"
     assert symmetry(rng.normal(size=(8_000, 3)), np.eye(3)).kind == "Gaussian"
 
 
-def test_a_few_codes_tell_no_law():
+def test_few_samples_do_not_show_a_distribution():
     found = disentangle(sparse, normal(50, 3))
     assert any("too few to estimate" in reason for reason in found.reasons_not_to_claim)
 
 
-# ---- reasons_not_to_claim -----------------------------------------------------------------------------------------
+# ---- input that is refused -----------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -284,7 +289,7 @@ def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
 
 
 @pytest.mark.parametrize(
-    ("codes", "message"),
+    ("latents", "message"),
     [
         (torch.cat([normal(50, 2), torch.ones(50, 1)], 1), r"column\(s\) \[2\] of `latents` are constant"),
         (normal(50, 3)[:, 0], "must be a matrix"),
@@ -292,19 +297,19 @@ def test_decoders_that_cannot_be_disentangled_are_refused(decoder, message):
         (normal(1, 3), "two samples or more"),
     ],
 )
-def test_codes_that_cannot_be_read_are_refused(codes, message):
-    with pytest.raises(ValueError, match=message):
-        disentangle(nn.Linear(3, 6), codes)
+def test_latents_that_cannot_be_used_are_refused(latents, message):
+    with pytest.raises(InputError, match=message) as error:
+        disentangle(nn.Linear(3, 6), latents)
+    assert error.value.argument == "latents"
 
 
 def test_options_and_pictures_that_make_no_sense_are_refused():
     with pytest.raises(ValueError, match="n_starts == 0, must be >= 1"):
         disentangle(nn.Linear(3, 6), normal(50, 3), n_starts=0)
     found, _ = turned(world(DIVERSE, 0), 3)
-    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
-        found.pictures()
-    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
-        found.traversals()
+    for draw in (found.pictures, found.traversals):
+        with pytest.raises(InputError, match="must be images"):
+            draw()
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])

@@ -15,8 +15,7 @@ from pindown.methods.decoding import AT_ONCE
 from pindown.networks.encoder import Encoder
 
 LEAST_NOISE = 0.02
-"""Smallest standard deviation of the observation noise, in standardised units: without noise in the data the bound
-would grow without limit."""
+"""Smallest standard deviation of the observation noise, in standardised units; the bound would grow without limit."""
 
 START_SAMPLES, START_BATCHES, START_IMAGES = 8_192, 64, 512
 """Samples from which the decoder takes the scales of features and its linear start; most batches of them; and images

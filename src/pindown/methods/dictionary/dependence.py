@@ -28,21 +28,20 @@ AT_ONCE = 1 << 24
 """Derivatives taken at once; the layers inside a decoder hold several times as many numbers."""
 
 CONSTANT = 0.05
-"""Fraction of the largest standard deviation below which an output counts as constant: in units of its own it would
-mostly be an error of the decoder."""
+"""Standard deviation, relative to the largest, below which an output counts as constant: it is mostly an error."""
 
 FAINT, STRONG = 0.05, 0.15
 """The threshold of the support lies between these: weaker derivatives are noise, stronger ones are not."""
 
 RARE = 0.01
-"""Fraction of the outputs that must have the same set of latents for it to count: single ones occur in any decoder."""
+"""Fraction of the outputs that must have the same set of latents for it to count."""
 
 N_LATENTS, N_PIXELS = 512, 500
 """Latents at which derivatives by images are taken, and pixels that are counted, at most."""
 
 EXPLAINED = 0.9
-"""Fraction of a latent's variance that its encoding must explain for blocks of images to be claimed: .96 and more of
-all five factors of rooms (seeds 10 and 11), .63 to .88 of latents that noise hides or that depend on others."""
+"""Fraction of a latent's variance that its encoding must explain for blocks of images to be claimed: .96 and more for
+factors of rooms, at most .88 for latents that noise hides or that depend on others."""
 
 
 class Outputs(NamedTuple):
@@ -168,8 +167,8 @@ def common_rows(support: ArrayLike) -> NDArray[np.int64]:
 def is_nonlinear(moments: Matrix, support: ArrayLike) -> Mask:
     r"""Return which outputs have gradients that span all the latents that reach them; (m,).
 
-    That is :math:`\sqrt{\lambda_{\min} / \lambda_{\max}}` of the moments (m, d, d) on the support (m, d), in units of
-    the gradients, is above that of a nearly linear output. An output of one latent may be linear.
+    :math:`\sqrt{\lambda_{\min} / \lambda_{\max}}` of the moments (m, d, d) on the support (m, d), in units of the
+    gradients, must be above that of a nearly linear output. An output of one latent may be linear.
 
     Examples
     --------
@@ -210,20 +209,16 @@ def moments_of(model: Autoencoder, x: Tensor) -> Matrix:
 def structure_of(model: Autoencoder, x: Tensor, more: Tensor) -> Structure:
     """Return the dependency structure at samples x, with blocks that are independent in more samples."""
     if x.ndim == 4:
-        return _structure_of_pixels(model, x, more)
-    dependence = model.dependence(x).double().abs().mean(0).cpu().numpy()
-    support, threshold = support_of(dependence)
-    blocks = independent(structure.identified_blocks(support), model.encode(more))
-    return Structure(dependence, support.astype(int), threshold, blocks)
-
-
-def _structure_of_pixels(model: Autoencoder, x: Tensor, more: Tensor) -> Structure:
-    found, counted, moments = _pixels(model, x)
-    strength = mean_derivatives(model.decoder, model.encode(x[:N_LATENTS]), found, np.eye(model.d))
-    support, threshold = support_of(strength, found.varying)
-    rows = common_rows(support[counted][is_nonlinear(moments, support[counted])])
-    blocks = independent(structure.identified_blocks(rows), model.encode(more))
-    if bool((model.explained_variance(x[:N_LATENTS]) < EXPLAINED).any()):
+        found, counted, moments = _pixels(model, x)
+        strength = mean_derivatives(model.decoder, model.encode(x[:N_LATENTS]), found, np.eye(model.d))
+        support, threshold = support_of(strength, found.varying)
+        kinds = common_rows(support[counted][is_nonlinear(moments, support[counted])])
+    else:
+        strength = model.dependence(x).double().abs().mean(0).cpu().numpy()
+        support, threshold = support_of(strength)
+        kinds = support.astype(np.int64)
+    blocks = independent(structure.identified_blocks(kinds), model.encode(more))
+    if x.ndim == 4 and bool((model.explained_variance(x[:N_LATENTS]) < EXPLAINED).any()):
         blocks = (_joined(blocks),)
     shape = (*x.shape[1:], model.d)
     return Structure(strength.reshape(shape), support.astype(int).reshape(shape), threshold, blocks)

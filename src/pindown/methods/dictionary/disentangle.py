@@ -141,22 +141,22 @@ class Symmetry:
     def __str__(self) -> str:
         gaussian = f"{self.to_gaussian:.2f}"
         if self.kind == "Gaussian":
-            return f"the latents are Gaussian (distance at most {gaussian} along an axis): all rotations are free."
+            return f"The latents are Gaussian (distance at most {gaussian} along an axis): all rotations are free."
         if self.kind == "isotropic":
             return (
-                f"the latents have one distribution along all axes, but not a Gaussian one (distance {gaussian}): all "
+                f"The latents have one distribution along all axes, but not a Gaussian one (distance {gaussian}): all "
                 "rotations are free, and the latents are not independent."
             )
         if not self.is_isotropic:
             return (
-                f"the latents vary {min(self.anisotropy, 999):.2f} times as much along one direction as along another, "
+                f"The latents vary {min(self.anisotropy, 999):.2f} times as much along one direction as along another, "
                 "so a rotation changes their distribution. Whiten them, with a decoder that undoes it."
             )
         what = f"not Gaussian (distance {gaussian} along an axis)"
         if self.to_gaussian <= self.tolerated and not self.is_independent:
             what = f"dependent (two of them, or their absolute values, correlate by {self.dependence:.2f})"
         return (
-            f"the latents are {what}: only rotations that keep their distribution are free. This rotation "
+            f"The latents are {what}: only rotations that keep their distribution are free. This rotation "
             f"{'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
         )
 
@@ -329,16 +329,19 @@ class Disentangled:
     def require_images(self, what: str) -> None:
         """Raise unless the decoder makes images."""
         if self.support.ndim != 4:
-            shape = self.support.shape[1:]
-            raise ValueError(f"{what}: the outputs have shape {shape}, not (c, h, w). See dependence and support.")
+            message = f"{what}: the outputs must be images (c, h, w), got {self.support.shape[1:]}. See `support`."
+            raise InputError("decoder", message)
+
+    @property
+    def conclusion(self) -> str:
+        """The claim, or the reasons not to claim."""
+        return self.claim or f"No claim is supported: {'; '.join(self.reasons_not_to_claim)}."
 
     def __str__(self) -> str:
         lead = "no other optimum was found" if np.isinf(self.lead) else f"the next optimum is {self.lead:.3f} behind"
-        tie = "a tie: " if self.is_tied else ""
-        claim = self.claim or "No claim is supported: " + "; ".join(self.reasons_not_to_claim) + "."
         return (
             f"{self.after:.2f} latents reach an output, {self.before:.2f} before and {self.chance:.2f} by chance "
-            f"({tie}{lead}). {str(self.symmetry)[:1].upper()}{str(self.symmetry)[1:]} {claim}"
+            f"({'a tie: ' if self.is_tied else ''}{lead}). {self.symmetry} {self.conclusion}"
         )
 
 
@@ -383,6 +386,7 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
     ...     save_rotated(found, f"{folder}/rotated.html").read_text(encoding="utf-8").count('type="range"')
     4
     """
+    path = Path(path)
     page = fill(
         "rotated.html.j2",
         title="One rotation",
@@ -390,10 +394,9 @@ def save_rotated(found: Disentangled, path: str | Path) -> Path:
         lead=f"A pixel depends on {found.after:.2f} latents along the new axes, {found.before:.2f} along the old "
         f"ones, and {found.chance:.2f} at chance. Nothing was trained.",
         claims=found.claim is not None,
-        said=found.claim or "No claim is supported: " + "; ".join(found.reasons_not_to_claim) + ".",
+        said=found.conclusion,
         drawings=before_and_after(found),
     )
-    path = Path(path)
     write_whole(page, path)
     return path
 

@@ -26,7 +26,7 @@ from pindown.methods.dictionary.audit import DictionarySpec
 from pindown.methods.dictionary.autoencoder import Autoencoder, first_samples, random_numbers
 from pindown.methods.dictionary.dependence import Structure, moments_of, reach_images, structure_of
 from pindown.methods.dictionary.isomap import FOLDED, explained_by_latents, isomap_init
-from pindown.methods.dictionary.rotation import sparsest_rotation
+from pindown.methods.dictionary.rotation import rotation_optima
 from pindown.methods.fitting import Trained, Training
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.parameters import check_penalty
@@ -218,9 +218,8 @@ class Dictionary(Decodes, BaseEncoder):
         """Draw which pixels each latent reaches, side by side, brighter where more; bytes (height, width, 3)."""
         check_is_fitted(self)
         if len(self.shape_in_) != 3:
-            raise InputError(
-                "X", f"Dictionary: samples of shape {self.shape_in_} are not images. See support_ instead."
-            )
+            message = f"Dictionary: samples of shape {self.shape_in_} are not images. See `support_`."
+            raise InputError("X", message)
         return reach_images(np.moveaxis(self.dependence_, -1, 0), np.moveaxis(self.support_, -1, 0) > 0)
 
     def score(self, X, y=None) -> float:
@@ -249,11 +248,8 @@ class Dictionary(Decodes, BaseEncoder):
         X, d = inputs.data.X, self._requested_components()
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
-            raise InputError(
-                "X",
-                f"Dictionary: column(s) {constant.tolist()} of X are constant, so that no latent reaches them and "
-                "their scale is undefined. Leave them out.",
-            )
+            message = f"column(s) {constant.tolist()} of X are constant, so their scale is undefined. Leave them out"
+            raise InputError("X", f"Dictionary: {message}.")
         if inputs.splits:
             return DictionarySummary(d, held_out=torch.as_tensor(X[inputs.splits[0].held_out]))
         # Without held-out samples, restarts are compared by some of their training samples.
@@ -283,8 +279,8 @@ class Dictionary(Decodes, BaseEncoder):
         bounds = np.array([restart.bound(held_out, seed=0) for restart in restarts])
         if self._seeks_sparsity:
             for restart in restarts:
-                found = sparsest_rotation(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
-                restart.rotate(torch.as_tensor(found))
+                optima = rotation_optima(moments_of(restart, held_out), n_starts=N_STARTS[held_out.ndim])
+                restart.rotate(torch.as_tensor(optima.rotations[0]))
         best = _best_of(restarts, bounds, held_out)
         latents = [restart.encode(held_out).cpu().numpy() for restart in restarts]
         agreement = np.array([_matched_correlation(each, latents[best]) for each in latents])

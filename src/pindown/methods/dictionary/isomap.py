@@ -1,8 +1,7 @@
 """Isomap initialisation of an autoencoder.
 
-From a linear initialisation the latents are at first a projection of the data. If that folds the data, so that distant
-samples share latents, every restart ends with the same poor likelihood: to unfold them, samples would have to pass
-through each other. Distances along the data are not affected by folds.
+With a linear initialisation the latents are a projection of the data. If that folds them, so that distant samples share
+latents, every restart ends with a poor likelihood. Distances along the data are not affected by folds.
 """
 
 from __future__ import annotations
@@ -22,13 +21,11 @@ N_LANDMARKS, N_NEIGHBOURS = 300, 10
 """Samples whose distances from all others are taken, and neighbours of each sample in the graph."""
 
 DIRECTIONS, ITERATIONS = (2, 3, 4, 5, 6, 8), 6
-"""Numbers of leading directions of images, per latent, in which neighbours are tried, and the subspace iterations that
-find them. Too few fold factors that change little onto others, too many lose the paths along the data: which number is
-right depends on the factors."""
+"""Numbers of leading directions of images, per latent, in which neighbours are tried: too few fold factors that change
+little onto others, too many lose the paths along the data. And the subspace iterations that find the directions."""
 
 SCORED_DIRECTIONS, SCORED_SAMPLES, SCORED_NEIGHBOURS = 5, 3_000, 5
-"""Directions per latent that coordinates should explain, by how many neighbours; and samples by which the number of
-directions is chosen."""
+"""Directions per latent, samples and neighbours by which the number of directions is chosen."""
 
 PARABOLIC = 0.1
 """Fraction of a coordinate's variance that is a quadratic function of earlier ones, above which it is removed."""
@@ -125,9 +122,8 @@ def least_folded(x: Matrix, d: int) -> Matrix:
 def without_parabolas(z: Matrix) -> Matrix:
     """Remove from each coordinate what is a quadratic function of those before it; unit variance.
 
-    Paths along the data are longer than distances between latents where images change faster. Along a wide sheet this
-    adds a parabola of the leading coordinates, which may be larger than the coordinate of a factor that changes little:
-    both share the next coordinate. Sprites have their positions, a parabola of these, and their size.
+    Where images change faster, paths along the data are longer. Along a wide sheet this adds a parabola of the leading
+    coordinates, which shares the next one with a factor that changes little: such as the positions and size of sprites.
 
     Examples
     --------
@@ -171,8 +167,7 @@ def explained_by_latents(model: EncoderDecoder, x: Tensor) -> float:
 def _neighbour_space(model: EncoderDecoder, x: Tensor, device: str | torch.device) -> Matrix:
     """Return the space in which neighbours are found: preprocessed samples, of images their leading directions.
 
-    Whitened, since a direction in which the data vary little may be the one that keeps their folds apart: in images of
-    rooms, size and azimuth explain a hundredth of the variance that colours do.
+    They are whitened, since a direction in which the data vary little may be the one that keeps folds apart.
     """
     found = model.encoder.preprocess(x)
     if found.ndim == 2:

@@ -1,10 +1,8 @@
 """The rotation of the latents in which the fewest of them reach the fewest observed variables.
 
-The likelihood is the same for all rotations of z under a Gaussian prior. What a rotation Q does to the decoder's
-dependence on single latents follows from one d×d matrix per observed variable, its mean outer product of gradients
-M_i = E ∇g_i ∇g_iᵀ: the mean square of the derivative along the new latent j is q_jᵀ M_i q_j. It vanishes exactly
-if x_i does not depend on that latent anywhere, and M_i has rank |I_i| exactly if x_i is sufficiently nonlinear. So all
-rotations can be searched without the data.
+Under a Gaussian prior the likelihood is the same for all rotations Q of z. With M_i = E ∇g_i ∇g_iᵀ, one d×d matrix per
+observed variable, the mean square of the derivative along the new latent j is q_jᵀ M_i q_j. It vanishes exactly if x_i
+does not depend on that latent anywhere. So all rotations can be searched without the data.
 """
 
 from __future__ import annotations
@@ -17,8 +15,7 @@ import numpy as np
 from pindown.metrics.arrays import Matrix
 
 COARSE, FINE = 0.1, 0.03
-"""Derivatives well below this, in standardised units, count as none: first smoothly, so that starts agree, then
-sharply."""
+"""Standardised derivatives well below this count as none: first smoothly, so that starts agree, then sharply."""
 
 SWEEPS = 50
 """How often every pair of axes is rotated, at most."""
@@ -33,14 +30,13 @@ class Optima(NamedTuple):
     counts: Matrix
 
 
-def sparsest_rotation(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Matrix:
-    r"""Return the orthogonal Q that minimises a soft count of dependencies.
+def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
+    r"""Return the orthogonal Q that minimise a soft count of dependencies, from each start, the best first.
 
     .. math:: \sum_{ij} \log\bigl(q_j^\top M_i q_j + \epsilon^2\bigr)
 
-    The logarithm counts as the L0 norm of the theorem does: the L1 norm would pay for the size of derivatives, and
-    sometimes prefers a basis with more but smaller ones. From each random start pairs of axes are rotated to their
-    best angle in all of a quarter circle, with a large ε first.
+    The logarithm counts as the L0 norm of the theorem does; the L1 norm may prefer more but smaller dependencies.
+    From each random start pairs of axes are rotated to their best angle in a quarter circle, with a large ε first.
 
     Parameters
     ----------
@@ -53,23 +49,15 @@ def sparsest_rotation(moments: Matrix, *, n_starts: int = 64, random_state: int 
 
     Examples
     --------
-    Three observed variables that depend on the first latent, the second, and both, behind a rotation:
+    Three observed variables depend on the first latent, the second, and both, behind a rotation:
 
     >>> rotation = np.array([[0.8, -0.6], [0.6, 0.8]])
     >>> moments = np.stack([rotation @ np.diag(s) @ rotation.T for s in ([1.0, 0.0], [0.0, 1.0], [1.0, 0.7])])
-    >>> np.abs(rotation.T @ sparsest_rotation(moments)).round(3) + 0.0
+    >>> np.abs(rotation.T @ rotation_optima(moments).rotations[0]).round(3) + 0.0
     array([[1., 0.],
            [0., 1.]])
-    """
-    return rotation_optima(moments, n_starts=n_starts, random_state=random_state).rotations[0]
 
-
-def rotation_optima(moments: Matrix, *, n_starts: int = 64, random_state: int = 0) -> Optima:
-    """Return where each start of `sparsest_rotation` ended, so that the best can be compared with the next.
-
-    Examples
-    --------
-    Where the decoder is the same for all rotations every start ends as well as any other:
+    Where the decoder is the same for all rotations, all starts end equally well:
 
     >>> bool(np.ptp(rotation_optima(np.eye(2)[None], n_starts=4).counts) < 1e-9)
     True
