@@ -39,23 +39,14 @@ if TYPE_CHECKING:
 
 Matrix = NDArray[np.float64]
 
-SAME_ATOM = 0.9
-"""Cosine from which on two atoms count as the same."""
+SAME_ATOM, MIN_GAIN = 0.9, 0.1
+"""Cosine from which on two atoms are the same; minimum gain in sparsity over a fit to permuted features."""
 
-MIN_GAIN = 0.1
-"""By how much sparsity must exceed that of a fit to permuted features."""
-
-ACTIVE = 0.1
-"""Size of a latent, relative to its root mean square, from which on it is active; 92 % of normal latents are."""
-
-ZEROS, NO_ZEROS = 0.35, 0.2
-"""Fraction of inactive latents that is needed, and below which samples are no sparse combination."""
+ACTIVE, ZEROS, NO_ZEROS = 0.1, 0.35, 0.2
+"""Size from which on a latent is active, in units of its RMS; fractions of inactive latents that suffice or fail."""
 
 REGULAR = 0.02
 """Smallest singular value of the atoms, relative to the largest, from which on they are independent."""
-
-
-# ---- agreement of seeds ---------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,9 +108,6 @@ def compare_seeds(dictionaries: Sequence[NDArray[np.floating]], frequency: Matri
     lowest = np.min(with_first, axis=0)
     bands = () if frequency is None else by_frequency(lowest, frequency)
     return SeedAgreement(values, chance_pw_mcc(*first.shape), lowest, bands, len(dictionaries))
-
-
-# ---- specifications ----------------------------------------------------------------------------------------------
 
 
 class AtomComparison(Comparison["Sparse"]):

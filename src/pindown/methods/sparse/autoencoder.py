@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the usual name)
 
 from pindown.networks.encoder import Encoder, is_cheap
-from pindown.networks.gates import Gate, GateModule, chosen, combined
+from pindown.networks.gates import Gate, GateModule, TopK, chosen, combined
 from pindown.training import optimizers
 from pindown.training.convergence import FIRST_ROUND
 
@@ -21,8 +21,7 @@ MAX_REVIVED = 64
 """Maximum number of features that are revived in a step."""
 
 DEAD_AFTER, DEAD_FRACTION = 64, 0.1
-"""A feature is dead after so many times the samples in which it would fire once if all fired equally often, and after
-this fraction of all samples so far: the longer the training, the rarer a feature may be."""
+"""A feature is dead after 64 times the samples in which the mean feature fires once, and a tenth of all so far."""
 
 REVIVAL_FRACTION = 0.75
 """Fraction of the training in which features are revived. Later ones would not converge before the end."""
@@ -53,7 +52,7 @@ class Autoencoder(nn.Module):
     silent: Tensor
     seen: Tensor
     residuals: Tensor
-    gate: GateModule | None
+    gate: GateModule
     revive: bool = True
     revive_until: int | None = None  # number of training samples after which no feature is revived
 
@@ -63,7 +62,7 @@ class Autoencoder(nn.Module):
         self.atoms = nn.Parameter(atoms)
         self.weight = nn.Parameter(atoms.clone())
         self.bias = nn.Parameter(torch.zeros(n_out))
-        self.gate = None
+        self.gate = TopK()(n_out)  # until `configure` sets another
         self.register_buffer("unit", torch.ones(()))  # of an activation, in the units of X
         self.register_buffer("silent", torch.zeros(n_out, dtype=torch.int64))  # samples since a feature fired
         self.register_buffer("seen", torch.zeros((), dtype=torch.int64))
@@ -77,7 +76,6 @@ class Autoencoder(nn.Module):
     @property
     def n_expected(self) -> int:
         """Approximate number of active features per sample."""
-        assert self.gate is not None
         return int(self.gate.n_expected)
 
     def configure(
@@ -90,7 +88,6 @@ class Autoencoder(nn.Module):
 
     def encode(self, x: Tensor) -> Active:
         """Return activations in the common unit; only the candidates, where the gate bounds their number."""
-        assert self.gate is not None
         if self.gate.n_candidates is None:
             scores = F.linear(x, self.weight, self.bias)
             return Active(self.gate(scores), None, scores)
@@ -99,8 +96,6 @@ class Autoencoder(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Return all activations in the units of X; (n, n_features)."""
-        if self.gate is None:  # before `configure`, when the layout of the network is checked
-            return F.linear(x, self.weight, self.bias)
         values, indices, _ = self.encode(x)
         if indices is not None:
             values = values.new_zeros(len(x), self.n_features).scatter_(1, indices, values)
@@ -112,7 +107,6 @@ class Autoencoder(nn.Module):
 
     def loss_and_active(self, x: Tensor) -> tuple[Tensor, Active]:
         """Return the loss, and the activations that it was computed with."""
-        assert self.gate is not None
         if self.training:
             self.normalise_atoms()
             if self.revive:
@@ -141,7 +135,6 @@ class Autoencoder(nn.Module):
     @torch.no_grad()
     def _revive_dead(self) -> None:
         """Replace dead features by residuals of the last batch; no branch depends on data, for CUDA graphs."""
-        assert self.gate is not None
         window = int(DEAD_AFTER * self.n_features / self.gate.n_expected)
         longest, which = self.silent.topk(len(self.residuals))
         length = torch.linalg.vector_norm(self.residuals, dim=1, keepdim=True)
