@@ -5,10 +5,9 @@ from __future__ import annotations
 import numbers
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -30,11 +29,11 @@ CHECKED_SAMPLES = 20_000  # samples that are checked before training: more would
 
 def audit(
     est: Estimator,
-    X: Any = None,
-    y: Any = None,
+    X: ArrayLike | Data | Mapping[Hashable, object] | None = None,
+    y: ArrayLike | Mapping[Hashable, object] | None = None,
     *,
     given: ArrayLike | None = None,
-    groups: Any = None,
+    groups: ArrayLike | Mapping[Hashable, object] | None = None,
     n_fits: int = 3,
     verbose: bool = True,
     random_state: int | np.random.RandomState | None = None,

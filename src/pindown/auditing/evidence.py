@@ -18,7 +18,7 @@ from pindown.auditing.checks.arrays import held_out_r2, paired_samples
 from pindown.auditing.checks.noise import LINEAR as BY_A_LINEAR_MAP
 from pindown.auditing.checks.noise import MATCHED, WITHIN
 from pindown.auditing.checks.verdict import Verdict
-from pindown.auditing.refits import Refits, Samples, exchange, latent_matrix
+from pindown.auditing.refits import Estimator, Refits, Samples, exchange, latent_matrix
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
 from pindown.metrics import Leakage
@@ -163,7 +163,7 @@ def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> 
     return Evidence((score, *more), (control,), why)
 
 
-def _reconstructed(fit: Any, samples: Samples) -> float:
+def _reconstructed(fit: Estimator, samples: Samples) -> float:
     latents = latent_matrix(fit, samples.data)
     if hasattr(fit, "inverse_transform"):
         return r2(samples.X, fit.inverse_transform(latents))
@@ -171,7 +171,7 @@ def _reconstructed(fit: Any, samples: Samples) -> float:
     return held_out_r2(latents, target, np.random.default_rng(0)).value
 
 
-def r2(x: NDArray[Any], reconstructed: NDArray[Any]) -> float:
+def r2(x: np.ndarray, reconstructed: np.ndarray) -> float:
     """Return the fraction of the variance of standardised features that is reconstructed."""
     spread = np.maximum(x.std(0), 1e-12 * max(float(np.abs(x).max()), 1e-300))
     return float(1 - np.mean(((x - reconstructed) / spread) ** 2))
@@ -180,7 +180,7 @@ def r2(x: NDArray[Any], reconstructed: NDArray[Any]) -> float:
 # ---- positive pairs -------------------------------------------------------------------------------------------------
 
 
-def pair_test(fit: Any, samples: Samples, rng: np.random.Generator) -> Score:
+def pair_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> Score:
     """Score how often a positive is nearer than a negative; chance is one half.
 
     Negatives have the same level of a nuisance, if there is one, so that the nuisance itself is no help.
@@ -202,12 +202,12 @@ def pair_test(fit: Any, samples: Samples, rng: np.random.Generator) -> Score:
     return permutation_score("positives nearer than negatives (AUC)", value, np.array(permuted))
 
 
-def encoded_pairs(fit: Any, samples: Samples) -> tuple[Matrix, Matrix]:
+def encoded_pairs(fit: Estimator, samples: Samples) -> tuple[Matrix, Matrix]:
     """Return latents of samples, and of a positive of each."""
     return _encoded(fit, samples, *_one_pair_each(samples))
 
 
-def _encoded(fit: Any, samples: Samples, anchors: Matrix, positives: Matrix) -> tuple[Matrix, Matrix]:
+def _encoded(fit: Estimator, samples: Samples, anchors: Matrix, positives: Matrix) -> tuple[Matrix, Matrix]:
     shape, dtype = (-1, *samples.X.shape[1:]), samples.X.dtype
     first, second = (
         np.asarray(fit.transform(part[:, :-1].reshape(shape).astype(dtype)), dtype=np.float64)
@@ -243,7 +243,7 @@ def permutation_score(name: str, value: float, permuted: Matrix) -> Score:
 LINEAR = "y explained by a linear map of the latents (R²)"
 
 
-def linear_test(fit: Any, samples: Samples, rng: np.random.Generator) -> Score:
+def linear_test(fit: Estimator, samples: Samples, rng: np.random.Generator) -> Score:
     """Score how much of the variance of y a linear map of the latents explains; chance is the y of other samples."""
     assert samples.side is not None
     value, frame, target = linear_fit(fit.transform(samples.X), samples.side)
@@ -253,7 +253,7 @@ def linear_test(fit: Any, samples: Samples, rng: np.random.Generator) -> Score:
     return permutation_score(LINEAR, value, permuted)
 
 
-def linear_fit(latents: NDArray[Any], side: NDArray[Any]) -> tuple[float, Matrix, Matrix]:
+def linear_fit(latents: np.ndarray, side: np.ndarray) -> tuple[float, Matrix, Matrix]:
     """Return R² of a linear map from latents to a side variable, an orthonormal frame of the latents, and the target.
 
     Examples
@@ -269,7 +269,7 @@ def linear_fit(latents: NDArray[Any], side: NDArray[Any]) -> tuple[float, Matrix
     return float(((frame.T @ target) ** 2).sum() / max(float((target**2).sum()), 1e-300)), frame, target
 
 
-def measured(side: NDArray[Any]) -> Matrix:
+def measured(side: np.ndarray) -> Matrix:
     """Return measurements in standard units, or a label as zeros and ones; (n, k).
 
     Examples

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Protocol, TypeVar
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import clone
 from sklearn.exceptions import ConvergenceWarning
 from torch import nn
@@ -47,16 +47,16 @@ class Estimator(Protocol):
     n_components: int | None
     n_components_: int
     encoder_: Encoder
-    loss_curve_: NDArray[Any]
+    loss_curve_: np.ndarray
 
     @property
     def guarantee(self) -> Theorem | None:
         """The theorem that applies if the data meet its assumptions."""
 
-    def get_params(self, deep: bool = True) -> Mapping[str, Any]:
+    def get_params(self, deep: bool = True) -> Mapping[str, object]:
         """Return the parameters."""
 
-    def transform(self, X: Any) -> Any:
+    def transform(self, X: ArrayLike) -> np.ndarray:
         """Return the latents of observations."""
 
 
@@ -95,16 +95,16 @@ class Samples:
         return len(self.data)
 
     @property
-    def X(self) -> NDArray[Any]:  # noqa: N802 (the name of the mathematics)
+    def X(self) -> np.ndarray:  # noqa: N802 (the name of the mathematics)
         """The observations."""
         return self.data.X
 
     @property
-    def side(self) -> NDArray[Any] | None:
+    def side(self) -> np.ndarray | None:
         """The side variable that the estimator learns from, or removes."""
         return None if self.role is None else getattr(self.data, self.role)
 
-    def take(self, rows: NDArray[Any]) -> Samples:
+    def take(self, rows: np.ndarray) -> Samples:
         """Return these samples."""
         units = None if self.units is None else self.units[rows]
         return replace(self, data=self.data.take(rows), strata=self.strata[rows], units=units)
@@ -131,7 +131,7 @@ class Samples:
         return replace(self, data=replace(self.data, X=rng.permuted(self.X, axis=0)))
 
 
-def exchange(side: NDArray[Any], units: Codes | None, rng: np.random.Generator) -> Codes:
+def exchange(side: np.ndarray, units: Codes | None, rng: np.random.Generator) -> Codes:
     """Return for each sample the one whose value it gets.
 
     Examples
@@ -177,7 +177,7 @@ def check_roles(owner: str, roles: Iterable[str], usable: Sequence[str]) -> None
         )
 
 
-def read(est: Any, X: Any, y: Any, sides: Sides) -> Samples:
+def read(est: Any, X: Any, y: object, sides: Sides) -> Samples:
     """Return the samples that an audit splits, or raise if an estimator cannot use them."""
     role, roles = est.spec.roles.y, est.spec.roles.used
     if isinstance(X, Data):

@@ -48,7 +48,7 @@ MAX_PIXELS = 1_024  # of an image up to which an encoder is checked for folding;
 class Figure(NamedTuple):
     """What the report draws of a fit: the loss at each step, the loss at chance, and a support if there is one."""
 
-    curve: NDArray[Any]
+    curve: np.ndarray
     chance: float | None = None
     support: NDArray[np.int64] | None = None
 
@@ -65,7 +65,7 @@ class FitScore(NamedTuple):
 class Choice(NamedTuple):
     """Parameters chosen from the data, and notes that say why."""
 
-    parameters: Mapping[str, Any] = {}
+    parameters: Mapping[str, object] = {}
     notes: tuple[str, ...] = ()
 
 
@@ -237,7 +237,7 @@ class MethodSpec(Generic[E]):
 
     def choose(self, est: E, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
         """Return the parameters of an unfitted estimator that the user has not ``given``, chosen from the data."""
-        parameters: dict[str, Any] = {}
+        parameters: dict[str, object] = {}
         notes: tuple[str, ...] = ()
         d = est.n_components
         if "n_components" not in given:
@@ -324,15 +324,19 @@ def encoder_checks(est: Estimator, data: Data) -> Verdicts:
         folding = find_flat_directions(torch.as_tensor(encoder_of(est, data)(data.X)), est.encoder_.space)
     else:
         vectors = torch.as_tensor(_flat(data.X))
-        folding = find_folding(lambda rows: est.transform(rows.reshape(-1, *shape)), vectors, est.encoder_.space)
+
+        def encode(rows: torch.Tensor) -> torch.Tensor:
+            return torch.as_tensor(est.transform(rows.reshape(-1, *shape)))
+
+        folding = find_folding(encode, vectors, est.encoder_.space)
     return (injective_encoder(folding), structure_kept(encoder_of(est, data), data.X))
 
 
-def _n_independent(side: Any) -> int:
+def _n_independent(side: np.ndarray) -> int:
     """Return the number of linearly independent measurements, or of levels of a label."""
     table = measured(side)
     return table.shape[1] if np.asarray(side).ndim == 1 else int(np.linalg.matrix_rank(table, tol=1e-6 * len(table)))
 
 
-def _flat(X: Any) -> NDArray[Any]:
+def _flat(X: np.ndarray) -> np.ndarray:
     return np.asarray(X).reshape(len(X), -1)

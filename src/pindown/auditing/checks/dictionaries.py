@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -99,7 +98,7 @@ def distinct_atoms(atoms: ArrayLike, *, random_state: int = 0) -> Verdict:
     return at_most(DISTINCT_ATOMS, nearest - by_chance, ALIKE, found, fails=fails, surely=NOT_ALIKE)
 
 
-def conditioned_atoms(activations: Any, atoms: ArrayLike) -> Verdict:
+def conditioned_atoms(activations: ArrayLike | csr_array, atoms: ArrayLike) -> Verdict:
     """Say whether atoms that are active together are far from dependent, so that activations are determined.
 
     The statistic is the smallest singular value of the active atoms of a sample, at the 10 % quantile of samples.
@@ -122,7 +121,7 @@ def conditioned_atoms(activations: Any, atoms: ArrayLike) -> Verdict:
     return at_least(CONDITIONED_ATOMS, value, REGULAR, found, fails=fails, unless_below=SINGULAR)
 
 
-def scattered_activations(activations: Any) -> Verdict:
+def scattered_activations(activations: ArrayLike | csr_array) -> Verdict:
     """Say whether features fire in many combinations: few at a time, and none only next to another.
 
     The statistic is the fraction of features, of those that fire at 20 samples or more, that fire next to one other at
@@ -156,7 +155,9 @@ def scattered_activations(activations: Any) -> Verdict:
     return at_most(theory.SCATTERED_ACTIVATIONS, bound, BOUND, found, fails=fails, surely=FREE)
 
 
-def sparsest_activations(x: ArrayLike, activations: Any, atoms: ArrayLike, *, random_state: int = 0) -> Verdict:
+def sparsest_activations(
+    x: ArrayLike, activations: ArrayLike | csr_array, atoms: ArrayLike, *, random_state: int = 0
+) -> Verdict:
     """Compare an encoder's activations with those of orthogonal matching pursuit, as many, on the same atoms.
 
     The statistic is the mean F1 between the features that are active in both. An encoder leaves a gap where atoms are
@@ -179,7 +180,7 @@ def sparsest_activations(x: ArrayLike, activations: Any, atoms: ArrayLike, *, ra
     return at_least(theory.SPARSEST_ACTIVATIONS, same, SAME_FEATURES, found, fails=fails, unless_below=OTHER_FEATURES)
 
 
-def _spread(rows: NDArray[Any]) -> NDArray[Any]:
+def _spread(rows: np.ndarray) -> np.ndarray:
     """Return some rows, spread evenly."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, SEARCHED).astype(np.int64))]
 
