@@ -225,12 +225,6 @@ def principal_angles(first: Matrix, second: Matrix) -> Matrix:
     """Return the angles between the spans of two sets of latents, in degrees, the smallest first.
 
     Directions are found in one half of the samples and compared in the other, so that chance does not count.
-
-    Examples
-    --------
-    >>> z = np.random.default_rng(0).normal(size=(500, 3))
-    >>> principal_angles(z[:, :2], z[:, 1:]).round(-1).tolist()
-    [0.0, 90.0]
     """
     return np.degrees(np.arccos(np.sort(_shared_correlations(*_along_canonical(first, second)))[::-1]))
 

@@ -74,8 +74,8 @@ def audit(
     --------
     >>> from pindown import Classify
     >>> from pindown.simulate import Clusters
-    >>> sample = Clusters.on_sphere(3, 8, 10.0, random_state=0).sample(2_400, random_state=1)
-    >>> classify = Classify(3, max_iter=200, random_state=0).fit(sample.x, sample.u)
+    >>> sample = Clusters.on_sphere(3, 8, 10.0, random_state=0).sample(1_200, random_state=1)
+    >>> classify = Classify(3, max_iter=150, batch_size=256, random_state=0).fit(sample.x, sample.u)
     >>> found = audit(classify, sample.x, sample.u, n_fits=2, random_state=0)
     >>> found.claims, found.scores[0].name, found.agreement[0].worst > 0.9
     (True, 'class accuracy', True)
@@ -167,14 +167,7 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
 
 @contextmanager
 def stages(title: str, total: int, *, show: bool) -> Iterator[Callable[[str], None]]:
-    """Yield ``begin(what)``, which shows the stage that begins if there is a terminal.
-
-    Examples
-    --------
-    >>> with stages("Audit", 2, show=False) as begin:
-    ...     begin("fit with another seed")
-    ...     begin("leakage")
-    """
+    """Yield ``begin(what)``, which shows the stage that begins if there is a terminal."""
     if not (show and sys.stderr.isatty()):
         yield lambda what: None
         return

@@ -125,13 +125,7 @@ class Claim:
 
     @property
     def not_shown(self) -> tuple[str, ...]:
-        """What is left open: undecided, taken on trust, and what no theorem promises.
-
-        Examples
-        --------
-        >>> Claim(theory.ROEDER).not_shown[-1]
-        'not promised: that the features are the true latents: fits are compared with fits, not with ground truth'
-        """
+        """What is left open: undecided, taken on trust, and what no theorem promises."""
         if self.theorem is None:
             return ("that the latents are the true ones, up to anything: no theorem covers these parameters",)
         undecided = [f"undecided: {v.name}: {v.why}" for v in self._needed() if v.outcome == "undecided"]
@@ -206,13 +200,7 @@ def block_part(block: SharedBlock) -> Part:
 
 
 def leading_part(features: Part, n_kept: int, n_latents: int, *, warped: bool) -> Part:
-    """Return the claim about the first directions in which classes differ: up to a linear map, or one of them, warped.
-
-    Examples
-    --------
-    >>> leading_part(Part(theory.ROEDER, ()), 1, 3, warped=False).theorem.subject
-    'of the directions in which features tell classes apart the first is recovered'
-    """
+    """Return the claim about the directions in which classes differ most: up to a linear map, or one of them, warped."""
     first = "the first is" if n_kept == 1 else f"the first {n_kept} are"
     subject = f"of the directions in which features tell classes apart {first} recovered"
     free = WARPED if warped else features.theorem.indeterminacy
@@ -223,13 +211,7 @@ def leading_part(features: Part, n_kept: int, n_latents: int, *, warped: bool) -
 
 
 def predictions_part(features: Part) -> Part:
-    """Return the claim about predictions of the label alone, and not about the latents.
-
-    Examples
-    --------
-    >>> predictions_part(Part(theory.ROEDER, ())).theorem.subject
-    'the prediction of the label from X, p(label | X), is recovered'
-    """
+    """Return the claim about predictions of the label alone, and not about the latents."""
     subject = "the prediction of the label from X, p(label | X), is recovered"
     assumes = tuple(each for each in features.theorem.assumes if each != theory.INDEPENDENT_DIFFERENCES)
     theorem = replace(features.theorem, subject=subject, indeterminacy=theory.IDENTITY, assumes=assumes, diversity=None)

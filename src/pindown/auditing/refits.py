@@ -344,13 +344,7 @@ def varies_initialisation(est: Estimator) -> bool:
 
 
 def can_vary_initialisation(n_in: int | tuple[int, ...]) -> bool:
-    """Return whether an encoder of such inputs can start behind a random map: vectors that are not too wide.
-
-    Examples
-    --------
-    >>> can_vary_initialisation(50), can_vary_initialisation((30_000,)), can_vary_initialisation((3, 16, 16))
-    (True, False, False)
-    """
+    """Return whether an encoder of such inputs can start behind a random map: vectors that are not too wide."""
     shape = (n_in,) if isinstance(n_in, int) else n_in
     return len(shape) == 1 and shape[0] <= WIDEST
 

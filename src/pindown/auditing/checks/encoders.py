@@ -67,13 +67,7 @@ def enough_directions(X: ArrayLike, d: int, *, random_state: int = 0) -> Verdict
 
 
 def principal_spreads(rows: Matrix) -> Matrix:
-    """Return standard deviations along principal directions, relative to the first; zeros where nothing varies.
-
-    Examples
-    --------
-    >>> principal_spreads(np.array([[4.0, 0.0], [-4.0, 0.0], [0.0, 1.0], [0.0, -1.0]])).tolist()
-    [1.0, 0.25]
-    """
+    """Return standard deviations along principal directions, relative to the first; zeros where nothing varies."""
     centred = rows - rows.mean(0)
     products = centred @ centred.T if len(rows) < rows.shape[1] else centred.T @ centred  # the smaller of the two
     size = np.sqrt(np.linalg.eigvalsh(products)[::-1].clip(0))

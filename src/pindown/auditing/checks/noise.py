@@ -218,17 +218,7 @@ LINEAR, MATCHED, WITHIN = (
 
 
 def linear_ceiling(found: Moved) -> Ceiling:
-    r"""Return :math:`1 - \mathrm{tr}(\Sigma_c^{-1} \Sigma_\epsilon) / d`: the R² of latents without noise.
-
-    Examples
-    --------
-    Half of the variance of one latent of two is noise:
-
-    >>> latents = np.array([[1.0, 1.0], [1.0, -1.0], [-1.0, 1.0], [-1.0, -1.0]])
-    >>> noise = np.array([[0.5, 0.0], [-0.5, 0.0], [-0.5, 0.0], [0.5, 0.0]]) * 2**0.5
-    >>> round(linear_ceiling(Moved(latents, (latents + noise,))).value, 6)
-    0.75
-    """
+    r"""Return :math:`1 - \mathrm{tr}(\Sigma_c^{-1} \Sigma_\epsilon) / d`: the R² of latents without noise."""
     centred = found.latents - found.latents.mean(0)
     covariance = centred.T @ centred / len(centred)
     floor = 1e-9 * max(float(np.trace(covariance)), 1e-300)

@@ -116,11 +116,11 @@ def independent_blocks(latents: ArrayLike, support: ArrayLike) -> Verdict:
     if nats > SHARED and correlation <= DEPENDENT:
         why = (
             f"latents {pair[0]} and {pair[1]} share {nats:.2f} nats, as two functions of one angle do. There may be "
-            "fewer latents: ask for fewer, or claim all of them together."
+            "fewer latents: ask for fewer."
         )
         return Verdict(theory.INDEPENDENT_BLOCKS, nats, SHARED, "fails", why)
     found = f"latent {latent} has a distance correlation of {correlation:.2f} with those of other blocks, the largest."
-    fails = "Few dependencies may be the result: claim all latents together."
+    fails = "Few dependencies may be the result, so that no single latent is identified."
     return at_most(theory.INDEPENDENT_BLOCKS, correlation, DEPENDENT, found, fails=fails)
 
 

@@ -115,13 +115,7 @@ N_RESAMPLES = 50  # bootstrap samples of an interval
 
 
 def estimate(resampled: Sequence[float] | NDArray[np.float64]) -> Estimate:
-    """Return the median of resampled values, and the interval that contains 90 % of them.
-
-    Examples
-    --------
-    >>> print(estimate(np.arange(101)))
-    50 [5, 95]
-    """
+    """Return the median of resampled values, and the interval that contains 90 % of them."""
     low, middle, high = np.quantile(resampled, [(1 - LEVEL) / 2, 0.5, (1 + LEVEL) / 2])
     return Estimate(float(middle), float(low), float(high))
 
@@ -175,14 +169,7 @@ def at_most(
     undecided: str | None = None,
     surely: float | None = None,
 ) -> Verdict:
-    """Return a verdict: the condition fails above the threshold, and holds up to it or, if given, up to ``surely``.
-
-    Examples
-    --------
-    >>> from pindown.theory import CLASSIFY_FREE
-    >>> [at_most(CLASSIFY_FREE.diversity, Estimate(v, v - 1, v + 1), 3, "").outcome for v in (5, 3, 1)]
-    ['fails', 'undecided', 'holds']
-    """
+    """Return a verdict: the condition fails above the threshold, and holds up to it or, if given, up to ``surely``."""
     value, low, high = measured if isinstance(measured, Estimate) else (measured,) * 3
     least = -threshold if surely is None else -surely
     opposite = at_least(assumption, Estimate(-value, -high, -low), least, "", unless_below=-threshold)
