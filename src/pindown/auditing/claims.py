@@ -200,7 +200,7 @@ def block_part(block: SharedBlock) -> Part:
 
 
 def leading_part(features: Part, n_kept: int, n_latents: int, *, warped: bool) -> Part:
-    """Return the claim about the directions in which classes differ most: up to a linear map, or one of them, warped."""
+    """Return the claim about the directions in which classes differ most: up to a linear map, or one, warped."""
     first = "the first is" if n_kept == 1 else f"the first {n_kept} are"
     subject = f"of the directions in which features tell classes apart {first} recovered"
     free = WARPED if warped else features.theorem.indeterminacy
