@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy.spatial import cKDTree
 from scipy.special import digamma
-from sklearn.metrics import mutual_info_score
+from scipy.stats import entropy
 
-from pindown.metrics.arrays import Labels, Matrix, RandomState
+from pindown.metrics.arrays import Labels, Matrix, RandomState, contingency
 from pindown.metrics.disentanglement.predictability import gap, predicted_fractions
 from pindown.metrics.disentanglement.scoring import (
     Continuous,
@@ -141,11 +141,11 @@ class EqualWidth:
     def nats(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return I(latent; factor) of all pairs; (d_hat, d)."""
         latents, factors = [self._cut(latent) for latent in samples.z_hat.T], self._labels(samples)
-        return np.array([[mutual_info_score(latent, factor) for factor in factors] for latent in latents])
+        return np.array([[_shared(contingency(latent, factor)) for factor in factors] for latent in latents])
 
     def fractions(self, samples: FactorData, rng: np.random.Generator) -> Matrix:
         """Return I(latent; factor) / H(factor); (d_hat, d)."""
-        return self.nats(samples, rng) / np.array([mutual_info_score(one, one) for one in self._labels(samples)])
+        return self.nats(samples, rng) / np.array([entropy(np.bincount(one)) for one in self._labels(samples)])
 
     def _labels(self, samples: FactorData) -> list[Labels]:
         return [self._cut(factor.values) if factor.continuous else factor.labels for factor in samples.factors]
@@ -153,6 +153,11 @@ class EqualWidth:
     def _cut(self, values: Matrix) -> Labels:
         low, high = values.min(), values.max()
         return np.minimum(((values - low) / (high - low) * self.n_bins).astype(np.int64), self.n_bins - 1)
+
+
+def _shared(counts: Matrix) -> float:
+    """Return the information that the rows and columns of a table share."""
+    return float(entropy(counts.sum(axis=0)) + entropy(counts.sum(axis=1)) - entropy(counts.ravel()))
 
 
 Information = Nearest | EqualWidth
