@@ -21,7 +21,7 @@ from pindown.auditing.checks.verdict import Verdict
 from pindown.auditing.refits import Estimator, Refits, Samples, exchange, latent_matrix
 from pindown.data.data import as_array
 from pindown.data.labels import as_numbers, combined, is_quantity
-from pindown.metrics import Leakage
+from pindown.metrics import Leakage, inject_leak
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 
 Matrix = NDArray[np.float64]
@@ -30,6 +30,7 @@ N_PERMUTATIONS = 999
 MAX_PAIRS = 1_000  # held-out pairs that are compared with each other
 MIN_PAIRS = 50  # groups from which on one pair of each is enough
 MIN_RECONSTRUCTION_GAIN = 0.5  # fraction to explain of the variance that a fit to permuted features leaves
+LEAK_FRACTION = 0.1  # variance of one direction of the latents that an added leak has, which probes must find
 LEVEL, CONTROL_LEVEL = 0.01, 1 / (1 + N_PERMUTATIONS)  # p-values that rule out chance: of a score, of a control
 
 
@@ -123,6 +124,9 @@ class Evidence:
 Test = Callable[[Any, Samples, np.random.Generator], Score]
 """Scores a fit on samples, next to chance."""
 
+Probe = Callable[[Matrix, NDArray[np.int64]], Leakage]
+"""Predicts levels of a nuisance from latents."""
+
 
 def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generator, *more: Score) -> Evidence:
     """Test refits, a fit to shuffled side information, and a refit on permuted X; ``more`` are further scores."""
@@ -143,6 +147,24 @@ def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generat
     elif score.value <= found.value:
         why.append(f"a fit to shuffled side information scores as high ({printed(found.value)})")
     return Evidence((score, *more), controls, tuple(why))
+
+
+def leak_score(name: str, found: Leakage) -> Score:
+    """Return the accuracy of the worst probe of a nuisance, of which less is better."""
+    return Score(name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor)
+
+
+def leak_controls(
+    nuisance: str, probe: Probe, latents: Matrix, held_out: Samples, rng: np.random.Generator, seed: int
+) -> tuple[Control, Control]:
+    """Return two controls: probes find nothing of a shuffled nuisance, and find a leak that is added to the latents."""
+    levels, added = held_out.strata, f"a leak of {LEAK_FRACTION:.0%} added to the latents"
+    shuffled = probe(latents, levels[exchange(levels, held_out.units, rng)]).p_value
+    leaky = probe(inject_leak(latents, levels, LEAK_FRACTION, random_state=seed), levels).p_value
+    return (
+        Control(f"shuffled {nuisance}", "no probe finds anything.", f"p = {shuffled:.2g}.", shuffled > CONTROL_LEVEL),
+        Control(added, "probes find it.", f"p = {leaky:.2g}.", leaky <= LEVEL * 5),
+    )
 
 
 def reconstruction_evidence(refits: Refits, permuted: Samples, *more: Score) -> Evidence:

@@ -28,17 +28,17 @@ from pindown.auditing.checks.noise import Ceiling, Moved, ceiling_within
 from pindown.auditing.checks.nuisances import leakage_verdict, touched_dimensions
 from pindown.auditing.checks.verdict import with_better
 from pindown.auditing.evidence import (
-    CONTROL_LEVEL,
     LEVEL,
     N_PERMUTATIONS,
-    Control,
     Evidence,
     Score,
+    leak_controls,
+    leak_score,
     r2,
     recovery_within_levels,
 )
 from pindown.auditing.plans import Plan, missing_in_general, outcome_of
-from pindown.auditing.refits import Refits, Samples, encoder_of, exchange
+from pindown.auditing.refits import Refits, Samples, encoder_of
 from pindown.auditing.spec import (
     Choice,
     Comparison,
@@ -56,16 +56,12 @@ from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError, warn
 from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
-from pindown.metrics import PROBES, Effort, inject_leak, leakage
+from pindown.metrics import PROBES, Effort, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
     from pindown.methods.forget.looking import NuisanceSummary
-
-LEAK_SHARE = 0.1
-"""Variance of one direction of the codes that a leak is given which the probes must find."""
-
 
 AT_ONCE = 1_024
 """Pictures that are looked at at once."""
@@ -143,33 +139,11 @@ class ForgetSpec(MethodSpec["Forget"]):
         of_codes = measure(codes, rows.strata, effort=effort)
         if rows.data.floor is not None:
             of_codes = of_codes.with_floor(measure(rows.data.floor, rows.strata, effort=effort))
-        silent = quick(codes, rows.strata[exchange(rows.strata, rows.units, rng)])
-        loud = quick(inject_leak(codes, rows.strata, LEAK_SHARE, random_state=seed), rows.strata)
+        controls = leak_controls("nuisance", quick, codes, rows, rng, seed)
         scores: tuple[Score, ...] = (
-            Score(
-                "nuisance decodable from the latents",
-                of_codes.worst,
-                of_codes.chance,
-                of_codes.p_value,
-                leak=True,
-                floor=of_codes.floor,
-            ),
+            leak_score("nuisance decodable from the latents", of_codes),
             Score("nuisance decodable from X", of_x.worst, of_x.chance, of_x.p_value),
             _rebuilt_beside(fit, rows),
-        )
-        controls = (
-            Control(
-                "shuffled nuisance",
-                "no probe finds anything.",
-                f"p = {silent.p_value:.2g}.",
-                silent.p_value > CONTROL_LEVEL,
-            ),
-            Control(
-                f"a leak of {LEAK_SHARE:.0%} added to the latents",
-                "probes find it.",
-                f"p = {loud.p_value:.2g}.",
-                loud.p_value <= LEVEL * 5,
-            ),
         )
         why = []
         others = refits.train

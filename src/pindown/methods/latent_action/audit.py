@@ -18,14 +18,15 @@ from sklearn.utils import check_array
 
 from pindown.auditing.checks.nuisances import leakage_verdict
 from pindown.auditing.checks.samples import common_levels, enough_samples
-from pindown.auditing.evidence import CONTROL_LEVEL, LEVEL, N_PERMUTATIONS, Control, Evidence, Score, Strip
+from pindown.auditing.evidence import N_PERMUTATIONS, Evidence, Score, Strip, leak_controls, leak_score
 from pindown.auditing.plans import Plan
-from pindown.auditing.refits import Refits, Samples, exchange
+from pindown.auditing.refits import Refits, Samples
 from pindown.auditing.spec import Comparison, Figure, MethodSpec, Refitting, Roles, Verdicts
 from pindown.data.data import Data, Sides, from_torch
 from pindown.data.labels import as_numbers, combined
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.alignment import PolynomialRidge
+from pindown.methods.forget.audit import QUICK
 from pindown.methods.latent_action.transitions import (
     Body,
     Transitions,
@@ -35,37 +36,19 @@ from pindown.methods.latent_action.transitions import (
     read_pairs,
     read_transitions,
 )
-from pindown.metrics import PROBES, Effort, inject_leak, leakage
+from pindown.metrics import Effort, leakage
 from pindown.metrics.arrays import Labels, Mask, Matrix
 from pindown.simulate.images import contact_sheet
 
 if TYPE_CHECKING:
     from pindown.methods.latent_action.estimator import LatentAction
 
-N_PAIRS = (0, 10, 50, 200)
-"""Pairs with which latents are mapped from body to body, as far as there are so many."""
-
-MIN_EXPLAINED = 0.1
-"""Fraction of a body's displacements that latents must explain: with less they are nearly empty."""
-
-MIN_EPISODES = 8
-"""Episodes of a body: a quarter is held out, and the rest halved."""
-
-MIN_PAIRS = 10
-"""Held-out pairs on which a map between two bodies is scored."""
-
-N_FOLDS = 4
-"""Folds of the held-out episodes, in which a regression predicts the ground truth from the latents."""
-
-N_STEPS = 10
-"""Steps that are predicted ahead, where episodes are as long."""
-
-LEAK_FRACTION = 0.1
-"""Variance of one direction of the latents that a leak has which probes must find."""
-
-QUICK = tuple(probe for probe in PROBES if probe.name in ("linear", "quadratic"))
-
-BODY = "body decodable from the latents"
+N_PAIRS = (0, 10, 50, 200)  # pairs with which latents are mapped from body to body, as far as there are so many
+MIN_PAIRS = 10  # held-out pairs on which such a map is scored
+MIN_EXPLAINED = 0.1  # fraction of a body's displacements that latents must explain: with less they are nearly empty
+MIN_EPISODES = 8  # episodes of a body: a quarter is held out, and the rest halved
+N_FOLDS = 4  # folds of held-out episodes, in which a regression predicts the ground truth from the latents
+N_STEPS = 10  # steps that are predicted ahead, where episodes are as long
 
 ONLY_AUDITED = (
     "LatentAction: transitions of several bodies are not samples of one table, so assumptions cannot be checked on "
@@ -267,33 +250,19 @@ class LatentActionSpec(MethodSpec["LatentAction"]):
         if held_out.data.floor is not None:
             found = found.with_floor(measure(held_out.data.floor, body))
         before = measure(held_out.padded(changes), body, probes=QUICK)
-        shuffled = measure(latents, body[exchange(body, held_out.units, rng)], probes=QUICK)
-        injected = measure(inject_leak(latents, body, LEAK_FRACTION), body, probes=QUICK)
+        controls = leak_controls("bodies", partial(measure, probes=QUICK), latents, held_out, rng, seed)
         explained_scores = [*_explained(fit, refits, bodies, latents, known)]
         least = min(explained_scores, key=lambda score: score.value)
         ahead, strips = _steps_ahead(fit, bodies)
         return Evidence(
             (
-                Score(BODY, found.worst, found.chance, found.p_value, leak=True, floor=found.floor),
+                leak_score("body decodable from the latents", found),
                 Score("body decodable from displacements", before.worst, before.chance, before.p_value),
                 *explained_scores,
                 *_with_pairs(fit, refits, latents, known, rng),
                 *ahead,
             ),
-            (
-                Control(
-                    "shuffled bodies",
-                    "no probe finds anything.",
-                    f"p = {shuffled.p_value:.2g}.",
-                    shuffled.p_value > CONTROL_LEVEL,
-                ),
-                Control(
-                    f"a leak of {LEAK_FRACTION:.0%} added to the latents",
-                    "probes find it.",
-                    f"p = {injected.p_value:.2g}.",
-                    injected.p_value <= LEVEL * 5,
-                ),
-            ),
+            controls,
             (f"the latents are nearly empty ({least})",) if found.collapsed or least.value < MIN_EXPLAINED else (),
             found,
             (leakage_verdict(found),),
