@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
 from pindown import __version__
 from pindown._files import atomic_path, pack_tensors, unpack_tensors
 from pindown._names import printable
 from pindown.errors import InputError
 from pindown.saving.reading import Reader, from_format_1
-from pindown.saving.table import handed_over
+from pindown.saving.table import Named, handed_over
 from pindown.saving.writing import Writer
 from pindown.training.devices import best_device
 
@@ -74,7 +75,12 @@ class Saves:
             temporary.write_bytes(pack_tensors(writer.tensors, entry))
 
 
-def load(path: str | os.PathLike[str], *, trust: Iterable[Any] = (), device: str | torch.device | None = None) -> Any:
+def load(
+    path: str | os.PathLike[str],
+    *,
+    trust: Iterable[Named | nn.Module | str] = (),
+    device: str | torch.device | None = None,
+) -> Any:
     """Return the estimator that its `save` wrote, with its parameters and all that it learned.
 
     Nothing in a file is executed. A file can name classes and functions of a closed table, which are parts of pindown
@@ -111,7 +117,7 @@ def load(path: str | os.PathLike[str], *, trust: Iterable[Any] = (), device: str
         raise IsADirectoryError(f"{path} is a folder. Give the file that `save` wrote.")
     data, wrote = path.read_bytes(), "another program or version"
     try:
-        tensors, entry = from_format_1(data) or unpack_tensors(data)
+        tensors, entry = unpack_tensors(data) if (old := from_format_1(data)) is None else old
         wrote = ", ".join(f"{printable(k)} {printable(v)}" for k, v in entry["versions"].items())
         if type(form := entry.pop("format")) is not int or form > FORMAT:
             raise ValueError(f"its format is {printable(form)}, and pindown {__version__} reads up to {FORMAT}")

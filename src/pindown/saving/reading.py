@@ -9,12 +9,12 @@ from __future__ import annotations
 import copy
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
 from inspect import signature
-from types import FunctionType, MappingProxyType
-from typing import Any
+from types import FunctionType
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -25,8 +25,18 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown._names import printable
 from pindown.networks.encoder import MADE_BY, Encoder
-from pindown.saving.table import LAYERS, LEFT_OUT, OLD_TAGS, TAGS, fetch, is_value, look_up, settings_of
-from pindown.saving.writing import FITTED, NATIVE, Unsaved, arguments_of, check_numbers, is_dense, is_known, state_of
+from pindown.saving.table import LAYERS, LEFT_OUT, OLD_TAGS, TAGS, Named, fetch, is_value, look_up, settings_of
+from pindown.saving.writing import (
+    FITTED,
+    NATIVE,
+    Json,
+    Unsaved,
+    arguments_of,
+    check_numbers,
+    is_dense,
+    is_known,
+    state_of,
+)
 
 MOST_CALLS = 100_000
 """Calls of modules by one call of a network: nested modules that are shared may need exponentially many."""
@@ -34,35 +44,45 @@ MOST_CALLS = 100_000
 MOST_PADDING = 1 << 24
 """Bytes of texts beyond a multiple of those that a file has: numpy makes all texts of an array equally wide."""
 
-_NONE: Mapping[str, Any] = MappingProxyType({})
+Base = TypeVar("Base", bound=object)
+Kind = TypeVar("Kind", bound=Collection[Any])
+
+INSIDE = "parameters buffers parts"
+"""Keys of what a module holds, each of which a file leaves out where there is none."""
 
 
 class Reader:
     """Turns the content of a file into its `estimator`, with what the user hands over, on a device."""
 
     def __init__(
-        self, content: dict[str, Any], tensors: dict[str, Tensor], handed: list[Any], device: torch.device | None
+        self,
+        content: Json,
+        tensors: Mapping[str, Tensor],
+        handed: Sequence[Named | nn.Module],
+        device: torch.device | None,
     ) -> None:
-        self._tensors, self._names, self._things = tensors, content["names"], fetch(content["names"], handed)
-        self._handed, self._device = handed, device
+        whole = _part(content, "estimator modules names")
+        self._tensors, self._handed, self._device = tensors, handed, device
+        self._names = [_text(name) for name in _items(whole["names"])]
+        self._things = fetch(self._names, handed)
         self._modules: list[nn.Module] = []
-        self._stored: dict[str, tuple[Any, Any]] = {}  # so that what was shared is shared
+        self._calls: dict[int, int] = {}  # of modules, by one call of each module
+        self._stored: dict[str, tuple[Json, NDArray[Any] | Tensor]] = {}  # so that what was shared is shared
         self._used: set[tuple[str, int]] = set()
-        self._calls: list[int] = []  # of modules, by one call of each module
-        for part in content["modules"]:
-            module = self._module(**part)
-            calls = {id(each): n for each, n in zip(self._modules, self._calls, strict=True)}
-            self._calls.append(1 + sum(calls.get(id(each), 0) for each in module._modules.values()))
-            if self._calls[-1] > MOST_CALLS:
+        for part in _items(whole["modules"]):
+            module = self._module(part)
+            self._calls[id(module)] = 1 + sum(self._calls.get(id(each), 0) for each in module._modules.values())
+            if self._calls[id(module)] > MOST_CALLS:
                 raise ValueError("its networks call each other too often")
             self._modules.append(module)
-        self.estimator = self.value(content["estimator"])
+        self.estimator = self.value(whole["estimator"])
         n_parts = len(self._names) + len(self._modules)
-        whole = tensors.keys() == self._stored.keys() and len(self._used) == n_parts and len(content) == 3
-        if not whole or not isinstance(self.estimator, BaseEstimator):
+        if tensors.keys() != self._stored.keys() or len(self._used) != n_parts:
             raise ValueError("it holds more or less than an estimator")
+        if not isinstance(self.estimator, BaseEstimator):
+            raise ValueError("it does not hold an estimator")
 
-    def value(self, written: Any) -> Any:
+    def value(self, written: Json) -> Any:
         """Return what was written."""
         if isinstance(written, list):
             return [self.value(each) for each in written]
@@ -71,27 +91,23 @@ class Reader:
         ((kind, content),) = written.items()
         match kind:
             case "array" | "tensor":
-                read: Any = self._array if kind == "array" else self._tensor
-                if (at := content["at"]) not in self._stored:
-                    self._stored[at] = written, read(**content)
+                layout = _part(content, "at dtype shape", "strides parameter grad device")
+                if (at := _text(layout["at"])) not in self._stored:
+                    self._stored[at] = written, self._array(**layout) if kind == "array" else self._tensor(**layout)
                 if self._stored[at][0] != written:
                     raise ValueError(f"it describes {printable(at)} in two ways")
                 return self._stored[at][1]
-            case "dict" if isinstance(content, list):
-                return _whole({self.value(key): self.value(value) for key, value in content}, content)
+            case "dict":
+                pairs = [_items(pair) for pair in _items(content)]
+                return _whole({self.value(key): self.value(value) for key, value in pairs}, pairs)
             case "dtype":
-                return NATIVE[content]
+                return NATIVE[_text(content)]
             case "estimator":
-                return self._estimator(content["class"], **{k: v for k, v in content.items() if k != "class"})
+                return self._estimator(_part(content, "class parameters learned", "output"))
             case "float" if content in ("nan", "inf", "-inf"):
-                return float(content)
-            case "generator" | "random_state":
-                state = self.value(content)
-                generator: Any = torch.Generator() if kind == "generator" else np.random.RandomState()
-                if kind == "random_state" and not 0 <= state[2] <= 624:  # numpy would read beyond its memory
-                    raise ValueError("it has a random state at no position")
-                generator.set_state(state)
-                return generator
+                return float(_text(content))
+            case "generator":
+                return torch.Generator().set_state(self.value(content))
             case "module":
                 return self._modules[self._number(kind, content)]
             case "name":
@@ -100,114 +116,127 @@ class Reader:
                     raise ValueError(f"it takes {printable(tag)} for a function")
                 return function
             case "objects":
-                array = np.empty(len(content["values"]), dtype=object)
-                array[:] = self.value(content["values"]) or None
-                return _shaped(array, content["shape"])
+                part = _part(content, "shape values")
+                array = np.empty(len(_items(part["values"])), dtype=object)
+                array[:] = self.value(part["values"]) or None
+                return array.reshape(_shape(part["shape"]))
             case "partial":
-                function, args, keywords = map(self.value, content)
+                function, args, keywords = map(self.value, _items(content))
                 if args or not any(function is thing for thing in self._things):
                     raise ValueError("it has arguments for what is not a function")
                 signature(function).bind_partial(**keywords)
                 return partial(function, **keywords)
+            case "random_state":
+                generator, state = np.random.RandomState(), self.value(content)
+                if not 0 <= state[2] <= 624:  # numpy would read beyond its memory
+                    raise ValueError("it has a random state at no position")
+                generator.set_state(state)
+                return generator
             case "scalar":
                 return self.value(content)[()]
-            case "set" | "frozenset" | "tuple" if isinstance(content, list):
-                return _whole(
-                    {"set": set, "frozenset": frozenset, "tuple": tuple}[kind](map(self.value, content)), content
-                )
+            case "set" | "frozenset" | "tuple":
+                kinds: dict[str, type[Collection[Any]]] = {"set": set, "frozenset": frozenset, "tuple": tuple}
+                return _whole(kinds[kind](map(self.value, _items(content))), _items(content))  # type: ignore[call-arg]
             case "texts":
-                return _texts(**content)
+                return _texts(**_part(content, "dtype shape values"))
             case "unsaved":
-                return Unsaved(*(printable(text, 200) for text in content))
+                where, was = _items(content)
+                return Unsaved(printable(where, 200), printable(was, 200))
             case "value":
-                tag, kind = self._named_as(content[0])
-                if not is_value(kind) or any(name in content[1] for name in LEFT_OUT.get(tag, ())):
+                number, named = _items(content)
+                tag, class_ = self._named_as(number)
+                fields = self._named(named)
+                if not is_value(class_) or any(name in fields for name in LEFT_OUT.get(tag, ())):
                     raise ValueError(f"it takes {printable(tag)} for a value")
-                return kind(**self._named(content[1]))
+                return class_(**fields)
         raise ValueError(f"it has a {printable(kind)}, which this version does not know")
 
-    def _named(self, content: dict[str, Any]) -> dict[str, Any]:
-        return {name: self.value(value) for name, value in content.items()}
+    def _named(self, content: Json) -> dict[str, Any]:
+        return {name: self.value(value) for name, value in _object(content).items()}
 
-    def _number(self, kind: str, number: Any) -> int:
+    def _number(self, kind: str, number: Json) -> int:
         if type(number) is not int or number < 0:
             raise ValueError(f"it has {printable(number)} in place of a number")
         self._used.add((kind, number))
         return number
 
-    def _named_as(self, number: Any) -> tuple[str, Any]:
-        return self._names[self._number("name", number)], self._things[number]
+    def _named_as(self, number: Json) -> tuple[str, Named]:
+        at = self._number("name", number)
+        return self._names[at], self._things[at]
 
-    def _class(self, number: Any, base: type) -> Any:
+    def _class(self, number: Json, base: type[Base]) -> type[Base]:
         tag, kind = self._named_as(number)
         if not (isinstance(kind, type) and issubclass(kind, base)):
             raise ValueError(f"it takes {printable(tag)} for a {base.__name__}")
         return kind
 
-    def _estimator(self, number: Any, parameters: Any, learned: Any, output: str | None = None) -> BaseEstimator:
-        kind = self._class(number, BaseEstimator)
-        estimator = kind(**self._named(parameters))
-        for name, value in self._named(learned).items():
+    def _estimator(self, part: dict[str, Json]) -> BaseEstimator:
+        kind = self._class(part["class"], BaseEstimator)
+        estimator = kind(**self._named(part["parameters"]))
+        for name, value in self._named(part["learned"]).items():
             if not FITTED.fullmatch(name) or callable(getattr(kind, name, None)):
                 raise ValueError(f"{kind.__name__} cannot have a fitted attribute {printable(name)}")
             vars(estimator)[name] = value
-        if output not in (None, "default", "pandas", "polars"):
-            raise ValueError(f"there is no output {printable(output)}")
         _check_encoder(vars(estimator))
+        if (output := part.get("output")) not in (None, "default", "pandas", "polars"):
+            raise ValueError(f"there is no output {printable(output)}")
         return estimator if output is None else estimator.set_output(transform=output)
 
-    def _module(self, training: Any, **part: Any) -> nn.Module:
+    def _module(self, written: Json) -> nn.Module:
+        part = _object(written)
         if "tensors" in part:
-            return self._from_outside(training, **part)
-        if not isinstance(training, bool):
+            return self._from_outside(_part(part, "tensors training", "made like"))
+        if not isinstance(training := part.get("training"), bool):
             raise ValueError("it has a network of which it does not say whether it is in training")
-        module = self._layer(**part) if "layer" in part else self._of_class(part.pop("class"), **part)
+        module = self._layer(part) if "layer" in part else self._of_class(part)
         module.training = training
         return module
 
-    def _layer(
-        self, layer: str, arguments: Any, parameters: Any = _NONE, buffers: Any = _NONE, parts: Any = _NONE
-    ) -> nn.Module:
-        given = self._named(arguments)
+    def _layer(self, written: Json) -> nn.Module:
+        part = _part(written, "layer arguments training", INSIDE)
+        given, layer = self._named(part["arguments"]), _text(part["layer"])
         with torch.device("meta"):  # no numbers yet, so that sizes take no memory
             module = LAYERS[layer](**given)
-        own, holds_parts = arguments_of(module), isinstance(module, nn.Sequential | nn.ModuleList)
+        own, parts = arguments_of(module), self._named(part.get("parts", {}))
+        holds_parts = isinstance(module, nn.Sequential | nn.ModuleList)
         if any(repr(own.get(name)) != repr(value) for name, value in given.items()) or (parts and not holds_parts):
             raise ValueError(f"its {layer} has what such a layer cannot have")
-        _replace(module, self._named(parameters) | self._named(buffers), {**module._parameters, **module._buffers})
-        for name, part in self._named(parts).items():
-            module.add_module(name, part)
+        tensors = self._named(part.get("parameters", {})) | self._named(part.get("buffers", {}))
+        _replace(module, tensors, {**module._parameters, **module._buffers})
+        for name, each in parts.items():
+            module.add_module(name, each)
         return module
 
-    def _of_class(
-        self, number: Any, attributes: Any, parameters: Any = _NONE, buffers: Any = _NONE, parts: Any = _NONE
-    ) -> nn.Module:
-        kind = self._class(number, nn.Module)
+    def _of_class(self, written: Json) -> nn.Module:
+        part = _part(written, "class attributes training", INSIDE)
+        kind = self._class(part["class"], nn.Module)
+        attributes = self._named(part["attributes"])
+        parameters, buffers, parts = (self._named(part.get(name, {})) for name in INSIDE.split())
         odd = [name for name in attributes if name not in settings_of(kind)]
         odd += [k for k in (*parameters, *buffers, *parts) if k.startswith("_") or callable(getattr(kind, k, None))]
+        odd += [name for name, value in attributes.items() if isinstance(value, Tensor | nn.Module)]
         if odd:
             raise ValueError(f"{kind.__name__} cannot have {printable(odd[0])}")
         module = kind.__new__(kind)
         nn.Module.__init__(module)
-        for name, value in self._named(attributes).items():
-            if isinstance(value, Tensor | nn.Module):
-                raise ValueError(f"{kind.__name__} has {printable(name)} in the wrong place")
+        for name, value in attributes.items():
             setattr(module, name, value)
-        for name, tensor in self._named(parameters).items():
+        for name, tensor in parameters.items():
             module.register_parameter(name, tensor)
-        for name, tensor in self._named(buffers).items():
+        for name, tensor in buffers.items():
             module.register_buffer(name, tensor)
-        for name, part in self._named(parts).items():
-            module.add_module(name, part)
+        for name, each in parts.items():
+            module.add_module(name, each)
         check_numbers({**module._parameters, **module._buffers}, kind.__name__)
         return module
 
-    def _from_outside(self, training: Any, tensors: Any, made: Any = None, like: Any = None) -> nn.Module:
-        state = self._named(tensors)
-        module = self._like(like, state) if made is None else self._made(*self.value(made))
+    def _from_outside(self, part: dict[str, Json]) -> nn.Module:
+        """Return a network that the user can make or hands over, with the tensors of the file."""
+        state = self._named(part["tensors"])
+        module = self._made(*self.value(part["made"])) if "made" in part else self._like(part.get("like"), state)
         _replace(module, state, state_of(module))
-        for name, part in module.named_modules():
-            part.training = name in training
+        for name, each in module.named_modules():
+            each.training = name in _items(part["training"])
         return module
 
     def _made(self, make: Any, *shapes: Any) -> nn.Module:
@@ -222,7 +251,7 @@ class Reader:
         setattr(module, MADE_BY, (make, *shapes))
         return module
 
-    def _like(self, number: Any, state: Mapping[str, Tensor]) -> nn.Module:
+    def _like(self, number: Json, state: Mapping[str, Tensor]) -> nn.Module:
         kind, shapes = self._class(number, nn.Module), {name: tensor.shape for name, tensor in state.items()}
         for network in self._handed:
             if type(network) is kind and {name: tensor.shape for name, tensor in state_of(network).items()} == shapes:
@@ -230,35 +259,93 @@ class Reader:
         name = kind.__name__
         raise ValueError(f"it needs a {name} with the same layers: hand one over, `trust=[{name}(…)]`")
 
-    def _array(self, at: str, dtype: str, **layout: Any) -> NDArray[Any]:
-        kind = np.dtype(dtype)
+    def _array(self, at: Json, dtype: Json, shape: Json, strides: Json = None) -> NDArray[Any]:
+        kind = np.dtype(_text(dtype))
         if kind.kind not in "biufcmM":
             raise ValueError(f"it has an array of {printable(dtype)}, which this version does not know")
         if kind.isnative and kind.name in NATIVE:
-            return self._laid_out(at, kind.name, **layout).numpy()
-        return _shaped(np.frombuffer(self._tensors[at].numpy().tobytes(), dtype=kind).copy(), layout["shape"])
+            return self._laid_out(at, kind.name, shape, strides).numpy()
+        stored = self._tensors[_text(at)].numpy()
+        return np.frombuffer(stored.tobytes(), dtype=kind).copy().reshape(_shape(shape))
 
-    def _tensor(self, parameter: bool = False, grad: bool = False, device: str = "cpu", **layout: Any) -> Tensor:
-        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
-        was = device if here is not None and here.type == device else "cpu"
-        tensor = self._laid_out(**layout).to(was if self._device is None else self._device)
+    def _tensor(
+        self,
+        at: Json,
+        dtype: Json,
+        shape: Json,
+        strides: Json = None,
+        parameter: Json = False,
+        grad: Json = False,
+        device: Json = "cpu",
+    ) -> Tensor:
         if not isinstance(parameter, bool) or not isinstance(grad, bool):
             raise ValueError("it has a tensor of an unknown kind")
+        here = torch.accelerator.current_accelerator() if torch.accelerator.is_available() else None
+        was = here if here is not None and here.type == device else "cpu"
+        tensor = self._laid_out(at, dtype, shape, strides).to(was if self._device is None else self._device)
         return nn.Parameter(tensor, requires_grad=grad) if parameter else tensor.requires_grad_(grad)
 
-    def _laid_out(self, at: str, dtype: str, shape: list[int], strides: list[int] | None = None) -> Tensor:
+    def _laid_out(self, at: Json, dtype: Json, shape: Json, strides: Json) -> Tensor:
         """Return a copy in memory of its own, in the order in which it was: sums depend on both in the last bit."""
-        stored = self._tensors[at]
-        if stored.dtype != NATIVE[dtype] or list(stored.shape) != shape:
+        stored, sizes = self._tensors[_text(at)], _shape(shape)
+        if stored.dtype != NATIVE[_text(dtype)] or list(stored.shape) != sizes:
             raise ValueError(f"its tensor {printable(at)} is {_described(stored)}, not what it says")
         if strides is None:
             return stored.clone()
-        if not is_dense(shape, strides):
-            raise ValueError(f"its tensor {printable(at)} cannot lie in memory by strides {strides}")
-        return torch.empty_strided(shape, strides, dtype=stored.dtype).copy_(stored)
+        if not is_dense(sizes, _shape(strides)):
+            raise ValueError(f"its tensor {printable(at)} cannot lie in memory by strides {printable(strides)}")
+        return torch.empty_strided(sizes, _shape(strides), dtype=stored.dtype).copy_(stored)
 
 
-def _replace(module: nn.Module, tensors: Mapping[str, Any], own: Mapping[str, Any]) -> None:
+def _object(value: Json) -> dict[str, Json]:
+    if not isinstance(value, dict):
+        raise ValueError(f"it has {printable(value)} in place of an object")
+    return value
+
+
+def _part(value: Json, needs: str, may: str = "") -> dict[str, Json]:
+    """Return an object that has some keys, and perhaps others, or raise."""
+    part, least = _object(value), {*needs.split()}
+    if not least <= part.keys() <= {*least, *may.split()}:
+        raise ValueError(f"it has an object with {printable(', '.join(part))}, and not with {needs.replace(' ', ', ')}")
+    return part
+
+
+def _items(value: Json) -> list[Json]:
+    if not isinstance(value, list):
+        raise ValueError(f"it has {printable(value)} in place of a list")
+    return value
+
+
+def _text(value: Json) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"it has {printable(value)} in place of text")
+    return value
+
+
+def _shape(value: Json) -> list[int]:
+    sizes = [size for size in _items(value) if isinstance(size, int) and not isinstance(size, bool) and size >= 0]
+    if len(sizes) < len(_items(value)):
+        raise ValueError(f"it has an array of shape {printable(value)}")
+    return sizes
+
+
+def _whole(collection: Kind, content: list[Any]) -> Kind:
+    if len(collection) != len(content):
+        raise ValueError("it has the same key twice")
+    return collection
+
+
+def _texts(dtype: Json, shape: Json, values: Json) -> NDArray[Any]:
+    kind, texts = np.dtype(_text(dtype)), [_text(text) for text in _items(values)]
+    too_wide = kind.itemsize * len(texts) > 64 * sum(len(text) + 1 for text in texts) + MOST_PADDING
+    if kind.kind not in "US" or too_wide:
+        raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
+    written = texts if kind.kind == "U" else [text.encode("latin-1") for text in texts]
+    return np.array(written, dtype=kind).reshape(_shape(shape))
+
+
+def _replace(module: nn.Module, tensors: Mapping[str, Any], own: Mapping[str, Tensor | None]) -> None:
     """Put tensors in place of those that a network has, which must have the same names and shapes."""
     for name in sorted(own.keys() | tensors.keys()):
         ours, theirs = own.get(name), tensors.get(name)
@@ -283,30 +370,7 @@ def _check_encoder(fitted: Mapping[str, Any]) -> None:
             raise ValueError("its encoder does not fit its number of latents")
 
 
-def _whole(collection: Any, content: list[Any]) -> Any:
-    if len(collection) != len(content):
-        raise ValueError("it has the same key twice")
-    return collection
-
-
-def _texts(dtype: str, shape: list[int], values: list[str]) -> NDArray[Any]:
-    kind = np.dtype(dtype)
-    if (
-        kind.kind not in "US"
-        or not all(isinstance(text, str) for text in values)
-        or kind.itemsize * len(values) > 64 * sum(len(text) + 1 for text in values) + MOST_PADDING
-    ):
-        raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
-    return _shaped(np.array([t if kind.kind == "U" else t.encode("latin-1") for t in values], dtype=kind), shape)
-
-
-def _shaped(array: NDArray[Any], shape: list[int]) -> NDArray[Any]:
-    if any(type(size) is not int or size < 0 for size in shape):
-        raise ValueError(f"it has an array of shape {printable(shape)}")
-    return array.reshape(shape)
-
-
-def _described(tensor: Any) -> str:
+def _described(tensor: object) -> str:
     return f"{tensor.dtype} of shape {tuple(tensor.shape)}" if isinstance(tensor, Tensor) else "missing"
 
 

@@ -13,13 +13,16 @@ from importlib import import_module
 from importlib.metadata import entry_points
 from inspect import signature
 from types import FunctionType
-from typing import Any
+from typing import TypeAlias
 
 from sklearn.base import BaseEstimator
 from torch import nn
 
 from pindown._names import listed, printable
 from pindown.errors import InputError
+
+Named: TypeAlias = "type | FunctionType"
+"""What a file may name."""
 
 GROUP = "pindown.methods"
 """Group of entry points by which packages register their estimators."""
@@ -141,7 +144,7 @@ def is_layer(module: nn.Module) -> bool:
     return LAYERS.get(type(module).__name__) is type(module)
 
 
-def is_value(kind: Any) -> bool:
+def is_value(kind: object) -> bool:
     """Return whether a class is one of values: a dataclass or a named tuple."""
     return isinstance(kind, type) and (is_dataclass(kind) or (issubclass(kind, tuple) and hasattr(kind, "_fields")))
 
@@ -162,7 +165,7 @@ def settings_of(kind: type[nn.Module]) -> set[str]:
     return (annotated | {*signature(kind).parameters}) - {"forward", "training"}
 
 
-def tag_of(thing: Any) -> str | None:
+def tag_of(thing: object) -> str | None:
     """Return what a file calls a function or class: its tag, or the address of one from elsewhere; None if it has none.
 
     Examples
@@ -180,7 +183,7 @@ def tag_of(thing: Any) -> str | None:
     return TAGS.get(address, address if foreign else None)
 
 
-def handed_over(trust: Iterable[Any]) -> list[Any]:
+def handed_over(trust: Iterable[Named | nn.Module | str]) -> list[Named | nn.Module]:
     """Return classes, functions and networks that the user hands over; methods that are named are imported."""
     if isinstance(trust, str):
         raise TypeError(f"`trust` must be a list, such as trust=[{trust!r}].")
@@ -190,25 +193,27 @@ def handed_over(trust: Iterable[Any]) -> list[Any]:
     return things
 
 
-def fetch(tags: Sequence[str], things: Iterable[Any]) -> list[Any]:
+def fetch(tags: Sequence[str], things: Iterable[Named | nn.Module]) -> list[Named]:
     """Return what tags stand for. Raise `InputError` if some are neither in the table nor handed over.
 
     An estimator that is handed over brings along the networks and values of its package that are imported already.
     """
-    handed: dict[str, Any] = {}
-    for thing in (type(thing) if isinstance(thing, nn.Module) else thing for thing in things):
+    handed: dict[str, Named] = {}
+    for named in (type(thing) if isinstance(thing, nn.Module) else thing for thing in things):
         # By its name alone, too: the module of a script is called otherwise when it is imported.
-        handed |= dict.fromkeys((f"{thing.__module__}:{thing.__qualname__}", thing.__qualname__), thing)
-    estimators = (thing for thing in handed.values() if isinstance(thing, type) and issubclass(thing, BaseEstimator))
+        handed |= dict.fromkeys((f"{named.__module__}:{named.__qualname__}", named.__qualname__), named)
+    estimators = (named for named in handed.values() if isinstance(named, type) and issubclass(named, BaseEstimator))
     packages = {_package(f"{estimator.__module__}:") for estimator in estimators}
-    found: list[Any] = []
+    found: list[Named] = []
     missing: list[str] = []
     for tag in tags:
         thing = handed.get(tag, handed.get(tag.partition(":")[2])) if ":" in tag else _of_table(tag)
         if thing is None and _package(tag) in packages and _is_passive(_loaded(tag)):
             thing = _loaded(tag)
-        found.append(thing)
-        missing += [tag] if thing is None else []
+        if thing is None:
+            missing.append(tag)
+        else:
+            found.append(thing)
     if missing:
         names = {point.value: repr(point.name) for point in entry_points(group=GROUP)}
         public = [tag for tag in missing if ":_" not in tag] or missing  # private classes come along
@@ -221,17 +226,17 @@ def fetch(tags: Sequence[str], things: Iterable[Any]) -> list[Any]:
     return found
 
 
-def look_up(tag: str) -> Any:
+def look_up(tag: str) -> Named:
     """Return what a tag of the table stands for."""
     module, _, name = TABLE[tag].partition(":")
     return getattr(import_module(module), name)
 
 
-def _of_table(tag: str) -> Any:
+def _of_table(tag: str) -> Named | None:
     return LAYERS.get(tag[3:]) if tag.startswith("nn.") else look_up(tag) if tag in TABLE else None
 
 
-def _registered(name: str) -> Any:
+def _registered(name: str) -> type:
     points = {point.name: point for point in entry_points(group=GROUP)}
     if name not in points:
         known = listed(sorted(points)) or "none"
@@ -239,7 +244,7 @@ def _registered(name: str) -> Any:
     return points[name].load()
 
 
-def _is_passive(thing: Any) -> bool:
+def _is_passive(thing: object) -> bool:
     return is_value(thing) or (isinstance(thing, type) and issubclass(thing, nn.Module))
 
 
@@ -247,10 +252,10 @@ def _package(address: str) -> str:
     return address.partition(":")[0].partition(".")[0]
 
 
-def _loaded(address: str) -> Any:
+def _loaded(address: str) -> Named | None:
     """Return what stands at an address, if it is imported already; unlike getattr, this calls nothing."""
     module, _, qualname = address.partition(":")
-    found: Any = sys.modules.get(module)
+    found: object = sys.modules.get(module)
     for part in qualname.split("."):
         found = vars(found).get(part) if hasattr(found, "__dict__") else None
-    return found if getattr(found, "__module__", None) == module else None
+    return found if isinstance(found, type | FunctionType) and found.__module__ == module else None

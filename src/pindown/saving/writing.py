@@ -9,14 +9,14 @@ from __future__ import annotations
 import math
 import re
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from inspect import signature
 from itertools import accumulate
 from operator import mul
 from types import FunctionType
-from typing import Any
+from typing import NoReturn, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from torch import Tensor, nn
 
 from pindown.networks.encoder import MADE_BY
 from pindown.saving.table import LEFT_OUT, is_layer, is_value, settings_of, tag_of
+
+Json: TypeAlias = "bool | int | float | str | list[Json] | dict[str, Json] | None"
 
 NATIVE = {
     str(dtype).removeprefix("torch."): dtype
@@ -51,7 +53,7 @@ class Unsaved:
     where: str
     was: str
 
-    def __call__(self, *_: Any, **__: Any) -> Any:
+    def __call__(self, *_: object, **__: object) -> NoReturn:
         """Raise an error that names the parameter."""
         raise ValueError(
             f"`{self.where}` was {self.was}, which a file cannot hold. Pass it to set_params to fit again."
@@ -71,13 +73,13 @@ class Writer:
     """
 
     def __init__(self) -> None:
-        self.names: list[str] = []
-        self.modules: list[dict[str, Any]] = []
+        self.names: list[Json] = []  # texts
+        self.modules: list[Json] = []
         self.tensors: dict[str, Tensor] = {}
         self.unsaved: list[str] = []  # parameters that no file can hold
-        self._written: dict[int, tuple[Any, Any]] = {}  # by identity, so that what is shared stays shared
+        self._written: dict[int, tuple[object, Json]] = {}  # by identity, so that what is shared stays shared
 
-    def value(self, thing: Any, path: str) -> Any:
+    def value(self, thing: object, path: str) -> Json:
         """Return anything as JSON; `path` says where it was found."""
         kind = type(thing)
         if id(thing) in self._written:
@@ -99,14 +101,13 @@ class Writer:
         if isinstance(thing, Unsaved):
             return {"unsaved": [thing.where, thing.was]}
         if is_value(kind):
-            names = [field.name for field in fields(thing) if field.init] if is_dataclass(thing) else thing._fields
-            kept = [name for name in names if name not in LEFT_OUT.get(tag_of(kind) or "", ())]
+            kept = [name for name in signature(kind).parameters if name not in LEFT_OUT.get(tag_of(kind) or "", ())]
             return {"value": [self._name(kind, path), self._named({name: getattr(thing, name) for name in kept}, path)]}
-        if kind in (list, tuple, torch.Size, set, frozenset):
-            items = sorted(thing, key=repr) if kind in (set, frozenset) else thing
+        if isinstance(thing, list | tuple | set | frozenset) and kind in (list, tuple, torch.Size, set, frozenset):
+            items: Iterable[object] = sorted(thing, key=repr) if isinstance(thing, set | frozenset) else thing
             written = [self.value(item, _join(path, k)) for k, item in enumerate(items)]
             return written if kind is list else {"tuple" if kind is torch.Size else kind.__name__: written}
-        if kind in (dict, OrderedDict):
+        if isinstance(thing, dict) and kind in (dict, OrderedDict):
             return {"dict": [[self.value(k, path), self.value(v, _join(path, k))] for k, v in thing.items()]}
         if isinstance(thing, np.random.RandomState):
             return {"random_state": self.value(thing.get_state(), path)}
@@ -114,21 +115,21 @@ class Writer:
             return {"generator": self.value(thing.get_state(), path)}
         if isinstance(thing, partial) and not thing.args and tag_of(thing.func) is not None:
             return {"partial": [self.value(part, path) for part in (thing.func, thing.args, thing.keywords)]}
-        if tag_of(thing) is not None:
+        if isinstance(thing, type | FunctionType) and tag_of(thing) is not None:
             return {"name": self._name(thing, path)}
         raise ValueError(
             f"{path} is {_called(thing)}, which a file cannot hold: it is not a number, array, layer or frozen value, "
             "and has no name by which it could be imported. Define it, or its class, at the top level of a module."
         )
 
-    def _once(self, thing: Any, written: Any) -> Any:
+    def _once(self, thing: object, written: Json) -> Json:
         self._written[id(thing)] = thing, written  # held on to, or another thing might get its identity
         return written
 
-    def _named(self, things: Mapping[str, Any], path: str) -> dict[str, Any]:
+    def _named(self, things: Mapping[str, object], path: str) -> dict[str, Json]:
         return {name: self.value(thing, _join(path, name)) for name, thing in things.items()}
 
-    def _name(self, thing: Any, path: str) -> int:
+    def _name(self, thing: type | FunctionType, path: str) -> int:
         tag = tag_of(thing)
         if tag is None:
             where = "pindown.saving.table" if thing.__module__.startswith("pindown.") else "the top level of a module"
@@ -136,10 +137,12 @@ class Writer:
         self.names += [] if tag in self.names else [tag]
         return self.names.index(tag)
 
-    def _array(self, array: np.ndarray, path: str) -> dict[str, Any]:
-        dtype, shape = array.dtype.str, list(array.shape)
+    def _array(self, array: np.ndarray, path: str) -> dict[str, Json]:
+        dtype, shape = array.dtype.str, list[Json](array.shape)
         if array.dtype.kind in "US":
-            texts = [t.decode("latin-1") if isinstance(t, bytes) else str(t) for t in array.ravel().tolist()]
+            texts: list[Json] = [
+                t.decode("latin-1") if isinstance(t, bytes) else str(t) for t in array.ravel().tolist()
+            ]
             return {"texts": {"dtype": dtype, "shape": shape, "values": texts}}
         if array.dtype.kind == "O":
             return {"objects": {"shape": shape, "values": self.value(array.ravel().tolist(), path)}}
@@ -152,28 +155,32 @@ class Writer:
         content = torch.from_numpy(np.frombuffer(array.tobytes(), dtype=np.uint8).copy())
         return {"array": {"at": self._placed(content, path)["at"], "dtype": dtype, "shape": shape}}
 
-    def _tensor(self, tensor: Tensor, path: str) -> dict[str, Any]:
+    def _tensor(self, tensor: Tensor, path: str) -> dict[str, Json]:
         if tensor.dtype not in NATIVE.values() or tensor.layout != torch.strided:
             raise ValueError(f"{path} is a {tensor.layout} tensor of {tensor.dtype}, which a file cannot hold.")
-        where = {} if tensor.device.type == "cpu" else {"device": tensor.device.type}
+        written = self._placed(tensor, path)
         flags = {"parameter": isinstance(tensor, nn.Parameter), "grad": tensor.requires_grad}
-        kept = {name: True for name, holds in flags.items() if holds}
-        return {"tensor": self._placed(tensor, path) | kept | where}
+        written.update({name: True for name, holds in flags.items() if holds})
+        if tensor.device.type != "cpu":
+            written["device"] = tensor.device.type
+        return {"tensor": written}
 
-    def _placed(self, tensor: Tensor, path: str) -> dict[str, Any]:
+    def _placed(self, tensor: Tensor, path: str) -> dict[str, Json]:
         """Store a copy of a tensor; return where, what it is, and how it lies in memory if not row by row."""
         at, k = path, 1
         while at in self.tensors:
             at, k = f"{path}~{k}", k + 1
         self.tensors[at] = tensor.detach().to("cpu", copy=True).contiguous()
-        placed = {"at": at, "dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
-        strides = list(tensor.stride())
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        placed: dict[str, Json] = {"at": at, "dtype": dtype, "shape": list[Json](tensor.shape)}
         # Sums are the same to the bit only if the numbers lie in memory as they did.
-        row_by_row = list(torch.empty(tensor.shape, device="meta").stride())
-        return placed if strides == row_by_row or not is_dense(tensor.shape, strides) else placed | {"strides": strides}
+        row_by_row = torch.empty(tensor.shape, device="meta").stride()
+        if tensor.stride() != row_by_row and is_dense(tensor.shape, tensor.stride()):
+            placed["strides"] = list[Json](tensor.stride())
+        return placed
 
-    def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Any]:
-        kind, parameters, given = type(estimator), estimator.get_params(deep=False), {}
+    def _estimator(self, estimator: BaseEstimator, path: str) -> dict[str, Json]:
+        kind, parameters, given = type(estimator), estimator.get_params(deep=False), dict[str, Json]()
         for name, value in parameters.items():
             if value is signature(kind).parameters[name].default and _is_foreign(value):
                 continue  # a function of another package, which need not be handed over for this
@@ -188,10 +195,11 @@ class Writer:
         output = fitted.pop("_sklearn_output_config", None)
         if odd := [name for name in fitted if not FITTED.fullmatch(name)]:
             raise ValueError(f"{_join(path, odd[0])} is not named like a fitted attribute: no underscore at its end.")
-        content = {"class": self._name(kind, path), "parameters": given, "learned": self._named(fitted, path)}
+        learned = self._named(fitted, path)
+        content: dict[str, Json] = {"class": self._name(kind, path), "parameters": given, "learned": learned}
         return content if output is None else content | {"output": output["transform"]}
 
-    def _module(self, module: nn.Module, path: str) -> dict[str, Any]:
+    def _module(self, module: nn.Module, path: str) -> dict[str, Json]:
         kind, made_by = type(module), getattr(module, MADE_BY, None)
         if any(getattr(module, hooks) for hooks in _HOOKS):
             raise ValueError(f"{path} has hooks, which a file cannot hold. Remove them before saving.")
@@ -200,7 +208,7 @@ class Writer:
         check_numbers({**module._parameters, **module._buffers}, path)
         plain = {k: v for k, v in vars(module).items() if not k.startswith("_") and k not in ("training", MADE_BY)}
         undeclared = plain.keys() - settings_of(kind)
-        part: dict[str, Any]
+        part: dict[str, Json]
         if is_layer(module):
             part = {"layer": kind.__name__, "arguments": self._named(arguments_of(module), path)}
         elif made_by is not None and not all(map(is_known, module.modules())):
@@ -215,7 +223,7 @@ class Writer:
             part["tensors"] = self._named(state_of(module), path)
             part["training"] = [name for name, each in module.named_modules() if each.training]
         else:
-            inside: dict[str, Mapping[str, Any]]
+            inside: dict[str, Mapping[str, object]]
             inside = {"parameters": module._parameters, "buffers": module._buffers, "parts": module._modules}
             part |= {name: self._named(things, path) for name, things in inside.items() if things}
             part["training"] = module.training
@@ -250,7 +258,7 @@ def is_dense(shape: Sequence[int], strides: Sequence[int]) -> bool:
     return dense and all(0 <= stride <= max(math.prod(shape), 1) for stride in strides)
 
 
-def arguments_of(layer: nn.Module) -> dict[str, Any]:
+def arguments_of(layer: nn.Module) -> dict[str, object]:
     """Return the arguments that make a layer of torch: its attributes of the same names."""
     if isinstance(layer, nn.Sequential | nn.ModuleList):
         return {}
@@ -263,13 +271,13 @@ def is_known(module: nn.Module) -> bool:
     return is_layer(module) or type(module).__module__.partition(".")[0] == "pindown"
 
 
-def _is_foreign(thing: Any) -> bool:
+def _is_foreign(thing: object) -> bool:
     return isinstance(thing, FunctionType) and ":" in (tag_of(thing) or "")
 
 
-def _called(thing: Any) -> str:
+def _called(thing: object) -> str:
     return getattr(thing, "__qualname__", None) or f"a {type(thing).__name__}"
 
 
-def _join(path: str, name: Any) -> str:
+def _join(path: str, name: object) -> str:
     return f"{path}.{name}" if path else str(name)
