@@ -102,7 +102,6 @@ bench: $(STAMP)
 	$(BIN)/python benchmarks/startup.py
 	$(BIN)/python benchmarks/infonce.py
 	$(BIN)/python benchmarks/against_cebra.py
-	$(BIN)/python benchmarks/kept_memory.py
 	$(BIN)/python benchmarks/penalties.py
 	$(BIN)/python benchmarks/commandline.py
 	$(BIN)/python benchmarks/sources.py

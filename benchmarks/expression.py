@@ -180,7 +180,7 @@ def coin_toss(seed: int) -> dict[str, Any]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         forget = Forget(verbose=False, random_state=seed).fit(train.X, train.lab, given=coin)
-        exported = out_of_fold(forget, train.X, train.lab, given=coin).codes
+        exported = out_of_fold(forget, train.X, train.lab, given=coin).latents
     half = np.arange(len(coin)) % 2 == 0
 
     def told(codes: np.ndarray) -> float:

@@ -183,7 +183,7 @@ def test_ctrl_c_says_where_the_run_will_go_on(path):
 
 
 def test_ctrl_c_without_checkpoint_says_how_to_get_one():
-    with pytest.raises(KeyboardInterrupt, match="stopped at step 8 of 60; give checkpoint=… to be able to go on"):
+    with pytest.raises(KeyboardInterrupt, match="stopped at step 8 of 60; give checkpoint=… to be able to resume"):
         run(interrupting(7))
 
 

@@ -332,9 +332,9 @@ def test_a_run_records_what_it_was_made_from(data):
 
 def test_warnings_are_printed_and_recorded(data):
     result = fit(data, "--signal", "batch", "-d", 3)
-    assert "3 classes cannot pin down 3 latents" in result.stderr
+    assert "3 classes cannot identify 3 latents" in result.stderr
     scores = json.loads((data.parent / "run" / "scores.json").read_text())
-    assert any("3 classes cannot pin down 3 latents" in warning for warning in scores["warnings"])
+    assert any("3 classes cannot identify 3 latents" in warning for warning in scores["warnings"])
     assert "warned: Classify: 3 classes" in (data.parent / "run" / "log.txt").read_text()
 
 

@@ -1,9 +1,6 @@
 """What a user meets first on a machine with a GPU: every estimator fits there, and what it says comes back."""
 
 import copy
-import platform
-import subprocess
-import sys
 import warnings
 
 import numpy as np
@@ -129,28 +126,3 @@ def test_a_step_is_captured_on_a_gpu_unless_the_network_waits_for_it(encoder, ca
     fitted = quietly(lambda where: Contrast(2, encoder=encoder, **options(where)).fit(X, NEXT), device)
     assert np.isfinite(fitted.transform(X)).all()
     assert bool(graphs) == (captured and device == "cuda")
-
-
-PAGES_ANEW = """
-import resource, torch
-from pindown.training.devices import kept_memory
-
-def pages(rounds):
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
-    for _ in range(rounds):
-        blocks = [torch.ones(2**22) for _ in range(5)]  # of 16 MB each
-        del blocks
-    return resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before
-
-with kept_memory():
-    first, later = pages(1), pages(10) / 10
-print(later / first)
-"""
-
-
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="speaks to glibc")
-@pytest.mark.slow
-def test_what_a_step_frees_serves_the_next_one():
-    command = [sys.executable, "-c", PAGES_ANEW]
-    share = float(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-    assert share < 0.4  # without it .8, unless something happens to lie on top of what is freed

@@ -10,7 +10,7 @@ from sklearn.preprocessing import StandardScaler
 
 from pindown import Classify, Contrast, Data, Forget, theory
 from pindown.methods import out_of_fold
-from pindown.methods.folds import carried, folds_of
+from pindown.methods.folds import aligned, folds_of
 from pindown.metrics import linear_r2, procrustes
 from pindown.networks.spaces import Reals
 from pindown.simulate import Pairs
@@ -40,7 +40,7 @@ def test_classes_that_were_tossed_are_read_off_codes_that_have_seen_them_and_not
         X, coin = rng.normal(size=(300, 15)), rng.integers(2, size=300)
         est = Classify(1, max_iter=150, random_state=seed, **line).fit(X, coin)
         plain.append(read(est.transform(X), coin))
-        without.append(read(out_of_fold(est, X, coin, random_state=seed).codes, coin))
+        without.append(read(out_of_fold(est, X, coin, random_state=seed).latents, coin))
     assert np.mean(plain) > 0.6
     assert np.mean(without) == pytest.approx(0.5, abs=0.08)
 
@@ -54,7 +54,7 @@ def test_a_tossed_label_that_was_given_to_forget_reads_at_chance():
         X = rng.normal(size=(600, 20)) + 2 * rng.normal(size=(3, 20))[batch]
         est = Forget(max_iter=60, verbose=False, device="cpu", random_state=seed).fit(X, batch, given=coin)
         found = out_of_fold(est, X, batch, given=coin, n_folds=2, random_state=seed)
-        without.append(read(found.codes, coin))
+        without.append(read(found.latents, coin))
     assert np.mean(without) == pytest.approx(0.5, abs=0.08)
 
 
@@ -82,7 +82,7 @@ def test_codes_of_a_world_come_into_the_frame_of_the_fit():
         device="cpu",
         random_state=0,
     ).fit(X, partners)
-    codes = out_of_fold(est, X, partners, n_folds=2).codes
+    codes = out_of_fold(est, X, partners, n_folds=2).latents
     assert np.mean((codes - est.transform(X)) ** 2) < 0.1 * est.transform(X).var()
     assert linear_r2(codes, sample.z) > 0.9
 
@@ -112,9 +112,9 @@ def test_groups_and_partners_stay_together_and_labels_are_divided_evenly():
 def test_what_a_theorem_leaves_free_is_undone_and_no_more(free, change):
     z = np.random.default_rng(0).normal(size=(300, 3))
     other = change(z)
-    assert np.abs(carried(other[:200], z[:200], other[200:], free) - z[200:]).max() < 1e-8
+    assert np.abs(aligned(other[:200], z[:200], other[200:], free) - z[200:]).max() < 1e-8
     bent = np.tanh(2 * z @ [[1, 1, 0], [0, 1, 0], [0, 0, 3]])
-    assert np.abs(carried(bent[:200], z[:200], bent[200:], free) - z[200:]).max() > 0.1
+    assert np.abs(aligned(bent[:200], z[:200], bent[200:], free) - z[200:]).max() > 0.1
 
 
 def test_what_cannot_be_divided_is_refused():

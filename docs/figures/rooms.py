@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from pindown_papers.latent_frames import LatentFrames
 from pindown_papers.simulations import Room
 from scipy.optimize import linear_sum_assignment
 
@@ -20,7 +21,6 @@ from pindown.simulate import Pairs
 from pindown.simulate.distributions import Truncated, Uniform, laplace
 from pindown.simulate.images import along_latents, contact_sheet, nearest_traversals, save_png, swaps
 from pindown.training import Trainer
-from pindown.training.callbacks import Film
 
 FACTORS = ("floor_hue", "wall_hue", "object_hue", "size", "azimuth")
 HERE = Path(__file__).parent
@@ -36,7 +36,7 @@ if __name__ == "__main__":
     torch.set_num_threads(1)
     world = Pairs(Uniform(len(FACTORS), Box()), Truncated(laplace(0.1)), room(16))
     train, test = world.sample(12_000, random_state=0), world.sample(N, random_state=1)
-    film = Film(test.x, steps=(25, 75, 150, STEPS))
+    film = LatentFrames(test.x, steps=(25, 75, 150, STEPS))
     how = {"batch_size": 128, "max_iter": STEPS, "learning_rate": 4e-3, "trainer": Trainer(callbacks=(film,))}
     contrast = Contrast(5, space=Reals(), p=1, device="cpu", verbose=False, random_state=0, **how)
     codes, z = contrast.fit(train.x, train.x_pos).transform(test.x.numpy()), test.z.numpy()

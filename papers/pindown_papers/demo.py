@@ -59,7 +59,7 @@ from pindown.simulate.distributions import Truncated, Uniform, VonMisesFisher, l
 from pindown.simulate.images import nearest_traversals, swaps
 from pindown.simulate.process import span_of_differences
 from pindown.training import Trainer
-from pindown.training.callbacks import Film
+from pindown_papers.latent_frames import LatentFrames
 from pindown_papers.sets import chance_support_f1, support_f1
 from pindown_papers.simulations import Room
 
@@ -285,7 +285,7 @@ def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
     process = Pairs(Uniform(len(FACTORS), Box()), Truncated(laplace(SCALE)), _room(16))
     n_steps = max(1, int(0.35 * budget.max_iter))  # a step on images takes longer, and fewer are enough
     film_x = process.sample(budget.n_test, random_state=seed + 2).x[:1_000]
-    film = Film(film_x, steps=[max(1, int(n_steps * fraction)) for fraction in (0.05, 0.15, 0.3, 1)])
+    film = LatentFrames(film_x, steps=[max(1, int(n_steps * fraction)) for fraction in (0.05, 0.15, 0.3, 1)])
     n_pairs = int(0.4 * budget.n_pairs)
     contrast = Contrast(
         len(FACTORS),
@@ -322,7 +322,7 @@ def _rooms(budget: Budget, options: dict[str, Any]) -> Section:
     return replace(section, figures=(*section.figures, *_room_drawings(fit, film), *sliders))
 
 
-def _room_drawings(fit: Recovery, film: Film) -> tuple[Drawing, ...]:
+def _room_drawings(fit: Recovery, film: LatentFrames) -> tuple[Drawing, ...]:
     large = _room(48)(torch.as_tensor(fit.z[:2_000]).float()).numpy()
     order = linear_sum_assignment(_correlations(fit.z_hat, fit.z), maximize=True)[1]
     latents = fit.z_hat[:2_000, order]

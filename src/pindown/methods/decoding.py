@@ -1,4 +1,4 @@
-"""`Decodes`: what makes observations of codes, for estimators whose objective has a decoder in units of its own."""
+"""`Decodes`: estimators whose objective has a decoder, which maps latents to observations."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from pindown.data.data import from_torch
 from pindown.networks.encoder import Encoder
 
 AT_ONCE = 1 << 23
-"""Numbers of pictures that go through networks at once, where nothing is learned from them."""
+"""Size of the arrays of images that go through networks at once."""
 
 
 class Decodes:
-    """An estimator whose ``objective_`` has a ``decoder``, and the ``scale`` and ``centre`` it leaves out; abstract."""
+    """An estimator whose ``objective_`` has a ``decoder``, with its ``scale`` and ``centre``; abstract."""
 
     encoder_: Encoder
     objective_: nn.Module
@@ -34,7 +34,8 @@ class Decodes:
         array = check_array(from_torch(Z), dtype=[np.float64, np.float32], order="C", force_writeable=True)
         if array.shape[1] != self.n_components_:
             raise ValueError(
-                f"{type(self).__name__}: Z has {array.shape[1]} columns, but n_components={self.n_components_}."
+                f"{type(self).__name__}: Z must have {self.n_components_} columns, one per latent, got "
+                f"{array.shape[1]}."
             )
         model: Any = self._precise()
         z = self._put(array)
@@ -44,12 +45,12 @@ class Decodes:
         return x.to(Z.device) if isinstance(Z, Tensor) else x.cpu().numpy()
 
     def sample(self, n_samples: int = 1, *, random_state: RandomState = None) -> np.ndarray:
-        """Draw latents from the prior, a standard normal law, and decode them.
+        """Draw latents from the prior, a standard normal distribution, and decode them.
 
         Parameters
         ----------
         n_samples : int
-            How many observations.
+            Number of observations.
         random_state : int, RandomState or None
             Seed.
         """
@@ -64,7 +65,7 @@ class Decodes:
         return max(1, AT_ONCE // self.n_features_in_)
 
     def _precise(self) -> nn.Module:
-        """Return the model in the precision that it is run in: float64, but for pictures."""
+        """Return the model in the precision in which it is used: float64, except for images."""
         if len(self.shape_in_) == 3:
             return self.objective_.eval()
         return copy.deepcopy(self.objective_).double().eval()
