@@ -255,7 +255,7 @@ def test_a_perceptron_stopped_early_is_folded_and_the_fit_says_what_to_do(seed):
     assert r2 < 0.9
     assert estimator.folding_.verdict in ("folded", "flat")
     assert len(messages) == 1
-    for part in ("the encoder is f", "different latents share a code", "encoder=networks.skip_mlp", "max_iter"):
+    for part in ("the encoder is f", "not injective", "encoder=networks.skip_mlp", "max_iter"):
         assert part in messages[0]
 
 

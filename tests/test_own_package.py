@@ -79,7 +79,7 @@ def test_one_that_cannot_be_imported_is_a_sentence_and_breaks_no_other(package, 
     ("name", "message"),
     [
         ("Regres", "--estimator: there is no 'Regres': did you mean 'Regress'?"),
-        ("json:loads", "--estimator: json:loads is no class on pindown's BaseEncoder."),
+        ("json:loads", "--estimator: json:loads must be a subclass of pindown's BaseEncoder."),
         ("measuring.regress:Gone", "--estimator: measuring.regress:Gone cannot be imported"),
     ],
 )

@@ -98,7 +98,7 @@ def test_pairs_lead_to_contrast_unless_they_are_strangers():
 def test_a_label_beside_pairs_is_said_to_be_left_aside():
     sample = Pairs.on_sphere(3, 10.0, random_state=0).sample(300, random_state=0)
     planned = plan(sample.x, pairs=sample.x_pos, signal=np.arange(300) % 3, n_components=3)
-    assert planned.notes[-1] == "signal is left aside: plan for it alone, too."
+    assert planned.notes[-1] == "signal is not used: plan for it alone, too."
 
 
 def test_nothing_leads_to_a_dictionary_of_as_many_latents_as_directions():
@@ -251,7 +251,7 @@ def test_the_call_that_is_planned_for_sequences_can_be_made(sides, as_data):
     x = np.random.default_rng(0).normal(size=(300, 5, 2))
     planned = plan(Data(x, **sides)) if as_data else plan(x, **sides)
     assert "n_components=10, preprocess=preprocessing.whiten" in planned.estimator
-    assert "rows of shape (5, 2) are laid out as vectors" in planned.notes[-1]
+    assert "samples of shape (5, 2) are made vectors" in planned.notes[-1]
     names = {"Forget": Forget, "Dictionary": Dictionary, "networks": networks, "preprocessing": networks.preprocessing}
     est = eval(planned.estimator, names)
     codes = est.set_params(max_iter=2, verbose=False).fit(x, sides.get("nuisance")).transform(x)

@@ -33,7 +33,16 @@ from pindown.errors import warn
 from pindown.methods.diagnosis import some_samples, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, shape_of, train
 from pindown.methods.held_out import HeldOut
-from pindown.methods.inputs import DataSummary, InputReader, Prepared, TrainingInput, is_in_memory, prepare
+from pindown.methods.inputs import (
+    ArrayOrTensor,
+    DataLike,
+    DataSummary,
+    InputReader,
+    Prepared,
+    TrainingInput,
+    is_in_memory,
+    prepare,
+)
 from pindown.methods.parameters import INJECTIVE, check_common
 from pindown.networks import default_network
 from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
@@ -95,7 +104,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Whether its theorem assumes a mixing under which there are at most as many latents as features."""
         return self.guarantee is not None and bool(INJECTIVE & {*self.guarantee.assumes})
 
-    def fit(self, X, y=None) -> Self:
+    def fit(self, X: DataLike, y: ArrayOrTensor | None = None) -> Self:
         """Train the encoder.
 
         Parameters
@@ -152,7 +161,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         self._check_parameters()
         return prepare(self, data, {})
 
-    def transform(self, X):
+    def transform(self, X: DataLike):
         """Encode observations; numpy in, numpy out; torch in, torch out; an array for a source.
 
         Samples are encoded in blocks, in float64 where the network is small, so that the latents of a sample do not

@@ -6,11 +6,11 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
 from sklearn.utils import check_array
 from sklearn.utils.validation import validate_data
@@ -44,6 +44,10 @@ many as have so many numbers."""
 
 CHANNELS = (1, 3, 4)
 """Numbers of channels of images: grey, colours, colours with transparency."""
+
+
+ArrayOrTensor: TypeAlias = ArrayLike | Tensor
+DataLike: TypeAlias = ArrayLike | Tensor | Data | Source
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +183,7 @@ def _through(first: Preprocessing, samples: Any) -> np.ndarray:
     return torch.cat([first(part) for part in torch.as_tensor(as_array(samples)).split(size)]).numpy()
 
 
-def is_in_memory(X: Any) -> bool:
+def is_in_memory(X: object) -> bool:
     """Return whether X is in memory: an array that is no memory map, a tensor, a list, a data frame."""
     if isinstance(X, Source) or is_mapped(X):
         return False
@@ -313,7 +317,7 @@ class InputReader(BaseEstimator):
             )
         self.shape_in_, self.n_features_in_ = tuple(shape), math.prod(shape)
 
-    def fitted_preprocessing(self, X: Any) -> Preprocessing:
+    def fitted_preprocessing(self, X: ArrayOrTensor | IndexedSource) -> Preprocessing:
         """Return the preprocessing that `fit` would use, fitted to observations; its ``note`` says what it does.
 
         Parameters

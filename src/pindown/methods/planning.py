@@ -1,4 +1,4 @@
-"""`plan`: which estimator suits these data, which theorem would speak, and how much more diversity it would take."""
+"""`plan`: which estimator suits the data, which theorem could apply, and what the data lack for it."""
 
 from dataclasses import replace
 from typing import Any
@@ -30,32 +30,32 @@ def plan(
     n_components: int | None = None,
     estimator: type[BaseEncoder] | BaseEncoder | None = None,
 ) -> Plan:
-    """Say which estimator suits these data, which theorem would apply, and what is missing for it.
+    """Return which estimator suits the data, which theorem could apply, and what the data lack for it.
 
-    A nuisance leads to `Forget`, otherwise partners lead to `Contrast`, a label to `Classify`, and nothing at all to
-    `Dictionary`. If a signal is named beside a nuisance and goes with it, the nuisance is to be forgotten given it. Any
-    other method can be named: its specification is used (``estimator.spec``).
+    A nuisance leads to `Forget`, pairs lead to `Contrast`, a label to `Classify`, and observations alone to
+    `Dictionary`. If a signal depends on the nuisance, the plan is to remove the nuisance given the signal. Any other
+    method can be named: its specification is used (``estimator.spec``).
 
     Parameters
     ----------
     X : array (n, n_features) or Data
-        The observations; or all of this as one value.
+        The observations; or `Data` with all of this.
     signal, nuisance : array (n,), optional
-        A label to learn from, and one to forget.
+        A label to learn from, and one to remove.
     given : array (n,), optional
-        A label within whose values the nuisance will be forgotten, as in ``Forget.fit``.
+        A label within whose levels the nuisance is removed, as in ``Forget.fit``.
     pairs : array, optional
-        Partners (n, n_features), or groups (n,) whose rows are partners of each other.
+        Positives (n, n_features), or groups (n,) whose samples are positives of each other.
     groups : array (n,), optional
-        Subjects, sessions …, whose rows an audit keeps together.
+        Subjects, sessions …, whose samples an audit keeps together.
     n_components : int, optional
-        How many latents one hopes for. By default as many as the side variable can pin down.
+        Number of latents. By default as many as the side variable can identify.
     estimator : class or estimator, optional
-        What is to be fitted. By default what uses the side variables there are.
+        The estimator. By default one that uses the side variables.
 
     Examples
     --------
-    Four classes whose means lie in a plane, but four latents wanted:
+    Four classes whose means lie in a plane, but four latents:
 
     >>> import numpy as np
     >>> rng = np.random.default_rng(0)
@@ -71,11 +71,11 @@ def plan(
         data = X
     else:
         require_in_memory("plan", X)
-        read("X", X)  # or say what is wrong with it
+        read("X", X)  # raises if X is invalid
         data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
     est: Any = _chosen(data) if estimator is None else estimator() if isinstance(estimator, type) else estimator
     shape = np.shape(data.X)[1:]
-    est, data = _laid_out(est, data)
+    est, data = _as_vectors(est, data)
     spec = est.spec
     numbers = {"nuisance"} & {spec.roles.y} | ({"signal"} & {spec.roles.y} if not spec.roles.categorical else set())
     for role in {"signal", "nuisance", "given", "groups"} & {*data.side_variables} - numbers:
@@ -86,15 +86,15 @@ def plan(
     ]
     shown = est.fitted_preprocessing(data.X).note
     notes = [f"before training {shown}"] if shown else []
-    notes += [f"{role} is left aside: plan for it alone, too." for role in aside]
+    notes += [f"{role} is not used: plan for it alone, too." for role in aside]
     audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
     found = replace(found, needs=(*found.needs, *missing), notes=(*found.notes, *notes))
-    return found if np.shape(data.X)[1:] == shape else _saying_so(found, shape)
+    return found if np.shape(data.X)[1:] == shape else _with_preprocessing(found, shape)
 
 
-def _laid_out(est: Any, data: Data) -> tuple[Any, Data]:
-    """Return the estimator and data with rows as vectors, where it wants such."""
+def _as_vectors(est: Any, data: Data) -> tuple[Any, Data]:
+    """Return the estimator and data with samples as vectors, if it needs vectors."""
     if data.is_source or np.ndim(data.X) < 3 or est._reads(np.shape(data.X)[1:]):
         return est, data
     if "preprocess" not in est.get_params(deep=False):
@@ -103,15 +103,15 @@ def _laid_out(est: Any, data: Data) -> tuple[Any, Data]:
     return est, replace(data, X=np.reshape(data.X, (len(data), -1)))
 
 
-def _saying_so(found: Plan, shape: tuple[int, ...]) -> Plan:
-    """Return a plan whose call lays rows out as vectors, as the fit that it speaks of does."""
+def _with_preprocessing(found: Plan, shape: tuple[int, ...]) -> Plan:
+    """Return a plan whose call makes samples vectors."""
     asked = f"n_components={found.n_components}"
     call = found.estimator.replace(asked, f"{asked}, preprocess=preprocessing.whiten", 1)
-    note = f"rows of shape {shape} are laid out as vectors: preprocess=preprocessing.whiten (from pindown.networks)."
+    note = f"samples of shape {shape} are made vectors: preprocess=preprocessing.whiten (from pindown.networks)."
     return replace(found, estimator=call, notes=(*found.notes, note))
 
 
 def _chosen(data: Data) -> BaseEncoder:
-    """Return what uses all side variables there are, or else the first that uses one of them."""
+    """Return the first estimator that uses all side variables, or else one of them."""
     kind = suited([role for role in SIDES if role in data.side_variables])
     return (kind or next(kind for kind in BUILT_IN if kind.spec.roles.y in data.side_variables))()

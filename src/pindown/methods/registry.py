@@ -1,4 +1,4 @@
-"""Which methods there are: those of this package, those that others registered, and any that has an address.
+"""The methods: those of this package, those that other packages register, and any by its address.
 
 Another package registers its methods as entry points of the group ``pindown.methods``::
 
@@ -23,17 +23,17 @@ from pindown.methods.sparse import Sparse, SparseBasis
 from pindown.saving.table import GROUP
 
 BUILT_IN: tuple[type[BaseEncoder], ...] = (Forget, Contrast, Classify, Dictionary, Sparse, SparseBasis)
-"""In the order in which they are chosen, where data would suit several."""
+"""In the order in which they are chosen if several suit the data."""
 
 OF_ATOMS: type[BaseEncoder] = Sparse
-"""What a shell's ``--sparse`` stands for."""
+"""The method of ``--sparse`` on the command line."""
 
 SIDES = ("signal", "nuisance", "pairs", "given")
-"""Parts of side variables that a fit may use; subjects and known latents are for the audit alone."""
+"""Roles of side variables that a fit may use; groups and true latents are for the audit alone."""
 
 
 def registered() -> dict[str, str]:
-    """Return the methods that other packages registered: the address of each, by its name; nothing is imported."""
+    """Return the address of each method that other packages register, by name; nothing is imported."""
     return {point.name: point.value for point in entry_points(group=GROUP)}
 
 
@@ -60,19 +60,19 @@ def find(name: str) -> type[BaseEncoder]:
         kind = import_module(module)
         for part in attribute.split("."):
             kind = getattr(kind, part)
-    except Exception as error:  # whatever another package does while it is imported
+    except Exception as error:  # another package may raise anything
         raise InputError(
             "estimator",
-            f"`estimator`: {name} cannot be imported from {address} ({type(error).__name__}: {error}). Is its package "
-            "installed, and whole?",
+            f"`estimator`: {name} cannot be imported from {address} ({type(error).__name__}: {error}). Check that its "
+            "package is installed.",
         ) from error
     if not (isinstance(kind, type) and issubclass(kind, BaseEncoder)):
-        raise InputError("estimator", f"`estimator`: {address} is no class on pindown's BaseEncoder.")
+        raise InputError("estimator", f"`estimator`: {address} must be a subclass of pindown's BaseEncoder.")
     return kind
 
 
 def installed(name: str) -> type[BaseEncoder] | None:
-    """Return the method of this name if it is one of this package, or registered by another; nothing else is imported.
+    """Return the method of this name if it is built in or registered, else None; nothing else is imported.
 
     Examples
     --------
@@ -83,7 +83,7 @@ def installed(name: str) -> type[BaseEncoder] | None:
 
 
 def address_of(kind: type[BaseEncoder]) -> str:
-    """Return what `find` takes for a method, today and in another process.
+    """Return the address by which `find` finds a method, also in another process.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def address_of(kind: type[BaseEncoder]) -> str:
 
 
 def suited(roles: Collection[str]) -> type[BaseEncoder] | None:
-    """Return the first method of this package that uses all side variables there are; None if there is none.
+    """Return the first built-in method that uses all side variables; None if there is none.
 
     Examples
     --------

@@ -1,6 +1,6 @@
-r"""Optimisers: functions that take an objective and return what minimises it.
+r"""Optimizers: functions that take an objective and return its optimizer.
 
-All read their learning rate from memory, so that a step captured in a CUDA graph follows a schedule.
+Learning rates are tensors, so that a step captured in a CUDA graph follows a schedule.
 """
 
 from __future__ import annotations
@@ -17,25 +17,22 @@ from pindown.networks import Frame
 from pindown.training.schedules import constant
 
 LEAST_SIDE = 128
-"""Matrices with a shorter side stay with Adam: few directions leave little to even out."""
+"""Matrices with a shorter side are optimised by Adam."""
 
 STILL = 0.05
-"""Gradient of an orthonormal row, in nats per radian, below which its steps shrink with it.
-
-Adam's steps are as long for noise as for a signal. Once a classifier reads nothing, an encoder that went on at that
-pace would wander off.
-"""
+"""Gradient of an orthonormal row, in nats per radian, below which its steps shrink with it, since Adam's steps are
+otherwise as long for noise as for a signal."""
 
 
 class MakeOptimizer(Protocol):
-    """Makes the optimiser of an objective.
+    """Makes the optimizer of an objective.
 
-    A parameter group follows the schedule of the training, up to its learning rate, unless it has a ``schedule`` of its
-    own (see `pindown.training.schedules`) or a ``peak``, the rate at the schedule's top.
+    A parameter group may have its own ``schedule`` (see `pindown.training.schedules`), and its own ``peak``, the
+    learning rate at the schedule's top; the default is that of the training.
     """
 
     def __call__(self, objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-        """Return the optimiser; matrices decay, offsets and temperatures have no reason to be small."""
+        """Return the optimizer; only matrices should have weight decay, not biases and temperatures."""
         ...
 
 
@@ -52,9 +49,9 @@ def adam(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
 
 
 def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
-    r"""Momentum made orthogonal for the large matrices, Adam for everything else: see :class:`Muon`.
+    r"""Orthogonalised momentum for the large matrices, Adam for everything else: see :class:`Muon`.
 
-    Where the loss is a narrow valley it comes further than Adam in as many steps; but a step takes longer.
+    In a narrow valley of the loss it makes more progress per step than Adam, but a step takes longer.
     """
     large, rest = _split(objective.parameters(), lambda w: w.ndim == 2 and min(w.shape) >= LEAST_SIDE)
     matrices, others = _split(rest, lambda w: w.ndim >= 2)
@@ -69,15 +66,15 @@ def muon(objective: nn.Module, learning_rate: float, weight_decay: float) -> tor
 def rivals(
     objective: nn.Module, learning_rate: float, weight_decay: float, *, answer_rate: float = 5e-3
 ) -> torch.optim.Optimizer:
-    """Adam for a game: the encoder without momentum, those who answer it with momentum and at a rate of their own.
+    """Adam for adversarial training: without momentum for the encoder, with another learning rate for the others.
 
-    The objective has an ``encoder``; all else in it (a classifier, a decoder) answers. While the encoder's rate
-    follows the schedule, down to zero, that of the answers stays: they keep up, as if they took several steps to one
-    of the encoder. Momentum would carry an encoder past the point where the others have turned, and all would circle.
+    The objective has an ``encoder``; its other parts (a classifier, a decoder) respond to it. The learning rate of the
+    encoder follows the schedule, down to zero; that of the others is constant, so that they keep up. With momentum the
+    encoder would overshoot, and all would oscillate.
     """
     encoder = getattr(objective, "encoder", None)
     if not isinstance(encoder, nn.Module):
-        raise TypeError(f"rivals: the objective must have an encoder for the others to answer, got {objective!r}.")
+        raise TypeError(f"rivals: the objective must have an encoder, got {objective!r}.")
     own, decoder = (_of(part) for part in (encoder, getattr(objective, "decoder", None)))
     frames = {id(part.weight) for part in encoder.modules() if isinstance(part, Frame)}
     leads, answers = _split([w for w in objective.parameters() if w.requires_grad], lambda w: id(w) in own)
@@ -86,7 +83,7 @@ def rivals(
     answering = {"betas": (0.9, 0.99), "peak": answer_rate, "schedule": constant}
     for weights, manner in ((leads, leading), (answers, answering)):
         framed, others = _split(weights, lambda w: id(w) in frames)
-        # Decay keeps a classifier from learning rows by heart; a decoder it would only bend.
+        # Weight decay keeps a classifier from memorising samples; a decoder it would only distort.
         decayed, free = _split(others, lambda w: w.ndim >= 2 and id(w) not in decoder)
         for same, decay, eps in ((framed, 0.0, STILL), (decayed, weight_decay, 1e-8), (free, 0.0, 1e-8)):
             groups.append({"params": same, "weight_decay": decay, "eps": eps, **manner})
@@ -116,11 +113,10 @@ def _adamw(objective: nn.Module, groups: list[dict[str, Any]], learning_rate: fl
 class Muon(torch.optim.Optimizer):
     r"""Orthogonal momentum: each large matrix moves along the orthogonal factor of its averaged gradient.
 
-    With :math:`M = U S V^\top` the average, the step is :math:`-\eta \, U V^\top`, so that directions in which the
-    gradient is small, as in a flat valley, are followed as fast as the steep ones. The factor
-    :math:`0.2 \sqrt{\max(r, c)}` gives an r×c matrix steps as large as Adam's, so that one learning rate serves both.
-
-    PyTorch's own takes the learning rate as a number, which a captured step would repeat for ever.
+    With :math:`M = U S V^\top` the average, the step is :math:`-\eta \, U V^\top`, so that all directions of the
+    gradient are followed at the same speed. The factor :math:`0.2 \sqrt{\max(r, c)}` gives an r×c matrix steps as
+    large as Adam's, so that one learning rate serves both. The learning rate is a tensor, unlike that of
+    ``torch.optim.Muon``.
 
     Parameters
     ----------
@@ -136,7 +132,7 @@ class Muon(torch.optim.Optimizer):
 
     Examples
     --------
-    A step of unit length turns into a multiple of an orthogonal matrix, whatever the gradient's scales:
+    The step is nearly a multiple of an orthogonal matrix, whatever the scales of the gradient:
 
     >>> weight = nn.Parameter(torch.zeros(2, 2))
     >>> weight.grad = torch.tensor([[100.0, 0.0], [0.0, 1.0]])
@@ -149,10 +145,10 @@ class Muon(torch.optim.Optimizer):
     MOMENTUM = 0.95
 
     def __init__(self, groups: Any, lr: Tensor) -> None:
-        # Fused, as Adam's steps here are: so said, a counter that is loaded from a file is put beside its weights.
+        # "fused", so that a step counter loaded from a file is moved to the device of its weights.
         super().__init__(groups, {"lr": lr, "fused": True})
         for group in self.param_groups:
-            # In the order of their shapes, since matrices of one shape are made orthogonal together.
+            # Sorted by shape, since matrices of one shape are orthogonalised together.
             if group["orthogonal"]:
                 group["params"].sort(key=lambda w: w.shape)
             for w in group["params"]:
@@ -211,8 +207,7 @@ def _adam_step(
 def orthogonal_factor(matrices: Tensor) -> Tensor:
     r"""Return nearly :math:`U V^\top` for each :math:`U S V^\top` of a stack, by five matrix polynomials.
 
-    The polynomial :math:`a x + b x^3 + c x^5` is applied to all singular values at once. Its coefficients lift small
-    ones fast, at the price of leaving all of them within about a third of 1.
+    The polynomial :math:`a x + b x^3 + c x^5` is applied to all singular values, which end within a third of 1.
 
     Examples
     --------

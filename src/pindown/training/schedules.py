@@ -7,7 +7,7 @@ Schedule = Callable[[float], float]
 """Maps progress in [0, 1] to the factor of the learning rate."""
 
 WAIT = 0.1
-"""Share of the steps in which an encoder waits, so that its adversary first learns what there is to be hidden."""
+"""Fraction of the steps in which an encoder waits, while its adversary learns."""
 
 
 def cosine(progress: float) -> float:
@@ -23,7 +23,7 @@ def cosine(progress: float) -> float:
 
 
 def waiting_cosine(progress: float) -> float:
-    """Learning-rate factor of the encoder in a game: zero at first, then half a cosine down to zero.
+    """Learning-rate factor of the encoder in adversarial training: zero at first, then half a cosine down to zero.
 
     Examples
     --------

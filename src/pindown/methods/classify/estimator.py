@@ -9,6 +9,7 @@ from typing import Any, Self
 
 import numpy as np
 import torch
+from numpy.typing import ArrayLike
 from sklearn.base import ClassifierMixin
 from sklearn.metrics import accuracy_score
 from sklearn.utils.validation import check_is_fitted
@@ -25,7 +26,7 @@ from pindown.methods.classify.audit import ClassifySpec
 from pindown.methods.classify.classes import ClassSummary, read_classes, spanned, start_at_means, too_few
 from pindown.methods.fitting import Trained
 from pindown.methods.incremental import Incremental
-from pindown.methods.inputs import TrainingInput, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make
@@ -202,7 +203,7 @@ class Classify(ClassifierMixin, Incremental):
         """Return the spaces of latents and class vectors: the real line for a single latent."""
         return (Reals(), Reals()) if n_components == 1 else (self.space, self.vector_space)
 
-    def partial_fit(self, X, y=None, classes=None) -> Self:
+    def partial_fit(self, X: DataLike, y: ArrayOrTensor | None = None, classes: ArrayOrTensor | None = None) -> Self:
         """Train on more samples: one pass at the full learning rate.
 
         After `fit`, or on an estimator that was loaded, training starts again.
@@ -225,13 +226,13 @@ class Classify(ClassifierMixin, Incremental):
 
         return self._partial_fit(X, {"signal": y}, with_classes)
 
-    def predict_proba(self, X):
+    def predict_proba(self, X: ArrayOrTensor | Data):
         """Return the probability of each class; numpy in, numpy out; torch in, torch out."""
         check_is_fitted(self)
         array = self._validated(X, reset=False)
         return self._like(X, array, self._scores(self._encode(torch.as_tensor(array))).softmax(1))
 
-    def predict(self, X) -> np.ndarray:
+    def predict(self, X: ArrayOrTensor | Data) -> np.ndarray:
         """Return the most probable class of each sample; after a fit without ``y``, the number of a training sample."""
         check_is_fitted(self)
         z = self._encode(torch.as_tensor(self._validated(X, reset=False)))
@@ -239,7 +240,9 @@ class Classify(ClassifierMixin, Incremental):
         best = torch.cat([self._scores(some).argmax(1) for some in z.split(at_once)])
         return self.classes_[best.cpu().numpy()]
 
-    def score(self, X, y=None, sample_weight=None) -> float:
+    def score(
+        self, X: ArrayOrTensor | Data, y: ArrayOrTensor | None = None, sample_weight: ArrayLike | None = None
+    ) -> float:
         """Return the accuracy of `predict`.
 
         Labels that were not in the training data count as errors. After a fit without ``y`` the labels are the numbers

@@ -28,7 +28,7 @@ from pindown.methods.contrast.objective import PairLoss, PairObjective, best_tem
 from pindown.methods.diagnosis import check_folding, warn_if_uninformative, warn_of_collapse
 from pindown.methods.fitting import Trained, Training, batch_size_of
 from pindown.methods.incremental import Incremental
-from pindown.methods.inputs import DataSummary, Prepared, TrainingInput, preprocessed
+from pindown.methods.inputs import ArrayOrTensor, DataLike, DataSummary, Prepared, TrainingInput, preprocessed
 from pindown.methods.parameters import check_positive
 from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder, Make, is_cheap
@@ -179,7 +179,7 @@ class Contrast(Incremental):
             return theory.CONTRAST_METRIC if self.p == 2 else theory.CONTRAST_LP
         return None
 
-    def fit(self, X, y=None, nuisance=None) -> Self:
+    def fit(self, X: DataLike, y: ArrayOrTensor | None = None, nuisance: ArrayOrTensor | None = None) -> Self:
         """Train the encoder.
 
         Parameters
@@ -195,7 +195,7 @@ class Contrast(Incremental):
         """
         return self._fit(X, {"pairs": y, "nuisance": nuisance})
 
-    def partial_fit(self, X, y=None, nuisance=None) -> Self:
+    def partial_fit(self, X: DataLike, y: ArrayOrTensor | None = None, nuisance: ArrayOrTensor | None = None) -> Self:
         """Train on more samples: one pass at the full learning rate. See `fit` for what they may be.
 
         The first call decides the preprocessing, so that it should have enough samples to estimate a covariance. After
@@ -203,7 +203,7 @@ class Contrast(Incremental):
         """
         return self._partial_fit(X, {"pairs": y, "nuisance": nuisance})
 
-    def score(self, X, y=None) -> float:
+    def score(self, X: ArrayOrTensor | Data, y: ArrayOrTensor | None = None) -> float:
         """Return a lower bound on the information between positives, in nats: log n minus InfoNCE.
 
         It is at most ``log 4096``, the number of pairs that are compared with each other. Unrelated pairs give 0 or
@@ -212,8 +212,8 @@ class Contrast(Incremental):
         """
         check_is_fitted(self)
         if isinstance(X, Data):
-            X = X.paired()
-            X, y = X.X, X.side_variables.get("pairs") if y is None else y
+            data = X.paired()
+            X, y = data.X, data.pairs if y is None else y
         pairing = pair_up(self._validated(X, reset=False), None if y is None else as_array(y))
         generator = torch.Generator().manual_seed(0)
         # Neighbouring samples may be related, and then make poor negatives: compare samples from everywhere.
