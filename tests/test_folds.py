@@ -120,7 +120,7 @@ def test_what_a_theorem_leaves_free_is_undone_and_no_more(free, change):
 def test_what_cannot_be_divided_is_refused():
     X = np.random.default_rng(0).normal(size=(40, 4))
     est = Contrast(2, max_iter=3, verbose=False, random_state=0).fit(X)
-    with pytest.raises(ValueError, match="partners are the next rows"):
+    with pytest.raises(ValueError, match="pairs='next'"):
         out_of_fold(est, Data(X, pairs="next"))
     with pytest.raises(ValueError, match="4 folds cannot be made"):
         out_of_fold(est, X, X, groups=np.arange(40) // 20)
