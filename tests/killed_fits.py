@@ -16,8 +16,7 @@ import torch._dynamo  # noqa: F401
 from typer.testing import CliRunner
 
 from pindown.cli import app
-from pindown.data import tables
-from pindown.runs import recipe  # noqa: F401
+from pindown.runs import fitting
 from pindown.training import checkpoints
 
 MOMENTS = {
@@ -25,7 +24,7 @@ MOMENTS = {
     "before the record": (os, "replace", 1),
     "in the middle of the second checkpoint": (os, "replace", 3),
     "in the middle of the fourth checkpoint": (os, "replace", 5),
-    "before the latents": (tables, "write_latents", 1),
+    "before the latents": (fitting, "write_latents", 1),
     "before the folder of the fit is there": (os, "rename", 1),
     "before the run is moved into place": (os, "rename", 2),
 }

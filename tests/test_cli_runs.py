@@ -184,7 +184,7 @@ def test_a_check_without_groups_reports_data_too_small_to_audit(data):
 
 
 def test_samples_to_audit_are_counted_in_the_whole_file(tmp_path, monkeypatch):
-    monkeypatch.setattr("pindown.runs.recipe.LOOKED_AT", 300)
+    monkeypatch.setattr("pindown.runs.recipe.PLANNED_SAMPLES", 300)
     rng, n_samples = np.random.default_rng(0), 1_000
     batch, subject = (
         np.arange(n_samples) % 10,

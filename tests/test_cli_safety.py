@@ -181,6 +181,41 @@ def test_python_m_pindown_imports_nothing_from_the_working_directory(tmp_path):
     assert run("-m", "pindown", "--version", cwd=tmp_path).returncode == 0
 
 
+# ---- what is refused, and what is reported
+
+
+@pytest.mark.parametrize("words", [("fit", "", "-o", "new"), ("plan", ""), ("audit", ""), ("fit", "run.csv", "-o", "")])
+def test_an_empty_path_is_refused_as_one(here, words):
+    assert "the path is empty" in " ".join(refused(*words).split())
+
+
+def test_a_device_without_numbers_is_refused(here):
+    said = refused("fit", "run.csv", *OBSERVED, "--signal", "label", "-d", 2, "--device", "meta", "-o", "new")
+    assert "--device meta cannot be used here" in said
+    assert len(said.splitlines()) == 1
+
+
+def test_a_run_is_used_from_inside_its_folder(here, monkeypatch):
+    monkeypatch.chdir(here / "run")
+    result = call("transform", ".", here / "run.csv", "-o", "new.csv")
+    assert result.exit_code == 0, result.output
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--signal", "label", "--folds", 0), "320 samples, 30 steps, "),
+        (
+            ("--option", "n_restarts=2", "--option", "validation_fraction=0"),
+            "320 samples, 60 steps in 2 restarts of at most 30, ",
+        ),
+    ],
+)
+def test_the_steps_that_were_asked_for_are_reported(here, options, said):
+    result = call("fit", "run.csv", *OBSERVED, *options, "-d", 2, "--steps", 30, "-o", "new")
+    assert said in result.stdout
+
+
 # ---- what reaches the terminal, and a spreadsheet
 
 

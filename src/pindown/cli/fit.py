@@ -168,8 +168,7 @@ def fit_data(
         print_json({"run": str(output.output), **scores})
         return
     print_text(f"{scores['estimator']}: {counted(scores['n_components'], 'latent')} of {describe(request.data)}")
-    n_samples, n_steps = counted(scores["n_samples"], "sample"), counted(scores["n_steps"], "step")
-    print_text(f"{n_samples}, {n_steps}, loss {scores['loss']:.4g}")
+    print_text(f"{counted(scores['n_samples'], 'sample')}, {_describe_steps(scores)}, loss {scores['loss']:.4g}")
     print_text(_describe_score(scores["score"]))
     command = shlex.join(["pindown", "audit", str(output.output)])
     print_text(f"The run: {output.output}. Which claims are supported: {command}")
@@ -268,6 +267,24 @@ def _recorded_warnings(run: Run) -> Iterator[list[str]]:
 
         warnings.showwarning = record  # type: ignore[assignment]
         yield recorded
+
+
+def _describe_steps(scores: dict[str, Any]) -> str:
+    """Return how many steps a fit made, and how many it could have made.
+
+    Examples
+    --------
+    >>> _describe_steps({"n_steps": 75, "max_steps": 300, "n_restarts": 1})
+    '75 of 300 steps'
+    >>> _describe_steps({"n_steps": 402, "max_steps": 300, "n_restarts": 2})
+    '402 steps in 2 restarts of at most 300'
+    """
+    made, most = scores["n_steps"], scores["max_steps"]
+    if most is None or made == most:
+        return counted(made, "step")
+    if made < most:
+        return f"{made:,} of {counted(most, 'step')}"
+    return f"{counted(made, 'step')} in {scores['n_restarts']} restarts of at most {most:,}"
 
 
 def _describe_score(score: dict[str, Any]) -> str:

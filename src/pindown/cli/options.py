@@ -69,13 +69,24 @@ def _column(help: str) -> Any:
     return typer.Option(help=help, autocompletion=_complete_column, show_default=False)
 
 
+def _path(text: str) -> Path:
+    if not text:
+        raise typer.BadParameter("the path is empty. Give the name of a file or a folder.")
+    return Path(text)
+
+
 DATA = Annotated[
     Path,
     typer.Argument(
-        help="The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images.", show_default=False
+        parser=_path,
+        metavar="PATH",
+        help="The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images.",
+        show_default=False,
     ),
 ]
-RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.", show_default=False)]
+RUN = Annotated[
+    Path, typer.Argument(parser=_path, metavar="RUN", help="The folder that `pindown fit` wrote.", show_default=False)
+]
 DEVICE = Annotated[
     str | None,
     typer.Option("--device", help="Such as cpu or cuda. By default a GPU if there is one.", show_default=False),
@@ -258,7 +269,9 @@ class TrainingOptions:
 class OutputOptions:
     """What is written."""
 
-    output: Annotated[Path, typer.Option("-o", "--output", help="Folder of the run, to be made.", show_default=False)]
+    output: Annotated[
+        Path, typer.Option("-o", "--output", parser=_path, metavar="RUN", help="Folder of the run.", show_default=False)
+    ]
     force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False
     quote_formulas: QUOTE_FORMULAS = False
 

@@ -195,15 +195,19 @@ class Place:
     @property
     def unfinished(self) -> Path:
         """The folder of a fit that is under way, or was killed."""
-        return self.path.with_name(f"{self.path.name}.unfinished")
+        return self._next_to("{}.unfinished")
 
     @property
     def _lock(self) -> Path:
-        return self.path.with_name(f".{self.path.name}.lock")
+        return self._next_to(".{}.lock")
 
     @property
     def _replaced(self) -> Path:
-        return self.path.with_name(f"{self.path.name}.replaced")
+        return self._next_to("{}.replaced")
+
+    def _next_to(self, name: str) -> Path:
+        path = self.path if self.path.name else self.path.resolve()  # of the working directory
+        return path.with_name(name.format(path.name))
 
     def check(self, *, force: bool) -> None:
         """Raise if a run cannot go here; nothing is made.

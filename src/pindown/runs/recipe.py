@@ -28,26 +28,24 @@ from pindown.saving.table import TABLE, is_value, look_up
 from pindown.training import Trainer
 
 
-def _of(*modules: str) -> dict[str, Any]:
-    """Return the functions and values of some modules that files may name, too, by their names."""
-    tags = [tag for tag, address in TABLE.items() if address in {f"pindown.{module}:{tag}" for module in modules}]
+def _of(module: str) -> dict[str, Any]:
+    """Return the functions and values of a module that files may name, too, by their names."""
+    tags = [tag for tag, address in TABLE.items() if address == f"pindown.{module}:{tag}"]
     found = {tag: look_up(tag) for tag in tags}
     return {tag: thing for tag, thing in found.items() if isinstance(thing, FunctionType) or is_value(thing)}
 
 
 _NETWORKS, _PREPROCESSING, _OPTIMIZERS = map(_of, ("networks.vectors", "networks.preprocessing", "training.optimizers"))
-NAMED = {
-    **(_NETWORKS | _PREPROCESSING | _OPTIMIZERS),
-    **_of("networks.spaces", "networks.gates", "losses.penalties"),
-}
-"""Values that have a name: networks, preprocessing, optimisers, spaces, penalties, gates."""
+_VALUES = _of("networks.spaces") | _of("networks.gates") | _of("losses.penalties")
+NAMED = _NETWORKS | _PREPROCESSING | _OPTIMIZERS | _VALUES
+"""Values that have a name: networks, preprocessing, optimisers, spaces, gates, penalties."""
 
 _FUNCTIONS = {
     **dict.fromkeys(("encoder", "decoder", "classifier"), _NETWORKS),
     "preprocess": _PREPROCESSING,
     "optimizer": _OPTIMIZERS,
 }
-"""Parameters that are functions, and those that there are for them."""
+"""The functions that a parameter can be."""
 
 TRAINER_OPTIONS = ("weight_decay", "optimizer", "validation_fraction", "accumulate", "patience", "tol")
 """Parameters of the trainer that can be written as text; they are given like the estimator's own."""
@@ -83,27 +81,27 @@ def read_options(texts: Sequence[str], estimator: type[BaseEncoder]) -> dict[str
         if name not in known:
             hint = nearest(name, known)
             raise InputError("option", f"`option`: {estimator.__name__} has no parameter {printable(name)!r}: {hint}")
-        _check_function(name, value)
+        parsed = read_value(name, value)
+        if name in _FUNCTIONS:
+            _check_function(name, value, parsed)
         options[name] = value
     return options
 
 
-def _check_function(name: str, text: str) -> None:
+def _check_function(name: str, text: str, value: Any) -> None:
     """Raise if a parameter that is a function is not one of those there are for it, or has wrong arguments."""
-    value, known = read_value(name, text), _FUNCTIONS.get(name)
-    if known is None:
-        return
+    known = _FUNCTIONS[name]
     function, keywords = (value.func, value.keywords) if isinstance(value, partial) else (value, {})
     if function not in known.values():
         raise _wrong(name, f"{text} is none of {listed([*known], most=20)}.")
-    own = signature(function).parameters.values()
     try:
         signature(function).bind_partial(**keywords)
         with _random.forked(0):
             _ = value(3, 2) if known is _NETWORKS else None
     except (TypeError, ValueError, RuntimeError) as error:
-        defaults = [f"{each.name}={each.default}" for each in own if each.default is not Parameter.empty]
-        like = f"{function.__name__}({', '.join(defaults)})" if defaults else function.__name__
+        own = signature(function).parameters.values()
+        defaults = ", ".join(f"{each.name}={each.default}" for each in own if each.default is not Parameter.empty)
+        like = f"{function.__name__}({defaults})" if defaults else function.__name__
         raise _wrong(name, f"{text} cannot be made ({error}). It is written like {like}.") from error
 
 
@@ -123,37 +121,24 @@ def read_value(name: str, text: str) -> Any:
     """
     try:
         tree = ast.parse(text, mode="eval").body
-    except SyntaxError as error:
-        raise _wrong(name, f"{text!r} is neither a number nor a name ({error.msg}).") from None
-    match tree:
-        case ast.Name(id=word):
-            args, keywords = [], {}
-        case ast.Call(func=ast.Name(id=word)):
-            args = [_literal(name, arg) for arg in tree.args]
-            keywords = {str(keyword.arg): _literal(name, keyword.value) for keyword in tree.keywords}
-        case _:
-            return _literal(name, tree)
+        call = tree if isinstance(tree, ast.Call) else ast.Call(tree, [], [])
+        if not isinstance(call.func, ast.Name):
+            return ast.literal_eval(tree)
+        word, args = call.func.id, [ast.literal_eval(arg) for arg in call.args]
+        keywords = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in call.keywords}
+    except (SyntaxError, ValueError):
+        raise _wrong(name, f"{printable(text)!r} is neither a number nor a name such as linear or Reals.") from None
     if word not in NAMED:
         raise _wrong(name, f"there is no value {printable(word)!r}: {nearest(word, [*NAMED])}")
     value = NAMED[word]
-    if isinstance(value, FunctionType) and args:
-        raise _wrong(name, f"arguments of {word} have names, such as {word}(name=value).")
+    if isinstance(value, FunctionType):
+        if args:
+            raise _wrong(name, f"arguments of {word} have names, such as {word}(name=value).")
+        return partial(value, **keywords) if keywords else value
     try:
-        return value if isinstance(value, FunctionType) and not keywords else _made(value, args, keywords)
+        return value(*args, **keywords)
     except TypeError as error:
         raise _wrong(name, f"{word} takes other arguments ({error}).") from error
-
-
-def _made(value: Any, args: Sequence[Any], keywords: dict[str, Any]) -> Any:
-    return partial(value, **keywords) if isinstance(value, FunctionType) else value(*args, **keywords)
-
-
-def _literal(option: str, tree: ast.expr) -> Any:
-    try:
-        return ast.literal_eval(tree)
-    except ValueError:
-        text = printable(ast.unparse(tree))
-        raise _wrong(option, f"{text!r} is neither a number nor a name such as linear or Reals.") from None
 
 
 def written(value: Any) -> str:
@@ -168,22 +153,9 @@ def written(value: Any) -> str:
     return value.__name__ if callable(value) and value in NAMED.values() else repr(value)
 
 
-LOOKED_AT, NUMBERS_LOOKED_AT = 20_000, 1 << 25
-"""Samples that a plan is based on, and numbers that these have at most if they are images: more would take minutes."""
-
-LAST = 25
-"""Steps at the end over which the loss is averaged."""
-
-
-def looked_at(data: Data) -> int:
-    """Return how many samples a plan is based on.
-
-    Examples
-    --------
-    >>> looked_at(Data([[0.0, 1.0]]))
-    20000
-    """
-    return min(LOOKED_AT, max(1_000, NUMBERS_LOOKED_AT // max(1, data.n_features)))
+PLANNED_SAMPLES, PLANNED_NUMBERS, LAST_STEPS = 20_000, 1 << 25, 25
+"""Samples that a plan is based on, numbers that they hold at most if they are images, and steps at the end over which
+the loss is averaged."""
 
 
 @dataclass(frozen=True)
@@ -210,20 +182,13 @@ class Recipe:
 
     def build(self, *, checkpoint: Path | None = None, device: str | None = None, verbose: bool = False) -> BaseEncoder:
         """Return the estimator, not fitted; raise if a parameter is wrong."""
-        numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
-        parameters = {name: number for name, number in numbers.items() if number is not None}
         options = {name: read_value(name, text) for name, text in self.options.items()}
         training = {name: options.pop(name) for name in TRAINER_OPTIONS if name in options}
-        parameters |= options
-        where = {
-            "trainer": Trainer(checkpoint=checkpoint, **training),
-            "device": device,
-            "verbose": verbose,
-            "random_state": self.seed,
-        }
-        kind = find(self.estimator)
-        known = kind._get_param_names()
-        estimator = kind(**parameters, **{name: value for name, value in where.items() if name in known})
+        numbers = {"n_components": self.n_components, "max_iter": self.max_iter}
+        options |= {name: number for name, number in numbers.items() if number is not None}
+        kind, trainer = find(self.estimator), Trainer(checkpoint=checkpoint, **training)
+        where = {"trainer": trainer, "device": device, "verbose": verbose, "random_state": self.seed}
+        estimator = kind(**options, **{name: where[name] for name in where if name in kind._get_param_names()})
         try:
             estimator._check_parameters()
         except TypeError as error:  # text for a number, or a network where there must be an optimiser
@@ -247,11 +212,11 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     Parameters
     ----------
     columns : Columns
-        Which column plays which part.
+        The role of each column.
     name : str, optional
-        Of the estimator that was asked for.
+        The estimator that was asked for.
     fitted : bool
-        Whether it is to be fitted: a plan may look at more than a fit can use.
+        Whether it is to be fitted: a plan may use more side variables than a fit.
 
     Examples
     --------
@@ -261,11 +226,8 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     columns.check_roles()
     roles = [role for role in SIDES if getattr(columns, role)]
     if columns.given and not columns.nuisance:
-        raise InputError(
-            "given",
-            f"`given={columns.given!r}` is a label within which a nuisance is forgotten, but there is no `nuisance`. "
-            "Name one, or take `signal` if the label is to be learned from.",
-        )
+        why = "is a label within which a nuisance is removed, but there is no `nuisance`. Name one, or take `signal`."
+        raise InputError("given", f"`given={columns.given!r}` {why}")
     if name is not None:
         kind = find(name)
         if fitted:
@@ -277,7 +239,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
         raise InputError(
             "signal",
             "a fit that forgets `nuisance` learns nothing from `signal`. If it must survive, take "
-            f"`given={columns.signal[0]!r}`; otherwise leave it out. (check and plan look at both.)",
+            f"`given={columns.signal[0]!r}`; otherwise leave it out. (check and plan use both.)",
         )
     if fitted:
         both = " and ".join(f"`{role}`" for role in roles)
@@ -307,8 +269,12 @@ def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
 
 def sample_of(data: Data) -> Data:
     """Return the samples that a plan and the checks are based on, in memory."""
-    some = data.sample(looked_at(data))
+    some = data.sample(_n_planned(data))
     return some.take(range(len(some))) if some.is_source else some
+
+
+def _n_planned(data: Data) -> int:
+    return min(PLANNED_SAMPLES, max(1_000, PLANNED_NUMBERS // max(1, data.n_features)))
 
 
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
@@ -321,7 +287,7 @@ def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
     """Return what was fitted to how many samples, and how well, for JSON; a score comes with its chance level."""
     held_out = getattr(estimator, "held_out_", None)
     if held_out is None:
-        score = estimator.spec.score(estimator, data.sample(looked_at(data)))
+        score = estimator.spec.score(estimator, data.sample(_n_planned(data)))
     else:
         score = FitScore(held_out.name, held_out.score, held_out.chance, held_out.rows)
     return plain(
@@ -331,7 +297,9 @@ def scores(estimator: BaseEncoder, data: Data) -> dict[str, Any]:
             "n_samples": len(data),
             "n_features": data.n_features,
             "n_steps": estimator.n_iter_,
-            "loss": float(np.mean(estimator.loss_curve_[-LAST:])),
+            "max_steps": estimator.max_iter,
+            "n_restarts": getattr(estimator, "n_restarts", None) or 1,
+            "loss": float(np.mean(estimator.loss_curve_[-LAST_STEPS:])),
             "score": score._asdict(),
         }
     )
