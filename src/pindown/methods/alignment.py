@@ -31,15 +31,10 @@ from pindown.metrics.arrays import Matrix
 
 Level = Hashable
 
-PAIRS = (0, 5, 10, 20, 50, 100, 200)
-"""Default numbers of pairs, as far as there are enough."""
-
-MIN_SCORED = 20
-"""Pairs that must be left for scoring: the R² of fewer varies too much."""
-
-N_KNOTS, SAMPLES_PER_KNOT = 17, 5
-"""Quantiles along an axis in `DistributionMatcher`, chosen on a recording of which nothing is reported; and samples of
-each level that a quantile needs."""
+PAIRS = (0, 5, 10, 20, 50, 100, 200)  # default numbers of pairs, as far as there are enough
+MIN_SCORED = 20  # pairs that must be left for scoring: the R² of fewer varies too much
+N_KNOTS = 17  # quantiles along an axis in `DistributionMatcher`; chosen on a recording of which nothing is reported
+SAMPLES_PER_KNOT = 5  # samples of each level that a quantile needs
 
 
 class PolynomialRidge(RegressorMixin, BaseEstimator):

@@ -29,8 +29,8 @@ from pindown.methods.dictionary.dependence import common_rows
 if TYPE_CHECKING:
     from pindown.methods.dictionary.estimator import Dictionary
 
-JACOBIAN_SAMPLES, IMAGE_SAMPLES, JACOBIAN_PIXELS = 1_000, 200, 60
-"""Samples whose derivatives are taken, of images fewer; and pixels of these."""
+JACOBIAN_SAMPLES, IMAGE_SAMPLES = 1_000, 200  # samples whose derivatives are taken: of vectors, and of images
+JACOBIAN_PIXELS = 60  # pixels of these images
 
 
 class DictionarySpec(MethodSpec["Dictionary"]):

@@ -14,15 +14,10 @@ from pindown.losses.penalties import batch_scale
 from pindown.methods.decoding import AT_ONCE
 from pindown.networks.encoder import Encoder
 
-LEAST_NOISE = 0.02
-"""Smallest standard deviation of the observation noise, in standardised units; the bound would grow without limit."""
-
-START_SAMPLES, START_BATCHES, START_IMAGES = 8_192, 64, 512
-"""Samples from which the decoder takes the scales of features and its linear start; most batches of them; and images
-from which the noise is estimated."""
-
-START_SPREAD = 0.3
-"""Standard deviation of the posterior at initialisation; that of the prior is 1."""
+LEAST_NOISE = 0.02  # standard deviation of the noise, standardised; without it the bound would grow without limit
+START_SAMPLES, START_BATCHES = 8_192, 64  # from which scales and the linear initialisation are taken, at most
+START_IMAGES = 512  # images from which the noise is estimated
+START_SPREAD = 0.3  # standard deviation of the posterior at initialisation; that of the prior is 1
 
 
 def random_numbers(n: int, d: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:

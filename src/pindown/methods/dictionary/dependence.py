@@ -24,24 +24,12 @@ from pindown.metrics.arrays import Labels, Mask, Matrix
 from pindown.simulate.images import Bytes, contact_sheet
 from pindown.theory import structure
 
-AT_ONCE = 1 << 24
-"""Derivatives taken at once; the layers inside a decoder hold several times as many numbers."""
-
-CONSTANT = 0.05
-"""Standard deviation, relative to the largest, below which an output counts as constant: it is mostly an error."""
-
-FAINT, STRONG = 0.05, 0.15
-"""The threshold of the support lies between these: weaker derivatives are noise, stronger ones are not."""
-
-RARE = 0.01
-"""Fraction of the outputs that must have the same set of latents for it to count."""
-
-N_LATENTS, N_PIXELS = 512, 500
-"""Latents at which derivatives by images are taken, and pixels that are counted, at most."""
-
-EXPLAINED = 0.9
-"""Fraction of a latent's variance that its encoding must explain for blocks of images to be claimed: .96 and more for
-factors of rooms, at most .88 for latents that noise hides or that depend on others."""
+AT_ONCE = 1 << 24  # derivatives in memory; the layers inside a decoder hold several times as many numbers
+CONSTANT = 0.05  # standard deviation, relative to the largest, below which an output counts as constant
+FAINT, STRONG = 0.05, 0.15  # bounds of the threshold of the support: weaker derivatives are noise, stronger are not
+RARE = 0.01  # fraction of the outputs that must have the same set of latents for it to count
+N_LATENTS, N_PIXELS = 512, 500  # latents at which derivatives by images are taken, and pixels, at most
+EXPLAINED = 0.9  # fraction of its variance that a latent's encoding must explain, for blocks of images to be claimed
 
 
 class Outputs(NamedTuple):

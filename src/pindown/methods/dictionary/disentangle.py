@@ -41,48 +41,24 @@ from pindown.metrics.arrays import Mask, Matrix
 from pindown.simulate.images import Bytes, contact_sheet, tiles
 from pindown.theory import structure
 
-N_SAMPLES, N_OUTPUTS, N_STARTS = 512, 1_000, 24
-"""Latents at which derivatives are taken, outputs that are counted, and starts of the search, at most."""
+N_SAMPLES, N_OUTPUTS, N_STARTS = 512, 1_000, 24  # latents, outputs and starts of the search, at most
+COLLAPSED = 1e-3  # effect of a latent, relative to the strongest one, up to which it has collapsed
+SAME_ROTATION = 0.9  # fraction of a latent's variance within another, or its block, for two rotations to agree on it
+TIED = 0.01  # latents per output by which the best rotation must be ahead of the next: with less it is a tie
+GAIN_RATIO = 1.25  # times the chance level that a claim must gain
+LEAST_GAIN = 0.15  # dependencies of an output above it; one layer of random weights gains up to .13
+UNSEEN = 0.3  # change of an output without derivatives that counts as none; faint derivatives change it by .17 at most
+FEWEST_SAMPLES = 100  # latents from which their distribution can be estimated
+N_RANDOM = 64  # random rotations
+N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 8, 200, 4  # searches in gradients without common axes
+SAME_OUTPUT = 1e-2  # difference of outputs, relative to the largest, that is none: bfloat16 has two digits
 
-COLLAPSED = 1e-3
-"""Effect of a latent, relative to the strongest one, up to which it has collapsed."""
-
-SAME_ROTATION = 0.9
-"""Fraction of a latent's variance that must lie in another, or in its block, for two rotations to agree on it."""
-
-TIED = 0.01
-"""Latents per output by which the best rotation must be ahead of the next: with less it is a tie."""
-
-GAIN_RATIO, LEAST_GAIN = 1.25, 0.15
-"""A claim needs a gain of so many times the chance level, and of so many dependencies of an output, and three standard
-deviations, above it. One layer of random weights gains up to .13 above it."""
-
-UNSEEN = 0.3
-"""Change of an output, in standard deviations, by a latent without derivatives, up to which it counts as none:
-derivatives below the threshold of the support change it by .17 at most."""
-
-FEWEST_SAMPLES = 100
-"""Latents from which their distribution can be estimated."""
-
-N_RANDOM, N_SCRAMBLED, SCRAMBLED_OUTPUTS, SCRAMBLED_STARTS = 64, 8, 200, 4
-"""Random rotations; searches in gradients without common axes, with so many outputs and starts."""
-
-SAME_OUTPUT = 1e-2
-"""Difference of two outputs, relative to the largest, up to which they are the same: bfloat16 has two digits."""
-
-TOLERATED, BY_CHANCE = 0.03, 1.2
-"""Distance of two distributions, in standard deviations, up to which they count as the same, as encodings never quite
-have their prior's; and what sampling adds, over the root of n. Uniform and Gaussian are .16 apart."""
-
-ISOTROPIC = 1.1
-"""Ratio of the largest to the smallest standard deviation up to which latents are isotropic, apart from sampling."""
-
-DEPENDENT, DEPENDENT_BY_CHANCE = 0.1, 4.0
-"""Correlation of two latents, or of their absolute values, up to which they count as independent; and what sampling
-adds, over the root of n."""
-
-N_ROTATIONS, N_LEVELS = 16, 400
-"""Random rotations that are tried, and quantiles at which distributions are compared."""
+TOLERATED = 0.03  # distance of two distributions, in standard deviations, up to which they count as the same …
+BY_CHANCE = 1.2  # … and what sampling adds, over the root of n; uniform and Gaussian are .16 apart
+ISOTROPIC = 1.1  # ratio of standard deviations along directions up to which latents are isotropic
+DEPENDENT = 0.1  # correlation of latents, or of their absolute values, up to which they count as independent …
+DEPENDENT_BY_CHANCE = 4.0  # … and what sampling adds, over the root of n
+N_ROTATIONS, N_LEVELS = 16, 400  # random rotations that are tried, and quantiles at which distributions are compared
 
 
 # ---- which rotations leave the distribution of the latents unchanged ------------------------------------------------

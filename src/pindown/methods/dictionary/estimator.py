@@ -37,14 +37,9 @@ from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.simulate.images import Bytes
 from pindown.training import Trainer, TrainingDefaults, TrainingLog, best_device
 
-IMAGE_COLUMNS, IMAGE_SAMPLES = 2, 64
-"""Latents and samples of a batch of images whose derivatives are taken in a step, unless the penalty sets others."""
-
-N_STARTS = {2: 64, 4: 24}
-"""Starts of the search for the rotation, of vectors and of images, which have many pixels and few optima."""
-
-COMPARED, MOST_COMPARED = 0.1, 2_000
-"""Fraction of the samples by which restarts are compared where none are held out; and their largest number."""
+IMAGE_COLUMNS, IMAGE_SAMPLES = 2, 64  # latents and images of a step whose derivatives are taken, unless set otherwise
+N_STARTS = {2: 64, 4: 24}  # starts of the search for the rotation, of vectors and of images, which have few optima
+COMPARED, MOST_COMPARED = 0.1, 2_000  # fraction and number of samples that compare restarts where none are held out
 
 
 @dataclass(frozen=True, eq=False)

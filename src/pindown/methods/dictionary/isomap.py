@@ -17,28 +17,16 @@ from pindown.methods.dictionary.autoencoder import EncoderDecoder
 from pindown.metrics.arrays import Matrix
 from pindown.training import Trainer
 
-N_LANDMARKS, N_NEIGHBOURS = 300, 10
-"""Samples whose distances from all others are taken, and neighbours of each sample in the graph."""
-
-DIRECTIONS, ITERATIONS = (2, 3, 4, 5, 6, 8), 6
-"""Numbers of leading directions of images, per latent, in which neighbours are tried: too few fold factors that change
-little onto others, too many lose the paths along the data. And the subspace iterations that find the directions."""
-
-SCORED_DIRECTIONS, SCORED_SAMPLES, SCORED_NEIGHBOURS = 5, 3_000, 5
-"""Directions per latent, samples and neighbours by which the number of directions is chosen."""
-
-PARABOLIC = 0.1
-"""Fraction of a coordinate's variance that is a quadratic function of earlier ones, above which it is removed."""
-
-LEAST_SPREAD = 1e-6
-"""Standard deviation below which a coordinate is constant."""
-
-FOLDED = 0.05
-"""How much less variance the latents of a folded fit explain; two fits without folds differ by less."""
-
-FIT_STEPS, ON_GPU, FIT_BATCH, FIT_RATE = 200, 4, 512, 1e-2
-"""Most steps in which encoder and decoder learn the coordinates; how many times more on a GPU; batch size; learning
-rate. A decoder that has not learned them starts with much noise, which hides factors that change few pixels."""
+N_LANDMARKS = 300  # samples whose distances from all others are taken
+N_NEIGHBOURS = 10  # neighbours of each sample in the graph
+DIRECTIONS = (2, 3, 4, 5, 6, 8)  # per latent, in which neighbours are tried: few fold the data, many lose their paths
+ITERATIONS = 6  # subspace iterations that find these leading directions of images
+SCORED_DIRECTIONS, SCORED_SAMPLES, SCORED_NEIGHBOURS = 5, 3_000, 5  # by which the number of directions is chosen
+PARABOLIC = 0.1  # fraction of a coordinate that is a quadratic function of earlier ones, above which it is removed
+LEAST_SPREAD = 1e-6  # standard deviation below which a coordinate is constant
+FOLDED = 0.05  # how much less variance the latents of a folded fit explain; two fits without folds differ by less
+FIT_STEPS, ON_GPU = 200, 4  # most steps in which networks learn the coordinates; how many times more on a GPU
+FIT_BATCH, FIT_RATE = 512, 1e-2  # their batch size and learning rate
 
 
 def isomap(x: Matrix, d: int) -> Matrix:

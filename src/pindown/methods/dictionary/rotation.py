@@ -14,12 +14,8 @@ import numpy as np
 
 from pindown.metrics.arrays import Matrix
 
-COARSE, FINE = 0.1, 0.03
-"""Standardised derivatives well below this count as none: first smoothly, so that starts agree, then sharply."""
-
-SWEEPS = 50
-"""How often every pair of axes is rotated, at most."""
-
+COARSE, FINE = 0.1, 0.03  # derivatives well below this count as none: first smoothly, so that starts agree
+SWEEPS = 50  # how often every pair of axes is rotated, at most
 ANGLES = np.linspace(-np.pi / 4, np.pi / 4, 33)[:-1]  # larger angles only swap the two axes
 
 

@@ -34,22 +34,12 @@ from pindown.methods.latent_action.transitions import (
 from pindown.methods.transport import matrix_power, monge_map
 from pindown.metrics.arrays import Labels, Matrix
 
-N_LAGS = 2
-"""Earlier displacements that innovations are given."""
-
-SAMPLES_PER_REGRESSOR = 5
-"""Transitions with earlier ones that a regression on these needs, for each regressor."""
-
-MIN_VARIANCE = 0.01
-"""Variance of innovations, relative to the largest, that counts as zero."""
-
-N_ROUNDS = 8
-"""Rounds in which bodies agree on latents of their pairs; chosen on recordings of which nothing is reported."""
-
-PENALTIES = np.logspace(-4, 4, 17)
-"""Ridge penalties from which leave-one-out error chooses, in units of the variance of the inputs."""
-
-FORWARD_PENALTY = 1e-4
+N_LAGS = 2  # earlier displacements that innovations are given
+SAMPLES_PER_REGRESSOR = 5  # transitions with earlier ones that a regression on these needs, for each regressor
+MIN_VARIANCE = 0.01  # variance of innovations, relative to the largest, that counts as zero
+N_ROUNDS = 8  # in which bodies agree on latents of their pairs; chosen on recordings of which nothing is reported
+PENALTIES = np.logspace(-4, 4, 17)  # of ridge regressions, from which leave-one-out error chooses
+FORWARD_PENALTY = 1e-4  # of the forward model, relative to the mean square of its inputs
 
 
 @dataclass(frozen=True, eq=False)

@@ -15,17 +15,12 @@ from pindown.methods.forget import Forget
 from pindown.metrics import Effort, Leakage, leakage
 from pindown.metrics.arrays import Labels, Mask, Matrix
 
-TOLERATED = 0.05
-"""Balanced accuracy above chance up to which latents count as invariant: true actions reach nearly as much."""
-
-MIN_GAIN, MAX_LOSS = 0.01, 0.02
-"""By how much the removal must lower the accuracy of the worst probe, and how much R² it may cost."""
-
-N_FOLDS = 5
-"""Folds of the pairs, each of which is predicted by a map fitted to the others."""
-
-MIN_TRANSITIONS, MIN_HELD_OUT = 4, 10
-"""Transitions of a body, of two episodes, that probes need; with fewer than the second held out, all are probed."""
+TOLERATED = 0.05  # balanced accuracy above chance up to which latents count as invariant: true actions reach as much
+MIN_GAIN = 0.01  # by which the removal must lower the accuracy of the worst probe
+MAX_LOSS = 0.02  # of R², within bodies and of transfer between them, that the removal may cost
+N_FOLDS = 5  # folds of the pairs, each of which is predicted by a map fitted to the others
+MIN_TRANSITIONS = 4  # transitions of a body, of two episodes, that probes need
+MIN_HELD_OUT = 10  # held-out transitions of a body: with fewer, all transitions are probed
 
 PairedLatents = list[tuple[Matrix, Matrix]]
 """For some pairs of bodies, latents of the same motions in the first and in the second."""

@@ -24,27 +24,16 @@ from pindown.methods.latent_action.transitions import Observations, Transitions
 from pindown.metrics.arrays import Matrix
 from pindown.networks.spectrum import leading_directions
 
-N_SLOW, N_COMPONENTS = 6, 12
-"""Slow features of a body, and latents unless ``n_components`` says how many. These and all settings below were chosen
-on a recording of which nothing is reported."""
-
-DIRECTIONS, SAMPLES_PER_DIRECTION = 64, 10
-"""Leading directions of frames among which slow features are found, and transitions for each of them."""
-
-DEGREE, PENALTY = 3, 1e-3
-"""Degree of the polynomial that predicts frames, and its ridge penalty, relative to the mean square of its terms."""
-
-N_WINDOWS, BLUR, WINDOW = 8, 1.0, 0.375
-"""Windows along the shorter edge of a frame; standard deviations of the blur, in pixels, and of the windows."""
-
-MIN_SLOPE = 0.01
-"""Squared slope that is added to that of each window, as a fraction of the mean of whole frames."""
-
-N_MOTIONS, SAMPLES_PER_MOTION = 16, 10
-"""Leading directions of the flow that are kept, and transitions for each of them."""
-
-AT_ONCE = 256
-"""Frames whose slopes are in memory."""
+# All settings were chosen on a recording of which nothing is reported.
+N_SLOW = 6  # slow features of a body
+N_COMPONENTS = 12  # latents, unless `n_components` says how many
+DIRECTIONS, SAMPLES_PER_DIRECTION = 64, 10  # leading directions of frames, and transitions for each of them
+DEGREE, PENALTY = 3, 1e-3  # of the polynomial that predicts frames; relative to the mean square of its terms
+N_WINDOWS = 8  # along the shorter edge of a frame
+BLUR, WINDOW = 1.0, 0.375  # standard deviations: of the blur, in pixels, and of the windows, in their widths
+MIN_SLOPE = 0.01  # squared slope that is added to that of each window, relative to the mean of whole frames
+N_MOTIONS, SAMPLES_PER_MOTION = 16, 10  # leading directions of the flow, and transitions for each of them
+AT_ONCE = 256  # frames whose slopes are in memory
 
 
 @dataclass(frozen=True, eq=False)

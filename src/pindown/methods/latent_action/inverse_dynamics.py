@@ -33,10 +33,11 @@ from pindown.saving import Saves
 from pindown.training import FitPart, NestedParameters, Trainer, TrainingLog, Validation, best_device
 from pindown.training.callbacks import ProgressBar
 
-COUNTING_STEPS, MOST_COUNTED, COUNTED_SAMPLES = 500, 16, 4_000
-"""Steps of the model by which latents are counted; their largest number; samples at which the noise is compared."""
-
+SCORE = "explained fraction of squared displacements"
 BATCH_SIZE = 256
+COUNTING_STEPS = 500  # steps of the model by which latents are counted
+MOST_COUNTED = 16  # latents that can be counted
+COUNTED_SAMPLES = 4_000  # samples at which the noise of these latents is compared with their variance
 
 
 class PrincipalAxes(nn.Module):
@@ -377,9 +378,6 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
                 "`n_components=None` counts latents above the noise of the bottleneck, but `bottleneck=0` has none"
             )
             raise InputError("n_components", f"InverseDynamics: {message}. Set one of them.")
-
-
-SCORE = "explained fraction of squared displacements"
 
 
 def _read_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Observations:

@@ -20,11 +20,9 @@ from pindown.methods.forget.nuisance import MIN_ROWS
 from pindown.methods.inputs import CHANNELS
 from pindown.metrics.arrays import Labels, Mask, Matrix
 
-HELD_OUT = 0.2
-"""Fraction of each body's episodes that is held out from body-specific maps."""
-
-SAMPLES_PER_FEATURE, MIN_FRAMES = 5, 60
-"""Transitions that a body needs, for each of its features; and transitions of frames that it needs."""
+HELD_OUT = 0.2  # fraction of each body's episodes that is held out from body-specific maps
+SAMPLES_PER_FEATURE = 5  # transitions that a body needs for each of its features
+MIN_FRAMES = 60  # transitions of frames that a body needs
 
 Body = Hashable
 Observations = NDArray[np.floating]
