@@ -1,4 +1,4 @@
-"""`Dictionary` and its rooms: the autoencoder, and a start at unrolled data."""
+"""`Dictionary`: a variational autoencoder with a sparse Jacobian, and `disentangle` for trained decoders."""
 
 from pindown.methods.dictionary.estimator import Dictionary
 

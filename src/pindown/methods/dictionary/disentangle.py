@@ -223,7 +223,7 @@ class Disentangled:
     threshold : float
         What separates them in `dependence`.
     blocks : tuple of structure.Block
-        Latents that are told apart, alone or together, by outputs that are nonlinear enough.
+        Latents that are identified, alone or together, by outputs that are nonlinear enough.
     reasons_not_to_claim : tuple of str
         Empty if nothing that can be checked is against a claim.
     """
@@ -398,7 +398,7 @@ def disentangle(
 
     a soft count of which latent reaches which output, in standardised units. Any decoder that torch differentiates
     will do: of a VAE, a GAN, a flow, a diffusion model, a simulator. Latents that change all pixels alike (light,
-    contrast) cannot be told apart in this way, and nothing is then claimed.
+    contrast) cannot be separated in this way, and nothing is then claimed.
 
     Parameters
     ----------

@@ -18,7 +18,7 @@ from sklearn.linear_model import RidgeCV
 from pindown.errors import InputError
 from pindown.methods.forget import Forget
 from pindown.methods.held_out import HeldOut
-from pindown.methods.latent_action.body_removal import BodyRemoval, LabelledLatents, remove_body
+from pindown.methods.latent_action.body_removal import BodyRemoval, LabelledLatents, PairedLatents, remove_body
 from pindown.methods.latent_action.frames import N_COMPONENTS, SlowFeatures, ridge
 from pindown.methods.latent_action.inverse_dynamics import SCORE
 from pindown.methods.latent_action.transitions import (
@@ -282,6 +282,24 @@ class BodyMaps:
         return replace(self, maps={**self.maps, body: fitted}, features=features)
 
 
+def _fit_maps(
+    learned: Mapping[Body, Transitions], whole: Mapping[Body, Transitions], pairs: Pairs | None, n_components: int
+) -> tuple[dict[Body, BodyMap], PairedLatents]:
+    """Return maps to latents of one covariance, and the latents of pairs, which are of the whole data."""
+    if pairs is None:
+        alone = {body: fit_to_innovations(each, n_components) for body, each in learned.items()}
+        return match_covariances(alone, learned), []
+    shared = read_pairs(pairs, whole)
+    of_pairs = {body: whole[body].take(which) for body, which in shared.samples.items()}
+    maps = match_covariances(fit_to_pairs(learned, of_pairs, shared, n_components), learned)
+    paired = []
+    for (first, second), links in pairs.items():
+        of_first, of_second = np.asarray(links).T
+        x, y = whole[first].take(of_first), whole[second].take(of_second)
+        paired.append((maps[first].encode(x), maps[second].encode(y)))
+    return maps, paired
+
+
 def fit_body_maps(
     transitions: Mapping[Body, Transitions], pairs: Pairs | None, n_components: int | None, forget: Forget, seed: int
 ) -> tuple[BodyMaps, BodyRemoval, HeldOut]:
@@ -303,18 +321,7 @@ def fit_body_maps(
     if n_components > widths[narrowest]:
         message = f"n_components={n_components} must be at most {widths[narrowest]}, the features of {narrowest}"
         raise InputError("n_components", f"LatentAction: {message}.")
-    paired: list[tuple[Matrix, Matrix]] = []
-    if pairs is None:
-        maps = {body: fit_to_innovations(each, n_components) for body, each in learned.items()}
-        maps = match_covariances(maps, learned)
-    else:
-        shared = read_pairs(pairs, transitions)
-        of_pairs = {body: transitions[body].take(which) for body, which in shared.samples.items()}
-        maps = match_covariances(fit_to_pairs(learned, of_pairs, shared, n_components), learned)
-        for bodies, links in pairs.items():
-            both = zip(bodies, np.asarray(links).T, strict=True)
-            first, second = (maps[body].encode(transitions[body].take(which)) for body, which in both)
-            paired.append((first, second))
+    maps, paired = _fit_maps(learned, transitions, pairs, n_components)
     number = np.repeat(np.arange(len(maps)), [len(each) for each in transitions.values()])
     latents = np.concatenate([maps[body].encode(each) for body, each in transitions.items()])
     episode = np.concatenate([each.episode for each in transitions.values()]) * len(maps) + number

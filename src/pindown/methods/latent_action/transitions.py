@@ -76,7 +76,7 @@ class Transitions:
 
 
 def explained(before: Observations, after: Observations, predicted: Observations) -> float:
-    """Return the fraction of squared displacements that predictions explain: 1 if exact, 0 if nothing moves."""
+    """Return the fraction of squared displacements that predictions explain: 1 if exact, 0 without motion."""
     return 1 - float(((after - predicted) ** 2).sum() / ((after - before) ** 2).sum())
 
 
@@ -167,7 +167,7 @@ def _read_observations(name: str, body: Body, values: ArrayLike) -> Observations
         raise InputError(
             name,
             f"LatentAction: {name} of {body} must have shape (n, d), or (n, c, h, w) if it has frames, got "
-            f"{array.shape}. Flatten episodes, which `groups` tells apart, and put colours first.",
+            f"{array.shape}. Flatten episodes, whose ends `groups` says, and put colours first.",
         )
     return array
 
