@@ -151,13 +151,7 @@ def sum_by_label(rows: Matrix, labels: Labels) -> Matrix:
 
 
 def mean_by_label(rows: Matrix, labels: Labels, weights: Matrix | Labels | None = None) -> Matrix:
-    """Return the mean row of each label, perhaps weighted; (n, d) → (labels, d).
-
-    Examples
-    --------
-    >>> mean_by_label(np.array([[1.0], [3.0], [8.0]]), np.array([0, 0, 1]), np.array([3.0, 1.0, 1.0])).tolist()
-    [[1.5], [8.0]]
-    """
+    """Return the mean row of each label, perhaps weighted; (n, d) → (labels, d)."""
     weighted = rows if weights is None else rows * weights[:, None]
     return sum_by_label(weighted, labels) / np.bincount(labels, weights)[:, None]
 

@@ -235,12 +235,6 @@ def mean_differences(x: Matrix, grouping: Grouping, *, level: float = LEVEL) -> 
 
 
 def complement(rows: Matrix) -> Matrix:
-    """Return orthonormal rows that complete orthonormal rows (k, d) to a basis; (d − k, d).
-
-    Examples
-    --------
-    >>> complement(np.array([[0.0, 1.0]])).round().tolist() in ([[1.0, 0.0]], [[-1.0, 0.0]])
-    True
-    """
+    """Return orthonormal rows that complete orthonormal rows (k, d) to a basis; (d − k, d)."""
     k, d = rows.shape
     return np.linalg.qr(rows.T, mode="complete").Q[:, k:].T if k else np.eye(d)

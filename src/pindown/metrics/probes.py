@@ -151,13 +151,7 @@ PROBES = (
 
 
 def read_probes(probes: str | Probe | Sequence[str | Probe]) -> tuple[Probe, ...]:
-    """Return families of probes, given by themselves or by name.
-
-    Examples
-    --------
-    >>> [probe.name for probe in read_probes(["linear", PROBES[2]])]
-    ['linear', 'kernel']
-    """
+    """Return families of probes, given by themselves or by name."""
     known = {probe.name: probe for probe in PROBES}
     chosen = [probes] if isinstance(probes, str | Probe) else list(probes)
     if not chosen:

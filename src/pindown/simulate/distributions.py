@@ -374,11 +374,5 @@ def _magnitude_table(shape: float, device: torch.device) -> _Table:
 
 @lru_cache(maxsize=128)
 def cached_tensor(values: tuple[float, ...], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Return numbers as a tensor that is created once: a captured CUDA graph must not copy to the device.
-
-    Examples
-    --------
-    >>> cached_tensor((1.0, 2.0), torch.device("cpu"), torch.float32)
-    tensor([1., 2.])
-    """
+    """Return numbers as a tensor that is created once: a captured CUDA graph must not copy to the device."""
     return torch.tensor(values, device=device, dtype=dtype)
