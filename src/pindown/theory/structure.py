@@ -55,10 +55,6 @@ def as_support(support: ArrayLike, *, name: str = "support", allow_empty: bool =
     return matrix
 
 
-def _members(indicator: ArrayLike) -> frozenset[int]:
-    return frozenset(np.flatnonzero(indicator).tolist())
-
-
 def atomic_regions(support: ArrayLike) -> dict[frozenset[int], frozenset[int]]:
     """Return the non-empty regions of the Venn diagram of all index sets: reach → the latents with that reach.
 
@@ -77,7 +73,7 @@ def atomic_regions(support: ArrayLike) -> dict[frozenset[int], frozenset[int]]:
     """
     regions: dict[frozenset[int], set[int]] = {}
     for j, column in enumerate(as_support(support).T):
-        regions.setdefault(_members(column), set()).add(j)
+        regions.setdefault(frozenset(np.flatnonzero(column).tolist()), set()).add(j)
     return {reach: frozenset(latents) for reach, latents in regions.items()}
 
 
