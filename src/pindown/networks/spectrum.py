@@ -38,9 +38,6 @@ OVERSAMPLING, PASSES = 10, 3
 MIN_VARIANCE = 1e-10
 """Directions with at most this variance, relative to the largest, hold only the rounding of float32."""
 
-NOTHING = 1e-10
-"""Variance, relative to the largest, up to which a direction of standardised features is only rounding."""
-
 CONSTANT = 1e-12
 """Standard deviation, relative to the mean, up to which a feature is constant but for rounding."""
 
@@ -59,26 +56,26 @@ DEVIATIONS = 4.0
 
 @dataclass(frozen=True, eq=False)
 class Spectrum:
-    """Directions of standardised features, the most variable first, and how many of them are more than noise.
+    """Principal directions of standardised features, largest variance first, and how many are more than noise.
 
     Attributes
     ----------
     mean, scale : array of shape (n_features,)
-        Of each feature; the scale of one that never varies is infinite, so that it contributes nothing.
+        Mean and standard deviation of each feature; infinity for a constant feature, which then has no influence.
     directions : array of shape (n_features, k)
-        Orthonormal, one in each column, with the largest entry positive.
+        Orthonormal, one per column, with the largest entry positive.
     variances : array of shape (k,)
-        Of standardised features along them.
+        Variances of the standardised features along the directions.
     n_samples : int
-        What they were computed from.
+        Number of samples.
     n_signal : int
-        Directions that stand out of a bulk of noise; all, where there is no such bulk.
+        Directions above a bulk of noise; all directions if there is no such bulk.
     n_kept : int
-        Directions that a fit should use: more than `n_signal` where samples are plenty, never more than they support.
+        Directions that a fit should use: all if samples are plenty, and at most one per five samples.
     noise : array of shape (n_features,)
-        Estimated variance of the noise of each standardised feature; zeros where no bulk was seen.
+        Estimated noise variance of each standardised feature; zeros without a bulk of noise.
     account : str
-        One sentence: what is kept, and why.
+        One sentence about what is kept, and why.
     """
 
     mean: Vector
@@ -92,7 +89,7 @@ class Spectrum:
     account: str
 
     def coordinates(self, X: ArrayLike, n_components: int | None = None) -> Matrix:
-        """Return samples along the directions that are kept, or along so many leading ones, in standardised units."""
+        """Return standardised samples along the kept directions, or along `n_components` leading ones."""
         kept = self.directions[:, : self.n_kept if n_components is None else n_components]
         return ((np.asarray(X, dtype=np.float64) - self.mean) / self.scale) @ kept
 
@@ -133,15 +130,15 @@ def spectrum(X: ArrayLike | Source, *, max_directions: int = MAX_DIRECTIONS) -> 
     source = X if isinstance(X, Source) else ArraySource(np.asarray(X, dtype=np.float64))
     n_features = math.prod(source.shape)
     most = min(n_features - 1, MAX_FEATURES, DUAL_NUMBERS // n_features if isinstance(X, Source) else MAX_FEATURES)
-    few = isinstance(source, IndexedSource) and source.n_samples <= most
-    found = moments(source, covariance=n_features <= MAX_FEATURES and not few)
+    few = source if isinstance(source, IndexedSource) and source.n_samples <= most else None
+    found = moments(source, covariance=few is None and n_features <= MAX_FEATURES)
     mean, n = found.mean.numpy(), found.n
     spread = found.variance.sqrt().numpy()
     scale = np.where(spread > CONSTANT * np.abs(mean), spread, np.inf)
-    if isinstance(source, IndexedSource) and few:
-        x = (as_tensor(source.take(np.arange(n))["x"]).cpu().flatten(1).double().numpy() - mean) / scale
+    if few is not None:
+        x = (as_tensor(few.take(np.arange(n))["x"]).cpu().flatten(1).double().numpy() - mean) / scale
         variances, left = (part[..., ::-1][..., : n - 1] for part in np.linalg.eigh(x @ x.T / n))
-        varies = variances > NOTHING * max(variances[:1], default=0.0)
+        varies = variances > MIN_VARIANCE * max(variances[:1], default=0.0)
         directions = x.T @ (left[:, varies] / np.sqrt(n * variances[varies]))
         return spectrum_of_directions(mean, scale, directions, variances[varies], n)
     if found.covariance is not None:
@@ -151,9 +148,9 @@ def spectrum(X: ArrayLike | Source, *, max_directions: int = MAX_DIRECTIONS) -> 
 
 
 def spectrum_of_correlation(mean: Vector, scale: Vector, correlation: Matrix, n_samples: int) -> Spectrum:
-    """Return the spectrum of samples whose correlations of features are known, such as those of a stream."""
+    """Return the spectrum of samples from the correlation of their features."""
     variances, directions = (part[..., ::-1] for part in np.linalg.eigh(correlation))
-    found = variances > NOTHING * max(variances[:1], default=0.0)
+    found = variances > MIN_VARIANCE * max(variances[:1], default=0.0)
     found[max(n_samples - 1, 1) :] = False
     return spectrum_of_directions(mean, scale, directions[:, found], variances[found], n_samples)
 
@@ -161,7 +158,7 @@ def spectrum_of_correlation(mean: Vector, scale: Vector, correlation: Matrix, n_
 def spectrum_of_directions(
     mean: Vector, scale: Vector, directions: Matrix, variances: Vector, n_samples: int
 ) -> Spectrum:
-    """Return the spectrum of samples whose leading directions of standardised features are known, or all."""
+    """Return the spectrum of samples from all or the leading directions of their standardised features."""
     directions = largest_positive(directions.T).T
     varies = np.isfinite(scale)
     n_features = int(varies.sum())
@@ -186,7 +183,7 @@ def spectrum_of_directions(
 
 
 def _beyond_noise(directions: Matrix, variances: Vector, varies: Mask, n: int) -> tuple[int, Vector]:
-    """Return how many directions stand out of the independent noise of features, and the variance of that noise."""
+    """Return the number of directions above independent noise of the features, and the variance of that noise."""
     left = varies.astype(np.float64)  # variance of each feature that the directions so far do not explain
     free = np.ones(len(left))  # fraction of each feature's axis that is not in their span
     n_features = int(varies.sum())
@@ -216,7 +213,7 @@ def _falls(bulk: Vector, noise: Vector, n: int) -> bool:
 
 
 def edge(noise: Vector, n_features: int, n_samples: int) -> float:
-    r"""Return how far the largest variance of pure noise reaches, with variances ψ in its features.
+    r"""Return the edge of the spectrum of pure noise with variance ψ of each feature.
 
     With γ features per sample, :math:`\min_{0 < t < 1} \psi_{\max} / t + \gamma\,\overline{\psi / (1 - t \psi /
     \psi_{\max})}` (Silverstein and Choi, 1995), and some standard deviations of the Tracy–Widom law beyond.
