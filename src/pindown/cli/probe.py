@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from pindown.cli.messages import interruptible, print_json, print_text, spinner, user_errors
-from pindown.cli.options import JSON
+from pindown.cli.options import JSON, with_options
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,27 +24,52 @@ FEATURES = Annotated[
 ]
 
 
+@dataclass(frozen=True)
+class FactorOptions:
+    """What is decoded."""
+
+    factors: Annotated[Path, typer.Option(help="Table with a column per factor, a row per input.", show_default=False)]
+    group: Annotated[
+        str | None, typer.Option(help="Column of that table whose rows of one value stay together.", show_default=False)
+    ] = None
+    factor: Annotated[list[str] | None, typer.Option(help="Factors to decode; repeatable. By default all.")] = None
+
+    def read(self) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
+        """Return the columns of factors, and the groups of samples that stay together."""
+        from pindown.data.tables import open_table
+
+        source, only = open_table(self.factors), self.factor or []
+        of_group = [] if self.group is None else [self.group]
+        for name, option in [*((name, "factor") for name in only), *((name, "group") for name in of_group)]:
+            source.require(name, option)
+        chosen = only or [name for name in source.names if name != self.group]
+        numeric = [name for name in chosen if name in source.numeric]
+        texts = [name for name in chosen if name not in source.numeric]
+        numbers, labels = source.read(numeric, [*texts, *of_group])
+        columns = {name: numbers[:, numeric.index(name)] if name in numeric else labels[name] for name in chosen}
+        return columns, None if self.group is None else labels[self.group]
+
+
+@dataclass(frozen=True)
+class ResamplingOptions:
+    """How it is tested."""
+
+    resamples: Annotated[int, typer.Option(min=2, help="Splits of the samples.")] = 10
+    permutations: Annotated[
+        int | None, typer.Option(min=19, help="Permutations of the labels in each split. By default as many as needed.")
+    ] = None
+    seed: Annotated[int, typer.Option(min=0, help="Of resamples, permutations and control tasks.")] = 0
+
+
+@with_options
 def probe_features(
     features: FEATURES,
-    factors: Annotated[
-        Path, typer.Option(help="Table with a column for each factor, a row per input.", show_default=False)
-    ],
-    group: Annotated[
-        str | None,
-        typer.Option("--group", help="Column of that table whose rows of one value stay together.", show_default=False),
-    ] = None,
-    only: Annotated[
-        list[str] | None, typer.Option("--factor", help="Factors to decode; repeatable. By default all columns.")
-    ] = None,
+    factors: FactorOptions,
+    tests: ResamplingOptions,
     baseline: Annotated[
         list[str] | None,
         typer.Option(help="Other features to compare with, such as those of a random network: name=file; repeatable."),
     ] = None,
-    resamples: Annotated[int, typer.Option(min=2, help="Splits of the samples.")] = 10,
-    permutations: Annotated[
-        int | None, typer.Option(min=19, help="Permutations of the labels in each split. By default as many as needed.")
-    ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Of resamples, permutations and control tasks.")] = 0,
     output: Annotated[
         Path | None,
         typer.Option("-o", "--output", help="Page (.html), table (.csv) or numbers (.json).", show_default=False),
@@ -62,60 +88,40 @@ def probe_features(
             name, equals, path = text.partition("=")
             if not (name and equals and path):
                 raise ValueError(f"--baseline must be name=file, such as raw=pixels.npy, got {text!r}.")
-            models[name] = _only(Path(path), _models(Path(path)))
-        columns, groups = _factors(factors, group, only or [])
+            found = _models(Path(path))
+            if len(found) > 1:
+                raise ValueError(f"--baseline: {path} has several arrays ({', '.join(found)}): give a file with one.")
+            models[name] = next(iter(found.values()))
+        columns, groups = factors.read()
         with spinner("Probing"):
-            found = probe(
+            probed = probe(
                 models,
                 columns,
                 groups=groups,
-                n_resamples=resamples,
-                n_permutations=permutations,
-                random_state=seed,
+                n_resamples=tests.resamples,
+                n_permutations=tests.permutations,
+                random_state=tests.seed,
             )
-        page = None if output is None else found.save(output)
+        page = None if output is None else probed.save(output)
     if as_json:
-        print_json({"output": None if page is None else str(page), **found.to_dict()})
+        print_json({"output": None if page is None else str(page), **probed.to_dict()})
         return
-    print_text(str(found))
+    print_text(str(probed))
     if page is not None:
         print_text(f"\nThe page: {page}")
 
 
 def _models(path: Path) -> dict[str, NDArray[Any]]:
     """Return the features in a file, by name: of an .npz all arrays with rows and columns."""
-    import numpy as np
-
     from pindown.data.tables import Columns, open_table, read_data
 
     source = open_table(path)  # raises if the file cannot be read
-    if path.suffix.lower() == ".npz":
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        models = {name: array for name, array in arrays.items() if array.ndim > 1}
+    if path.suffix.lower() != ".npz":
+        return {path.stem: read_data(source, Columns()).X}
+    import numpy as np
+
+    with np.load(path, allow_pickle=False) as file:
+        models = {name: array for name, array in file.items() if array.ndim > 1}
         if not models:
-            raise ValueError(f"{path.name} has no array of rows and columns: it has {', '.join(arrays) or 'none'}.")
-        return models
-    return {path.stem: read_data(source, Columns()).X}
-
-
-def _only(path: Path, models: dict[str, NDArray[Any]]) -> NDArray[Any]:
-    if len(models) > 1:
-        raise ValueError(f"--baseline: {path.name} has several arrays ({', '.join(models)}): give a file with one.")
-    return next(iter(models.values()))
-
-
-def _factors(path: Path, group: str | None, only: list[str]) -> tuple[dict[str, NDArray[Any]], NDArray[Any] | None]:
-    """Return the columns of factors, and the groups of samples that stay together."""
-    from pindown.data.tables import open_table
-
-    source = open_table(path)
-    for name, option in [*((name, "factor") for name in only), *([(group, "group")] if group else [])]:
-        source.require(name, option)
-    chosen = only or [name for name in source.names if name != group]
-    numeric = [name for name in chosen if name in source.numeric]
-    texts = [name for name in chosen if name not in source.numeric]
-    numbers, labels = source.read(numeric, [*texts, *([group] if group else [])])
-    columns: dict[str, NDArray[Any]] = {name: numbers[:, k] for k, name in enumerate(numeric)}
-    columns |= {name: labels[name] for name in texts}
-    return {name: columns[name] for name in chosen}, None if group is None else labels[group]
+            raise ValueError(f"{path.name} has no array of rows and columns: it has {', '.join(file) or 'none'}.")
+    return models

@@ -1,7 +1,8 @@
-"""A fit in a folder: what is asked for, the beginning or the resumption, the training, and the files of the result."""
+"""A run: what is asked for, the beginning or the resumption, the training, the files of the result, and new samples."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,16 +14,16 @@ from numpy.typing import NDArray
 from scipy.sparse import issparse
 
 from pindown._files import write_json
-from pindown._names import counted
+from pindown._names import counted, listed, nearest
 from pindown.data.data import Data
-from pindown.data.tables import Columns, write_latents
+from pindown.data.tables import Columns, TableFile, read_data, write_latents
 from pindown.errors import InputError
 from pindown.methods import out_of_fold
 from pindown.methods.base import BaseEncoder
 from pindown.methods.registry import find
 from pindown.runs import recipe as recipes
 from pindown.runs.folder import ESTIMATOR, LATENTS, SCORES, SPARSE_LATENTS, Place, Run
-from pindown.runs.inputs import Images, Source, fingerprint, read
+from pindown.runs.inputs import Activations, ImageOptions, Images, Source, fingerprint, read
 from pindown.runs.recipe import Recipe, planned
 from pindown.training.divergence import TrainingDivergedError
 
@@ -146,3 +147,67 @@ def finish(place: Place, run: Run, estimator: BaseEncoder, encoded: Encoded, sco
     write_json(run.path / SCORES, scores)
     run.log("fitted")
     place.finish()
+
+
+# ---- new samples ----------------------------------------------------------------------------------------------------
+
+
+def encode_new(run: Run, source: Source, address: str | None = None) -> tuple[list[str], Encoded]:
+    """Encode what `open_data` opened by the encoder of a run; return the names of the latents, and the latents.
+
+    ``address`` is that of the estimator, if it is not installed as a method. Columns are found by name; images are read
+    like those of the fit, unless options say otherwise.
+    """
+    missing = ""
+    match source:
+        case Activations():
+            estimator, data = run.load(estimator=address), source.read(Columns())
+            columns = {"input": data.groups}
+        case Images():
+            estimator, data = run.load(estimator=address), _like_those_of(run, source)
+            columns, shape, fitted = {data.id_name: data.ids}, data.X.shape, estimator.shape_in_
+            if len(fitted) == len(shape) and fitted != shape:
+                channels, height, width = fitted
+                raise InputError(
+                    "data",
+                    f"{source.path.name}: images are {' × '.join(map(str, shape))}, but this run was fitted to those "
+                    f"of {channels} × {height} × {width}. To convert them: --size {height}x{width} --channels "
+                    f"{channels}.",
+                )
+        case TableFile():
+            wanted = _columns_for(run, source)
+            estimator = run.load(estimator=address)
+            data = read_data(source, wanted, encoded=True, medians=run.record.get("medians"))
+            columns = {} if data.ids is None else {data.id_name: data.ids}
+            if unknown := [name for name in run.columns.nuisance if name not in source.names]:
+                missing = f"{source.path.name} has no column {listed(unknown)}. "
+    with warnings.catch_warnings(record=True, action="always") as caught:
+        latents = estimator.spec.latents(estimator, data)
+    warned = tuple(f"{missing}{warning.message}" for warning in caught)
+    names = [str(name) for name in estimator.get_feature_names_out()]
+    return names, Encoded(latents, columns, (*(data.notes if isinstance(source, Images) else ()), *warned))
+
+
+def _columns_for(run: Run, table: TableFile) -> Columns:
+    """Return the columns of a table that an encoder takes; raise if one of its features is missing."""
+    was = run.columns
+    if missing := [name for name in was.features if name not in table.names]:
+        raise InputError(
+            "data",
+            f"{table.path.name} lacks {len(missing)} of the {len(was.features)} columns that this run was fitted to: "
+            f"{listed(missing)}. For {missing[0]!r}, {nearest(missing[0], table.names)}",
+        )
+    return Columns(
+        features=was.features,
+        nuisance=was.nuisance if all(name in table.names for name in was.nuisance) else (),
+        id=was.id if was.id in table.names else None,
+        impute=was.impute,
+        counts=was.counts,
+    )
+
+
+def _like_those_of(run: Run, folder: Images) -> Data:
+    was = {**run.record.get("pictures", {}), "labels": None, "skip_unlabelled": False}
+    return Images(folder.path, ImageOptions.from_dict({**was, **folder.options.as_dict()})).read(
+        Columns(), encoded=True
+    )
