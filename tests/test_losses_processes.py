@@ -87,13 +87,17 @@ def alone(case):
 
 
 def run_cases(rank):
-    found = {}
-    for (case, what), (split, together) in itertools.product(CASES.items(), RUNS):
-        results = value_and_gradients(Model(*what, together), *(a[rows_of(rank, SPLITS[split])] for a in batch()))
-        for result in results.values():  # as DistributedDataParallel does
-            distributed.all_reduce(result)
-            result /= 2
-        found[case, split, together] = results
+    found = {
+        (case, split, together): value_and_gradients(
+            Model(*what, together), *(a[rows_of(rank, SPLITS[split])] for a in batch())
+        )
+        for (case, what), (split, together) in itertools.product(CASES.items(), RUNS)
+    }
+    results = [result for each in found.values() for result in each.values()]
+    total = torch.cat([result.reshape(-1) for result in results])
+    distributed.all_reduce(total)  # as DistributedDataParallel does
+    for result, mean in zip(results, (total / 2).split([result.numel() for result in results]), strict=True):
+        result.copy_(mean.view_as(result))
     return found
 
 
