@@ -16,6 +16,7 @@ from pindown import Dictionary, load, networks, theory
 from pindown.auditing.checks.conditions import needed
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity
+from pindown.methods.dictionary import estimator
 from pindown.methods.dictionary.isomap import isomap, least_folded, without_parabolas
 from pindown.metrics import linear_r2, mcc
 
@@ -176,10 +177,9 @@ def test_a_folded_restart_is_not_taken_for_its_larger_bound(bounds):
     x, z = rooms(1_000, 8)
     z = z - z.mean(0)
     folded = torch.stack([z[:, 0], z[:, 1], z[:, 2].abs()], 1)
-    est = Dictionary(3)
-    est.bounds_ = np.array(bounds)
-    bent = z + 0.3 * torch.sin(3 * z)
-    assert est._best([Coded(z), Coded(folded), Coded(bent)], x) == (0 if bounds[0] > bounds[2] else 2)
+    nonlinear = z + 0.3 * torch.sin(3 * z)
+    best = estimator._best_of([Coded(z), Coded(folded), Coded(nonlinear)], np.array(bounds), x)
+    assert best == (0 if bounds[0] > bounds[2] else 2)
 
 
 @pytest.mark.parametrize("penalty", [DependencySparsity(), DependencyCount(), None])
@@ -196,7 +196,7 @@ def test_pictures_that_cannot_be_learned_from_are_refused(pictures, fitted):
     assert error.value.argument == "X"
     with pytest.raises(ValueError, match=r"networks\.deconvolutional"):
         Dictionary(3, decoder=networks.linear, **QUICK).fit(pictures[:50])
-    with pytest.raises(ValueError, match="Z has 2 columns"):
+    with pytest.raises(ValueError, match="Z must have 3 columns"):
         fitted.inverse_transform(torch.zeros(4, 2))
     with pytest.raises(ValueError, match="n_samples must be at least 1"):
         fitted.sample(0)

@@ -156,7 +156,7 @@ def test_the_score_is_the_accuracy_and_near_that_of_the_best_classifier():
     assert best - 0.04 < trained().score(test.x, test.u) < best + 0.02
     assert trained().score(test.x, np.roll(test.u, 1)) < 0.2
     assert trained().score(Data(test.x, signal=test.u)) == trained().score(test.x, test.u)
-    with pytest.raises(ValueError, match=r"y is missing. Give score\(X, y\), or Data\(X, signal=y\)"):
+    with pytest.raises(ValueError, match=r"score needs labels"):
         trained().score(test.x)
 
 
@@ -214,5 +214,5 @@ def test_the_weights_of_a_world_are_its_frequencies():
     "other", [Pairs.on_sphere(3, 10.0, random_state=0), Nuisance.on_sphere(4, 2, 5.0, random_state=0)]
 )
 def test_a_world_whose_labels_are_no_signal_is_refused(other):
-    with pytest.raises(ValueError, match=f"labels that are signal, but those of {type(other).__name__} are not, or"):
+    with pytest.raises(ValueError, match="no labels that are signal"):
         quick().fit_process(other)

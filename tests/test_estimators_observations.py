@@ -275,7 +275,7 @@ def test_a_later_lot_must_have_the_same_columns_and_known_classes():
     assert classify.partial_fit(x, np.full(60, 3)).n_iter_ == 2
     with pytest.raises(ValueError, match="X has 2 features, but Classify is expecting 3"):
         classify.partial_fit(x[:, :2], y)
-    with pytest.raises(ValueError, match="class 7 was not there"):
+    with pytest.raises(ValueError, match="class 7 was not among"):
         classify.partial_fit(x, y + 7)
     with pytest.raises(ValueError, match=r"classes.* lacks \[2\]"):
         Classify(2, **QUICK).partial_fit(x, y, classes=[0, 1])
