@@ -25,7 +25,7 @@ import pytest
 from pindown.auditing import page as page_module
 from pindown.auditing.page import (
     Cloud,
-    Panel,
+    Drawing,
     check_writable,
     clouds,
     colouring,
@@ -33,7 +33,6 @@ from pindown.auditing.page import (
     latents,
     matrix,
     picture,
-    scatters,
     sliders,
     write_whole,
 )
@@ -49,7 +48,8 @@ def a_page(text: str = "plain") -> Page:
     points = rng.normal(size=(50, 3)) / 2
     unit = points / np.linalg.norm(points, axis=1, keepdims=True)
     arrows = rng.normal(size=(7, 2, 3)) / 2
-    values = rng.uniform(size=40)
+    values = rng.uniform(size=40).tolist()
+    three = {"true": values, "recovered": values, "linear": values}
     section = Section(
         title=text,
         text=text,
@@ -63,7 +63,13 @@ def a_page(text: str = "plain") -> Page:
                 surface_hues=net,
                 arrow_hues=unit[:7],
             ),
-            scatters(text, text, [Panel(text, text, values, values, values**2)] * 2),
+            Drawing(
+                "scatters",
+                text,
+                text,
+                {"panels": [three] * 2},
+                ((text, text),) * 2,
+            ),
             curves(text, text, {text: np.linspace(3, 1, 300), "other": np.full(300, 3.0)}, guessing=3.2),
             latents(text, text, [text, text], points[:, :2], [colouring(text, np.array([text, "other"] * 25))]),
             matrix(np.eye(3), text, text, rows=[text] * 3),

@@ -5,8 +5,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -19,10 +20,11 @@ from sklearn.manifold import Isomap
 from torch import nn
 
 from pindown import theory
-from pindown.auditing.page import Cloud, Drawing, Panel, clouds, matrix, picture, scatters, shown
+from pindown.auditing.page import Cloud, Drawing, clouds, matrix, picture, rounded, shown
 from pindown.demo import (
     CONCENTRATION,
     N_DRAWN,
+    THREE_CLOUDS,
     Array,
     Budget,
     Fact,
@@ -31,7 +33,6 @@ from pindown.demo import (
     Section,
     aligned_clouds,
     contrast_loss,
-    described_clouds,
     encoded,
     filling,
     fit_sphere,
@@ -379,6 +380,23 @@ def _rotated_generator(random_state: int, budget: Budget) -> tuple[Disentangled,
     return found, mcc(held_out, truth), mcc(held_out @ found.rotation, truth)
 
 
+class Panel(NamedTuple):
+    """True values of a latent, the recovered ones, and those of a linear fit of the raw data."""
+
+    title: str
+    note: str
+    true: Array  # (n,)
+    recovered: Array  # (n,)
+    linear: Array  # (n,)
+
+
+def scatters(caption: str, description: str, panels: Sequence[Panel]) -> Drawing:
+    """Return recovered against true values, one panel per latent."""
+    names = ("true", "recovered", "linear")
+    data = [{name: rounded(getattr(panel, name)) for name in names} for panel in panels]
+    return Drawing("scatters", caption, description, {"panels": data}, tuple(panel[:2] for panel in panels))
+
+
 def matched(z_hat: Array, z: Array) -> Array:
     """Return recovered latents in the order and with the signs of the true ones, at one common scale."""
     d = z.shape[1]
@@ -411,7 +429,7 @@ def _clouds_with_arrows(
     )
     return clouds(
         caption,
-        described_clouds(fit),
+        THREE_CLOUDS,
         (true, replace(observed, arrows=filling(fit.x, arrows(means))[0]), recovered_cloud),
         hues=vectors[fit.side[:N_DRAWN]] @ view,
         surface_hues=surface @ view,

@@ -215,6 +215,8 @@ Array = NDArray[Any]  # float32 or float64
 N_DRAWN = 1_500
 """Points in a figure: enough to show a surface, few enough to rotate it smoothly."""
 
+THREE_CLOUDS = "Three clouds of the same points, with a net: the true sphere, the observations, and what was recovered."
+
 CONCENTRATION = 10.0
 """κ of positives and clusters: about 25° from the mean."""
 
@@ -325,7 +327,7 @@ def sphere_section(fit: Recovery) -> Section:
             clouds(
                 "Colour is the true direction of a sample; the same sample has the same colour everywhere. The net is "
                 "laid over the true sphere and mapped along. Drag, or use the arrow keys: all three rotate together.",
-                described_clouds(fit),
+                THREE_CLOUDS,
                 aligned_clouds(fit, net, alignment.rotation),
                 hues=fit.z[:N_DRAWN],
                 surface_hues=net,
@@ -433,14 +435,6 @@ def aligned_clouds(fit: Recovery, surface: Array, rotation: Array) -> tuple[Clou
         Cloud("True", "the hidden variables", fit.z[:N_DRAWN], surface),
         Cloud("Observed", "what pindown is given", *filling(fit.x, fit.x[:N_DRAWN], surface_x)),
         Cloud("Recovered", "up to a rotation, fitted for this figure", *z_hat),
-    )
-
-
-def described_clouds(fit: Recovery) -> str:
-    """Return the description of `aligned_clouds`."""
-    return (
-        "Three clouds of the same coloured points, with a net: the true sphere, the distorted observations, and what "
-        f"was recovered (R² {shown(metrics.linear_r2(fit.z_hat, fit.z), 3)})."
     )
 
 

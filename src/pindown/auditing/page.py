@@ -93,30 +93,13 @@ def clouds(
     Hues are unit vectors, one for each point, vertex or arrow: near directions have near colours.
     """
     data = {
-        "clouds": [{name: _listed(getattr(part, name)) for name in ("points", "surface", "arrows")} for part in parts],
+        "clouds": [{name: rounded(getattr(part, name)) for name in ("points", "surface", "arrows")} for part in parts],
         "colours": colours(hues),
         "surfaceColours": colours(surface_hues),
         "arrowColours": [] if arrow_hues is None else colours(arrow_hues),
     }
     panels = tuple((part.title, part.note) for part in parts)
     return Drawing("clouds", caption, description, data, panels, wide=len(parts) > 1)
-
-
-@dataclass(frozen=True, eq=False)
-class Panel:
-    """True values of a latent, the recovered ones, and those of a linear fit of the raw data."""
-
-    title: str
-    note: str
-    true: Array  # (n,)
-    recovered: Array  # (n,)
-    linear: Array  # (n,)
-
-
-def scatters(caption: str, description: str, parts: Sequence[Panel]) -> Drawing:
-    """Return recovered against true values, one panel per latent."""
-    data = [{name: _listed(getattr(part, name)) for name in ("true", "recovered", "linear")} for part in parts]
-    return Drawing("scatters", caption, description, {"panels": data}, tuple((part.title, part.note) for part in parts))
 
 
 def curves(caption: str, description: str, losses: Mapping[str, Array], guessing: float | None) -> Drawing:
@@ -127,7 +110,7 @@ def curves(caption: str, description: str, losses: Mapping[str, Array], guessing
         ends = np.cumsum([len(block) for block in blocks])
         middles = ends - np.array([len(block) for block in blocks]) / 2
         means = np.array([block.mean() for block in blocks])
-        drawn.append({"name": name, "step": _listed(middles), "loss": _listed(means)})
+        drawn.append({"name": name, "step": rounded(middles), "loss": rounded(means)})
     return Drawing("curves", caption, description, {"curves": drawn, "guessing": guessing})
 
 
@@ -135,7 +118,7 @@ def latents(
     caption: str, description: str, names: Sequence[str], points: Array, colourings: Sequence[Mapping[str, Any]]
 ) -> Drawing:
     """Return latents (n, d) from −1 to 1, of which the reader chooses two or three, and the colouring."""
-    data = {"names": list(names), "points": _listed(points), "colourings": list(colourings)}
+    data = {"names": list(names), "points": rounded(points), "colourings": list(colourings)}
     return Drawing("latents", caption, description, data)
 
 
@@ -147,7 +130,7 @@ def matrix(values: Array, description: str, caption: str, *, rows: Sequence[str]
     >>> matrix(np.array([[0.5, np.nan]]), "A matrix", "").data["values"]
     [[0.5, None]]
     """
-    squares = [[None if math.isnan(value) else value for value in row] for row in _listed(values)]
+    squares = [[None if math.isnan(value) else value for value in row] for row in rounded(values)]
     data = {"values": squares, "rows": list(rows)}
     return Drawing("matrix", caption, description, data, wide=values.shape[1] > 24)
 
@@ -178,7 +161,7 @@ def _png(image: NDArray[np.uint8]) -> str:
     return base64.b64encode(png(image)).decode()
 
 
-def _listed(values: Array) -> list[Any]:
+def rounded(values: Array) -> list[Any]:
     """Return nested lists; four digits are more than a screen can show."""
     return np.round(np.asarray(values, dtype=np.float64), 4).tolist()
 

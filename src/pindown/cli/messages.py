@@ -198,21 +198,14 @@ def interruptible(state: str, *, diverged: str | None = None) -> Iterator[None]:
 
 # ---- parameters as options ------------------------------------------------------------------------------------------
 
+_SAME_NAME = (
+    "background channels counts data device drop estimator features force given group id impute labels nuisance option "
+    "pairs pca seed signal size skip_corrupt skip_unlabelled sparse steps truth"
+)
 _OPTIONS = {
-    "components": "-d",
-    "groups": "--group",
-    "max_iter": "--steps",
-    "n_components": "-d",
-    "output": "-o",
+    **{name: f"--{name.replace('_', '-')}" for name in _SAME_NAME.split()},
+    **{"components": "-d", "groups": "--group", "max_iter": "--steps", "n_components": "-d", "output": "-o"},
     "random_state": "--seed",
-    **{
-        name: f"--{name.replace('_', '-')}"
-        for name in (
-            *("background", "channels", "counts", "data", "device", "drop", "estimator", "features", "force", "given"),
-            *("group", "id", "impute", "labels", "nuisance", "option", "pairs", "pca", "seed", "signal", "size"),
-            *("skip_corrupt", "skip_unlabelled", "sparse", "steps", "truth"),
-        )
-    },
 }
 """Options by the names of parameters."""
 
@@ -249,19 +242,18 @@ def as_options(message: str) -> str:
 
 def _as_option(found: re.Match[str]) -> str:
     name, text = found.groups()
-    if name not in _OPTIONS:
+    option = _OPTIONS.get(name)
+    if option is None:
         return f"--option {name}={text}" if text is not None and name in _OF_ESTIMATORS else found[0]
-    if text is None:
-        return _OPTIONS[name]
+    if text in (None, "True"):
+        return option
+    if text == "None":
+        return f"no {option}"
     try:
         value = ast.literal_eval(text)
     except (ValueError, SyntaxError):  # a placeholder, such as …
-        return f"{_OPTIONS[name]} {text}"
-    if value is True:
-        return _OPTIONS[name]
-    if value is None:
-        return f"no {_OPTIONS[name]}"
-    return f"{_OPTIONS[name]} {'x'.join(map(str, value)) if isinstance(value, tuple) else shlex.quote(str(value))}"
+        return f"{option} {text}"
+    return f"{option} {'x'.join(map(str, value)) if isinstance(value, tuple) else shlex.quote(str(value))}"
 
 
 def all_as_options(message: str) -> str:

@@ -6,7 +6,7 @@ A command takes such a value as one argument: `with_options` gives the shell an 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass
+from dataclasses import MISSING, asdict, dataclass, fields, is_dataclass, replace
 from inspect import Parameter, Signature, signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
@@ -29,15 +29,10 @@ def with_options(command: Callable[..., None]) -> Callable[..., None]:
             types = get_type_hints(groups[name], include_extras=True)
             for kind in types.values():
                 kind.__metadata__[0].rich_help_panel = str(groups[name].__doc__).rstrip(".")
-            parameters += [
-                Parameter(
-                    field.name,
-                    Parameter.KEYWORD_ONLY,
-                    default=Parameter.empty if field.default is MISSING else field.default,
-                    annotation=types[field.name],
-                )
-                for field in fields(groups[name])
-            ]
+            for field in fields(groups[name]):
+                default = Parameter.empty if field.default is MISSING else field.default
+                kind = types[field.name]
+                parameters.append(Parameter(field.name, Parameter.KEYWORD_ONLY, default=default, annotation=kind))
         else:
             parameters.append(parameter.replace(kind=Parameter.KEYWORD_ONLY, annotation=hints[name]))
 
@@ -69,42 +64,29 @@ def _column(help: str) -> Any:
     return typer.Option(help=help, autocompletion=_complete_column, show_default=False)
 
 
+def _option(help: str, *names: str, **settings: Any) -> Any:
+    return typer.Option(*names, help=help, show_default=False, **settings)
+
+
 def _path(text: str) -> Path:
     if not text:
         raise typer.BadParameter("the path is empty. Give the name of a file or a folder.")
     return Path(text)
 
 
-DATA = Annotated[
-    Path,
-    typer.Argument(
-        parser=_path,
-        metavar="PATH",
-        help="The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images.",
-        show_default=False,
-    ),
-]
-RUN = Annotated[
-    Path, typer.Argument(parser=_path, metavar="RUN", help="The folder that `pindown fit` wrote.", show_default=False)
-]
-DEVICE = Annotated[
-    str | None,
-    typer.Option("--device", help="Such as cpu or cuda. By default a GPU if there is one.", show_default=False),
-]
-ADDRESS = Annotated[
-    str | None,
-    typer.Option(
-        "--estimator",
-        help="Address of the method, package.module:Class, if it is not installed as one. Its package is imported.",
-        show_default=False,
-    ),
-]
+FILES = "The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images."
+OF_PACKAGE = "Address of the method, package.module:Class, if it is not installed as one. Its package is imported."
+METHODS = (
+    "Method: Contrast, Classify, Forget, Dictionary, Sparse, SparseBasis, one that a package registered, or "
+    "package.module:Class. By default the one that uses the side variables."
+)
+
+DATA = Annotated[Path, typer.Argument(parser=_path, metavar="PATH", help=FILES, show_default=False)]
+RUN = Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="The folder that `pindown fit` wrote.")]
+DEVICE = Annotated[str | None, _option("Such as cpu or cuda. By default a GPU if there is one.", "--device")]
+ADDRESS = Annotated[str | None, _option(OF_PACKAGE, "--estimator")]
 QUOTE_FORMULAS = Annotated[
-    bool,
-    typer.Option(
-        "--quote-formulas",
-        help="Put an apostrophe before ids that a spreadsheet would take for a formula, such as =1+1.",
-    ),
+    bool, typer.Option("--quote-formulas", help="Put an apostrophe before ids that a spreadsheet would run, as =1+1.")
 ]
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
@@ -138,10 +120,7 @@ class ColumnOptions:
     id: Annotated[
         str | None, _column("Column with the names of the samples. By default the first text with distinct values.")
     ] = None
-    impute: Annotated[
-        str | None,
-        typer.Option(help="If numbers are missing: median or drop-rows. By default an error.", show_default=False),
-    ] = None
+    impute: Annotated[str | None, _option("If numbers are missing: median or drop-rows. By default an error.")] = None
     counts: Annotated[
         bool, typer.Option("--counts", help="Observed variables are counts: scale each sample, then log(1 + x).")
     ] = False
@@ -150,25 +129,18 @@ class ColumnOptions:
         """Return the columns by role."""
         from pindown.data.tables import Columns
 
-        parts: dict[str, Any] = {
-            name: tuple(part) if isinstance(part, list) else part for name, part in vars(self).items()
-        }
-        return Columns(**{name: part for name, part in parts.items() if part is not None})
+        given = {name: part for name, part in vars(self).items() if part is not None}
+        parts: dict[str, Any] = {n: tuple(part) if isinstance(part, list) else part for n, part in given.items()}
+        return Columns(**parts)
 
 
 @dataclass(frozen=True)
 class ImageFolderOptions:
     """How the images of a folder are read."""
 
-    size: Annotated[
-        str | None, typer.Option(help="Resize images: 64, or 48x64 for height and width.", show_default=False)
-    ] = None
-    channels: Annotated[
-        int | None, typer.Option(help="Convert images to grey (1) or colour (3).", show_default=False)
-    ] = None
-    background: Annotated[
-        float | None, typer.Option(help="Behind transparent pixels, 0 (black) to 1.", show_default=False)
-    ] = None
+    size: Annotated[str | None, _option("Resize images: 64, or 48x64 for height and width.")] = None
+    channels: Annotated[int | None, _option("Convert images to grey (1) or colour (3).")] = None
+    background: Annotated[float | None, _option("Behind transparent pixels, 0 (black) to 1.")] = None
     skip_corrupt: Annotated[bool, typer.Option("--skip-corrupt", help="Leave out images that cannot be read.")] = False
 
     def read(self) -> ImageOptions:
@@ -187,17 +159,13 @@ class ImageFolderOptions:
 class LabelledImageOptions(ImageFolderOptions):
     """How the images of a folder are read."""
 
-    labels: Annotated[
-        Path | None, typer.Option(help="Labels of a folder of images: a .csv with a row per file.", show_default=False)
-    ] = None
+    labels: Annotated[Path | None, _option("Labels of a folder of images: a .csv with a row per file.")] = None
     skip_unlabelled: Annotated[
         bool, typer.Option("--skip-unlabelled", help="Leave out images that --labels misses.")
     ] = False
 
     def read(self) -> ImageOptions:
         """Return the options as one value; raise if the size is not one."""
-        from dataclasses import replace
-
         labels = None if self.labels is None else str(self.labels.resolve())
         return replace(super().read(), labels=labels, skip_unlabelled=self.skip_unlabelled)
 
@@ -212,30 +180,19 @@ class MethodOptions:
     ] = None
     sparse: Annotated[
         int | None,
-        typer.Option(
+        _option(
+            "Fit a sparse dictionary of N atoms: --estimator Sparse -d N. Its gate: --option 'gate=TopK(32)'.",
             min=1,
             metavar="N",
-            help="Fit a sparse dictionary of N atoms: --estimator Sparse -d N. Its gate: --option 'gate=TopK(32)'.",
-            show_default=False,
         ),
     ] = None
-    estimator: Annotated[
-        str | None,
-        typer.Option(
-            help="Method: Contrast, Classify, Forget, Dictionary, Sparse, SparseBasis, one that a package registered, "
-            "or package.module:Class. By default the one that uses the side variables.",
-            show_default=False,
-        ),
-    ] = None
+    estimator: Annotated[str | None, _option(METHODS)] = None
     option: Annotated[
         list[str] | None,
         typer.Option(help="Any other parameter of the estimator, such as batch_size=64; repeatable."),
     ] = None
     pca: Annotated[
-        int | None,
-        typer.Option(
-            min=1, help="Keep this number of principal components. By default those above noise.", show_default=False
-        ),
+        int | None, _option("Keep this number of principal components. By default those above noise.", min=1)
     ] = None
 
     def resolved(self) -> MethodOptions:
@@ -269,9 +226,7 @@ class TrainingOptions:
 class OutputOptions:
     """What is written."""
 
-    output: Annotated[
-        Path, typer.Option("-o", "--output", parser=_path, metavar="RUN", help="Folder of the run.", show_default=False)
-    ]
+    output: Annotated[Path, _option("Folder of the run, to be made.", "-o", "--output", parser=_path, metavar="RUN")]
     force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False
     quote_formulas: QUOTE_FORMULAS = False
 

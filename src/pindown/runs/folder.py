@@ -42,9 +42,9 @@ FORMAT = 3
 RECORD, ESTIMATOR, SCORES, LOG = "run.json", "estimator.pindown", "scores.json", "log.txt"
 LATENTS, SPARSE_LATENTS = "latents.csv", "latents.npz"
 
-_FIELDS = {
-    **dict.fromkeys(("data", "columns", "recipe", "asked", "versions"), dict),
-    **{"command": str, "notes": list, "parts": dict},
+_FIELDS = dict.fromkeys(("data", "columns", "recipe", "asked", "versions", "parts"), dict) | {
+    "command": str,
+    "notes": list,
 }
 """What a record must have, and of what type."""
 
@@ -58,19 +58,11 @@ class Run:
 
     @classmethod
     def open(cls, path: Path) -> Run:
-        """Return the finished run in a folder.
-
-        Raises
-        ------
-        InputError
-            If there is none, or it is unfinished or damaged.
-        """
-        beside = Place(path).unfinished
-        if (beside / RECORD).exists() and not (path / RECORD).exists():
-            command = _read(beside / RECORD)["command"]
-            raise InputError(
-                "run", f"{path} is unfinished: to resume, give its command again: {printable(command, 500)}"
-            )
+        """Return the finished run in a folder; raise an InputError if there is none, or it is unfinished or damaged."""
+        unfinished = Place(path).unfinished / RECORD
+        if unfinished.exists() and not (path / RECORD).exists():
+            command = printable(_read(unfinished)["command"], 500)
+            raise InputError("run", f"{path} is unfinished: to resume, give its command again: {command}")
         if not path.exists():
             raise InputError("run", f"there is no run {path}: give the folder that pindown fit wrote (-o).")
         if not (path / RECORD).is_file():
@@ -81,12 +73,8 @@ class Run:
     def of_another_version(self) -> str:
         """A sentence, if another version of pindown made this run; otherwise nothing."""
         made_by = self.record["versions"].get("pindown")
-        if made_by == __version__:
-            return ""
-        return (
-            f"{self.path} was made by pindown {printable(made_by)}, and this is {__version__}: its encoder gives the "
-            "same latents, but a new fit may differ."
-        )
+        by = f"{self.path} was made by pindown {printable(made_by)}, and this is {__version__}"
+        return "" if made_by == __version__ else f"{by}: its encoder gives the same latents, a new fit may differ."
 
     @property
     def columns(self) -> Columns:
@@ -104,23 +92,20 @@ class Run:
         return self.path / "checkpoint" / "fit.safetensors"
 
     def kind(self, asked: str | None = None) -> type[BaseEncoder]:
-        """Return the class of the estimator: one that is installed, or that the user asked for by its address.
+        """Return the class of the estimator: one that is installed, or the one at the address that the user gives.
 
         A record cannot choose what is imported.
         """
         name = self.recipe.estimator
         kind = installed(name) if asked is None else find(asked)
         if kind is None or (asked is not None and kind is not installed(name) and asked != name):
-            raise InputError(
-                "estimator",
-                f"{self.path} was fitted by {printable(name)}, which is "
-                + ("not installed as a method." if asked is None else f"not {asked}.")
-                + f" If you know that package, name it: `estimator={printable(name)!r}`.",
-            )
+            why = "which is not installed as a method" if asked is None else f"not {asked}"
+            hint = f"If you know that package, name it: `estimator={printable(name)!r}`."
+            raise InputError("estimator", f"{self.path} was fitted by {printable(name)}, {why}. {hint}")
         return kind
 
     def load(self, *, device: str | None = None, estimator: str | None = None) -> BaseEncoder:
-        """Return the fitted estimator.
+        """Return the fitted estimator; raise an InputError if its file is missing, damaged, or of another run.
 
         Parameters
         ----------
@@ -128,19 +113,13 @@ class Run:
             Where its networks go.
         estimator : str, optional
             The address of its class, if that is not installed as a method.
-
-        Raises
-        ------
-        InputError
-            If its file is missing, damaged, or belongs to another run.
         """
         kind, path = self.kind(estimator), self.path / ESTIMATOR
         if not path.is_file():
             raise InputError("run", f"{self.path} has no {ESTIMATOR}: fit again.")
         if ESTIMATOR in self.changed_parts():
-            raise InputError(
-                "run", f"{path} is damaged, or belongs to another run. Copy the folder again from where it was made."
-            )
+            why = "is damaged, or belongs to another run. Copy the folder again from where it was made."
+            raise InputError("run", f"{path} {why}")
         fitted = load(path, trust=[kind], device=device)
         features = self.record["columns"].get("features")
         if type(fitted) is not kind or (features and fitted.n_features_in_ != len(features)):
@@ -166,22 +145,16 @@ class Run:
             file.write(f"{now} {printable(message, 2_000)}\n")
 
     def find_data(self, path: Path | None = None) -> Source:
-        """Open the data, and check that they have not changed since the fit.
-
-        Parameters
-        ----------
-        path : Path, optional
-            Where they are now, if they were moved.
-        """
+        """Open the data, which may have moved to ``path``; raise an InputError if they have changed since the fit."""
         found = Path(self.record["data"]["path"]) if path is None else path
         name = printable(found, 500)
         if not found.exists():
-            why = f"there is no file {name}, which this run was fitted to: say where it is now by `data`."
-            raise InputError("data", why)
+            why = "which this run was fitted to: say where it is now by `data`."
+            raise InputError("data", f"there is no file {name}, {why}")
         source = open_data(found, ImageOptions.from_dict(self.record.get("pictures", {})))
         if fingerprint(source) != self.record["data"]["sha256"]:
-            why = f"{name} has changed since the fit: fit again, or say by `data` where the old file is."
-            raise InputError("data", why)
+            why = "has changed since the fit: fit again, or say by `data` where the old file is."
+            raise InputError("data", f"{name} {why}")
         return source
 
 
@@ -210,38 +183,25 @@ class Place:
         return path.with_name(name.format(path.name))
 
     def check(self, *, force: bool) -> None:
-        """Raise if a run cannot go here; nothing is made.
-
-        Raises
-        ------
-        InputError
-            If there is something else, or a run that must not be overwritten.
-        OSError
-            If the folder cannot be written to.
-        """
+        """Raise if a run cannot go here: something else is here (InputError), or nothing can be written (OSError)."""
         self._check_path(force=force)
         lock = self._lock.absolute()
         require_writable(next(folder for folder in lock.parents if folder.exists()) / lock.name)
         if self.unfinished.exists():
             if not _is_ours(self.unfinished):
-                raise self._refused(
-                    f"{self.unfinished}, where the run would be made, holds other things: move them away."
-                )
+                raise _refused(f"{self.unfinished}, where the run would be made, holds other things: move them away.")
             with self.held():
                 pass
 
     def _check_path(self, *, force: bool) -> None:
-        if self.path.exists() and (not self.path.is_dir() or self.path.resolve() == Path.cwd()):
-            raise self._refused(f"{self.path} cannot be the folder of a run: give the name of a folder to make.")
-        if self.path.exists() and any(self.path.iterdir()):
-            if not (self.path / RECORD).is_file():
-                raise self._refused(f"{self.path} holds other things: give the name of a new folder.")
+        path = self.path
+        if path.exists() and (not path.is_dir() or path.resolve() == Path.cwd()):
+            raise _refused(f"{path} cannot be the folder of a run: give the name of a folder to make.")
+        if path.exists() and any(path.iterdir()):
+            if not (path / RECORD).is_file():
+                raise _refused(f"{path} holds other things: give the name of a new folder.")
             if not force:
-                raise self._refused(f"{self.path} holds a finished run: give another name, or `force` to replace it.")
-
-    @staticmethod
-    def _refused(why: str) -> InputError:
-        return InputError("output", f"`output`: {why}")
+                raise _refused(f"{path} holds a finished run: give another name, or `force` to replace it.")
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
         """Return the unfinished run that asked for the same, if there is one; with `force` others do not matter."""
@@ -258,7 +218,7 @@ class Place:
             return run
         if force:
             return None
-        raise self._refused(
+        raise _refused(
             f"{self.unfinished} is an unfinished fit that differs in {listed(changed)}. To finish it: "
             f"{printable(run.record['command'], 500)}; or give another `output`, or `force` to start again."
         )
@@ -294,13 +254,7 @@ class Place:
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other fits out of this place; a kill lets go of it.
-
-        Raises
-        ------
-        InputError
-            If another fit holds it.
-        """
+        """Keep other fits out of this place, or raise an InputError if another one holds it; a kill lets go of it."""
         file, lock = self._lock, FileLock(self._lock)
         try:
             with suppress(FileExistsError):
@@ -311,9 +265,8 @@ class Place:
                 raise FileNotFoundError
         except (Timeout, FileNotFoundError):
             lock.release()
-            raise self._refused(
-                f"another fit is under way in {self.unfinished}: wait for it, or give another name."
-            ) from None
+            why = f"another fit is under way in {self.unfinished}: wait for it, or give another name."
+            raise _refused(why) from None
         try:
             yield
         finally:
@@ -354,6 +307,10 @@ class Place:
     def _forget_replaced(self) -> None:
         if (self._replaced / RECORD).is_file():
             shutil.rmtree(self._replaced)
+
+
+def _refused(why: str) -> InputError:
+    return InputError("output", f"`output`: {why}")
 
 
 def _is_ours(folder: Path) -> bool:
