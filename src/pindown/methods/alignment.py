@@ -235,7 +235,7 @@ class DistributionMatcher(BaseEstimator):
                 raise InputError("latents", message)
         self.means_ = [part.mean(0) for part in parts.values()]
         self.whitening_ = [matrix_power(np.atleast_2d(np.cov(part.T)), -0.5) for part in parts.values()]
-        z, level_numbers = self._whitened(parts)
+        z, level_numbers = self._whitened(parts), self._numbers(parts)
         self.transport_ = SlicedTransport.fitted(
             z, level_numbers, generator(self.random_state), n_rounds=self.n_rounds, n_knots=N_KNOTS, min_samples=0
         )
@@ -244,17 +244,17 @@ class DistributionMatcher(BaseEstimator):
     def transform(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         """Return latents of levels that occurred in ``fit``, with matched distributions."""
         parts = self._known(latents)
-        return _split(self.transport_(*self._whitened(parts)).numpy(), parts)
+        return _split(self.transport_(self._whitened(parts), self._numbers(parts)), parts)
 
     def inverse_transform(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         """Return the latents that `transform` maps to these."""
         parts = self._known(latents)
-        white = self.transport_.inverse(np.concatenate([*parts.values()]), self._numbers(parts)).numpy()
-        found = {}
-        for level, part in _split(white, parts).items():
-            number = self.levels_.index(level)
-            found[level] = np.linalg.solve(self.whitening_[number], part.T).T + self.means_[number]
-        return found
+        white = _split(self.transport_.inverse(np.concatenate([*parts.values()]), self._numbers(parts)), parts)
+        maps = ((self.whitening_[k], self.means_[k]) for k in map(self.levels_.index, parts))
+        return {
+            level: np.linalg.solve(whitening, part.T).T + mean
+            for (level, part), (whitening, mean) in zip(white.items(), maps, strict=True)
+        }
 
     def _known(self, latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
         check_is_fitted(self)
@@ -271,15 +271,13 @@ class DistributionMatcher(BaseEstimator):
             message = f"DistributionMatcher: {level} has {part.shape[1]} latents, but must have {self.n_features_in_}."
             raise InputError("latents", message)
 
-    def _whitened(self, parts: Mapping[Level, Matrix]) -> tuple[Tensor, Tensor]:
-        numbers = [self.levels_.index(level) for level in parts]
-        maps = zip(parts.values(), numbers, strict=True)
-        z = np.concatenate([(part - self.means_[k]) @ self.whitening_[k] for part, k in maps])
-        return torch.as_tensor(z), self._numbers(parts)
+    def _whitened(self, parts: Mapping[Level, Matrix]) -> Tensor:
+        numbers = map(self.levels_.index, parts)
+        white = [(part - self.means_[k]) @ self.whitening_[k] for k, part in zip(numbers, parts.values(), strict=True)]
+        return torch.as_tensor(np.concatenate(white))
 
     def _numbers(self, parts: Mapping[Level, Matrix]) -> Tensor:
-        sizes = torch.tensor([len(part) for part in parts.values()])
-        return torch.tensor([self.levels_.index(level) for level in parts]).repeat_interleave(sizes)
+        return torch.cat([torch.full((len(part),), self.levels_.index(level)) for level, part in parts.items()])
 
 
 def _by_level(latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
@@ -289,9 +287,9 @@ def _by_level(latents: Mapping[Level, ArrayLike]) -> dict[Level, Matrix]:
     return {level: check_array(part, dtype=np.float64, input_name=f"{level}") for level, part in latents.items()}
 
 
-def _split(samples: Matrix, parts: Mapping[Level, Matrix]) -> dict[Level, Matrix]:
+def _split(samples: Tensor, parts: Mapping[Level, Matrix]) -> dict[Level, Matrix]:
     """Return samples of all levels as a mapping from level, with as many of each as in ``parts``."""
-    return dict(zip(parts, np.split(samples, np.cumsum([len(part) for part in parts.values()])[:-1]), strict=True))
+    return dict(zip(parts, np.split(samples.numpy(), np.cumsum([len(p) for p in parts.values()])[:-1]), strict=True))
 
 
 def _transfer(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -73,46 +73,27 @@ class Symmetry:
     kind : {"Gaussian", "isotropic", "other"}
         Gaussian with one variance in all directions, so that latents stay independent under any rotation; the same
         along all directions, but not Gaussian; or neither.
-    to_gaussian, to_random, to_new : float
-        Largest distance, in standard deviations, of the distribution along an axis from a Gaussian one; of those along
-        old axes from those along random ones; and from those along new ones.
+    to_gaussian, to_new : float
+        Largest distance, in standard deviations, of the distribution along an axis, old or new, from a Gaussian one;
+        and of those along old axes from those along new ones.
     anisotropy : float
         Ratio of the largest to the smallest standard deviation along a direction.
     dependence : float
         Largest correlation of two new latents, or of their absolute values.
-    n, d : int
-        Number of samples, and of latents.
+    is_isotropic, is_independent : bool
+        Whether latents vary as much along all directions, and new latents are independent, as far as samples show.
+    is_kept : bool
+        Whether the new latents have the distribution of the old ones.
     """
 
     kind: Literal["Gaussian", "isotropic", "other"]
     to_gaussian: float
-    to_random: float
     to_new: float
     anisotropy: float
     dependence: float
-    n: int
-    d: int
-
-    @property
-    def tolerated(self) -> float:
-        """The distance up to which distributions count as the same."""
-        return TOLERATED + BY_CHANCE / self.n**0.5
-
-    @property
-    def is_isotropic(self) -> bool:
-        """Whether latents vary as much along all directions, as far as n samples show."""
-        few = (self.d / self.n) ** 0.5
-        return few < 1 and self.anisotropy <= ISOTROPIC * (1 + few) / (1 - few)
-
-    @property
-    def is_independent(self) -> bool:
-        """Whether new latents are independent, as far as correlations of them and of their absolute values show."""
-        return self.dependence <= DEPENDENT + DEPENDENT_BY_CHANCE / self.n**0.5
-
-    @property
-    def is_kept(self) -> bool:
-        """Whether the new latents have the distribution of the old ones."""
-        return self.kind != "other" or (self.to_new <= self.tolerated and self.is_isotropic)
+    is_isotropic: bool
+    is_independent: bool
+    is_kept: bool
 
     def __str__(self) -> str:
         gaussian = f"{self.to_gaussian:.2f}"
@@ -129,8 +110,8 @@ class Symmetry:
                 "so a rotation changes their distribution. Whiten them, with a decoder that undoes it."
             )
         what = f"not Gaussian (distance {gaussian} along an axis)"
-        if self.to_gaussian <= self.tolerated and not self.is_independent:
-            what = f"dependent (two of them, or their absolute values, correlate by {self.dependence:.2f})"
+        if not self.is_independent:
+            what += f", or dependent (two of them, or their absolute values, correlate by {self.dependence:.2f})"
         return (
             f"The latents are {what}: only rotations that keep their distribution are free. This rotation "
             f"{'keeps' if self.is_kept else 'does not keep'} it (distance {self.to_new:.2f})."
@@ -158,21 +139,23 @@ def symmetry(latents: Matrix, rotation: Matrix, *, random_state: int = 0) -> Sym
     >>> [symmetry(latents, rotation).kind for latents in (rng.normal(size=(5_000, 2)), rng.uniform(size=(5_000, 2)))]
     ['Gaussian', 'other']
     """
-    centred = latents - latents.mean(0)
-    variances = np.linalg.eigvalsh(centred.T @ centred / len(centred))
-    anisotropy = float(np.sqrt(variances[-1] / max(variances[0], 1e-300)))
+    centred, (n, d) = latents - latents.mean(0), latents.shape
+    variances = np.linalg.eigvalsh(centred.T @ centred / n)
+    anisotropy, few = float(np.sqrt(variances[-1] / max(variances[0], 1e-300))), (d / n) ** 0.5
+    is_isotropic = few < 1 and anisotropy <= ISOTROPIC * (1 + few) / (1 - few)
+    dependence = _dependence(centred @ rotation)
+    is_independent = dependence <= DEPENDENT + DEPENDENT_BY_CHANCE / n**0.5
     others = np.linalg.qr(np.random.default_rng(random_state).normal(size=(N_ROTATIONS, *rotation.shape)))[0]
     old, new = _quantiles(centred), _quantiles(centred @ rotation)
     levels = norm.ppf((np.arange(N_LEVELS) + 0.5) / N_LEVELS)
     to_gaussian = max(float(np.abs(each - levels).mean(1).max()) for each in (old, new))
-    to_random = max(_distance(old, _quantiles(centred @ other)) for other in others)
-    dependence = _dependence(centred @ rotation)
-    found = Symmetry("other", to_gaussian, to_random, _distance(old, new), anisotropy, dependence, *latents.shape)
-    if not found.is_isotropic or to_random > found.tolerated:
-        return found
-    if to_gaussian > found.tolerated:
-        return replace(found, kind="isotropic")
-    return replace(found, kind="Gaussian") if found.is_independent else found
+    to_random, to_new = max(_distance(old, _quantiles(centred @ other)) for other in others), _distance(old, new)
+    tolerated = TOLERATED + BY_CHANCE / n**0.5
+    kind: Literal["Gaussian", "isotropic", "other"] = "other"
+    if is_isotropic and to_random <= tolerated:
+        kind = "isotropic" if to_gaussian > tolerated else "Gaussian" if is_independent else "other"
+    is_kept = kind != "other" or (is_isotropic and to_new <= tolerated)
+    return Symmetry(kind, to_gaussian, to_new, anisotropy, dependence, is_isotropic, is_independent, is_kept)
 
 
 def _dependence(latents: Matrix) -> float:
@@ -469,7 +452,7 @@ def disentangle(
     after, (anyhow, chance) = float(found.counts[0]), _chance(moments, rng)
     shape = (len(best), *varies.shape)
     reasons = (
-        *_by_distribution(free),
+        *_by_distribution(free, len(given)),
         *_by_dependence(strength[varying], support[varying], mean_changes(decoder, z, varies, best)[varying]),
         *_by_search(lead, blocks, gain=anyhow - after, by_chance=anyhow - chance),
     )
@@ -580,13 +563,13 @@ def _chance(moments: Matrix, rng: np.random.Generator) -> tuple[float, Matrix]:
     return float(dependencies(moments, rotations).mean()), np.array(counts)
 
 
-def _by_distribution(free: Symmetry) -> list[str]:
+def _by_distribution(free: Symmetry, n_samples: int) -> list[str]:
     """Return the reasons not to claim that the distribution of the latents gives."""
     reasons = []
     if free.kind != "Gaussian":
         reasons.append("the latents are not Gaussian, so they are not independent along all axes")
-    if free.n < FEWEST_SAMPLES:
-        reasons.append(f"{free.n} samples are too few to estimate the distribution of the latents: give thousands")
+    if n_samples < FEWEST_SAMPLES:
+        reasons.append(f"{n_samples} samples are too few to estimate the distribution of the latents: give thousands")
     return reasons
 
 
