@@ -1,4 +1,4 @@
-"""An audit of latent actions: what codes tell of the body beside a floor, what they still know, and across bodies."""
+"""Audits of latent actions: leakage of the body next to a floor, recovery of commands, and transfer between bodies."""
 
 import json
 
@@ -14,26 +14,26 @@ from pindown.training import Trainer
 
 RNG = np.random.default_rng(0)
 BODIES, STEPS, EPISODES = {"cart": 3, "sledge": 4}, 20, 64
-PAIRED = 32 * STEPS  # transitions in which bodies were told the same
+PAIRED = 32 * STEPS  # transitions with the same commands
 
 
-def world(seed=0, *, jerky=False):
-    """Return mappings: before, after, episode, and what bodies were told; a ``jerky`` cart is always pushed as hard."""
+def simulated(seed=0, *, jerky=False):
+    """Return mappings: before, after, episode, and the commands; a ``jerky`` cart is always pushed hard."""
     rng = np.random.default_rng(seed)
     shared = rng.normal(size=(PAIRED, 2))
-    told, before, after = {}, {}, {}
+    commands, before, after = {}, {}, {}
     for body, width in BODIES.items():
-        told[body] = np.concatenate([shared, rng.normal(size=(EPISODES * STEPS - PAIRED, 2))])
+        commands[body] = np.concatenate([shared, rng.normal(size=(EPISODES * STEPS - PAIRED, 2))])
         if jerky and body == "cart":
-            told[body] = np.sign(told[body]) + 0.1 * told[body]
-        # Of one length and at right angles: what a body hardly shows of what it was told, nobody can tell.
+            commands[body] = np.sign(commands[body]) + 0.1 * commands[body]
+        # Orthonormal, so that displacements show all of the commands.
         at_once, later = np.linalg.qr(rng.normal(size=(2, width, 2)))[0].swapaxes(1, 2)
-        moved = told[body] @ at_once + 0.3 * np.roll(told[body], 1, axis=0) @ later
+        moved = commands[body] @ at_once + 0.3 * np.roll(commands[body], 1, axis=0) @ later
         path = moved.reshape(EPISODES, STEPS, width).cumsum(1)
         before[body] = np.concatenate([np.zeros((EPISODES, 1, width)), path[:, :-1]], 1).reshape(-1, width)
         after[body] = path.reshape(-1, width)
     episode = {body: np.repeat(np.arange(EPISODES), STEPS) for body in BODIES}
-    return before, after, episode, told
+    return before, after, episode, commands
 
 
 PAIRS = {("cart", "sledge"): np.stack([np.arange(PAIRED)] * 2, 1)}
@@ -41,10 +41,10 @@ QUICK = {"forget": Forget(max_iter=5, trainer=Trainer(validation_fraction=0), ve
 
 
 @pytest.fixture(scope="module")
-def tied():
-    before, after, episode, told = world()
+def fitted():
+    before, after, episode, commands = simulated()
     act = LatentAction(2, **QUICK).fit(before, after, groups=episode, pairs=PAIRS)
-    return act, audit(act, by_body(before, after, episode, truth=told, floor=told), PAIRS, random_state=0)
+    return act, audit(act, by_body(before, after, episode, truth=commands, floor=commands), PAIRS, random_state=0)
 
 
 def by_body(before, after, episode, **known):
@@ -55,8 +55,8 @@ def by_body(before, after, episode, **known):
     }
 
 
-def test_blind_codes_that_know_what_was_told_are_claimed(tied):
-    found = tied[1]
+def test_invariant_latents_that_predict_the_commands_are_claimed(fitted):
+    found = fitted[1]
     assert found.claims
     assert found.score("body decodable from the latents").good
     assert found.score("body decodable from displacements").value > 0.75
@@ -68,44 +68,44 @@ def test_blind_codes_that_know_what_was_told_are_claimed(tied):
     assert found.n_held_out == 2 * EPISODES // 4 * STEPS
 
 
-def test_the_page_has_all_that_was_found_and_the_numbers_can_be_had(tied, tmp_path):
-    page = tied[1].save(tmp_path / "audit.html").read_text(encoding="utf-8")
-    for score in tied[1].scores:
+def test_the_page_and_the_file_of_numbers_have_all_scores(fitted, tmp_path):
+    page = fitted[1].save(tmp_path / "audit.html").read_text(encoding="utf-8")
+    for score in fitted[1].scores:
         assert score.name in page
     assert "floor 0." in page
-    numbers = json.loads(tied[1].save(tmp_path / "audit.json").read_text(encoding="utf-8"))
+    numbers = json.loads(fitted[1].save(tmp_path / "audit.json").read_text(encoding="utf-8"))
     assert numbers["claims"]
     assert numbers["scores"][0]["name"] == "body decodable from the latents"
     with pytest.raises(ValueError, match=r"must end in .html"):
-        tied[1].save(tmp_path / "audit.txt")
+        fitted[1].save(tmp_path / "audit.txt")
 
 
-def test_a_notebook_shows_it_and_a_score_that_is_not_there_is_named(tied):
-    found = tied[1]
-    assert "<blockquote>" in tied[1]._repr_html_()
-    assert "body decodable from the latents" in tied[1]._repr_html_()
-    assert str(tied[1].__rich__()) == str(tied[1])
+def test_a_notebook_shows_the_audit_and_an_unknown_score_is_named(fitted):
+    found = fitted[1]
+    assert "<blockquote>" in fitted[1]._repr_html_()
+    assert "body decodable from the latents" in fitted[1]._repr_html_()
+    assert str(fitted[1].__rich__()) == str(fitted[1])
     with pytest.raises(KeyError, match="body decodable"):
         found.score("leak")
 
 
-def test_without_pairs_readers_of_one_body_do_not_serve_another_and_the_audit_says_what_is_open():
+def test_without_pairs_probes_of_one_body_do_not_serve_another():
     served = []
-    for seed in (3, 4, 5):  # by chance the codes of two bodies may be turned alike: one world in six
-        before, after, episode, told = world(seed)
+    for seed in (3, 4, 5):  # by chance the latents of two bodies may be turned alike: one world in six
+        before, after, episode, commands = simulated(seed)
         act = LatentAction(2, **QUICK).fit(before, after, groups=episode)
-        found = audit(act, by_body(before, after, episode, truth=told), random_state=0)
+        found = audit(act, by_body(before, after, episode, truth=commands), random_state=0)
         assert min(found.score(f"truth of {body} (R²)").value for body in BODIES) > 0.8
         served.append(found.score("truth of cart, probe fitted to the others (R²)").value)
     assert min(served) < 0.5
     assert not any("pairs" in score.name for score in found.scores)
 
 
-def test_codes_that_tell_the_body_are_not_claimed():
-    before, after, episode, told = world(jerky=True)
+def test_latents_that_reveal_the_body_are_not_claimed():
+    before, after, episode, commands = simulated(jerky=True)
     act = LatentAction(2, **QUICK).fit(before, after, groups=episode)
-    blind = {body: RNG.normal(size=(len(rows), 2)) for body, rows in told.items()}
-    found = audit(act, by_body(before, after, episode, floor=blind), random_state=0)
+    invariant = {body: RNG.normal(size=(len(rows), 2)) for body, rows in commands.items()}
+    found = audit(act, by_body(before, after, episode, floor=invariant), random_state=0)
     assert not found.claims
     assert found.leakage.leaks
     assert any(verdict.outcome == "fails" for verdict in found.verdicts)
@@ -126,9 +126,9 @@ def test_arrays_of_one_width_are_audited_by_body():
     assert found.estimator == "LatentAction(2)"
 
 
-def test_what_cannot_be_audited_is_refused_in_a_sentence(tied):
-    act, _ = tied
-    before, after, episode, _ = world()
+def test_what_cannot_be_audited_is_refused_in_a_sentence(fitted):
+    act, _ = fitted
+    before, after, episode, _ = simulated()
     with pytest.raises(InputError) as error:
         audit(act, before["cart"], after["cart"])
     assert error.value.argument == "X"
@@ -144,17 +144,17 @@ def test_what_cannot_be_audited_is_refused_in_a_sentence(tied):
 
 def test_what_is_not_above_a_floor_is_no_leak():
     e = RNG.integers(2, size=800)
-    told = RNG.normal(size=(800, 1)) + 0.8 * e[:, None]  # goes with e
-    code = np.hstack([told, RNG.normal(size=(800, 1))])
+    commands = RNG.normal(size=(800, 1)) + 0.8 * e[:, None]  # goes with e
+    code = np.hstack([commands, RNG.normal(size=(800, 1))])
     quick = {"effort": Effort(n_seeds=1, n_permutations=99), "probes": ["linear", "quadratic"], "random_state": 0}
-    alone, floor = leakage(code, e, **quick), leakage(told, e, **quick)
-    beside = alone.with_floor(floor)
+    alone, floor = leakage(code, e, **quick), leakage(commands, e, **quick)
+    compared = alone.with_floor(floor)
     assert alone.leaks
     assert alone.floor is None
-    assert not beside.leaks
-    assert beside.worst == alone.worst
-    assert abs(beside.floor - beside.worst) < 0.12
-    assert f"floor {beside.floor:.3f}" in str(beside.verdict)
+    assert not compared.leaks
+    assert compared.worst == alone.worst
+    assert abs(compared.floor - compared.worst) < 0.12
+    assert f"floor {compared.floor:.3f}" in str(compared.verdict)
     assert leakage(code + 3 * e[:, None], e, **quick).with_floor(floor).leaks
 
 

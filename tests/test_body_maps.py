@@ -62,25 +62,25 @@ def held_out():
 
 
 @pytest.fixture(scope="module")
-def untied(learned):
+def unpaired(learned):
     return LatentAction(**QUICK).fit(*learned.both, groups=learned.episode)
 
 
 @pytest.fixture(scope="module")
-def tied(learned):
+def paired(learned):
     return LatentAction(**QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs(50))
 
 
 def recovered(act, data):
-    codes = act.transform(*data.both)
-    return {r: linear_r2(codes[r], data.moved[r]) for r in codes}
+    latents = act.transform(*data.both)
+    return {r: linear_r2(latents[r], data.moved[r]) for r in latents}
 
 
 # What maps find.
 
 
-def test_the_dimensions_of_the_action_are_counted(untied):
-    assert untied.n_components_ == 3  # of seven joints, and six
+def test_the_dimensions_of_the_action_are_counted(unpaired):
+    assert unpaired.n_components_ == 3  # of seven joints, and six
 
 
 def test_any_two_arms_are_enough_to_count_them(learned):
@@ -99,67 +99,70 @@ def test_more_dimensions_are_counted_where_hands_turn_too():
     assert body_maps.count_directions([np.array(sizes) for sizes in spectra]) == 6
 
 
-def test_displacements_of_hands_come_back_within_each_robot_without_labels(untied, held_out):
-    scores = recovered(untied, held_out)
+def test_displacements_of_hands_are_recovered_within_each_robot_without_labels(unpaired, held_out):
+    scores = recovered(unpaired, held_out)
     assert min(scores.values()) > 0.75
     assert np.mean(list(scores.values())) > 0.85
 
 
-def test_components_of_displacements_are_not_those_of_the_action(learned, held_out, untied):
+def test_components_of_displacements_are_not_those_of_the_action(learned, held_out, unpaired):
     def components(robot):
         axes = np.linalg.eigh(np.cov((learned.after[robot] - learned.before[robot]).T))[1][:, ::-1][:, :3]
         return linear_r2((held_out.after[robot] - held_out.before[robot]) @ axes, held_out.moved[robot])
 
-    ours = recovered(untied, held_out)
+    ours = recovered(unpaired, held_out)
     assert np.mean(list(ours.values())) > np.mean([components(r) for r in ROBOTS]) + 0.03
 
 
-def test_with_pairs_latents_of_all_robots_agree(tied, untied, held_out):
+def test_with_pairs_latents_of_all_robots_agree(paired, unpaired, held_out):
     def agreement(act):
-        codes = act.transform(*held_out.both)
-        return np.mean([1 - np.mean((codes[r] - codes["Panda"]) ** 2) / codes[r].var() for r in ROBOTS[1:]])
+        latents = act.transform(*held_out.both)
+        return np.mean([1 - np.mean((latents[r] - latents["Panda"]) ** 2) / latents[r].var() for r in ROBOTS[1:]])
 
-    assert agreement(tied) > 0.75
-    assert agreement(untied) < 0.2  # invariance is not unification
-    assert np.mean(list(recovered(tied, held_out).values())) > np.mean(list(recovered(untied, held_out).values()))
+    assert agreement(paired) > 0.75
+    assert agreement(unpaired) < 0.2  # invariance is not unification
+    assert np.mean(list(recovered(paired, held_out).values())) > np.mean(list(recovered(unpaired, held_out).values()))
 
 
-def test_one_probe_of_the_displacement_serves_all_robots_if_there_are_pairs(tied, untied, learned, held_out):
+def test_one_probe_of_the_displacement_serves_all_robots_if_there_are_pairs(paired, unpaired, learned, held_out):
     def elsewhere(act):
         known, new = (act.transform(*data.both) for data in (learned, held_out))
-        reader = np.linalg.lstsq(known["Panda"], learned.moved["Panda"], rcond=None)[0]
-        missed = {r: held_out.moved[r] - new[r] @ reader for r in ROBOTS[1:]}
+        probe = np.linalg.lstsq(known["Panda"], learned.moved["Panda"], rcond=None)[0]
+        missed = {r: held_out.moved[r] - new[r] @ probe for r in ROBOTS[1:]}
         return np.mean([1 - missed[r].var() / held_out.moved[r].var() for r in missed])
 
-    assert elsewhere(tied) > 0.7
-    assert elsewhere(untied) < 0.3
+    assert elsewhere(paired) > 0.7
+    assert elsewhere(unpaired) < 0.3
 
 
-def test_the_robot_can_hardly_be_decoded(tied, untied, held_out):
-    def read(codes):
-        rows, robot = np.concatenate(list(codes.values())), np.repeat(ROBOTS, [len(part) for part in codes.values()])
-        episode = np.concatenate([held_out.episode[r] + 100 * i for i, r in enumerate(codes)])
+def test_the_robot_can_hardly_be_decoded(paired, unpaired, held_out):
+    def read(latents):
+        rows, robot = (
+            np.concatenate(list(latents.values())),
+            np.repeat(ROBOTS, [len(part) for part in latents.values()]),
+        )
+        episode = np.concatenate([held_out.episode[r] + 100 * i for i, r in enumerate(latents)])
         return leakage(rows, robot, groups=episode, probes=PROBES[:3], random_state=0).worst
 
     seven = {r: np.pad(held_out.after[r] - held_out.before[r], ((0, 0), (0, 7)))[:, :7] for r in ROBOTS}
     assert read(seven) > 0.4  # chance is .17
-    assert max(read(act.transform(*held_out.both)) for act in (tied, untied)) < 0.27
+    assert max(read(act.transform(*held_out.both)) for act in (paired, unpaired)) < 0.27
 
 
-def test_codes_have_one_covariance_for_all_robots(tied, learned):
-    for codes in tied.transform(*learned.both).values():
-        assert np.allclose(np.cov(codes.T), np.eye(3), atol=0.4)
+def test_latents_have_one_covariance_for_all_robots(paired, learned):
+    for latents in paired.transform(*learned.both).values():
+        assert np.allclose(np.cov(latents.T), np.eye(3), atol=0.4)
 
 
-def test_latents_predict_the_next_observation(tied, held_out):
-    codes = tied.transform(*held_out.both)
-    led = tied.predict_next(held_out.before, codes)
-    wrong = tied.predict_next(held_out.before, {r: np.roll(codes[r], 7, axis=0) for r in ROBOTS})
+def test_latents_predict_the_next_observation(paired, held_out):
+    latents = paired.transform(*held_out.both)
+    led = paired.predict_next(held_out.before, latents)
+    wrong = paired.predict_next(held_out.before, {r: np.roll(latents[r], 7, axis=0) for r in ROBOTS})
     for r in ROBOTS:
         moved = np.sum((held_out.after[r] - held_out.before[r]) ** 2)
         assert np.sum((led[r] - held_out.after[r]) ** 2) < 0.35 * moved
         assert np.sum((wrong[r] - held_out.after[r]) ** 2) > 0.6 * moved
-    assert 0.7 < tied.held_out_.score < 1
+    assert 0.7 < paired.held_out_.score < 1
 
 
 def test_a_robot_joins_by_fifty_pairs_and_the_others_stay_as_they_are(learned, held_out):
@@ -171,21 +174,21 @@ def test_a_robot_joins_by_fifty_pairs_and_the_others_stay_as_they_are(learned, h
     act.adopt("UR5e", learned.before["UR5e"], learned.after["UR5e"], **joins)
     after = act.transform(*learned.both)
     assert all(np.array_equal(before[r], after[r]) for r in ROBOTS[:5])
-    codes = act.transform(*held_out.both)
-    assert 1 - np.mean((codes["UR5e"] - codes["Panda"]) ** 2) / codes["Panda"].var() > 0.6
-    assert act.predict_next({"UR5e": held_out.before["UR5e"]}, {"UR5e": codes["Panda"]})["UR5e"].shape == (240, 6)
+    latents = act.transform(*held_out.both)
+    assert 1 - np.mean((latents["UR5e"] - latents["Panda"]) ** 2) / latents["Panda"].var() > 0.6
+    assert act.predict_next({"UR5e": held_out.before["UR5e"]}, {"UR5e": latents["Panda"]})["UR5e"].shape == (240, 6)
 
 
-def test_a_robot_of_one_episode_joins_the_others(tied, held_out):
-    act, alone = copy.copy(tied), slice(60)
-    codes = tied.transform(*held_out.both)["Panda"][alone]
+def test_a_robot_of_one_episode_joins_the_others(paired, held_out):
+    act, alone = copy.copy(paired), slice(60)
+    latents = paired.transform(*held_out.both)["Panda"][alone]
     own = held_out.before["UR5e"][alone], held_out.after["UR5e"][alone]
-    act.adopt("other UR5e", *own, samples=np.arange(60), latents=codes, groups=np.zeros(60))
-    assert "other UR5e" not in tied.bodies_
-    assert linear_r2(act.transform({"other UR5e": own[0]}, {"other UR5e": own[1]})["other UR5e"], codes) > 0.6
+    act.adopt("other UR5e", *own, samples=np.arange(60), latents=latents, groups=np.zeros(60))
+    assert "other UR5e" not in paired.bodies_
+    assert linear_r2(act.transform({"other UR5e": own[0]}, {"other UR5e": own[1]})["other UR5e"], latents) > 0.6
 
 
-def test_where_few_episodes_are_held_out_all_are_probed():
+def test_if_few_episodes_are_held_out_all_are_probed():
     before, after, groups = (dict(part) for part in two())
     act = LatentAction(3, **QUICK).fit(before, after, groups=groups)  # six episodes, of which one is held out
     assert "(chance 0.500) on all transitions" in act.removal_.reason
@@ -229,27 +232,27 @@ def test_removal_is_applied_only_if_it_gains_enough_and_loses_little(monkeypatch
 # Habits.
 
 
-def test_a_fit_can_be_repeated_saved_and_loaded(tied, learned, tmp_path):
+def test_a_fit_can_be_repeated_saved_and_loaded(paired, learned, tmp_path):
     again = LatentAction(**QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs(50))
-    tied.save(tmp_path / "act.pindown")
+    paired.save(tmp_path / "act.pindown")
     loaded = pindown.load(tmp_path / "act.pindown")
-    codes = tied.transform(*learned.both)
+    latents = paired.transform(*learned.both)
     for other in (again, loaded):
-        assert all(np.array_equal(other.transform(*learned.both)[r], codes[r]) for r in ROBOTS)
-    assert loaded.removal_ == tied.removal_
+        assert all(np.array_equal(other.transform(*learned.both)[r], latents[r]) for r in ROBOTS)
+    assert loaded.removal_ == paired.removal_
 
 
-def test_episodes_are_found_where_nobody_says_them(untied, learned):
+def test_episodes_are_found_if_they_are_not_given(unpaired, learned):
     unsaid = LatentAction(**QUICK).fit(*learned.both)
-    codes, others = (act.transform(*learned.both) for act in (untied, unsaid))
-    assert all(np.array_equal(codes[r], others[r]) for r in ROBOTS)
+    latents, others = (act.transform(*learned.both) for act in (unpaired, unsaid))
+    assert all(np.array_equal(latents[r], others[r]) for r in ROBOTS)
 
 
-def test_arrays_come_back_as_they_came(tied, held_out):
+def test_arrays_and_tensors_keep_their_type(paired, held_out):
     before, after = ({r: part[r].astype(float) for r in ROBOTS} for part in held_out.both)
-    assert tied.transform(*held_out.both)["Panda"].dtype == np.float32
-    assert tied.transform(before, after)["Panda"].dtype == np.float64
-    tensors = tied.transform(*({r: torch.as_tensor(part[r]) for r in ROBOTS} for part in held_out.both))
+    assert paired.transform(*held_out.both)["Panda"].dtype == np.float32
+    assert paired.transform(before, after)["Panda"].dtype == np.float64
+    tensors = paired.transform(*({r: torch.as_tensor(part[r]) for r in ROBOTS} for part in held_out.both))
     assert isinstance(tensors["Panda"], torch.Tensor)
 
 
@@ -304,10 +307,10 @@ def with_nan(x):
         (lambda x, y, g: (x, y, g, {("Panda", "UR5e"): [0, 1]}), "pairs"),
     ],
 )
-def test_transitions_that_make_no_sense_are_refused_by_name(change, argument):
-    before, after, groups, tied = change(*two())
+def test_transitions_that_cannot_be_used_are_refused_by_name(change, argument):
+    before, after, groups, paired = change(*two())
     with pytest.raises(InputError) as error:
-        LatentAction(**QUICK).fit(before, after, groups=groups, pairs=tied)
+        LatentAction(**QUICK).fit(before, after, groups=groups, pairs=paired)
     assert error.value.argument == argument
 
 
@@ -329,7 +332,7 @@ def test_too_few_transitions_or_columns_or_bodies_are_refused():
         LatentAction().fit(*three.both, pairs={("Panda", "UR5e"): [[k, k] for k in range(20)]})
 
 
-def test_arguments_that_do_not_go_together_are_refused(tied):
+def test_arguments_that_do_not_go_together_are_refused(paired):
     before, after, groups = two()
     panda, both = {"Panda": before["UR5e"]}, {"Panda": np.zeros((120, 2)), "UR5e": np.zeros((120, 3))}
     assert refused("body", LatentAction().fit, before, after, ["Panda"])
@@ -337,16 +340,16 @@ def test_arguments_that_do_not_go_together_are_refused(tied):
     assert refused("pairs", LatentAction().fit, before["Panda"], after["Panda"], groups["Panda"], pairs={})
     assert refused("body", LatentAction().fit, before["Panda"], after["Panda"])
     assert refused("X_t", LatentAction().fit, [[1.0, 2.0], [1.0]], [[1.0, 2.0], [1.0]], ["a", "b"])
-    assert refused("X_t", tied.transform, before["Panda"], after["Panda"])
-    assert refused("X_t", tied.transform, {"Baxter": before["Panda"]}, {"Baxter": after["Panda"]})
-    assert refused("X_t", tied.transform, panda, panda)
-    assert refused("Z", tied.predict_next, before, {"Panda": np.zeros((120, 3))})
-    assert refused("Z", tied.predict_next, before, both)
+    assert refused("X_t", paired.transform, before["Panda"], after["Panda"])
+    assert refused("X_t", paired.transform, {"Baxter": before["Panda"]}, {"Baxter": after["Panda"]})
+    assert refused("X_t", paired.transform, panda, panda)
+    assert refused("Z", paired.predict_next, before, {"Panda": np.zeros((120, 3))})
+    assert refused("Z", paired.predict_next, before, both)
 
 
-def test_bodies_that_cannot_join_are_refused(tied, learned):
+def test_bodies_that_cannot_join_are_refused(paired, learned):
     def adopt(name, samples, latents):
-        tied.adopt(name, learned.before["UR5e"], learned.after["UR5e"], samples=samples, latents=latents)
+        paired.adopt(name, learned.before["UR5e"], learned.after["UR5e"], samples=samples, latents=latents)
 
     samples, latents = np.arange(50), np.zeros((50, 3))
     assert refused("body", adopt, "UR5e", samples, latents)
@@ -354,4 +357,4 @@ def test_bodies_that_cannot_join_are_refused(tied, learned):
     assert refused("samples", adopt, "Baxter", samples // 2, latents)
     assert refused("latents", adopt, "Baxter", samples, latents[:, :2])
     assert refused("samples", adopt, "Baxter", samples[:5], latents[:5])
-    assert tied.bodies_ == ROBOTS
+    assert paired.bodies_ == ROBOTS

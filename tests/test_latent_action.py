@@ -37,7 +37,7 @@ def test_actions_of_one_body_are_recovered_up_to_an_affine_map(one_body):
     assert linear_r2(dynamics.transform(test.x, test.x_pos), test.z) > 0.95
 
 
-def test_transitions_that_are_none_have_no_actions():
+def test_shuffled_transitions_have_no_actions():
     sample = WORLD.same_motions(3_000, random_state=1)[0]
     strangers = sample.x_pos.roll(1, 0)
     dynamics = InverseDynamics(2, **QUICK).fit(sample.x, strangers)
@@ -47,15 +47,15 @@ def test_transitions_that_are_none_have_no_actions():
 
 def test_latents_predict_the_next_observation(one_body):
     dynamics, _, test = one_body
-    codes = dynamics.transform(test.x, test.x_pos)
+    latents = dynamics.transform(test.x, test.x_pos)
 
     def missed(actions):
         error = dynamics.predict_next(test.x, actions) - test.x_pos
         return (error.square().sum() / (test.x_pos - test.x).square().sum()).item()
 
-    assert missed(codes) < 0.05
-    assert missed(codes.roll(1, 0)) > 0.5  # others' actions lead elsewhere
-    assert missed(torch.zeros_like(codes)) == pytest.approx(1, abs=0.1)  # no action leads nowhere
+    assert missed(latents) < 0.05
+    assert missed(latents.roll(1, 0)) > 0.5  # others' actions lead elsewhere
+    assert missed(torch.zeros_like(latents)) == pytest.approx(1, abs=0.1)  # no action leads nowhere
 
 
 def test_without_motion_latents_are_zero(one_body):
@@ -70,8 +70,8 @@ def test_a_bottleneck_makes_the_scale_of_latents_the_same_everywhere(seed):
 
     def unevenness(bottleneck):
         dynamics = InverseDynamics(2, bottleneck=bottleneck, max_iter=1_000, random_state=seed, verbose=False)
-        codes = dynamics.fit(train.x, train.x_pos).transform(test.x, test.x_pos)
-        stretch = codes.norm(dim=1) / test.z.norm(dim=1)
+        latents = dynamics.fit(train.x, train.x_pos).transform(test.x, test.x_pos)
+        stretch = latents.norm(dim=1) / test.z.norm(dim=1)
         return (stretch.std() / stretch.mean()).item()
 
     assert unevenness(0.1) < 0.75 * unevenness(0.0)
@@ -90,8 +90,8 @@ def test_components_are_counted_by_the_noise(one_body):
 # Two bodies, with and without their labels.
 
 
-def told(codes, body):
-    return leakage(codes, body, probes=PROBES[:4], random_state=0).worst
+def leaked(latents, body):
+    return leakage(latents, body, probes=PROBES[:4], random_state=0).worst
 
 
 @pytest.fixture(scope="module")
@@ -114,25 +114,25 @@ def test_an_encoder_that_is_given_the_body_removes_it():
         unlike = Bodies((Arm(2.2, 1), Arm(2.7, 4)), cameras)
         train, test = (unlike.sample(4_000, random_state=seed + i) for i in (3, 4))
         dynamics = InverseDynamics(2, bottleneck=0, max_iter=500, verbose=False, random_state=seed)
-        codes = [dynamics.fit(train.x, train.x_pos, body).transform(test.x, test.x_pos) for body in (None, train.u)]
-        leaks.append([told(each, test.u) for each in codes])
-        assert min(recovery_by_level(codes[1], test.z, test.u).values()) > 0.75
-    untold, knowing = np.mean(leaks, 0)
-    assert untold > knowing
+        latents = [dynamics.fit(train.x, train.x_pos, body).transform(test.x, test.x_pos) for body in (None, train.u)]
+        leaks.append([leaked(each, test.u) for each in latents])
+        assert min(recovery_by_level(latents[1], test.z, test.u).values()) > 0.75
+    without, given = np.mean(leaks, 0)
+    assert without > given
 
 
 @pytest.mark.slow
 def test_a_bottleneck_removes_the_body_unless_there_are_spare_components(first_stages):
-    stages, codes, test = first_stages
-    assert told(codes["as many"], test.u) < 0.65
-    assert told(codes["spare"], test.u) > 0.85
-    assert min(recovery_by_level(codes["as many"], test.z, test.u).values()) > 0.95
-    # What has one law everywhere are codes with their noise, which fills the directions that a body leaves empty.
+    stages, latents, test = first_stages
+    assert leaked(latents["as many"], test.u) < 0.65
+    assert leaked(latents["spare"], test.u) > 0.85
+    assert min(recovery_by_level(latents["as many"], test.z, test.u).values()) > 0.95
+    # What has one law everywhere are latents with their noise, which fills the directions that a body leaves empty.
     model = copy.deepcopy(stages["spare"].model_).cpu()
     with torch.no_grad():
         factor, _ = model.noise(model.axes(test.x))
     noise = torch.randn(len(test.x), 4, 1, generator=torch.Generator().manual_seed(0))
-    assert told(codes["spare"] + (factor @ noise)[:, :, 0], test.u) < 0.65
+    assert leaked(latents["spare"] + (factor @ noise)[:, :, 0], test.u) < 0.65
 
 
 def test_bodies_have_any_names():
@@ -159,19 +159,19 @@ def two_bodies():
 
 def test_two_stages_remove_the_body_and_keep_the_action(two_bodies):
     act, _, test = two_bodies
-    codes = act.transform(test.x, test.x_pos)
-    assert told(codes, test.u) < 0.65  # chance is .5
-    assert told(np.hstack([test.x, test.x_pos]), test.u) > 0.95
-    assert min(recovery_by_level(codes, test.z, test.u).values()) > 0.93
+    latents = act.transform(test.x, test.x_pos)
+    assert leaked(latents, test.u) < 0.65  # chance is .5
+    assert leaked(np.hstack([test.x, test.x_pos]), test.u) > 0.95
+    assert min(recovery_by_level(latents, test.z, test.u).values()) > 0.93
 
 
 @pytest.mark.slow
 def test_the_second_stage_removes_what_the_first_keeps_if_it_may_drop_components():
     train, test = (WORLD.sample(4_000, random_state=seed) for seed in (3, 4))
-    untold = InverseDynamics(4, bottleneck=0, strength=0, max_iter=500, verbose=False)
-    act = LatentAction(2, dynamics=untold, forget=SMALL["forget"], random_state=0).fit(train.x, train.x_pos, train.u)
-    assert told(act.dynamics_.transform(test.x, test.x_pos), test.u) > 0.75
-    assert told(act.transform(test.x, test.x_pos), test.u) < 0.65
+    first = InverseDynamics(4, bottleneck=0, strength=0, max_iter=500, verbose=False)
+    act = LatentAction(2, dynamics=first, forget=SMALL["forget"], random_state=0).fit(train.x, train.x_pos, train.u)
+    assert leaked(act.dynamics_.transform(test.x, test.x_pos), test.u) > 0.75
+    assert leaked(act.transform(test.x, test.x_pos), test.u) < 0.65
 
 
 def on_a_belt(speed, seed, n=1_200):
@@ -195,11 +195,11 @@ def test_the_body_is_removed_where_it_is_decodable_and_only_there(speed, needed)
     assert act.n_components_ == (2 if needed else 3)
     assert str(act.removal_).startswith("body removal applied" if needed else "body removal not applied")
     before, after, body, pushed = on_a_belt(speed, seed=1)
-    codes = act.transform(before, after)
-    assert (told(act.dynamics_.transform(before, after), body) > 0.95) == needed
-    assert told(codes, body) < 0.75
-    assert linear_r2(codes, pushed) > 0.9
-    assert act.predict_next(before, codes, body).shape == before.shape
+    latents = act.transform(before, after)
+    assert (leaked(act.dynamics_.transform(before, after), body) > 0.95) == needed
+    assert leaked(latents, body) < 0.75
+    assert linear_r2(latents, pushed) > 0.9
+    assert act.predict_next(before, latents, body).shape == before.shape
 
 
 def test_a_removal_that_is_required_gives_the_reason():
@@ -213,10 +213,10 @@ def test_a_removal_that_is_required_gives_the_reason():
 
 def test_latents_predict_the_next_observation_of_their_own_body(two_bodies):
     act, _, test = two_bodies
-    codes = act.transform(test.x, test.x_pos)
-    error = act.predict_next(test.x, codes, test.u) - test.x_pos
+    latents = act.transform(test.x, test.x_pos)
+    error = act.predict_next(test.x, latents, test.u) - test.x_pos
     assert error.square().sum() / (test.x_pos - test.x).square().sum() < 0.3
-    wrong = act.predict_next(test.x, codes.roll(1, 0), test.u) - test.x_pos
+    wrong = act.predict_next(test.x, latents.roll(1, 0), test.u) - test.x_pos
     assert wrong.square().sum() > 3 * error.square().sum()
 
 
@@ -241,7 +241,7 @@ def test_components_are_counted_unless_given(two_bodies):
     assert numbers(n_kept=1, n_first=3) == (3, 1)
 
 
-def test_the_promise_is_a_bijection_per_body():
+def test_the_guarantee_is_a_bijection_per_body():
     assert LatentAction().guarantee.indeterminacy == theory.BIJECTION_PER_LEVEL
 
 
@@ -275,7 +275,7 @@ def test_one_seed_makes_both_stages_repeatable():
     assert np.array_equal(first.transform(x, x_next), second.transform(x, x_next))
 
 
-def test_arrays_come_back_as_they_came():
+def test_arrays_and_tensors_keep_their_type():
     x, x_next, _ = tiny()
     dynamics = brief().fit(x, x_next)
     assert dynamics.transform(x, x_next).dtype == np.float32
@@ -330,13 +330,13 @@ def test_own_networks_are_used():
         ({"forward": lambda n_in, n_out: nn.Linear(n_in, n_out + 1)}, ValueError, r"to \(2, 7\), not to \(2, 6\)"),
     ],
 )
-def test_parameters_that_make_no_sense_are_refused(changes, error, message):
+def test_parameters_that_cannot_work_are_refused(changes, error, message):
     x, x_next, _ = tiny()
     with pytest.raises(error, match=message):
         brief().set_params(**changes).fit(x, x_next)
 
 
-def test_transitions_that_make_no_sense_are_refused():
+def test_transitions_that_cannot_be_used_are_refused():
     x, x_next, _ = tiny()
     with pytest.raises(ValueError, match=r"X_next must have shape \(60, 6\)"):
         brief().fit(x, x_next[1:])
@@ -374,7 +374,7 @@ def never(n_in, n_out):
     ],
 )
 @pytest.mark.parametrize("both", [True, False])
-def test_bodies_that_make_no_sense_are_refused_by_name_and_before_anything_is_trained(body, both):
+def test_bodies_that_are_no_labels_are_refused_before_training(body, both):
     x, x_next, _ = tiny()
     first = brief(encoder=never)
     with pytest.raises(InputError) as error:
@@ -382,7 +382,7 @@ def test_bodies_that_make_no_sense_are_refused_by_name_and_before_anything_is_tr
     assert error.value.argument == "body"
 
 
-def test_one_body_has_nothing_to_hide():
+def test_one_body_is_refused():
     x, x_next, _ = tiny()
     alone, unsaid = (brief().fit(x, x_next, body).transform(x, x_next) for body in (np.zeros(60), None))
     assert np.array_equal(alone, unsaid)
@@ -390,7 +390,7 @@ def test_one_body_has_nothing_to_hide():
         LatentAction(1, dynamics=brief(encoder=never)).fit(x, x_next, ["arm"] * 60)
 
 
-def test_bodies_of_few_rows_may_stand_among_others():
+def test_rare_bodies_are_warned_of():
     x, x_next, body = tiny()
     body[:5] = range(10, 15)
     stages = {"dynamics": brief(), "forget": Forget(max_iter=3, trainer=Trainer(validation_fraction=0), verbose=False)}

@@ -51,12 +51,12 @@ def held_out():
 
 
 @pytest.fixture(scope="module")
-def untied(learned):
+def unpaired(learned):
     return LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode)
 
 
 @pytest.fixture(scope="module")
-def tied(learned):
+def paired(learned):
     rows = np.random.default_rng(0).permutation(len(learned.before[0]))[:50]
     pairs = {(0, 1): np.stack([rows, rows], 1)}
     return LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode, pairs=pairs)
@@ -65,33 +65,33 @@ def tied(learned):
 # What is found.
 
 
-def test_displacements_of_hands_come_back_from_frames_without_labels(untied, held_out):
-    codes = untied.transform(*held_out.both)
-    assert min(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) > 0.6
+def test_displacements_of_hands_are_recovered_from_frames_without_labels(unpaired, held_out):
+    latents = unpaired.transform(*held_out.both)
+    assert min(linear_r2(latents[e], held_out.moved[e]) for e in (0, 1)) > 0.6
 
 
-def test_actions_are_read_off_what_moves_and_not_off_colours(untied, held_out):
+def test_actions_depend_on_motion_and_not_on_colours(unpaired, held_out):
     mean = [{e: f.mean((2, 3), keepdims=True) + 0 * f for e, f in part.items()} for part in held_out.both]
-    codes = untied.transform(*mean)  # frames without any slope
-    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.1
+    latents = unpaired.transform(*mean)  # frames without any slope
+    assert max(linear_r2(latents[e], held_out.moved[e]) for e in (0, 1)) < 0.1
 
 
-def test_frames_that_do_not_follow_each_other_tell_no_action(untied, held_out):
+def test_frames_that_do_not_follow_each_other_show_no_action(unpaired, held_out):
     strangers = {e: np.roll(f, len(f) // 2, axis=0) for e, f in held_out.after.items()}  # of other episodes
-    codes = untied.transform(held_out.before, strangers)
-    assert max(linear_r2(codes[e], held_out.moved[e]) for e in (0, 1)) < 0.15
+    latents = unpaired.transform(held_out.before, strangers)
+    assert max(linear_r2(latents[e], held_out.moved[e]) for e in (0, 1)) < 0.15
 
 
-def test_codes_are_alike_for_bodies_that_pairs_tie(tied, held_out):
-    one, other = tied.transform(*held_out.both).values()
+def test_with_pairs_latents_of_two_bodies_agree(paired, held_out):
+    one, other = paired.transform(*held_out.both).values()
     alike, strangers = (
         np.mean([np.corrcoef(one[:, j], part[:, j])[0, 1] for j in range(3)]) for part in (other, other[::-1])
     )
     assert alike > abs(strangers) + 0.2
 
 
-def test_an_audit_of_frames_says_what_codes_tell_and_shows_where_they_lead(untied, learned, tmp_path):
-    result = audit(untied, *learned.both, groups=learned.episode, random_state=0)
+def test_an_audit_of_frames_scores_latents_and_shows_predictions(unpaired, learned, tmp_path):
+    result = audit(unpaired, *learned.both, groups=learned.episode, random_state=0)
     found = result
     assert min(found.score(f"10 steps of {e} predicted (R²)").value for e in (0, 1)) > 0.1
     assert result.save(tmp_path / "a.html").read_text(encoding="utf-8").count("data:image/png") == 2
@@ -101,28 +101,28 @@ def test_an_audit_of_frames_says_what_codes_tell_and_shows_where_they_lead(untie
     assert not found.claims  # so few episodes
 
 
-def missed(act, transitions, codes):
+def missed(act, transitions, latents):
     """Return the squared error of frames over ten steps, as a share of that of standing still, for each body."""
     starts = {e: frames[:, 0] for e, frames in transitions.frames.items()}
-    steps = {e: part.reshape(len(starts[e]), STEPS, -1)[:, :10] for e, part in codes.items()}
+    steps = {e: part.reshape(len(starts[e]), STEPS, -1)[:, :10] for e, part in latents.items()}
     led = act.roll_out(starts, steps)
     true = {e: frames[:, :11] for e, frames in transitions.frames.items()}
     return {e: ((led[e] - true[e]) ** 2).sum() / ((true[e][:, :1] - true[e]) ** 2).sum() for e in true}
 
 
-def test_ten_steps_lead_on_in_the_own_body_and_in_another(tied, held_out):
-    codes = tied.transform(*held_out.both)
-    own = missed(tied, held_out, codes)
-    swapped = missed(tied, held_out, {0: codes[1], 1: codes[0]})
-    nowhere = missed(tied, held_out, {e: part[::-1] for e, part in codes.items()})
+def test_ten_steps_are_predicted_in_the_same_body_and_in_another(paired, held_out):
+    latents = paired.transform(*held_out.both)
+    own = missed(paired, held_out, latents)
+    swapped = missed(paired, held_out, {0: latents[1], 1: latents[0]})
+    nowhere = missed(paired, held_out, {e: part[::-1] for e, part in latents.items()})
     error, elsewhere, by_chance = (np.mean(list(part.values())) for part in (own, swapped, nowhere))
     assert error < 0.8  # of what standing still misses
     assert elsewhere < 2 * error
     assert by_chance > 1.4 * elsewhere
 
 
-def test_features_of_decoded_frames_are_those_that_were_decoded(tied, held_out):
-    features = tied.body_maps_.features[0]
+def test_features_of_decoded_frames_are_those_that_were_decoded(paired, held_out):
+    features = paired.body_maps_.features[0]
     frames, aim = held_out.before[0], features.encode(held_out.after[0])
     missed_by, stood_still = (
         np.median(np.abs(features.encode(part) - aim)) for part in (features.decode(frames, aim), frames)
@@ -130,28 +130,28 @@ def test_features_of_decoded_frames_are_those_that_were_decoded(tied, held_out):
     assert missed_by < 0.2 * stood_still
 
 
-def test_a_body_joins_by_frames(untied, learned, held_out):
+def test_a_body_joins_with_frames(unpaired, learned, held_out):
     joints, wrist = ("yaw", "shoulder", "elbow"), {"wrist": 10.0}
     third = Filmed((WORLD.arms[0], RobotArm(32, factors=joints, fixed=wrist, lengths=(0.7, 0.54, 0.3), samples=1)))
     film = third.episodes(50, STEPS, bodies=torch.ones(50, dtype=torch.int64), random_state=0).frames.numpy()
     rows = np.random.default_rng(0).permutation(50 * STEPS)[:50]
     act = LatentAction(3, **QUICK).fit(*learned.both, groups=learned.episode)
-    codes = act.transform(*learned.both)[0][rows]
+    latents = act.transform(*learned.both)[0][rows]
     both = film[:, :-1].reshape(-1, 3, 32, 32), film[:, 1:].reshape(-1, 3, 32, 32)
-    act.adopt("new", *both, samples=rows, latents=codes, groups=learned.episode[0])
+    act.adopt("new", *both, samples=rows, latents=latents, groups=learned.episode[0])
     new = act.transform({"new": both[0]}, {"new": both[1]})["new"]
     assert linear_r2(new, learned.moved[0]) > 0.6
     with pytest.raises(InputError, match="frames"):
-        act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], samples=np.arange(20), latents=codes[:20])
+        act.adopt("joints", np.eye(40, 4), np.eye(40, 4)[::-1], samples=np.arange(20), latents=latents[:20])
 
 
-def test_a_fit_to_frames_is_saved_and_loaded(tied, held_out, tmp_path):
-    tied.save(tmp_path / "a.pindown")
+def test_a_fit_to_frames_is_saved_and_loaded(paired, held_out, tmp_path):
+    paired.save(tmp_path / "a.pindown")
     again = pindown.load(tmp_path / "a.pindown")
-    first, second = (act.transform(*held_out.both)[0] for act in (tied, again))
+    first, second = (act.transform(*held_out.both)[0] for act in (paired, again))
     assert np.array_equal(first, second)
     tensors = {e: torch.as_tensor(part[:3]) for e, part in held_out.before.items()}
-    led = tied.roll_out(tensors, {e: torch.zeros(3, 2, 3) for e in (0, 1)})
+    led = paired.roll_out(tensors, {e: torch.zeros(3, 2, 3) for e in (0, 1)})
     assert tuple(led[0].shape) == (3, 3, 3, 32, 32)
 
 
@@ -184,7 +184,7 @@ def without(values, body, change):
         (lambda x: x[:30], lambda x: x[:30], lambda n: np.arange(30) // 10, "X_t"),
     ],
 )
-def test_frames_of_no_use_are_refused_by_name(before, after, groups, argument):
+def test_frames_that_cannot_be_used_are_refused_by_name(before, after, groups, argument):
     x, x_next, episode = few()
     x = without(x, "leg", before) if before else x
     x_next = without(x_next, "leg", after) if after else x_next
@@ -194,26 +194,26 @@ def test_frames_of_no_use_are_refused_by_name(before, after, groups, argument):
     assert error.value.argument == argument
 
 
-def test_more_codes_than_frames_show_motions_are_refused_and_never_asked_for_by_default():
+def test_there_are_at_most_as_many_latents_as_motions():
     before, after, episode = few()
     assert LatentAction(**QUICK).fit(before, after, groups=episode).n_components_ == 5
     with pytest.raises(InputError, match="n_components=20 must be at most 5"):
         LatentAction(20, **QUICK).fit(before, after, groups=episode)
 
 
-def test_frames_of_another_size_or_as_one_array_are_refused(tied, held_out):
+def test_frames_of_another_size_or_as_one_array_are_refused(paired, held_out):
     some = {e: part[:4] for e, part in held_out.before.items()}
     small = {e: part[:, :, ::2, ::2] for e, part in some.items()}
     calls = {
         "X_t": (
-            lambda: tied.transform(small, small),
+            lambda: paired.transform(small, small),
             lambda: InverseDynamics(2).fit(some[0], some[0]),
             lambda: LatentAction().fit(some[0], some[0], np.zeros(4)),
-            lambda: tied.roll_out(some[0], some[0]),
+            lambda: paired.roll_out(some[0], some[0]),
         ),
         "Z": (
-            lambda: tied.roll_out(some, {e: np.zeros((4, 3)) for e in (0, 1)}),
-            lambda: tied.roll_out(some, {e: np.zeros((4, 2 + e, 3)) for e in (0, 1)}),
+            lambda: paired.roll_out(some, {e: np.zeros((4, 3)) for e in (0, 1)}),
+            lambda: paired.roll_out(some, {e: np.zeros((4, 2 + e, 3)) for e in (0, 1)}),
         ),
     }
     for argument, refused in calls.items():
