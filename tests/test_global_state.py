@@ -77,6 +77,18 @@ def test_a_fit_where_the_default_dtype_is_float64_is_the_same(name, alone):
     np.testing.assert_array_equal(latents, alone[name])
 
 
+@every_fit
+def test_a_fit_where_the_default_device_is_another_is_the_same(name, alone):
+    with torch_defaults():
+        first = FITS[name]()
+    torch.set_default_device("meta")
+    try:
+        with torch_defaults():
+            np.testing.assert_array_equal(FITS[name](), first)
+    finally:
+        torch.set_default_device(None)
+
+
 def test_the_default_dtype_comes_back_after_the_last_of_several_threads():
     torch.set_default_dtype(torch.float64)
     try:

@@ -4,6 +4,7 @@ import json
 import multiprocessing
 import os
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -90,6 +91,12 @@ def begin(place, **record):
     """Begin a run and let go of it, as a kill does."""
     with place.begun_alone({**RECORD, **record}, force=True):
         pass
+
+
+def test_the_working_directory_can_be_a_run(tmp_path, monkeypatch):
+    (tmp_path / "run").mkdir()
+    monkeypatch.chdir(tmp_path / "run")
+    assert Place(Path()).unfinished == tmp_path.resolve() / "run.unfinished"
 
 
 def test_a_run_is_replaced_when_the_new_one_is_whole(tmp_path):

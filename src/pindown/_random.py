@@ -3,7 +3,7 @@
 import numbers
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 
 import numpy as np
 import torch
@@ -96,7 +96,7 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """Compute with gradients and in float32 inside the block, or the function, whatever torch's user has set outside.
+    """Compute with gradients, in float32 and on the CPU by default, whatever torch's user has set outside the block.
 
     Examples
     --------
@@ -104,7 +104,8 @@ def torch_defaults() -> Iterator[None]:
     ...     torch.is_grad_enabled()
     True
     """
-    with torch.inference_mode(False), torch.enable_grad(), _float32():
+    on_cpu = torch.get_default_device().type == "cpu"  # then nothing is set, for it costs time in each operation
+    with torch.inference_mode(False), torch.enable_grad(), _float32(), nullcontext() if on_cpu else torch.device("cpu"):
         yield
 
 

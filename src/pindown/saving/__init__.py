@@ -19,6 +19,7 @@ from torch import nn
 from pindown import __version__
 from pindown._files import atomic_path, pack_tensors, unpack_tensors
 from pindown._names import printable
+from pindown._random import torch_defaults
 from pindown.errors import InputError
 from pindown.saving.reading import Reader, from_format_1
 from pindown.saving.table import Named, handed_over
@@ -75,6 +76,7 @@ class Saves:
             temporary.write_bytes(pack_tensors(writer.tensors, entry))
 
 
+@torch_defaults()
 def load(
     path: str | os.PathLike[str],
     *,
