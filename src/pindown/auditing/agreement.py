@@ -180,8 +180,8 @@ def _has_constant(latents: Matrix) -> bool:
     return bool((latents.std(0) <= CONSTANT * max(np.abs(latents).max(), CONSTANT)).any())
 
 
-class Compared(NamedTuple):
-    """What is compared, such as latents: of a fit, of refits, of fits to halves, and of one to shuffled data."""
+class LatentSets(NamedTuple):
+    """Latents, or what stands for them: of a fit, of refits, of fits to halves, and of one to shuffled data."""
 
     fit: Matrix
     others: tuple[Matrix, ...]
@@ -189,7 +189,7 @@ class Compared(NamedTuple):
     null: Matrix | None = None
 
     @classmethod
-    def of(cls, fit: Estimator, refits: Refits, what: Callable[[Estimator], Matrix]) -> Compared:
+    def of(cls, fit: Estimator, refits: Refits, what: Callable[[Estimator], Matrix]) -> LatentSets:
         """Compute the same for all fits."""
         others, halves = (tuple(map(what, fits)) for fits in (refits.others, refits.halves))
         return cls(what(fit), others, halves, None if refits.null is None else what(refits.null))
@@ -200,13 +200,13 @@ class Compared(NamedTuple):
         every = (self.fit, *self.others, *self.halves, *(() if self.null is None else (self.null,)))
         return min(each.shape[1] for each in every)
 
-    def first(self, k: int) -> Compared:
+    def first(self, k: int) -> LatentSets:
         """Return the first columns alone."""
         others, halves = (tuple(each[:, :k] for each in fits) for fits in (self.others, self.halves))
-        return Compared(self.fit[:, :k], others, halves, None if self.null is None else self.null[:, :k])
+        return LatentSets(self.fit[:, :k], others, halves, None if self.null is None else self.null[:, :k])
 
 
-def agreements(measure: Measure, compared: Compared) -> tuple[Agreement, ...]:
+def agreements(measure: Measure, compared: LatentSets) -> tuple[Agreement, ...]:
     """Compare a fit with refits, these with each other, and fits to halves."""
     fit, others, halves, null = compared
     pairs = [("your fit and refits", [(fit, other) for other in others])]

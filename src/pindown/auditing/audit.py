@@ -91,7 +91,7 @@ def audit(
     rng = np.random.default_rng(_random.draw_seed(random_state) % 2**63)
     samples = spec.refitting.read(est, X, y, {"given": given, "groups": groups})
     grouped = (X.groups if isinstance(X, Data) else groups) is not None
-    n_stages = n_fits + 5  # fits, halves, a control; and two of measurements
+    n_stages = n_fits + 4 + (samples.role != "nuisance")  # fits, halves, measurements; and a control
     title = f"Audit of {type(est).__name__}"
     with warnings.catch_warnings(), stages(title, n_stages, show=verbose) as begin:
         warnings.filterwarnings("ignore", message="X does not have valid feature names")  # they are in the same order

@@ -13,7 +13,7 @@ from pindown._names import counted, printed
 from pindown.auditing.agreement import (
     HALVES,
     Agreement,
-    Compared,
+    LatentSets,
     SharedBlock,
     agreements,
     matched_order,
@@ -222,14 +222,14 @@ def _weaker(est: Estimator, refits: Refits, features: Part) -> Iterator[tuple[Pa
     """Yield claims about fewer directions, then about predictions, with the agreement of fits in each."""
     weaker, train, data = est.spec.weaker, refits.train.data, refits.held_out.data
     assert weaker is not None
-    along = Compared.of(est, refits, lambda fit: weaker.leading(fit, train, data))
+    along = LatentSets.of(est, refits, lambda fit: weaker.leading(fit, train, data))
     for k, warped in (*((k, False) for k in range(along.n_columns, 0, -1)), (1, True)):
         some = along.first(k)
         part = weaker.features(refits.others[0], data, some.others[0])
         assert part is not None  # since there are features of all latents
         part = leading_part(part, k, est.n_components_, warped=warped)
         yield part, agreements(measure_for(part.theorem.indeterminacy), some)
-    predicted = Compared.of(est, refits, lambda fit: weaker.predictions(fit, data))
+    predicted = LatentSets.of(est, refits, lambda fit: weaker.predictions(fit, data))
     part = predictions_part(features)
     yield part, agreements(measure_for(part.theorem.indeterminacy), predicted)
 
@@ -249,4 +249,4 @@ def _agreement(
         found = latent_matrix(fit, held_out.data)
         return matched_order(latents, found) if measure.in_order else found
 
-    return agreements(measure, Compared.of(est, refits, what))
+    return agreements(measure, LatentSets.of(est, refits, what))
