@@ -187,7 +187,7 @@ def test_a_collapsed_latent_is_named_and_its_generator_is_not_turned():
     idle = int(est.transform(x).std(0).argmin())
     decoder = torch.nn.Linear(2, 4)
     torch.nn.init.zeros_(decoder.weight[:, idle])
-    with pytest.raises(ValueError, match=rf"does not respond to latent\(s\) \[{idle}\], which have collapsed: leave"):
+    with pytest.raises(ValueError, match=rf"latent\(s\) \[{idle}\]"):
         disentangle(decoder, est.transform(x))
 
 
