@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numbers
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -45,7 +45,7 @@ from pindown.methods.inputs import (
 )
 from pindown.methods.parameters import INJECTIVE, check_common
 from pindown.networks import default_network
-from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, encode
+from pindown.networks.encoder import ENCODED_AT_ONCE, Encoder, Make, encode
 from pindown.networks.images import encoder_for, first_round_for
 from pindown.networks.preprocessing import Preprocess, Preprocessing
 from pindown.networks.spaces import Reals, Space
@@ -71,8 +71,8 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     spec: ClassVar[MethodSpec[Any]] = MethodSpec()
     training_defaults: ClassVar[TrainingDefaults] = TrainingDefaults()
 
-    n_components: Any  # int, or None if `_summarize` counts them
-    encoder: Any
+    n_components: Any  # int, or None if `_summarize` counts latents
+    encoder: Make
     preprocess: Preprocess
     batch_size: int | None
     max_iter: int | None
@@ -117,7 +117,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """
         return self._fit(X, {self.spec.roles.y: y} if self.spec.roles.y else {})
 
-    def _fit(self, X: Any, sides: dict[str, Any]) -> Self:
+    def _fit(self, X: DataLike | Process, sides: Mapping[str, object]) -> Self:
         """Train the encoder with side variables by role."""
         self._check_parameters()
         if hasattr(self, "encoder_"):  # if this fit fails, attributes of the last one must not meet those of this one
@@ -193,7 +193,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Encode (n, …); (n, n_components)."""
         return encode(self.encoder_, x)
 
-    def _blocks(self, X: Any) -> Iterator[np.ndarray]:
+    def _blocks(self, X: object) -> Iterator[np.ndarray]:
         """Yield the samples of a source in blocks."""
         source, seen = as_source(X), 0
         if isinstance(source, GeneratorSource):
@@ -203,7 +203,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
             seen += len(block["x"])
 
     @staticmethod
-    def _like(X: Any, array: np.ndarray, result: Tensor) -> Any:
+    def _like(X: object, array: np.ndarray, result: Tensor) -> Any:
         """Return the result as X came: a tensor on its device or an array, in the precision it was read in."""
         result = result.to(torch.as_tensor(array).dtype)
         return result.to(X.device) if isinstance(X, Tensor) else result.cpu().numpy()
@@ -229,7 +229,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Return the latent space, ℝ^d by default."""
         return Reals()
 
-    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Any:
+    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Make:
         """Return the function that makes the encoder after the preprocessing: by default as requested."""
         return encoder_for(self.encoder, shape_of(first), device)
 
@@ -241,7 +241,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
         """Return the module that maps a batch to the loss; the first batches may determine its initialisation."""
 
-    def _fields(self, summary: Any, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: Any, sides: Mapping[str, Any]) -> tuple[object, ...]:
         """Return what the objective takes in addition to samples, from the side variables of some or all of them."""
         return ()
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from itertools import chain, count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor, nn
 from pindown import _random
 from pindown.data import GeneratorSource
 from pindown.data.batches import Batches, GeneratedBatches, StreamBatches, augmented, to_device, zip_batches
+from pindown.data.sources import Batch
 from pindown.data.splits import Split, taken
 from pindown.methods.held_out import HeldOut
 from pindown.methods.inputs import DataSummary, Prepared, TrainingInput
@@ -80,7 +81,7 @@ class Trained:
     summary: DataSummary
     linear: bool = False
     chance: float = 0.0
-    details: Any = None
+    details: object = None
     held_out: HeldOut | None = None
 
     @property
@@ -216,7 +217,7 @@ class Training:
             checkpoint=path,
         )
 
-    def trained(self, objective: nn.Module, log: TrainingLog, details: Any = None) -> Trained:
+    def trained(self, objective: nn.Module, log: TrainingLog, details: object = None) -> Trained:
         """Return what was learned, with the training's own part of it."""
         chance = self.est._chance_loss(self.prepared.n_samples) or 0.0
         return Trained(objective, log, self.summary, self.linear, chance, details)
@@ -368,7 +369,7 @@ def batch_size_of(est: BaseEncoder, n_samples: int, noun: str, *, of: int) -> in
     return min(est.batch_size or est.training_defaults.batch_size, n_samples)
 
 
-def _fields_of_batch(est: BaseEncoder, summary: DataSummary, batch: dict[str, Any]) -> tuple[Any, ...]:
+def _fields_of_batch(est: BaseEncoder, summary: DataSummary, batch: Batch) -> tuple[object, ...]:
     sides, role = dict(batch), est.spec.roles.y
     x, y = sides.pop("x"), sides.pop("y", None)
     if y is not None and role is not None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Self
 
@@ -13,7 +13,7 @@ from torch import nn
 from pindown import _random
 from pindown.methods.base import BaseEncoder
 from pindown.methods.fitting import Trained, Training, training_batches
-from pindown.methods.inputs import DataSummary, Prepared, prepare
+from pindown.methods.inputs import DataLike, DataSummary, Prepared, prepare
 from pindown.methods.parameters import default_learning_rate, default_weight_decay
 from pindown.training import TrainingDefaults, constant
 
@@ -34,7 +34,7 @@ class Incremental(BaseEncoder):
 
     @_random.torch_defaults()
     def _partial_fit(
-        self, X: Any, sides: dict[str, Any], adjusted: Callable[[Any], DataSummary] = lambda summary: summary
+        self, X: DataLike, sides: Mapping[str, object], adjusted: Callable[[Any], DataSummary] = lambda summary: summary
     ) -> Self:
         """Train one epoch at the full learning rate; the first call uses the data summary as ``adjusted``.
 

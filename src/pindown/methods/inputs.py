@@ -126,7 +126,7 @@ class Prepared:
         return replace(self, summary=replace(self.summary, rows=rows))
 
 
-def prepare(est: BaseEncoder, X: Any, sides: Mapping[str, Any], *, hold_out: bool = True) -> Prepared:
+def prepare(est: BaseEncoder, X: DataLike | Process, sides: Mapping[str, object], *, hold_out: bool = True) -> Prepared:
     """Read, split, preprocess and summarise data for an estimator; raise if it cannot be trained on them.
 
     Parameters
@@ -139,7 +139,7 @@ def prepare(est: BaseEncoder, X: Any, sides: Mapping[str, Any], *, hold_out: boo
         Whether to hold out a validation set, as the estimator's trainer asks.
     """
     device, seed = best_device(est.device), _random.draw_seed(est.random_state)
-    inputs = est._read(X, dict(sides), _random.generator(seed, device))
+    inputs = est._read(X, sides, _random.generator(seed, device))
     est._check_inputs(inputs)
     inputs = replace(inputs, splits=_splits(est, inputs, seed) if hold_out else ())
     rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
@@ -178,7 +178,7 @@ def preprocessed(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
     return replace(inputs, data=replace(data, X=_through(first, data.X), pairs=pairs))
 
 
-def _through(first: Preprocessing, samples: Any) -> np.ndarray:
+def _through(first: Preprocessing, samples: ArrayLike) -> np.ndarray:
     size = max(1, AT_ONCE // max(1, math.prod(first.shape_in)))
     return torch.cat([first(part) for part in torch.as_tensor(as_array(samples)).split(size)]).numpy()
 
@@ -190,7 +190,7 @@ def is_in_memory(X: object) -> bool:
     return isinstance(X, np.ndarray | Tensor | list | tuple) or hasattr(X, "__array__") or hasattr(X, "toarray")
 
 
-def digest(*arrays: Any) -> str:
+def digest(*arrays: ArrayLike) -> str:
     """Return a fingerprint of arrays."""
     total = hashlib.sha256()
     for array in arrays:
@@ -207,23 +207,27 @@ class InputReader(BaseEstimator):
     preprocess: Preprocess
     shape_in_: tuple[int, ...]
 
-    def _read(self, X: Any, sides: dict[str, Any], rng: torch.Generator, *, reset: bool = True) -> TrainingInput:
+    def _read(
+        self, X: DataLike | Process, sides: Mapping[str, object], rng: torch.Generator, *, reset: bool = True
+    ) -> TrainingInput:
         """Read samples and side variables, or raise."""
-        name, roles, names = type(self).__name__, self.spec.roles, ()
-        sides = {role: values for role, values in sides.items() if values is not None}
+        name, roles = type(self).__name__, self.spec.roles
+        given: dict[str, Any] = {role: values for role, values in sides.items() if values is not None}
+        names: tuple[str, ...] = ()
         if isinstance(X, Data):
-            if sides:
-                raise ValueError(f"{name}: X is Data, which has its side variables. Do not give {listed([*sides])}.")
-            X, sides, names = X.X, X.side_variables, X.names
+            if given:
+                raise ValueError(f"{name}: X is Data, which has its side variables. Do not give {listed([*given])}.")
+            data = X
+            X, given, names = data.X, data.side_variables, data.names
         if is_in_memory(X):
             array = self._validated(X, reset=reset)
-            self._check_lengths(len(array), sides)
-            inputs = TrainingInput(Data(array, **sides, names=names))
+            self._check_lengths(len(array), given)
+            inputs = TrainingInput(Data(array, **given, names=names))
         else:
             source = as_source(X)
             if not self._reads(source.shape):
                 self._require_flat("each row of X", source.shape, source.shape)
-            inputs = _read_source(source, roles.y, sides, rng)
+            inputs = _read_source(source, roles.y, given, rng)
             if isinstance(inputs.source, GeneratorSource):  # a simulation has more than a method uses
                 used = (roles.y,) if isinstance(X, Process) else (roles.y, *roles.also)
                 inputs = replace(inputs, data=inputs.data.only(*filter(None, used)))
@@ -274,7 +278,7 @@ class InputReader(BaseEstimator):
                 "as features: np.hstack([X.real, X.imag])."
             )
 
-    def _check_lengths(self, n_samples: int, sides: Mapping[str, Any]) -> None:
+    def _check_lengths(self, n_samples: int, sides: Mapping[str, object]) -> None:
         for role, values in sides.items():
             if isinstance(values, str):
                 continue
@@ -338,7 +342,7 @@ class InputReader(BaseEstimator):
         return self.preprocess
 
 
-def _read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.Generator) -> TrainingInput:
+def _read_source(X: object, side: str | None, sides: Mapping[str, object], rng: torch.Generator) -> TrainingInput:
     """Read a source: all side variables if it has an index, else its first samples."""
     source = as_source(X)
     if isinstance(source, IndexedSource):
@@ -358,13 +362,13 @@ def _read_source(X: Any, side: str | None, sides: Mapping[str, Any], rng: torch.
     return TrainingInput(Data(arrays.pop("x"), **_by_role(arrays, side, {})), source)
 
 
-def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, Any]) -> dict[str, Any]:
+def _by_role(found: Mapping[str, Any], side: str | None, given: Mapping[str, object]) -> dict[str, Any]:
     """Return side variables by role: ``y`` of a source has the role that the method learns from."""
     named = {side if name == "y" and side else name: part for name, part in found.items()}
     named.pop("y", None)  # labels of a dataset, for a method without a side variable
     return {**named, **given}
 
 
-def _shape(values: Any) -> tuple[int, ...]:
+def _shape(values: object) -> tuple[int, ...]:
     """Return the shape of array-likes, some of which do not allow np.shape."""
     return tuple(values.shape) if hasattr(values, "shape") else np.asarray(values).shape

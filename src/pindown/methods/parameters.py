@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Protocol, SupportsFloat
 
 from sklearn.utils import check_scalar
 
@@ -40,6 +40,12 @@ WEIGHT_DECAY_SAMPLES, MAX_WEIGHT_DECAY = 10_000, 2.0
 """The default weight decay is the first divided by n_samples, and at most the second."""
 
 
+class HasTrainer(Protocol):
+    """An estimator with a parameter ``trainer``."""
+
+    trainer: Trainer
+
+
 def default_learning_rate(est: BaseEncoder, n_samples: float) -> float:
     """Return the learning rate: as requested, or what suits so many samples."""
     if est.learning_rate is not None:
@@ -70,7 +76,7 @@ def check_common(est: BaseEncoder) -> None:
     check_trainer(est)
 
 
-def check_trainer(est: Any) -> None:
+def check_trainer(est: HasTrainer) -> None:
     """Raise if the trainer of an estimator is not a `Trainer`, or has an invalid parameter."""
     if isinstance(est.trainer, Unsaved):
         est.trainer()
@@ -90,20 +96,20 @@ def check_components(est: BaseEncoder, first: Preprocessing) -> None:
         )
 
 
-def check_positive(value: Any, name: str) -> None:
+def check_positive(value: SupportsFloat, name: str) -> None:
     """Raise unless the value is a positive, finite number."""
     check_scalar(value, name, numbers.Real, min_val=0, include_boundaries="neither")
     check_weight(value, name)
 
 
-def check_weight(value: Any, name: str) -> None:
+def check_weight(value: SupportsFloat, name: str) -> None:
     """Raise unless the value is a finite number, 0 or more."""
     check_scalar(value, name, numbers.Real, min_val=0)
-    if not math.isfinite(value):
+    if not math.isfinite(float(value)):
         raise ValueError(f"{name} must be finite, got {value}.")
 
 
-def check_penalty(est: BaseEncoder, penalty: Any) -> None:
+def check_penalty(est: BaseEncoder, penalty: object) -> None:
     """Raise unless it is None or a penalty: something that can be called and has a weight."""
     is_value = callable(penalty) and hasattr(penalty, "weight") and not isinstance(penalty, type)
     if penalty is not None and not is_value:
@@ -113,7 +119,7 @@ def check_penalty(est: BaseEncoder, penalty: Any) -> None:
         )
 
 
-def settings(est: BaseEncoder, digest: str) -> dict[str, Any]:
+def settings(est: BaseEncoder, digest: str) -> dict[str, object]:
     """Return what a checkpoint must agree with: the parameters that the result depends on, and the data."""
     if not isinstance(est.random_state, numbers.Integral):
         raise ValueError(

@@ -1,7 +1,6 @@
 """`plan`: which estimator suits the data, which theorem could apply, and what the data lack for it."""
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 from sklearn.base import clone
@@ -13,6 +12,7 @@ from pindown.data.data import Data, as_array
 from pindown.data.files import require_in_memory
 from pindown.data.labels import read_labels
 from pindown.methods.base import BaseEncoder
+from pindown.methods.inputs import ArrayOrTensor
 from pindown.methods.registry import BUILT_IN, SIDES, suited
 from pindown.networks import preprocessing
 
@@ -20,13 +20,13 @@ __all__ = ["Count", "Plan", "plan"]
 
 
 def plan(
-    X: Any,
+    X: ArrayOrTensor | Data,
     *,
-    signal: Any = None,
-    nuisance: Any = None,
-    given: Any = None,
-    pairs: Any = None,
-    groups: Any = None,
+    signal: ArrayOrTensor | None = None,
+    nuisance: ArrayOrTensor | None = None,
+    given: ArrayOrTensor | None = None,
+    pairs: ArrayOrTensor | None = None,
+    groups: ArrayOrTensor | None = None,
     n_components: int | None = None,
     estimator: type[BaseEncoder] | BaseEncoder | None = None,
 ) -> Plan:
@@ -73,7 +73,8 @@ def plan(
         require_in_memory("plan", X)
         read("X", X)  # raises if X is invalid
         data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
-    est: Any = _chosen(data) if estimator is None else estimator() if isinstance(estimator, type) else estimator
+    method = _chosen(data) if estimator is None else estimator
+    est: BaseEncoder = method() if callable(method) else method
     shape = np.shape(data.X)[1:]
     est, data = _as_vectors(est, data)
     spec = est.spec
@@ -93,7 +94,7 @@ def plan(
     return found if np.shape(data.X)[1:] == shape else _with_preprocessing(found, shape)
 
 
-def _as_vectors(est: Any, data: Data) -> tuple[Any, Data]:
+def _as_vectors(est: BaseEncoder, data: Data) -> tuple[BaseEncoder, Data]:
     """Return the estimator and data with samples as vectors, if it needs vectors."""
     if data.is_source or np.ndim(data.X) < 3 or est._reads(np.shape(data.X)[1:]):
         return est, data

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -201,7 +201,7 @@ def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
     return permutation_score("class accuracy", float((said == true).mean()), permuted)
 
 
-def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[Any], est: Classify) -> Verdict:
+def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[np.generic], est: Classify) -> Verdict:
     """Return the better of two verdicts, since a distribution that is not vMF shows in both."""
     around_vectors = vmf_conditional(
         codes, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 from sklearn.utils import assert_all_finite, column_or_1d
 from torch import Tensor, nn
 
@@ -36,7 +36,7 @@ class ClassSummary(DataSummary):
     by_number: bool = field(default=False, kw_only=True)  # whether samples come with the numbers of their classes
     few: bool = field(default=False, kw_only=True)  # whether samples are so few that the initialisation matters
 
-    def numbers(self, labels: Any) -> Any:
+    def numbers(self, labels: ArrayLike) -> NDArray[np.int64]:
         """Return the number of each sample's class."""
         labels = np.asarray(labels).reshape(-1)
         number = np.minimum(np.searchsorted(self.classes, labels), len(self.classes) - 1)
@@ -48,7 +48,7 @@ class ClassSummary(DataSummary):
         return number
 
 
-def read_classes(y: Any, n_samples: int, *, augmented: bool) -> tuple[Numbered, tuple[str, ...]]:
+def read_classes(y: ArrayLike | None, n_samples: int, *, augmented: bool) -> tuple[Numbered, tuple[str, ...]]:
     """Return the numbered classes, with reasons not to make claims; raise if there is nothing to learn from them.
 
     Examples
@@ -64,10 +64,10 @@ def read_classes(y: Any, n_samples: int, *, augmented: bool) -> tuple[Numbered, 
                 "to make views of each sample, which is then a class of its own."
             )
         return Numbered(np.arange(n_samples), np.arange(n_samples), np.ones(n_samples, dtype=np.int64)), ()
-    y = column_or_1d(y, warn=True)
-    labels = numbered(y, "y", "label")
-    assert_all_finite(y, input_name="y (the labels)")
-    if y.dtype.kind == "f" and (y != y.round()).any():
+    column = column_or_1d(y, warn=True)
+    labels = numbered(column, "y", "label")
+    assert_all_finite(column, input_name="y (the labels)")
+    if column.dtype.kind == "f" and (column != np.round(column)).any():
         raise ValueError(
             "Unknown label type: continuous. y (the labels) has fractions: group the values into bins, or turn them "
             "into text if they are names."
@@ -107,7 +107,7 @@ def too_few(n_classes: int, d: int) -> tuple[str, ...]:
     )
 
 
-def spanned(X: Any, labels: Any) -> int:
+def spanned(X: ArrayLike, labels: ArrayLike) -> int:
     """Return the number of directions that class means of standardised features span.
 
     Examples

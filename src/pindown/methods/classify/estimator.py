@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -329,7 +329,7 @@ class Classify(ClassifierMixin, Incremental):
         found = spanned(np.asarray(data.X[rows]).reshape(len(rows), -1), np.reshape(data.signal, -1)[rows])
         return min(max(1, found), most)
 
-    def _fields(self, summary: ClassSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: ClassSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         signal = sides.get("signal")
         if signal is None:
             return (np.arange(len(summary.classes)),)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import math
 import numbers
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Self
 
@@ -277,7 +277,7 @@ class Contrast(Incremental):
     def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
         return preprocessed(first, inputs)
 
-    def _fields(self, summary: DataSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: DataSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         return (sides["pairs"],)
 
     def _samples(self, data: Data, summary: DataSummary, device: torch.device) -> Pairing:

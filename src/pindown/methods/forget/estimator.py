@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import numbers
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from itertools import count
 from typing import Any, Self
@@ -358,7 +358,7 @@ class Forget(BaseEncoder):
         convolves = self.encoder in (networks.skip_mlp, networks.convolutional)  # the default, and its name
         return encoder_behind(first, device) if convolves and is_image(first.shape_in) else self.encoder
 
-    def _fields(self, summary: NuisanceSummary, sides: dict[str, Any]) -> tuple[Any, ...]:
+    def _fields(self, summary: NuisanceSummary, sides: Mapping[str, Any]) -> tuple[Any, ...]:
         read = summary.reader.read_numbers if summary.by_number else summary.reader.read
         return read(sides["nuisance"], sides.get("given"))
 
