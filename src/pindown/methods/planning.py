@@ -1,6 +1,7 @@
 """`plan`: which estimator suits the data, which theorem could apply, and what the data lack for it."""
 
 from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from sklearn.base import clone
@@ -74,7 +75,7 @@ def plan(
         read("X", X)  # raises if X is invalid
         data = Data(as_array(X), signal=signal, nuisance=nuisance, pairs=pairs, given=given, groups=groups)
     method = _chosen(data) if estimator is None else estimator
-    est: BaseEncoder = method() if callable(method) else method
+    est = cast("BaseEncoder", method() if isinstance(method, type) else method)
     shape = np.shape(data.X)[1:]
     est, data = _as_vectors(est, data)
     spec = est.spec
