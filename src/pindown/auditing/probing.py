@@ -312,7 +312,7 @@ def probe(
     chosen, notes = _read_factors(factors, n)
     needed = math.ceil(2 * len(chosen) * len(models) / LEVEL)
     n_permuted = max(999, needed) if n_permutations is None else int(n_permutations)
-    tables: dict[tuple[str, str], Table] = {}
+    tables: dict[tuple[str, str], Scores] = {}
     for k, factor in enumerate(chosen):
         rng = np.random.default_rng([random_state, k])
         own = as_numbers(group[factor.samples])
@@ -390,25 +390,20 @@ def _column(name: str, values: Any, n: int) -> NDArray[Any]:
 
 def _drawn_splits(factor: Factor, groups: Labels, n_splits: int, rng: np.random.Generator) -> list[Split] | None:
     """Draw splits by groups, of equally many samples of each class; None if there are too few."""
-    found = []
+    found: list[Split] = []
     for _ in range(n_splits * TRIES):
-        split = _drawn_split(factor, groups, rng)
-        if all(factor.suits(side) for side in split):
-            found.append(split)
+        samples, strata = np.arange(len(groups)), None
+        if factor.n_classes:
+            least = np.bincount(factor.values).min()
+            parts = [rng.permutation(np.flatnonzero(factor.values == c))[:least] for c in range(factor.n_classes)]
+            samples = np.sort(np.concatenate(parts))
+            strata = factor.values[samples]
+        held_out = hold_out(as_numbers(groups[samples]), TEST_FRACTION, rng, strata)
+        split = Split(samples[~held_out], samples[held_out])
+        found += [split] if all(factor.suits(side) for side in split) else []
         if len(found) == n_splits:
             return found
     return None
-
-
-def _drawn_split(factor: Factor, groups: Labels, rng: np.random.Generator) -> Split:
-    samples = np.arange(len(groups))
-    if factor.n_classes:
-        least = np.bincount(factor.values).min()
-        parts = [rng.permutation(np.flatnonzero(factor.values == c))[:least] for c in range(factor.n_classes)]
-        samples = np.sort(np.concatenate(parts))
-    strata = factor.values[samples] if factor.n_classes else None
-    held_out = hold_out(as_numbers(groups[samples]), TEST_FRACTION, rng, strata)
-    return Split(samples[~held_out], samples[held_out])
 
 
 class Tasks(NamedTuple):
@@ -421,19 +416,17 @@ class Tasks(NamedTuple):
 
 
 def _tasks(factor: Factor, groups: Labels, split: Split, n_permutations: int, rng: np.random.Generator) -> Tasks:
-    n_groups = int(groups.max()) + 1
-    labels = [factor.values]
+    k, n_groups, labels = factor.n_classes, int(groups.max()) + 1, [factor.values]
     for _ in range(N_CONTROLS):
-        of_group = rng.integers(factor.n_classes, size=n_groups) if factor.n_classes else rng.normal(size=n_groups)
-        labels.append(of_group[groups])
+        labels.append((rng.integers(k, size=n_groups) if k else rng.normal(size=n_groups))[groups])
     table = np.stack(labels, axis=1)
-    train = table[split.train]
-    outputs = train[:, :, None] == np.arange(factor.n_classes) if factor.n_classes else train[:, :, None]
+    train = table[split.train][:, :, None]
     values, own = factor.values[split.test], groups[split.test]
     permuted = np.stack([_permuted(values, own, rng) for _ in range(n_permutations)])
     folds = assign_folds(as_numbers(groups[split.train]), INNER_FOLDS, rng)
     if not folds.any():  # one group only: its samples are all there is
         folds = np.arange(len(folds)) % INNER_FOLDS
+    outputs = train == np.arange(k) if k else train
     return Tasks(outputs.astype(np.float64), table[split.test], permuted, folds)
 
 
@@ -445,44 +438,35 @@ def _permuted(values: NDArray[Any], groups: Labels, rng: np.random.Generator) ->
     return values[first[rng.permutation(len(first))]][number]
 
 
-class Table(NamedTuple):
-    """Scores of one factor from one model: of each resample, of controls there, and p-values; and what was used."""
+class Scores(NamedTuple):
+    """Scores of one factor from one model in each split, those of control tasks, and p-values; and what was used."""
 
     factor: Factor
     scores: Matrix  # (resamples,)
     controls: Matrix  # (resamples,)
     p_values: Matrix  # (resamples,)
-    ratio: float  # samples scored on, by samples trained on
-    n_samples: int
     n_groups: int
+    ratio: float  # samples scored on, by samples trained on
+    n_samples: int  # in one split
     n_at_edge: int
 
 
-def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Table:
-    scores, controls, p_values, at_edge = [], [], [], 0
+def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Scores:
+    found, at_edge = [], 0
     for split, task in zip(splits, tasks, strict=True):
         predicted, is_edge = ridge_predictions(rows[split.train], task.outputs, rows[split.test], task.folds)
-        of_tasks = [
+        own, *controls = (
             float(_score(predicted[:, t], task.truth[None, :, t], factor.n_classes)[0])
             for t in range(predicted.shape[1])
-        ]
+        )
         chance = _score(predicted[:, 0], task.permuted, factor.n_classes)
-        scores.append(of_tasks[0])
-        controls.append(float(np.mean(of_tasks[1:])))
-        p_values.append((1 + (chance >= of_tasks[0] - 1e-12).sum()) / (1 + len(chance)))
+        found.append((own, np.mean(controls), (1 + (chance >= own - 1e-12).sum()) / (1 + len(chance))))
         at_edge += is_edge
     used = np.unique(np.concatenate([np.concatenate(split) for split in splits]))
-    n_train, n_test = (len(side) for side in splits[0])
-    return Table(
-        factor,
-        np.array(scores),
-        np.array(controls),
-        np.array(p_values),
-        n_test / n_train,
-        n_train + n_test,
-        len(np.unique(groups[used])),
-        at_edge,
-    )
+    n_train, n_test = map(len, splits[0])
+    scores, controls, p_values = np.array(found).T
+    n_groups = len(np.unique(groups[used]))
+    return Scores(factor, scores, controls, p_values, n_groups, n_test / n_train, n_train + n_test, at_edge)
 
 
 def _score(predicted: Matrix, truths: NDArray[Any], n_classes: int) -> Matrix:
@@ -541,7 +525,7 @@ def _ridge_path(x: Matrix, y: Matrix, new: Matrix, penalties: Matrix) -> Iterato
         yield coordinates @ ((s / (s**2 + penalty))[:, None] * along) + y_mean
 
 
-def _corrected(tables: Mapping[tuple[str, str], Table]) -> tuple[Probed, ...]:
+def _corrected(tables: Mapping[tuple[str, str], Scores]) -> tuple[Probed, ...]:
     p_values = np.array([min(1.0, 2 * float(table.p_values.mean())) for table in tables.values()])
     found = []
     for ((name, model), table), p, adjusted in zip(tables.items(), p_values, holm(p_values), strict=True):
@@ -572,7 +556,7 @@ def _error(scores: Matrix, ratio: float) -> float:
     return math.sqrt((1 / len(scores) + ratio) * float(scores.var(ddof=1)))
 
 
-def _comparisons(tables: Mapping[tuple[str, str], Table], models: Sequence[str]) -> tuple[Compared, ...]:
+def _comparisons(tables: Mapping[tuple[str, str], Scores], models: Sequence[str]) -> tuple[Compared, ...]:
     found = []
     for name in dict.fromkeys(name for name, _ in tables):
         for other in models[1:]:
