@@ -37,7 +37,7 @@ def an_audit(d: int = 3, *, text: str = "plain", support: bool = True, n_held_ou
         Verdict(theory.UNIFORM_SPHERE, 1, 2, "fails", text),
     )
     pictures = Pictures(
-        codes=codes,
+        latents=codes,
         colourings={"y": np.array([text, "other"])[rng.integers(2, size=n)], "X, column 0": codes[:, 0]},
         curves={"this fit": np.linspace(3, 1, 300), "shuffled": np.full(300, 3.0)},
         guessing=3.2,
@@ -276,6 +276,6 @@ def test_a_turned_decoder_has_sliders_before_and_after_on_a_page_without_a_libra
     assert path.stat().st_size < 100_000
     Reader(page)
     flat = disentangle(lambda z: torch.cat([z.sin(), z[:, :1] * z[:, 1:]], dim=1), codes)
-    with pytest.raises(ValueError, match=r"not \(c, h, w\)"):
+    with pytest.raises(ValueError, match="images"):
         save_rotated(flat, tmp_path / "flat.html")
     assert not (tmp_path / "flat.html").exists()

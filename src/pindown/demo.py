@@ -25,7 +25,7 @@ from pindown.auditing.page import (
     colouring,
     curves,
     fill,
-    latents,
+    latent_cloud,
     shown,
     write_whole,
 )
@@ -411,7 +411,7 @@ def _invariance(found: metrics.Leakage) -> float:
 
 def _latents(fit: Recovery, title: str, note: str, z: Array, name: str) -> Drawing:
     (points,) = filling(z, z[:N_DRAWN])
-    return latents(
+    return latent_cloud(
         f"{title}: {note}. Choose the axes and the colouring.",
         f"{title}: {len(points)} points in three colours, one per level of the nuisance.",
         [f"{name} {j + 1}" for j in range(z.shape[1])],

@@ -22,7 +22,7 @@ from pindown.auditing.page import (
     colouring,
     curves,
     fill,
-    latents,
+    latent_cloud,
     matrix,
     picture,
     shown,
@@ -155,13 +155,13 @@ def _number(value: float) -> str:
 
 
 def _latents(pictures: Pictures, names: Names) -> Drawing:
-    n, d = pictures.codes.shape
-    order = np.argsort(-pictures.codes.std(0), kind="stable")[:MOST_SHOWN] if d > MOST_SHOWN else np.arange(d)
-    z = pictures.codes[:, order]
+    n, d = pictures.latents.shape
+    order = np.argsort(-pictures.latents.std(0), kind="stable")[:MOST_SHOWN] if d > MOST_SHOWN else np.arange(d)
+    z = pictures.latents[:, order]
     centred = z - (z.max(0) + z.min(0)) / 2
     sample = "" if n == pictures.n_samples else f", a sample of {pictures.n_samples:,}"
     left_out = "" if d <= MOST_SHOWN else f" Of {d} latents, the {MOST_SHOWN} with the largest variance can be chosen."
-    return latents(
+    return latent_cloud(
         f"{n:,} held-out samples{sample}, at one scale for all latents. Drag to rotate.{left_out}",
         f"A cloud of {n:,} coloured points: the latents of held-out samples.",
         [_latent(j) for j in order.tolist()],
@@ -246,7 +246,7 @@ def _support(support: NDArray[np.int64]) -> Drawing | str:
 
 # ---- what an audit gathers for its figures --------------------------------------------------------------------------
 
-DRAWN, MOST_COLUMNS, MOST_CODES, THUMBNAILS = 2_000, 64, 256, 24
+DRAWN, MOST_COLUMNS, MOST_LATENTS, THUMBNAILS = 2_000, 64, 256, 24
 """Points in a figure of the latents, columns of a table that can colour them, latents with figures (those of largest
 variance), and images that are shown as they are."""
 
@@ -255,7 +255,7 @@ variance), and images that are shown as they are."""
 class Pictures:
     """The arrays that the page draws."""
 
-    codes: Matrix  # (n, d) latents of held-out samples
+    latents: Matrix  # (n, d) latents of held-out samples
     colourings: Mapping[str, NDArray[Any]]  # name → (n,)
     curves: Mapping[str, Matrix]  # name → loss of each step
     guessing: float | None  # the loss of a guess
@@ -269,45 +269,51 @@ class Pictures:
     by_truth: Matrix | None = None  # |rank correlation| of true with recovered latents
 
 
-def pictures_of(est: Any, refits: Refits, codes: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
+def pictures_of(est: Any, refits: Refits, latents: Matrix, other: Matrix, *, grouped: bool) -> Pictures:
     """Gather the figures of a fit, given the latents of held-out samples by the fit and by a refit."""
     rows, drawn = refits.held_out, est.spec.figure(est)
-    codes, other = _of_largest_variance(codes), _of_largest_variance(other)
+    latents, other = _of_largest_variance(latents), _of_largest_variance(other)
     losses = {"this fit": np.asarray(drawn.curve, dtype=np.float64)}
     if refits.null is not None:
         null = est.spec.figure(refits.null)
         losses["shuffled" if rows.side is not None else "permuted X"] = np.asarray(null.curve, dtype=np.float64)
     are_images, x = rows.X.ndim == 4, rows.X
     return Pictures(
-        codes=codes[:DRAWN],
+        latents=latents[:DRAWN],
         colourings=_colourings(est, rows, grouped=grouped),
         curves=losses,
         guessing=drawn.chance,
-        matching=matching(codes, other),
-        angles=principal_angles(codes, other),
+        matching=matching(latents, other),
+        angles=principal_angles(latents, other),
         support=drawn.support,
         n_samples=len(rows),
-        sheets=(contact_sheet(x[:THUMBNAILS]), nearest_traversals(codes, x), swaps(codes, x)) if are_images else None,
-        sliders=_along_each(est, codes, x) if are_images else None,
-        by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, codes),
+        sheets=(contact_sheet(x[:THUMBNAILS]), nearest_traversals(latents, x), swaps(latents, x))
+        if are_images
+        else None,
+        sliders=_along_each(est, latents, x) if are_images else None,
+        by_truth=None if rows.data.truth is None else _by_truth(rows.data.truth, latents),
         starts_elsewhere=varies_initialisation(est) and can_vary_initialisation(est.encoder_.preprocess.shape_out),
     )
 
 
-def _along_each(est: Any, codes: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
+def _sheets(latents: Matrix, x: NDArray[Any]) -> tuple[NDArray[np.uint8], ...]:
+    return contact_sheet(x[:THUMBNAILS]), nearest_traversals(latents, x), swaps(latents, x)
+
+
+def _along_each(est: Any, latents: Matrix, x: NDArray[Any]) -> NDArray[np.uint8]:
     """Return images along latents: decoded if the decoder needs nothing else, or else the nearest held-out ones."""
     decodes = hasattr(est, "inverse_transform") and est.spec.roles.y != "nuisance"
-    return along_each(codes, x, est.inverse_transform if decodes and codes.shape[1] == est.n_components_ else None)
+    return along_each(latents, x, est.inverse_transform if decodes and latents.shape[1] == est.n_components_ else None)
 
 
-def _by_truth(truth: NDArray[Any], codes: Matrix) -> Matrix | None:
+def _by_truth(truth: NDArray[Any], latents: Matrix) -> Matrix | None:
     """Return the rank correlation of true with recovered latents; None if the true ones are no numbers."""
     columns = truth.reshape(len(truth), -1)
-    return matching(rankdata(columns, axis=0), rankdata(codes, axis=0)) if columns.dtype.kind in "buif" else None
+    return matching(rankdata(columns, axis=0), rankdata(latents, axis=0)) if columns.dtype.kind in "buif" else None
 
 
-def _of_largest_variance(codes: Matrix) -> Matrix:
-    return codes if codes.shape[1] <= MOST_CODES else codes[:, np.sort(np.argsort(-codes.std(0))[:MOST_CODES])]
+def _of_largest_variance(z: Matrix) -> Matrix:
+    return z if z.shape[1] <= MOST_LATENTS else z[:, np.sort(np.argsort(-z.std(0))[:MOST_LATENTS])]
 
 
 def _colourings(est: Any, rows: Samples, *, grouped: bool) -> dict[str, NDArray[Any]]:

@@ -51,7 +51,7 @@ class Drawing:
     kind : str
         Which function of ``templates/page.js`` draws it, or which branch of ``templates/figures.html.j2`` writes it.
     caption, description : str
-        The text below the figure, and the text for readers who do not see it.
+        The text below the figure, and the text for people who do not see it.
     data : mapping
         What is drawn, as JSON has it.
     panels : tuple of (title, note)
@@ -114,10 +114,10 @@ def curves(caption: str, description: str, losses: Mapping[str, Array], guessing
     return Drawing("curves", caption, description, {"curves": drawn, "guessing": guessing})
 
 
-def latents(
+def latent_cloud(
     caption: str, description: str, names: Sequence[str], points: Array, colourings: Sequence[Mapping[str, Any]]
 ) -> Drawing:
-    """Return latents (n, d) from −1 to 1, of which the reader chooses two or three, and the colouring."""
+    """Return latents (n, d) from −1 to 1, with choices of the axes and of the colouring."""
     data = {"names": list(names), "points": rounded(points), "colourings": list(colourings)}
     return Drawing("latents", caption, description, data)
 

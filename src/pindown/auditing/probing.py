@@ -312,7 +312,7 @@ def probe(
     chosen, notes = _read_factors(factors, n)
     needed = math.ceil(2 * len(chosen) * len(models) / LEVEL)
     n_permuted = max(999, needed) if n_permutations is None else int(n_permutations)
-    tables: dict[tuple[str, str], Scores] = {}
+    tables: dict[tuple[str, str], Resampled] = {}
     for k, factor in enumerate(chosen):
         rng = np.random.default_rng([random_state, k])
         own = as_numbers(group[factor.samples])
@@ -438,7 +438,7 @@ def _permuted(values: NDArray[Any], groups: Labels, rng: np.random.Generator) ->
     return values[first[rng.permutation(len(first))]][number]
 
 
-class Scores(NamedTuple):
+class Resampled(NamedTuple):
     """Scores of one factor from one model in each split, those of control tasks, and p-values; and what was used."""
 
     factor: Factor
@@ -451,7 +451,7 @@ class Scores(NamedTuple):
     n_at_edge: int
 
 
-def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Scores:
+def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split], tasks: Sequence[Tasks]) -> Resampled:
     found, at_edge = [], 0
     for split, task in zip(splits, tasks, strict=True):
         predicted, is_edge = ridge_predictions(rows[split.train], task.outputs, rows[split.test], task.folds)
@@ -466,7 +466,7 @@ def _scored(factor: Factor, rows: Matrix, groups: Labels, splits: Sequence[Split
     n_train, n_test = map(len, splits[0])
     scores, controls, p_values = np.array(found).T
     n_groups = len(np.unique(groups[used]))
-    return Scores(factor, scores, controls, p_values, n_groups, n_test / n_train, n_train + n_test, at_edge)
+    return Resampled(factor, scores, controls, p_values, n_groups, n_test / n_train, n_train + n_test, at_edge)
 
 
 def _score(predicted: Matrix, truths: NDArray[Any], n_classes: int) -> Matrix:
@@ -525,7 +525,7 @@ def _ridge_path(x: Matrix, y: Matrix, new: Matrix, penalties: Matrix) -> Iterato
         yield coordinates @ ((s / (s**2 + penalty))[:, None] * along) + y_mean
 
 
-def _corrected(tables: Mapping[tuple[str, str], Scores]) -> tuple[Probed, ...]:
+def _corrected(tables: Mapping[tuple[str, str], Resampled]) -> tuple[Probed, ...]:
     p_values = np.array([min(1.0, 2 * float(table.p_values.mean())) for table in tables.values()])
     found = []
     for ((name, model), table), p, adjusted in zip(tables.items(), p_values, holm(p_values), strict=True):
@@ -556,7 +556,7 @@ def _error(scores: Matrix, ratio: float) -> float:
     return math.sqrt((1 / len(scores) + ratio) * float(scores.var(ddof=1)))
 
 
-def _comparisons(tables: Mapping[tuple[str, str], Scores], models: Sequence[str]) -> tuple[Compared, ...]:
+def _comparisons(tables: Mapping[tuple[str, str], Resampled], models: Sequence[str]) -> tuple[Compared, ...]:
     found = []
     for name in dict.fromkeys(name for name, _ in tables):
         for other in models[1:]:

@@ -1,4 +1,4 @@
-"""A run: what is asked for, the beginning or the resumption, the training, the files of the result, and new samples."""
+"""Runs: a request, the beginning or the resumption, the training, the files of the result, and new samples."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ function clouds({ clouds, colours, surfaceColours, arrowColours }) {
   ]);
 }
 
-// The reader chooses the axes and the colouring of latents: two axes lie flat, three rotate.
+// Latents have choices of the axes and the colouring: two axes lie flat, three rotate.
 function latents({ names, points, colourings }, figure) {
   const box = figure.querySelector(".choices");
   if (!box.childElementCount) {
