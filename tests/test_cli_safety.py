@@ -328,10 +328,3 @@ def test_torchrun_fits_in_two_processes_and_the_first_one_writes(tmp_path):
     again = run(*launch, *words, "-o", "run", cwd=tmp_path, env=environment)
     assert again.returncode != 0
     assert again.stderr.count("holds a finished run") == 1
-
-
-@pytest.mark.parametrize("command", [("fit", ""), ("check", ""), ("audit", ""), ("fit", "data.csv", "-o", "")])
-def test_an_empty_argument_is_not_read_as_the_working_directory(command):
-    result = call(*command)
-    assert result.exit_code == 2
-    assert "argument is empty" in result.stderr

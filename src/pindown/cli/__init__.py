@@ -6,7 +6,6 @@ import sys
 from typing import Annotated
 
 import typer
-import typer.core
 
 import pindown
 from pindown.cli.audit import audit_run
@@ -19,20 +18,8 @@ from pindown.cli.transform import transform_data
 
 __all__ = ["app"]
 
-
-class _Commands(typer.core.TyperGroup):
-    """Commands that refuse an empty argument, which would be read as the working directory."""
-
-    def parse_args(self, ctx: typer.Context, args: list[str]) -> list[str]:  # type: ignore[override]
-        """Parse the command line, or raise if an argument is empty."""
-        if "" in args:
-            raise typer.BadParameter("an argument is empty. Give the name of a file or a folder in its place.")
-        return super().parse_args(ctx, args)
-
-
 app = typer.Typer(
     name="pindown",
-    cls=_Commands,
     no_args_is_help=True,
     pretty_exceptions_show_locals=False,
     context_settings={"help_option_names": ["-h", "--help"]},
