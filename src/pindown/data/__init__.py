@@ -29,14 +29,8 @@ if TYPE_CHECKING:
         moments,
     )
 
-_HOME = {
-    **dict.fromkeys(("ParquetSource", "as_source"), "files"),
-    "ImageFolder": "images",
-    **dict.fromkeys(("DatasetSource", "LoaderSource"), "sources"),
-    **dict.fromkeys(("ArraySource", "Batch", "ConcatSource", "GeneratorSource", "IndexedSource"), "sources"),
-    **dict.fromkeys(("Source", "SubsetSource", "as_tensor"), "sources"),
-    **dict.fromkeys(("WHITEN_SAMPLES", "Moments", "first_samples", "moments"), "sources"),
-}
+_ELSEWHERE = {"ImageFolder": "images", "ParquetSource": "files", "as_source": "files"}
+"""The module of each name that is not in `pindown.data.sources`."""
 
 __all__ = [
     "WHITEN_SAMPLES",
@@ -61,6 +55,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    if name in _HOME:
-        return getattr(import_module(f"pindown.data.{_HOME[name]}"), name)
+    if name in __all__:
+        return getattr(import_module(f"pindown.data.{_ELSEWHERE.get(name, 'sources')}"), name)
     raise AttributeError(f"module 'pindown.data' has no attribute {name!r}")

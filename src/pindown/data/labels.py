@@ -38,10 +38,7 @@ def read_labels(name: str, values: ArrayLike, n_samples: int) -> Codes:
     if array.shape not in ((n_samples,), (n_samples, 1)):
         raise InputError(name, f"{name} must have one label for each of the {n_samples} samples, got {array.shape}.")
     array = array.reshape(-1)
-    if (unknown := missing(array)).any():
-        raise InputError(
-            name, f"{name} is missing for {unknown.sum()} samples. Label them 'unknown', or leave them out."
-        )
+    _require_complete(name, array)
     if is_quantity(array):
         fraction = array[array != array.round()][0]
         raise InputError(name, f"{name} has fractions such as {fraction:g}, so it is no label. Cut it into a few bins.")
@@ -57,17 +54,24 @@ def numbered(values: ArrayLike, name: str = "y", noun: str = "label") -> Numbere
     Numbered(values=array(['a', 'b'], dtype='<U1'), labels=array([1, 0, 1]), counts=array([1, 2]))
     >>> numbered([1.0, float("nan")], "batch")
     Traceback (most recent call last):
-    pindown.errors.InputError: batch (the labels) contains NaN or None. Give each sample a label.
+    pindown.errors.InputError: batch is missing for 1 of 2 samples (NaN or None). Label them 'unknown', or leave ...
     """
     column = as_array(values, name)
-    if missing(column).any():
-        raise InputError(name, f"{name} (the {noun}s) contains NaN or None. Give each sample a {noun}.")
+    _require_complete(name, column)
     try:
         found, labels, counts = np.unique(column, return_inverse=True, return_counts=True)
     except TypeError as error:
         why = f"mixes types that cannot be compared ({error}). Make them all text or all numbers"
         raise InputError(name, f"{name} (the {noun}s) {why}.") from error
     return Numbered(found, labels.reshape(-1), counts)
+
+
+def _require_complete(name: str, labels: NDArray[np.generic]) -> None:
+    if (unknown := missing(labels)).any():
+        n = f"{unknown.sum()} of {len(labels)} samples"
+        raise InputError(
+            name, f"{name} is missing for {n} (NaN or None). Label them 'unknown', or leave these samples out."
+        )
 
 
 def as_numbers(values: ArrayLike) -> Codes:

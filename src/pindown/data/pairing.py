@@ -63,18 +63,8 @@ def pair_up(
 ) -> Pairing:
     """Return the pairs that ``y`` describes: positives like X, groups (1-d), or, if None, the next sample.
 
-    Parameters
-    ----------
-    X
-        The samples.
-    y
-        Positives, groups, or None.
-    device
-        Where the samples should be, if they fit there.
-    groups
-        Sessions: the last sample of each has no next one.
-    among
-        The samples that anchors, and positives that are samples of X, are taken from; None: all.
+    The last sample of each of the ``groups`` has no next one. Anchors, and positives that are samples of X, are taken
+    ``among`` some samples, if these are given.
     """
     x, n = on_device(X, torch.device(device)), len(X)
     if y is None or isinstance(y, str):

@@ -46,19 +46,8 @@ STRATIFIED_GROUPS = 500
 def assign_folds(groups: Rows, n_folds: int, rng: np.random.Generator, strata: Rows | None = None) -> Rows:
     """Return the fold of each sample: groups stay together, and folds have equal parts of each stratum; (n,).
 
-    By scikit-learn's `StratifiedKFold`, `GroupKFold` or `StratifiedGroupKFold`. With fewer groups than folds, some
-    folds are empty.
-
-    Parameters
-    ----------
-    groups
-        The group of each sample, numbered from 0: ``np.arange(n)`` if samples are independent; (n,).
-    n_folds
-        Number of folds.
-    rng
-        Where chance comes from.
-    strata
-        The stratum of each sample, numbered from 0, such as its class; (n,).
+    By scikit-learn's `StratifiedKFold`, `GroupKFold` or `StratifiedGroupKFold`. Groups and strata, such as classes, are
+    numbered from 0; ``np.arange(n)`` are independent samples. With fewer groups than folds, some folds are empty.
 
     Examples
     --------
@@ -149,22 +138,10 @@ class Split:
 def divided(
     data: Data, *, share: float, seed: int, paired: bool = False, labelled: bool = False, folds: bool = True
 ) -> tuple[Split, ...]:
-    """Split data once, or in folds if there are few samples; return nothing if none can be held out.
+    """Split data once, or in ``folds`` if there are few samples; return nothing if none can be held out.
 
-    Parameters
-    ----------
-    data
-        The samples. Those of one group, and positives, stay together; each class of a label has samples to learn from.
-    share
-        Fraction of the samples to hold out.
-    seed
-        Seed of the split.
-    paired
-        Whether samples come in pairs: by default with the next one.
-    labelled
-        Whether the signal is a label.
-    folds
-        Whether few samples are split in folds.
+    Samples of one group, and positives if they are ``paired``, stay together. If the signal is a label, each class has
+    samples to learn from. ``share`` is the fraction to hold out.
 
     Examples
     --------

@@ -159,18 +159,6 @@ def _label(column: ArrayLike) -> Label:
 def open_table(path: Path) -> TableFile:
     r"""Open a table file: read the names of its columns, and which of them hold numbers.
 
-    Parameters
-    ----------
-    path : Path
-        A file that ends in ``.csv``, ``.tsv``, ``.xlsx``, ``.npz``, ``.npy``, ``.parquet`` or ``.h5ad``.
-
-    Raises
-    ------
-    ValueError
-        If the file is empty, or is not what its suffix says.
-    OSError
-        If it cannot be read.
-
     Examples
     --------
     >>> import tempfile
@@ -467,9 +455,7 @@ def open_npy(path: Path) -> ColumnTable:
 
 def open_npz(path: Path) -> ColumnTable:
     """Open arrays: a matrix X is a block, whose columns are called X_0, X_1 …; one-dimensional arrays are columns."""
-    columns: dict[str, NDArray[Any]] = {}
-    blocks: dict[str, tuple[str, ...]] = {}
-    deep: dict[str, tuple[int, ...]] = {}
+    columns, blocks, deep = dict[str, NDArray[Any]](), dict[str, tuple[str, ...]](), dict[str, tuple[int, ...]]()
     for name, values in map_npz(path).items():
         if values.ndim == 1 or values.shape[1:] == (1,):
             columns[name] = values.reshape(-1)
@@ -563,7 +549,7 @@ READERS: dict[str, Callable[[Path], TableFile]] = {
 
 
 def check_writable(path: Path) -> None:
-    """Raise if a file of latents cannot be written here: `ValueError` for its suffix, `OSError` for its folder."""
+    """Raise `ValueError` if latents are not written in the format of this suffix, `OSError` if not in this folder."""
     if path.suffix.lower() not in WRITABLE:
         hint = nearest(path.suffix, WRITABLE)
         raise ValueError(f"{path.name}: cannot write files in {path.suffix or 'nothing'!r}: {hint}")

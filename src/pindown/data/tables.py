@@ -138,23 +138,8 @@ def read_data(
 ) -> Data:
     """Read the columns that have a role, or raise an error that names the column at fault.
 
-    Parameters
-    ----------
-    table : TableFile
-        The file.
-    columns : Columns
-        The role of each column.
-    measured : bool
-        Whether the signal may be measurements, with fractions, instead of a label.
-    encoded : bool
-        Whether the samples are only encoded, so that a label may have a single value.
-    medians : mapping of str to float, optional
-        Numbers to fill missing cells with, by column. None: the medians of these samples.
-
-    Raises
-    ------
-    ValueError
-        If a column is not fit for its role.
+    If the signal is ``measured``, it may have fractions. If samples are only ``encoded``, a label may have a single
+    value. Missing cells are filled with ``medians``, by column; by default with those of these samples.
     """
     columns.check_roles()
     columns.check(table)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sized
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,7 +16,7 @@ from filelock import FileLock, Timeout
 from torch import Tensor, nn
 
 from pindown._files import atomic_path, remove_temporary, sha256, write_json
-from pindown._names import nearest
+from pindown._names import nearest, printable
 from pindown.data.files import RECORD, map_safetensors, open_shards, read_record
 from pindown.data.sources import Source
 from pindown.errors import InputError
@@ -140,15 +140,8 @@ def activations(
         remove_temporary(place)
         record = _record(place, settings)
         extraction = _Extraction(model, part, samples, dtype, place, record)
-        extraction.run(iter(inputs), _length(inputs), shard_size)
+        extraction.run(iter(inputs), len(inputs) if isinstance(inputs, Sized) else None, shard_size)
     return open_shards(place)
-
-
-def _length(inputs: Iterable[Any]) -> int | None:
-    try:
-        return len(inputs)  # type: ignore[arg-type]
-    except TypeError:
-        return None
 
 
 def _part(model: nn.Module, layer: str) -> nn.Module:
@@ -250,11 +243,7 @@ class _Extraction:
         return shard
 
     def _other(self, why: str) -> InputError:
-        return InputError(
-            "inputs",
-            f"activations: {why}. {self.place} belongs to another call: give another folder, or delete it. To use its "
-            "activations as they are, pass the folder to an estimator.",
-        )
+        return _other_call("inputs", self.place, why)
 
 
 def _output(model: nn.Module, part: nn.Module, batch: Any) -> Tensor:
@@ -348,16 +337,18 @@ def _record(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
             )
         return {"format": FORMAT, **settings, "shards": [], "complete": False}
     record = read_record(place)
-    changed = [name for name, value in settings.items() if record.get(name) != value]
-    if changed:
-        short = {name: (str(record.get(name))[:12], str(settings[name])[:12]) for name in changed}
-        listing = ", ".join(f"{name} ({there} there, {here} here)" for name, (there, here) in short.items())
-        raise InputError(
-            "folder",
-            f"activations: {place} belongs to another call: {listing}. Give another folder, or delete it. To use its "
-            "activations as they are, pass the folder to an estimator.",
-        )
+    if changed := [name for name, value in settings.items() if record.get(name) != value]:
+        short = [f"{name} ({str(record.get(name))[:12]} there, {str(settings[name])[:12]} here)" for name in changed]
+        raise _other_call("folder", place, ", ".join(short))
     return record
+
+
+def _other_call(argument: str, place: Path, why: str) -> InputError:
+    return InputError(
+        argument,
+        f"activations: {place} belongs to another call: {printable(why, 500)}. Give another folder, or delete it. To "
+        "use its activations as they are, pass the folder to an estimator.",
+    )
 
 
 def _fingerprint(model: nn.Module) -> str:
