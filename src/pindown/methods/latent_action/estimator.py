@@ -32,8 +32,8 @@ from pindown.methods.latent_action.transitions import (
     listed,
     read_bodies,
     read_episodes,
-    read_latents,
     read_numbers,
+    read_table,
     read_transitions,
 )
 from pindown.metrics.arrays import Matrix
@@ -255,7 +255,7 @@ class LatentAction(Saves, BaseEstimator):
             raise InputError("Z", f"LatentAction: Z must map the bodies of X_t ({listed(found)}) to latents.")
         predicted = {}
         for whose, each in found.items():
-            values = read_latents("Z", latents[whose], (len(each), self.n_components_))
+            values = read_table("Z", latents[whose], (len(each), self.n_components_)).astype(np.float64)
             predicted[whose] = like(X_t[whose], self.predict(whose, each.before, values))
         return predicted
 
@@ -310,11 +310,11 @@ class LatentAction(Saves, BaseEstimator):
             raise InputError("body", f"LatentAction: {body} occurred in `fit`. Fit again to change its map.")
         episodes = None if groups is None else {body: groups}
         transitions = read_transitions({body: X_t}, {body: X_next}, episodes, min_episodes=1)[body]
-        known = read_numbers("samples", samples, body, len(transitions))
-        if len(known) < 2 * self.n_components_:
-            message = f"samples must be at least {2 * self.n_components_}, got {len(known)}. 50 are enough"
+        known = read_numbers("samples", np.reshape(from_torch(samples), (-1, 1)), {body: len(transitions)})[:, 0]
+        if len(np.unique(known)) < max(2 * self.n_components_, len(known)):
+            message = f"samples must be {2 * self.n_components_} different numbers or more, 50 are enough"
             raise InputError("samples", f"LatentAction: {message}.")
-        values = read_latents("latents", latents, (len(known), self.n_components_))
+        values = read_table("latents", latents, (len(known), self.n_components_)).astype(np.float64)
         self.body_maps_ = self.body_maps_.with_body(body, transitions, known, values)
         self.bodies_ = tuple(self.body_maps_.maps)
         return self

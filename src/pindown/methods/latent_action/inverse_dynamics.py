@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator
-from sklearn.utils import check_array, check_scalar
+from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted, validate_data
 from torch import Tensor, nn
 
@@ -19,12 +19,19 @@ from pindown import _random, networks
 from pindown._random import RandomState
 from pindown.data.batches import IndexedSamples, ShuffledBatches
 from pindown.data.data import Data, from_torch
-from pindown.data.splits import divided
+from pindown.data.splits import Split, divided
 from pindown.errors import InputError, warn
 from pindown.losses import energy_distance
 from pindown.methods.forget.game import ENERGY_ROWS
 from pindown.methods.held_out import HeldOut
-from pindown.methods.latent_action.transitions import Observations, explained, like, read_bodies, read_episodes
+from pindown.methods.latent_action.transitions import (
+    Observations,
+    explained,
+    like,
+    read_bodies,
+    read_episodes,
+    read_table,
+)
 from pindown.methods.parameters import check_positive, check_trainer
 from pindown.metrics.arrays import Labels
 from pindown.networks import built
@@ -269,22 +276,16 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         fields = torch.as_tensor(before, device=device), after, labels, weight
         data = Data(before, pairs=after, groups=read_episodes(groups, n))
         splits = divided(data, share=self.trainer.validation_fraction, seed=seed, paired=True, folds=False)
+        split = splits[0] if splits else None
         if self.n_components is None:
             model, _ = self._train(fields, min(k, MOST_COUNTED), COUNTING_STEPS, seed)
             self.n_components_ = max(1, model.n_informative(fields[0][:: -(-n // COUNTED_SAMPLES)]))
         else:
             self.n_components_ = int(self.n_components)
-        learned, held_out = (splits[0].learned, splits[0].held_out) if splits else (None, None)
-        self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, learned, held_out)
+        self.model_, log = self._train(fields, self.n_components_, self.max_iter, seed, split)
         self.loss_curve_, self.n_iter_ = log.loss_curve, log.n_iter
-        self.held_out_samples_ = np.zeros(0, dtype=np.int64) if held_out is None else held_out
-        self.held_out_ = None
-        if splits:
-            score, trained = (self._score(before[s], after[s]) for s in (splits[0].held_out, splits[0].compared))
-            n_held_out = len(self.held_out_samples_)
-            self.held_out_ = HeldOut(SCORE, score, trained, 0.0, n_samples=n_held_out, n_folds=1, n_steps=self.n_iter_)
-            if self.held_out_.overfits:
-                warn(f"InverseDynamics: {self.held_out_.warning}")
+        self.held_out_samples_ = np.zeros(0, dtype=np.int64) if split is None else split.held_out
+        self.held_out_ = None if split is None else self._held_out(before, after, split)
         return self
 
     @torch.no_grad()
@@ -299,12 +300,18 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         """Return the predicted observations; (n, n_features) and (n, n_components) → (n, n_features)."""
         check_is_fitted(self)
         before = self._read_observations(X_t, reset=False)
-        latents = _read_table("actions", actions, (len(before), self.n_components_))
+        latents = read_table("actions", actions, (len(before), self.n_components_))
         model, x, action = self._in_float64(before, latents)
         return like(X_t, model.predict(x, action).cpu().numpy())
 
-    def _score(self, before: Observations, after: Observations) -> float:
-        return explained(before, after, self.predict_next(before, self.transform(before, after)))
+    def _held_out(self, before: Observations, after: Observations, split: Split) -> HeldOut:
+        parts = ((before[which], after[which]) for which in (split.held_out, split.compared))
+        score, trained = (explained(*part, self.predict_next(part[0], self.transform(*part))) for part in parts)
+        n = len(split.held_out)
+        found = HeldOut(SCORE, score, trained, 0.0, n_samples=n, n_folds=1, n_steps=self.n_iter_)
+        if found.overfits:
+            warn(f"InverseDynamics: {found.warning}")
+        return found
 
     def _train(
         self,
@@ -312,8 +319,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         n_components: int,
         max_iter: int,
         seed: int,
-        learned: Labels | None = None,
-        held_out: Labels | None = None,
+        split: Split | None = None,
     ) -> tuple[DynamicsModel, TrainingLog]:
         def noise(n_samples: int, generator: torch.Generator) -> tuple[Tensor]:
             return (torch.randn(n_samples, n_components, generator=generator, device=generator.device),)
@@ -322,11 +328,12 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         if self.batch_size is not None and self.batch_size > len(x):
             message = f"batch_size={self.batch_size} must be at most the number of transitions, {len(x)}"
             raise InputError("batch_size", f"InverseDynamics: {message}.")
-        train = IndexedSamples(*fields, chance=noise, among=learned)
+        train = IndexedSamples(*fields, chance=noise, among=None if split is None else split.learned)
         validation = None
-        if held_out is not None:  # few enough for one batch
-            rest, generator = IndexedSamples(*fields, chance=noise, among=held_out), _random.generator(0, x.device)
-            validation = Validation((rest.take(torch.arange(len(rest), device=x.device), generator),))
+        if split is not None:  # few enough for one batch
+            rest = IndexedSamples(*fields, chance=noise, among=split.held_out)
+            every = torch.arange(len(rest), device=x.device)
+            validation = Validation((rest.take(every, _random.generator(0, x.device)),))
         weights = {"bottleneck": self.bottleneck, "strength": self.strength if labels.any() else 0.0}
         with _random.forked(seed):
             axes = PrincipalAxes(x, torch.as_tensor(x_next))
@@ -351,7 +358,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
 
     def _read(self, X_t: ArrayLike, X_next: ArrayLike, *, reset: bool) -> tuple[Observations, Observations]:
         before = self._read_observations(X_t, reset=reset)
-        return before, _read_table("X_next", X_next, before.shape)
+        return before, read_table("X_next", X_next, before.shape)
 
     def _read_observations(self, X_t: ArrayLike, *, reset: bool) -> Observations:
         if getattr(X_t, "ndim", 2) == 4:
@@ -378,11 +385,3 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
                 "`n_components=None` counts latents above the noise of the bottleneck, but `bottleneck=0` has none"
             )
             raise InputError("n_components", f"InverseDynamics: {message}. Set one of them.")
-
-
-def _read_table(name: str, values: ArrayLike, shape: tuple[int, ...]) -> Observations:
-    """Return a finite float array of this shape, or raise."""
-    array = check_array(from_torch(values), dtype=[np.float64, np.float32], order="C", input_name=name)
-    if array.shape != shape:
-        raise InputError(name, f"{name} must have shape {shape}, a row for each row of X_t, got {array.shape}.")
-    return array

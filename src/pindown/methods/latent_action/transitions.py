@@ -247,13 +247,7 @@ def _read_links(key: object, value: ArrayLike, transitions: Mapping[Body, Transi
         raise InputError("pairs", f"LatentAction: keys of pairs must be two bodies, (first, second), got {key!r}.")
     if unknown := [body for body in key if body not in transitions]:
         raise InputError("pairs", f"LatentAction: pairs name {unknown[0]}, but bodies are {listed(transitions)}.")
-    links = np.asarray(from_torch(value))
-    if links.ndim != 2 or links.shape[1] != 2 or links.dtype.kind not in "iu" or not len(links):
-        message = f"must be whole numbers of shape (n, 2), got shape {links.shape} of {links.dtype}"
-        raise InputError("pairs", f"LatentAction: pairs of {key[0]} and {key[1]} {message}.")
-    for body, column in zip(key, links.T, strict=True):
-        _check_range("pairs", column, body, len(transitions[body]))
-    return links.astype(np.int64)
+    return read_numbers("pairs", value, {body: len(transitions[body]) for body in key})
 
 
 def components_of_bodies(pairs: Pairs, bodies: Collection[Body]) -> dict[Body, int]:
@@ -275,28 +269,25 @@ def components(n: int, links: Labels) -> Labels:
     return connected_components(graph, directed=False)[1]
 
 
-def _check_range(argument: str, numbers: Labels, body: Body, n_samples: int) -> None:
-    if len(numbers) and (numbers.min() < 0 or numbers.max() >= n_samples):
-        message = f"{argument} must be from 0 to {n_samples - 1} for {body}, got {numbers.min()} to {numbers.max()}"
-        raise InputError(argument, f"LatentAction: {message}. Are they numbers of episodes?")
+# ---- numbers and tables -----------------------------------------------------------------------------------------
 
 
-# ---- transitions and latents of one body ------------------------------------------------------------------------
-
-
-def read_numbers(argument: str, values: ArrayLike, body: Body, n_samples: int) -> Labels:
-    """Return numbers of some of a body's transitions, or raise."""
+def read_numbers(argument: str, values: ArrayLike, sizes: Mapping[Body, int]) -> Labels:
+    """Return numbers of transitions of some bodies, (n, n_bodies), or raise."""
     found = np.asarray(from_torch(values))
-    if found.ndim != 1 or found.dtype.kind not in "iu" or len(np.unique(found)) < len(found):
-        message = f"{argument} must be different numbers of transitions of {body}, of shape (n,)"
-        raise InputError(argument, f"LatentAction: {message}, got shape {found.shape} of {found.dtype}.")
-    _check_range(argument, found, body, n_samples)
+    if found.ndim != 2 or found.shape[1] != len(sizes) or found.dtype.kind not in "iu" or not len(found):
+        message = f"must be whole numbers of shape (n, {len(sizes)}), got shape {found.shape} of {found.dtype}"
+        raise InputError(argument, f"LatentAction: {argument} {message}.")
+    for (body, size), column in zip(sizes.items(), found.T, strict=True):
+        if column.min() < 0 or column.max() >= size:
+            message = f"must be from 0 to {size - 1} for {body}, got {column.min()} to {column.max()}"
+            raise InputError(argument, f"LatentAction: {argument} {message}. Are they numbers of episodes?")
     return found.astype(np.int64)
 
 
-def read_latents(argument: str, values: ArrayLike, shape: tuple[int, int]) -> Matrix:
-    """Return latents, (n, n_components), or raise."""
-    found = check_array(from_torch(values), dtype=np.float64, input_name=argument)
+def read_table(argument: str, values: ArrayLike, shape: tuple[int, ...]) -> Observations:
+    """Return a finite float array of this shape, or raise."""
+    found = check_array(from_torch(values), dtype=[np.float64, np.float32], order="C", input_name=argument)
     if found.shape != shape:
-        raise InputError(argument, f"{argument} must have shape {shape}, got {found.shape}.")
+        raise InputError(argument, f"{argument} must have shape {shape}, one row per transition, got {found.shape}.")
     return found
