@@ -92,10 +92,8 @@ class GatedEncoder(AtomEncoder):
     def _check_parameters(self) -> None:
         super()._check_parameters()
         if not isinstance(self.gate, Gate):
-            raise TypeError(
-                f"{type(self).__name__}: gate must be one of pindown.networks.gates, such as TopK(32), got "
-                f"{self.gate!r}."
-            )
+            name = type(self).__name__
+            raise TypeError(f"{name}: gate must be one of pindown.networks.gates, such as TopK(32), got {self.gate!r}.")
         if self.n_components is not None:
             self.gate(self._requested_components())  # raises if k is too large
 
@@ -250,13 +248,7 @@ class Sparse(GatedEncoder, Incremental):
         return self.transform_sparse(X) if self.sparse_output else super().transform(X)
 
     def transform_sparse(self, X) -> csr_array:
-        """Return feature activations as a scipy csr array (n_samples, n_components), in bounded memory.
-
-        Parameters
-        ----------
-        X : array or tensor of shape (n_samples, n_features), or Source
-            The samples.
-        """
+        """Return feature activations of X, an array or a source, as a scipy csr array (n_samples, n_components)."""
         check_is_fitted(self)
         X = X.X if isinstance(X, Data) else X
         blocks = [self._validated(X, reset=False)] if is_in_memory(X) else self._blocks(X)

@@ -424,13 +424,7 @@ class SparsePair(GatedEncoder):
         return torch.cat([mlp(part.to(mlp.outer.device)).cpu() for part in x.split(SUMMARY_SAMPLES)]).numpy()
 
     def graph(self, X) -> FeatureGraph:
-        """Return which features drive which in these samples, and how strongly.
-
-        Parameters
-        ----------
-        X : array or tensor of shape (n_samples, n_features)
-            Samples before the map, if possible held out from training.
-        """
+        """Return which features drive which in samples X before the map, and how strongly; prefer held-out samples."""
         check_is_fitted(self)
         return feature_graph(self._pair, torch.as_tensor(self._validated(X, reset=False)))
 
@@ -450,21 +444,15 @@ class SparsePair(GatedEncoder):
         check_scalar(self.weight, "weight", numbers.Real, min_val=0)
         if self.n_jacobians is not None:
             check_scalar(self.n_jacobians, "n_jacobians", numbers.Integral, min_val=1)
-        if self.gate(LARGE_COUNT if self.n_components is None else self.n_components).n_candidates is None:
-            raise InputError(
-                "gate",
-                f"SparsePair: the number of active features of {type(self.gate).__name__} is not bounded, and J is "
-                "computed between few. Use TopK, BatchTopK or Matryoshka.",
-            )
+        if self.gate(self.n_components or LARGE_COUNT).n_candidates is None:
+            what = f"the number of active features of {type(self.gate).__name__} is not bounded"
+            raise InputError("gate", f"SparsePair: {what}. Use TopK, BatchTopK or Matryoshka.")
 
     def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
         mlp = read_map(self.map)
         if (n_in := mlp.inner[0].shape[1]) != self.n_features_in_:
-            raise InputError(
-                "X",
-                f"SparsePair: map takes {n_in} features, but X has {self.n_features_in_}. Give the samples that go "
-                "into the map.",
-            )
+            found = f"map takes {n_in} features, but X has {self.n_features_in_}"
+            raise InputError("X", f"SparsePair: {found}. Give the samples that go into the map.")
         summary = super()._summarize(inputs, first, seed)
         after = preprocessing.common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
         return PairSummary(summary.n_components, warnings=summary.warnings, after=after)
