@@ -77,13 +77,8 @@ def infonce(
     >>> infonce(z, z, p=2).item()
     0.0
     """
-    _check_pairs(z, z_pos)
-    check_power(p)
+    z, z_pos = _scaled(z, z_pos, temperature, p)
     check_potential(potential, len(z_pos))
-    _check_temperature(temperature)
-    # Latents absorb the temperature: the dot product is homogeneous of degree 2, the distance of degree p.
-    scale = temperature ** (1 / (2 if p is None else p))
-    z, z_pos = (latents / scale for latents in common_precision(z, z_pos))
     positive = _similarity(z, z_pos, p)  # (n,)
     if potential is not None:
         if self_negatives:
@@ -169,16 +164,13 @@ def align_uniform(
     >>> round(align_uniform(z, z, self_negatives=True).item(), 3), round(math.log((1 + math.exp(-4)) / 2) / 2, 3)
     (-0.337, -0.337)
     """
-    _check_pairs(z, z_pos)
-    check_power(p)
     if p is None:
         raise InputError("p", "`p` must be the power of a norm, got None. On a sphere take `p=2`: ‖a − b‖² = 2 − 2aᵀb.")
     for each in potentials or ():
         check_potential(each, len(z))
     if not 0 <= alpha <= 1:
         raise InputError("alpha", f"`alpha` must be between 0 and 1, got {alpha}.")
-    _check_temperature(temperature)
-    z, z_pos = (latents / temperature ** (1 / p) for latents in common_precision(z, z_pos))
+    z, z_pos = _scaled(z, z_pos, temperature, p)
     batch = _ProcessBatch.of(z, across_processes)
     if batch.total < 2:
         raise InputError("z", "`z` has 1 sample, but uniformity compares samples. Pass at least 2.")
@@ -238,13 +230,15 @@ def _similarity(a: Tensor, b: Tensor, p: float | None) -> Tensor:
     return (a * b).sum(1) if p is None else -(a - b).abs().pow(p).sum(1)
 
 
-def _check_pairs(z: Tensor, z_pos: Tensor) -> None:
+def _scaled(z: Tensor, z_pos: Tensor, temperature: float | Tensor, p: float | None) -> tuple[Tensor, Tensor]:
+    """Return latents that absorb the temperature: the dot product has degree 2, the distance degree p."""
     if z.ndim != 2 or z.shape != z_pos.shape or len(z) == 0:
         shapes = f"{tuple(z.shape)} and {tuple(z_pos.shape)}"
         raise InputError("z_pos", f"`z` and `z_pos` must have the same shape (n, d) with n ≥ 1; got {shapes}.")
-
-
-def _check_temperature(temperature: float | Tensor) -> None:
+    check_power(p)
     # The value of a tensor is not checked: reading it would wait for the device.
     if not isinstance(temperature, Tensor) and not 0 < temperature < math.inf:
         raise InputError("temperature", f"`temperature` must be positive and finite, got {temperature}.")
+    scale = temperature ** (1 / (2 if p is None else p))
+    z, z_pos = common_precision(z, z_pos)
+    return z / scale, z_pos / scale
