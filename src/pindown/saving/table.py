@@ -74,8 +74,7 @@ _BY_MODULE = {
     "pindown.networks.vectors": "Frame Residual SkipMLP linear mlp residual skip_mlp small_mlp smooth zero_mlp",
     # Penalties and training
     "pindown.losses.penalties": "DependencyCount DependencySparsity",
-    "pindown.training.optimizers": "adam muon rivals",
-    "pindown.training.schedules": "constant cosine",
+    "pindown.training.optimizers": "adam constant cosine muon rivals",
     "pindown.training.trainer": "Trainer",
     "pindown.training.validation": "Phase Rollback StepPlan",
     "torch.nn.functional": "elu leaky_relu relu silu",

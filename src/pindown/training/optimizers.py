@@ -1,10 +1,11 @@
-r"""Optimizers: functions that take an objective and return its optimizer.
+r"""Optimizers: functions that take an objective and return its optimizer; and schedules of the learning rate.
 
 Learning rates are tensors, so that a step captured in a CUDA graph follows a schedule.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 from itertools import groupby
 from typing import Any, Protocol
@@ -14,7 +15,6 @@ from torch import Tensor, nn
 from torch.optim.adamw import adamw
 
 from pindown.networks import Frame
-from pindown.training.schedules import constant
 
 LEAST_SIDE = 128
 """Matrices with a shorter side are optimised by Adam."""
@@ -24,10 +24,60 @@ STILL = 0.05
 otherwise as long for noise as for a signal."""
 
 
+Schedule = Callable[[float], float]
+"""Maps progress in [0, 1] to the factor of the learning rate."""
+
+WAIT = 0.1
+"""Fraction of the steps in which an encoder waits, while its adversary learns."""
+
+
+def cosine(progress: float) -> float:
+    """Learning-rate factor: a short linear warm-up, then half a cosine down to zero.
+
+    Examples
+    --------
+    >>> [round(cosine(t), 3) for t in (0.0, 0.025, 0.05, 0.525, 1.0)]
+    [0.0, 0.5, 1.0, 0.5, 0.0]
+    """
+    warm_up = 0.05
+    return progress / warm_up if progress < warm_up else _half_cosine(progress, warm_up)
+
+
+def waiting_cosine(progress: float) -> float:
+    """Learning-rate factor of the encoder in adversarial training: zero at first, then half a cosine down to zero.
+
+    Examples
+    --------
+    >>> [round(waiting_cosine(t), 3) for t in (0.0, 0.09, 0.1, 0.55, 1.0)]
+    [0.0, 0.0, 1.0, 0.5, 0.0]
+    """
+    return 0.0 if progress < WAIT else _half_cosine(progress, WAIT)
+
+
+def constant(progress: float) -> float:
+    """Learning-rate factor 1 throughout."""
+    return 1.0
+
+
+def falling(progress: float) -> float:
+    """Learning-rate factor: half a cosine from one down to zero.
+
+    Examples
+    --------
+    >>> [round(falling(t), 3) for t in (0.0, 0.5, 1.0)]
+    [1.0, 0.5, 0.0]
+    """
+    return _half_cosine(progress, 0.0)
+
+
+def _half_cosine(progress: float, start: float) -> float:
+    return 0.5 * (1 + math.cos(math.pi * (progress - start) / (1 - start)))
+
+
 class MakeOptimizer(Protocol):
     """Makes the optimizer of an objective.
 
-    A parameter group may have its own ``schedule`` (see `pindown.training.schedules`), and its own ``peak``, the
+    A parameter group may have its own ``schedule`` , and its own ``peak``, the
     learning rate at the schedule's top; the default is that of the training.
     """
 

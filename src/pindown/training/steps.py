@@ -14,7 +14,7 @@ from torch import Tensor
 
 from pindown.data.batches import Batches, CapturableBatches
 from pindown.training.checkpoints import State
-from pindown.training.schedules import Schedule, falling
+from pindown.training.optimizers import Schedule, falling
 from pindown.training.validation import Phase
 
 LARGEST_SCALE = 2.0**15

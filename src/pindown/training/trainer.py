@@ -29,8 +29,7 @@ from pindown.training.checkpoints import Checkpoint, State, stable_repr
 from pindown.training.convergence import Length
 from pindown.training.devices import current, processes
 from pindown.training.divergence import check_losses, check_weights
-from pindown.training.optimizers import MakeOptimizer, adam
-from pindown.training.schedules import Schedule, cosine
+from pindown.training.optimizers import MakeOptimizer, Schedule, adam, cosine
 from pindown.training.steps import LARGEST_SCALE, Descent, step_taker
 from pindown.training.validation import (
     MIN_ANNEALING,
@@ -105,7 +104,7 @@ class TrainingDefaults:
     min_weight_decay : float
         The minimum for vectors, if ``weight_decay`` is None.
     optimizer, schedule : callable
-        See `pindown.training.optimizers` and `pindown.training.schedules`.
+        See `pindown.training.optimizers`.
     adversarial : bool
         Whether parts of the objective are trained against each other. Its loss then need not fall: no samples are held
         out for early stopping.
