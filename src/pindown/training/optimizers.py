@@ -77,8 +77,8 @@ def _half_cosine(progress: float, start: float) -> float:
 class MakeOptimizer(Protocol):
     """Makes the optimizer of an objective.
 
-    A parameter group may have its own ``schedule`` , and its own ``peak``, the
-    learning rate at the schedule's top; the default is that of the training.
+    A parameter group may have its own ``schedule``, and its own ``peak``, the learning rate at the top of the schedule;
+    the default is that of the training.
     """
 
     def __call__(self, objective: nn.Module, learning_rate: float, weight_decay: float) -> torch.optim.Optimizer:
