@@ -1,4 +1,4 @@
-"""`Dictionary` of pictures: found from pixels alone, on a CPU.
+"""`Dictionary` of images: latents from pixels alone, on a CPU.
 
 Chance, a random rotation of three latents, has an MCC of .826.
 """
@@ -46,18 +46,18 @@ def fitted(pictures):
 
 
 @pytest.mark.slow
-def test_latents_of_rooms_come_back_from_pixels_alone(fitted):
+def test_latents_of_rooms_are_recovered_from_pixels_alone(fitted):
     x, z = rooms(1_000, 2)
     assert mcc(fitted.transform(x), z) > 0.93  # chance .83
     assert fitted.guarantee is theory.DICTIONARY_BLOCKS
     assert all(block.is_single for block in fitted.blocks_)
 
 
-def test_the_support_says_which_pixels_a_latent_reaches(fitted):
+def test_the_support_shows_which_pixels_a_latent_reaches(fitted):
     assert fitted.support_.shape == fitted.dependence_.shape == (3, SIZE, SIZE, 3)
     x, z = rooms(500, 3)
-    codes = fitted.transform(x).numpy()
-    which = [int(np.abs(np.corrcoef(codes.T, z.numpy().T)[:3, 3 + j]).argmax()) for j in range(3)]
+    latents = fitted.transform(x).numpy()
+    which = [int(np.abs(np.corrcoef(latents.T, z.numpy().T)[:3, 3 + j]).argmax()) for j in range(3)]
     floor, wall = (fitted.dependence_[..., which[j]].mean(0) for j in (0, 1))
     assert floor[-1].mean() > 2 * floor[0].mean()  # below
     assert wall[0].mean() > 2 * wall[-1].mean()  # above
@@ -75,7 +75,7 @@ def test_pictures_are_decoded_sampled_scored_and_differentiated(fitted):
     assert fitted.score(x) > fitted.score(x.flip(2))
 
 
-def test_verdicts_after_a_fit_are_given_of_pictures_too(fitted):
+def test_assumptions_are_checked_of_images_too(fitted):
     from pindown.data.data import Data
 
     verdicts = fitted.spec.checks_after(fitted, Data(rooms(300, 5)[0].numpy()))
@@ -112,15 +112,15 @@ def test_a_fit_to_pictures_is_saved_and_loaded(fitted, tmp_path):
     assert torch.equal(load(tmp_path / "fit.pindown").transform(x), fitted.transform(x))
 
 
-def test_what_codes_tell_of_a_latent_is_what_rows_differ_by_beside_their_posteriors(fitted):
+def test_explained_variance_is_that_between_samples_rather_than_within_posteriors(fitted):
     model, (x, _) = fitted.objective_, rooms(200, 3)
     normal = torch.randn(2_000, 1, 3, 1, generator=torch.Generator().manual_seed(0))
     with torch.no_grad():
         triangle, _ = model._triangle(model.encoder.preprocess(x))
         draws = model.encode(x) + model.to_latents((triangle @ normal)[..., 0])  # (draws, rows, latents)
     within = draws.var(0).mean(0)
-    told = model.encode(x).var(0) / (model.encode(x).var(0) + within)
-    torch.testing.assert_close(1 - model.explained_variance(x), 1 - told, rtol=0.1, atol=1e-4)
+    explained = model.encode(x).var(0) / (model.encode(x).var(0) + within)
+    torch.testing.assert_close(1 - model.explained_variance(x), 1 - explained, rtol=0.1, atol=1e-4)
     assert (model.explained_variance(x) > 0.9).all()
 
 
@@ -130,42 +130,42 @@ def along_leading_directions(x: torch.Tensor, n: int) -> np.ndarray:
     return along[:, :n].numpy() * len(x) ** 0.5  # whitened, the leading directions first
 
 
-def test_a_start_looks_for_neighbours_in_as_many_directions_as_leave_no_fold():
+def test_isomap_uses_as_many_directions_as_leave_no_fold():
     x, z = rooms(1_000, 7)
     seen = along_leading_directions(x, 24)
     assert linear_r2(least_folded(seen, 3), z) > 0.95
-    assert linear_r2(isomap(seen[:, :15], 3), z) < 0.75  # five for each latent: the ways along the data are lost
+    assert linear_r2(isomap(seen[:, :15], 3), z) < 0.75  # five for each latent: the paths along the data are lost
 
 
 @pytest.mark.slow
-def test_the_size_of_sprites_is_not_hidden_behind_a_bend_of_their_places():
-    sprites, told, hidden = Sprites(16, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0}), [], []
+def test_the_size_of_sprites_is_not_hidden_by_a_parabola_of_their_positions():
+    sprites, explained, hidden = Sprites(16, factors=("size", "x", "y"), fixed={"shape": 0, "rotation": 0}), [], []
     for seed in (0, 1):
         z = torch.rand(2_500, 3, generator=torch.Generator().manual_seed(seed))
         seen, size = along_leading_directions(sprites(z), 24), z[:, :1]
-        told.append(linear_r2(least_folded(seen, 3), size))
+        explained.append(linear_r2(least_folded(seen, 3), size))
         hidden.append(linear_r2(isomap(seen[:, :12], 3), size))  # the third coordinate is a parabola of the places
-    assert np.mean(told) > 0.6
+    assert np.mean(explained) > 0.6
     assert np.mean(hidden) < 0.3
 
 
-def test_coordinates_that_are_no_bend_of_each_other_stay_as_they_are():
+def test_coordinates_without_parabolas_stay_the_same():
     z = np.random.default_rng(0).normal(size=(1_000, 3))
     z /= z.std(0)
     np.testing.assert_allclose(without_parabolas(z), z)
 
 
-def test_restarts_of_pictures_are_unrolled_and_straight_in_turns(pictures):
+def test_restarts_of_images_use_isomap_and_linear_initialisation_in_turns(pictures):
     est = Dictionary(3, **QUICK | {"n_restarts": 2}).fit(pictures[:200])
     assert est.bounds_.shape == est.agreement_.shape == (2,)
 
 
-class Coded(nn.Module):
-    """A restart whose codes are known."""
+class Restart(nn.Module):
+    """A restart whose latents are known."""
 
-    def __init__(self, codes):
+    def __init__(self, latents):
         super().__init__()
-        self.d, self.of = codes.shape[1], codes
+        self.d, self.of = latents.shape[1], latents
         self.encoder = SimpleNamespace(preprocess=lambda x: x)
 
     def encode(self, x):
@@ -178,19 +178,19 @@ def test_a_folded_restart_is_not_taken_for_its_larger_bound(bounds):
     z = z - z.mean(0)
     folded = torch.stack([z[:, 0], z[:, 1], z[:, 2].abs()], 1)
     nonlinear = z + 0.3 * torch.sin(3 * z)
-    best = estimator._best_of([Coded(z), Coded(folded), Coded(nonlinear)], np.array(bounds), x)
+    best = estimator._best_of([Restart(z), Restart(folded), Restart(nonlinear)], np.array(bounds), x)
     assert best == (0 if bounds[0] > bounds[2] else 2)
 
 
 @pytest.mark.parametrize("penalty", [DependencySparsity(), DependencyCount(), None])
-def test_some_columns_and_rows_are_taken_of_pictures_unless_it_is_said_which(penalty, pictures):
+def test_penalties_of_images_use_some_latents_and_samples_by_default(penalty, pictures):
     est = Dictionary(3, penalty=penalty, **QUICK).fit(pictures[:100])
     taken = est.objective_.penalty
     assert (taken is None) == (penalty is None)
     assert taken is None or (taken.n_columns, taken.n_samples) == (2, 64)
 
 
-def test_pictures_that_cannot_be_learned_from_are_refused(pictures, fitted):
+def test_images_that_cannot_be_used_are_refused(pictures, fitted):
     with pytest.raises(InputError) as error:
         Dictionary(3, **QUICK).fit(torch.ones(50, 3, 8, 8))
     assert error.value.argument == "X"

@@ -42,7 +42,7 @@ def fitted(data):
 
 
 @pytest.mark.slow
-def test_a_fit_finds_who_reaches_whom(fitted, data):
+def test_a_fit_finds_the_support(fitted, data):
     assert fitted.support_.shape == fitted.dependence_.shape == (6, 3)
     assert support_f1(fitted.support_, SUPPORT) > 0.9
     assert (fitted.dependence_[fitted.support_ == 0] <= fitted.threshold_).all()
@@ -54,7 +54,7 @@ def test_blocks_are_those_of_the_support(fitted):
     assert all(block.is_single for block in fitted.blocks_) == (len(np.unique(fitted.support_.T, axis=0)) == 3)
 
 
-def test_decoding_undoes_encoding(fitted, data):
+def test_decoding_inverts_encoding(fitted, data):
     x = data[1].x.double().numpy()
     again = fitted.inverse_transform(fitted.transform(x))
     assert (1 - (x - again).var(0) / x.var(0)).min() > 0.97
@@ -71,7 +71,7 @@ def test_the_jacobian_is_the_derivative_of_decoding(fitted, data):
         torch.testing.assert_close(jacobian[:, :, j], difference, atol=1e-6, rtol=1e-4)
 
 
-def test_results_come_as_the_data_did(fitted, data):
+def test_arrays_and_tensors_keep_their_type(fitted, data):
     x = data[1].x[:5]
     for method in (fitted.transform, fitted.jacobian, lambda x: fitted.inverse_transform(x[:, :3])):
         assert isinstance(method(x), torch.Tensor)
@@ -86,10 +86,10 @@ def test_the_restart_with_the_best_bound_goes_on(fitted):
     assert fitted.n_iter_ == len(fitted.loss_curve_) == 600
 
 
-def test_the_score_is_lower_for_strangers(fitted, data):
+def test_the_score_is_lower_for_permuted_features(fitted, data):
     x = data[1].x
-    strangers = torch.stack([column.roll(i) for i, column in enumerate(x.T)], dim=1)
-    assert -fitted.score(strangers) > 10 * fitted.score(x) > 0
+    permuted = torch.stack([column.roll(i) for i, column in enumerate(x.T)], dim=1)
+    assert -fitted.score(permuted) > 10 * fitted.score(x) > 0
 
 
 def test_fits_repeat_themselves_and_leave_the_global_generator_alone(data):
@@ -99,12 +99,12 @@ def test_fits_repeat_themselves_and_leave_the_global_generator_alone(data):
     assert torch.equal(torch.get_rng_state(), before)
 
 
-def test_a_world_can_be_fitted_directly(world):
+def test_a_simulation_can_be_fitted_directly(world):
     dictionary = Dictionary(3, **QUICK).fit_process(world)
     assert dictionary.transform(world.sample(7, random_state=0).x).shape == (7, 3)
 
 
-def test_a_fit_can_be_taken_up_again_part_by_part(data, tmp_path):
+def test_a_fit_can_be_resumed_part_by_part(data, tmp_path):
     settings = QUICK | {"trainer": Trainer(checkpoint=tmp_path / "fit.safetensors")}
     first = Dictionary(3, **settings).fit(data[0].x)
     assert sorted(file.name for file in tmp_path.iterdir()) == [
@@ -147,24 +147,24 @@ def autoencoder(x, d=3):
         return Autoencoder(encoder, networks.smooth(d, x.shape[1]), d, x).double()
 
 
-def some_turn(d=3):
+def some_rotation(d=3):
     return torch.linalg.qr(torch.randn(d, d, generator=torch.Generator().manual_seed(1), dtype=torch.float64))[0]
 
 
-def test_the_bound_does_not_see_a_rotation_but_the_codes_and_their_dependence_do(data):
+def test_a_rotation_changes_latents_and_dependence_but_not_the_bound(data):
     x = data[0].x.double()
     model = autoencoder(x)
-    bound, codes, dependence = model.bound(x, seed=0), model.encoder(x), model.dependence(x)
-    turn = some_turn()
+    bound, latents, dependence = model.bound(x, seed=0), model.encoder(x), model.dependence(x)
+    turn = some_rotation()
     model.rotate(turn)
     model.rotate(turn)  # turns add up
     assert model.bound(x, seed=0) == pytest.approx(bound, rel=1e-9)
-    torch.testing.assert_close(model.encoder(x), codes @ turn @ turn)
+    torch.testing.assert_close(model.encoder(x), latents @ turn @ turn)
     assert (model.dependence(x) - dependence).abs().max() > 1e-3
 
 
 def test_the_bound_is_exact_for_a_linear_gaussian_model():
-    # x = W z + noise has the law N(0, W Wᵀ + σ² I), and the posterior is a Gaussian that the encoder can have.
+    # x = W z + noise has the distribution N(0, W Wᵀ + σ² I), and the posterior is a Gaussian that the encoder can have.
     rng = torch.Generator().manual_seed(0)
     w, sigma = torch.randn(4, 2, generator=rng, dtype=torch.float64), 0.5
     z, noise = (torch.randn(20_000, k, generator=rng, dtype=torch.float64) for k in (2, 4))
@@ -176,16 +176,16 @@ def test_the_bound_is_exact_for_a_linear_gaussian_model():
         model.centre.zero_()
         model.scale.fill_(1.0)
         model.log_noise.fill_(0.5 * np.log(sigma**2 - 0.02**2))
-        straight, last = model.encoder.body[0].linear, model.posterior[-1]
+        linear_path, last = model.encoder.body[0].linear, model.posterior[-1]
         first = model.encoder.preprocess
         whitening = first.linear_map
-        straight.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
-        straight.bias.copy_(posterior @ w.mT @ model.encoder.preprocess.mean / sigma**2)
+        linear_path.weight.copy_(posterior @ w.mT / sigma**2 @ torch.linalg.inv(whitening).mT)
+        linear_path.bias.copy_(posterior @ w.mT @ model.encoder.preprocess.mean / sigma**2)
         model.decoder[1].linear.weight.copy_(w)
         last.bias.copy_(torch.stack([triangle[0, 0].log(), triangle[1, 1].log(), triangle[1, 0]]))
         last.bias[:2] -= np.log(0.3)
-    law = torch.distributions.MultivariateNormal(torch.zeros(4).double(), w @ w.mT + sigma**2 * torch.eye(4))
-    exact = law.log_prob(x).mean().item() + 2 * np.log(2 * np.pi)  # the bound leaves out (m/2) log 2π
+    distribution = torch.distributions.MultivariateNormal(torch.zeros(4).double(), w @ w.mT + sigma**2 * torch.eye(4))
+    exact = distribution.log_prob(x).mean().item() + 2 * np.log(2 * np.pi)  # the bound leaves out (m/2) log 2π
     assert model.bound(x, seed=0) == pytest.approx(exact, abs=0.02)
 
 
@@ -196,7 +196,7 @@ def a_roll(n=2_000):
     return np.stack([angle, height], axis=1), np.stack([np.cos(angle), np.sin(angle), height], axis=1)
 
 
-def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
+def test_a_linear_initialisation_folds_a_roll_and_isomap_does_not():
     z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll())
     model = autoencoder(x, d=2).float()
     missed, noise = 1 - linear_r2(model.encoder(x).detach(), z), model.noise()
@@ -204,17 +204,17 @@ def test_a_straight_start_folds_a_roll_and_an_unrolled_one_does_not():
     left = 1 - linear_r2(model.encoder(x).detach(), z)
     assert left < 0.03
     assert left < missed / 4
-    assert model.noise() < 0.3 * noise  # what decoded codes leave over
+    assert model.noise() < 0.3 * noise  # the reconstruction error
 
 
-def test_an_unrolled_start_takes_every_row_once_however_often_it_comes():
+def test_isomap_initialisation_uses_duplicates_once():
     z, x = (torch.as_tensor(array, dtype=torch.float32) for array in a_roll(500))
     model = autoencoder(x, d=2).float()
     isomap_init(model, x.repeat(15, 1), max_iter=200, seed=0)
     assert linear_r2(model.encoder(x).detach(), z) > 0.97
 
 
-def test_unrolled_coordinates_of_rows_that_are_all_alike_are_finite():
+def test_isomap_coordinates_of_equal_samples_are_finite():
     assert np.isfinite(isomap(np.ones((5, 3)), 2)).all()
     apart = np.concatenate([np.random.default_rng(0).normal(size=(50, 3)), 1e3 + np.zeros((50, 3))])
     assert np.isfinite(isomap(apart, 2)).all()  # two groups without a way between them
@@ -230,20 +230,20 @@ def test_the_sparsest_rotation_is_found_from_any_angle(seed):
     z = torch.randn(2_000, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     gradients = world.mixing.gradients(z) / world.mixing(z).std(0)[:, None]
     moments = (torch.einsum("nij,nik->ijk", gradients, gradients) / len(z)).numpy()
-    turn = some_turn().numpy()
+    turn = some_rotation().numpy()
     found = np.abs(turn.T @ rotation_optima(rotated(moments, turn)).rotations[0])
     assert np.sort(found.max(0))[0] > 0.999
     assert sorted(found.argmax(0)) == [0, 1, 2]
 
 
-def two_clean_rows_and_three_slanted(nonlinearity):
+def two_sparse_features_and_three_dense(nonlinearity):
     v, w = np.array([1.0, 1.0]) / np.sqrt(2), np.array([1.0, -1.0]) / np.sqrt(2)
     slanted = np.outer(v, v) + nonlinearity**2 * np.outer(w, w)
     return np.stack([np.diag([1.0, 0.0]), np.diag([0.0, 1.0]), *[slanted] * 3])
 
 
 def test_the_count_of_dependencies_finds_the_truth_where_the_l1_norm_prefers_another_basis():
-    moments = two_clean_rows_and_three_slanted(nonlinearity=0.15)
+    moments = two_sparse_features_and_three_dense(nonlinearity=0.15)
     found = rotation_optima(moments).rotations[0]
     assert np.abs(found).max(0) == pytest.approx([1, 1], abs=1e-3)
     slant = np.array([[1.0, 1.0], [1.0, -1.0]]) / np.sqrt(2)
@@ -254,8 +254,8 @@ def test_the_count_of_dependencies_finds_the_truth_where_the_l1_norm_prefers_ano
     assert root_mean_squares(slant) < root_mean_squares(np.eye(2))
 
 
-def test_rows_that_are_nearly_linear_hide_the_truth_from_any_count():
-    found = rotation_optima(two_clean_rows_and_three_slanted(nonlinearity=0.0)).rotations[0]
+def test_nearly_linear_features_hide_the_truth_from_any_count():
+    found = rotation_optima(two_sparse_features_and_three_dense(nonlinearity=0.0)).rotations[0]
     assert np.abs(found).max() == pytest.approx(np.sqrt(0.5), abs=1e-3)  # three slanted rows become single
 
 
@@ -264,7 +264,7 @@ def test_the_threshold_lies_in_the_widest_gap():
     assert 0.05 < widest_gap(np.zeros((3, 2))) < 0.15
 
 
-# ---- reasons_not_to_claim -----------------------------------------------------------------------------------------
+# ---- input that is refused -----------------------------------------------------------------------------------------
 
 
 class Cut(nn.Module):
