@@ -152,7 +152,7 @@ def _audited(
 def _together(before: Verdicts, after: Verdicts) -> Verdicts:
     """Return both, each once: counts from before, since all samples are counted there.
 
-    That classes span all directions shows better in latents, since a mixing bends their span.
+    Whether classes span all directions is decided in the latents, since a nonlinear mixing distorts their span.
     """
     spanned = next((v for v in after if v.assumption == theory.AFFINE_GENERATORS and v.outcome == "holds"), None)
     kept = [v for v in before if not (spanned and v.assumption == theory.AFFINE_GENERATORS)]
@@ -160,7 +160,7 @@ def _together(before: Verdicts, after: Verdicts) -> Verdicts:
     new = [v for v in after if v.assumption not in counted]
     for v in before:
         if spanned and v.assumption == theory.AFFINE_GENERATORS and v.outcome != "holds":
-            why = f"{spanned.why} Before training it looked otherwise, since a mixing bends what X spans: {v.why}"
+            why = f"{spanned.why} Before training it looked otherwise: a nonlinear mixing distorts spans. {v.why}"
             new[new.index(spanned)] = replace(spanned, why=why)
     return tuple({str(verdict): verdict for verdict in (*kept, *new)}.values())
 

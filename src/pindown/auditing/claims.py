@@ -135,8 +135,8 @@ class Claim:
             trusted, promised = [*trusted, NOISY.assumes], [*promised, *NOISY.not_promised]
         elif self.noise is not None and not self.noise.decided:
             undecided.append(
-                "undecided: noise: all directions of X may be signal, so noise cannot be told from latents and counts "
-                "as signal. More samples would show it, or twenty more features of the same latents."
+                "undecided: noise: all directions of X may be signal, so noise cannot be distinguished from latents "
+                "and counts as signal. More samples would show it, or twenty more features of the same latents."
             )
         return (
             *undecided,
@@ -202,7 +202,7 @@ def block_part(block: SharedBlock) -> Part:
 def leading_part(features: Part, n_kept: int, n_latents: int, *, warped: bool) -> Part:
     """Return the claim about the directions in which classes differ most: up to a linear map, or one, warped."""
     first = "the first is" if n_kept == 1 else f"the first {n_kept} are"
-    subject = f"of the directions in which features tell classes apart {first} recovered"
+    subject = f"of the directions in which features distinguish classes {first} recovered"
     free = WARPED if warped else features.theorem.indeterminacy
     left = n_latents - n_kept
     rest = f"fits differ in the other {counted(left, 'direction')}; " if left else ""

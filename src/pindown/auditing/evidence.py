@@ -150,7 +150,7 @@ def side_information_evidence(refits: Refits, test: Test, rng: np.random.Generat
 
 
 def leak_score(name: str, found: Leakage) -> Score:
-    """Return the accuracy of the worst probe of a nuisance, of which less is better."""
+    """Return the accuracy of the strongest probe of a nuisance; lower is better."""
     return Score(name, found.worst, found.chance, found.p_value, leak=True, floor=found.floor)
 
 

@@ -272,9 +272,10 @@ class Refits(Generic[E]):
 def refit(
     est: E, samples: Samples, *, n_fits: int, rng: np.random.Generator, begin: Callable[[str], None]
 ) -> Refits[E]:
-    """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves, and one that can learn nothing.
+    """Fit clones of an estimator: ``n_fits`` with other seeds, two to halves of the samples, and a control.
 
-    Not all methods have the last: see `Refitting.null`. ``begin`` is called with the name of each stage.
+    The control is fitted to shuffled data, if the method has one: see `Refitting.null`. ``begin`` is called with the
+    name of each stage.
     """
     refitting = est.spec.refitting
     train, held_out = divide(samples, rng)
@@ -351,7 +352,7 @@ def can_vary_initialisation(n_in: int | tuple[int, ...]) -> bool:
 
 @dataclass(frozen=True)
 class OtherInitialisation:
-    """The same kind of encoder behind a fixed, invertible, random map that stretches, rotates and bends the data.
+    """The same kind of encoder behind a fixed, invertible, random nonlinear map of the data.
 
     Encoders that start at orthonormal rows of whitened data start alike, up to a rotation. Without any signal they stay
     alike, and would seem to agree. Behind different maps, what agrees in the end was learned. Networks of images and of

@@ -119,7 +119,7 @@ class IndexedSamples:
 
 
 class EpochBatches(ABC):
-    """Batches without replacement, cut anew every epoch, as follows from the seed and the step alone; abstract."""
+    """Batches without replacement, shuffled every epoch; they depend on the seed and the step alone; abstract."""
 
     def __init__(self, samples: SampleSet, batch_size: int) -> None:
         self.samples, self.batch_size = samples, batch_size
@@ -289,7 +289,7 @@ class StreamBatches:
 
 
 def augmented(batches: Batches, augment: Augment) -> Batches:
-    """Return batches whose samples are augmented, in another way every time.
+    """Return batches whose samples are augmented, differently at every step.
 
     They cannot be captured in a CUDA graph, since `augment` may wait for the device.
     """

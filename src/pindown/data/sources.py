@@ -223,7 +223,7 @@ def _taken(part: Any, rows: NDArray[np.int64]) -> Any:
         return part[torch.as_tensor(rows, device=part.device)]
     if isinstance(part, np.ndarray):
         return np.asarray(part[rows])
-    ordered, place = np.unique(rows, return_inverse=True)  # h5py wants each row once, in order
+    ordered, place = np.unique(rows, return_inverse=True)  # h5py needs increasing indices without repeats
     return np.asarray(part[ordered])[place]
 
 

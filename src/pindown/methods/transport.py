@@ -98,7 +98,7 @@ class SlicedTransport(nn.Module):
     ) -> Self:
         """Match the quantiles of latents (n, k) with these numbers of groups; a group of few samples stays as it is.
 
-        Rounds use the axes of the latents and random axes by turns.
+        Rounds use the axes of the latents and random axes alternately.
 
         Examples
         --------

@@ -31,9 +31,9 @@ def read_pair(
 
 
 def read_matrix(name: str, values: ArrayLike) -> Matrix:
-    """Return a matrix of finite numbers, in double precision; raise `InputError` where the values are none.
+    """Return values as a matrix of doubles; raise `InputError` if they are no matrix or not finite.
 
-    Columns that vary by the rounding of their own precision alone, as those of a dead unit may, become constant.
+    A column that varies by rounding errors alone, as that of a dead unit may, becomes constant.
     """
     try:
         a = as_array(values, name)

@@ -1,4 +1,4 @@
-"""Runs: a request, the beginning or the resumption, the training, the files of the result, and new samples."""
+"""A run: its request, its start or resumption, the training, the files of the result, and latents of new samples."""
 
 from __future__ import annotations
 

@@ -204,7 +204,7 @@ class Place:
                 raise _refused(f"{path} holds a finished run: give another name, or `force` to replace it.")
 
     def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
-        """Return the unfinished run that asked for the same, if there is one; with `force` others do not matter."""
+        """Return the unfinished run of the same request, if there is one; with `force` another one is ignored."""
         if not (self.unfinished / RECORD).is_file():
             return None
         try:
@@ -314,7 +314,7 @@ def _refused(why: str) -> InputError:
 
 
 def _is_ours(folder: Path) -> bool:
-    """Return whether a folder holds a run, or one of which a kill left next to nothing."""
+    """Return whether a folder holds a run, or what is left of one that was killed at its start."""
     inside = [path.name for path in folder.iterdir()] if folder.is_dir() else [folder.name]
     return RECORD in inside or all(name.startswith(f".{RECORD}.") for name in inside)
 

@@ -52,7 +52,7 @@ class ImageOptions:
 
 @dataclass(frozen=True)
 class Images:
-    """A folder of images, of which nothing is read yet."""
+    """A folder of images that have not been read yet."""
 
     path: Path
     options: ImageOptions
@@ -84,7 +84,7 @@ class Images:
 
 @dataclass(frozen=True)
 class Activations:
-    """A folder that `pindown.activations` wrote, of which nothing is read yet."""
+    """A folder that `pindown.activations` wrote, not read yet."""
 
     path: Path
 
@@ -107,7 +107,7 @@ Source = TableFile | Images | Activations
 
 
 def open_data(path: Path, options: ImageOptions) -> Source:
-    """Return a data file, or a folder of images or activations, of which only the names of columns are read.
+    """Return a data file, or a folder of images or activations; read nothing but the names of columns.
 
     Raises
     ------

@@ -110,7 +110,7 @@ def _wrong(name: str, message: str) -> InputError:
 
 
 def read_value(name: str, text: str) -> Any:
-    """Return what a text stands for: a number, a word such as None, or a value that has a name.
+    """Parse a text: return a number, a word such as None, or a value that has a name.
 
     A name may have arguments. Of a class they make an instance, of a function they are fixed: ``mlp(hidden=(64, 64))``.
 
@@ -214,7 +214,7 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
     columns : Columns
         The role of each column.
     name : str, optional
-        The estimator that was asked for.
+        The requested estimator.
     fitted : bool
         Whether it is to be fitted: a plan may use more side variables than a fit.
 
@@ -248,15 +248,15 @@ def estimator_for(columns: Columns, name: str | None = None, *, fitted: bool = T
 
 
 def planned(recipe: Recipe, est: BaseEncoder, data: Data) -> tuple[Recipe, tuple[str, ...]]:
-    """Return the recipe with what was left open filled in as its method says, and notes on what was decided.
+    """Return the recipe with the parameters that its method chooses for the data, and notes that say why.
 
     The notes also name samples or groups that an audit would lack. ``est`` is the estimator of the recipe.
     """
-    asked = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
-    settled = est.spec.choose(est, data, asked, lambda est: look(data, est, recipe.n_components))
+    given = frozenset([*recipe.options, *(["n_components"] if recipe.n_components is not None else [])])
+    choice = est.spec.choose(est, data, given, lambda est: look(data, est, recipe.n_components))
     audited = can_split(est, data)
     missing = () if audited.outcome == "holds" else (audited.why,)
-    return recipe.having(settled.parameters), (*settled.notes, *missing)
+    return recipe.having(choice.parameters), (*choice.notes, *missing)
 
 
 def look(data: Data, est: BaseEncoder, n_components: int | None = None) -> Plan:
@@ -278,7 +278,7 @@ def _n_planned(data: Data) -> int:
 
 
 def fit(estimator: BaseEncoder, data: Data) -> BaseEncoder:
-    """Fit an estimator to the side variables that it uses; partners that are the next rows, within groups."""
+    """Fit an estimator to data with the side variables that it uses; next samples are positives within their group."""
     data = data.paired() if data.groups is not None else data
     return estimator.fit(data.only(*estimator.spec.roles.used, "groups"))
 

@@ -55,14 +55,14 @@ class Callback(ABC):
     """Follows a training, in the main process; a subclass defines `report`."""
 
     def begin(self, title: str, n_steps: int) -> None:  # noqa: B027 (most have nothing to do)
-        """Start, before the first step."""
+        """Prepare for a training; called before the first step."""
 
     @abstractmethod
     def report(self, report: Report) -> None:
         """Handle a report; called every few steps, and after the last."""
 
     def end(self) -> None:  # noqa: B027
-        """Close what was opened; called however training ended."""
+        """Clean up; called after the last step, and after an error."""
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ class State:
     generator: torch.Generator
     accelerator: Any
     scale: Tensor | None = None  # of the loss, in float16
-    stopping: EarlyStopping | None = None  # over rows held out
+    stopping: EarlyStopping | None = None  # by the validation loss
 
     def live(self) -> dict[str, Tensor]:
         """Return weights, and what the optimiser keeps of them, by name: the tensors themselves."""
@@ -53,7 +53,7 @@ class State:
         named["generators"] = self.accelerator.gather(mine)
         if self.scale is not None:
             named["scale"] = self.scale
-        # Copies, since safetensors refuses tensors that share memory, as tied weights do.
+        # Copies, since safetensors rejects tensors that share memory, as tied weights do.
         return {k: v.detach().to("cpu", copy=True).contiguous() for k, v in named.items()}
 
     def load(self, named: dict[str, Tensor]) -> None:
@@ -76,7 +76,7 @@ class State:
             self.stopping.load(named, self.generator.device)
         # A copy: PyTorch crashes on a state that starts in the middle of another tensor's memory.
         drawn = named["generators"][self.accelerator.process_index].clone()
-        # Another kind of device has other generators. A finished run draws no more; one that goes on draws anew.
+        # Another kind of device has other generators. A finished run draws no more numbers; a resumed one draws others.
         if len(drawn) == len(self.generator.get_state()):
             self.generator.set_state(drawn)
 

@@ -24,9 +24,9 @@ SEARCHED, NEAR = 500, 0.9  # samples for matching pursuit; quantile of atoms who
 
 
 def samples_for_atoms(n_samples: int, d: int, m: int) -> Verdict:
-    """Compare the number of samples with what the theorems on d atoms in m dimensions count, up to their constant.
+    """Compare the number of samples with what the theorems need for d atoms in m dimensions, up to a constant.
 
-    It fails at half of that or less.
+    The check fails with half of that number or fewer.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def sparsest_activations(
 
 
 def _spread(rows: np.ndarray) -> np.ndarray:
-    """Return some rows, spread evenly."""
+    """Return some samples, evenly spaced."""
     return rows[np.unique(np.linspace(0, len(rows) - 1, SEARCHED).astype(np.int64))]
 
 

@@ -85,17 +85,18 @@ def structure_kept(
 ) -> Verdict:
     r"""Say whether latents explain the signal in X, as they must if mixing and encoder are injective.
 
-    For each direction :math:`u_k` of X that stands out of noise (unit variance; at least a hundredth of the largest
-    spread), a smooth regression on the latents of half of the samples predicts :math:`w_k`. Both contain the same
-    noise, and would agree in it. So fresh noise ε of the measured size is added to X, and its effect subtracted:
+    For each direction :math:`u_k` of X above the noise (unit variance; at least a hundredth of the largest spread), a
+    smooth regression on the latents predicts :math:`w_k`. It is fitted to half of the samples. The latents are
+    computed from X, so :math:`w_k` and :math:`u_k` contain the same noise, which correlates. To correct for this,
+    fresh noise ε of the measured size is added to X, and its effect is subtracted:
 
     .. math:: r^2_k = \frac{(\mathrm{cov}(w_k, u_k) - \mathrm{E}\, \Delta w_k ε_k)^2}
               {(\mathrm{var}\, w_k - \mathrm{E}\, \Delta w_k^2)\,(1 - \mathrm{var}\, ε_k)},
 
     the squared correlation of the signals. The statistic is its mean, weighted by the fraction of signal in each
-    direction. Without noise it is the fraction of the variance of whitened X that latents explain. Blind to one missing
-    latent of many. For pictures directions count by their variance, and a low value leaves the question open: moving
-    edges are no smooth function of the latents.
+    direction. Without noise it is the fraction of the variance of whitened X that latents explain. It does not detect
+    one missing latent among many. For images directions are weighted by their variance, and a low value is undecided,
+    since moving edges are no smooth function of the latents.
 
     Parameters
     ----------
@@ -136,7 +137,7 @@ def structure_kept(
 
 
 def _standing_out(rows: NDArray[np.float64], noise: Noise) -> tuple[Matrix, NDArray[np.int64]]:
-    """Return samples along the directions that stand out of noise, each of unit variance, and which these are."""
+    """Return samples along the directions above the noise, each of unit variance, and these directions."""
     spreads, most = np.sqrt(noise.spectrum.variances), max(1, len(rows) // SAMPLES_PER_DIRECTION)
     kept = np.flatnonzero(spreads[: noise.spectrum.n_signal] > FAINT * spreads[0])[:most]
     along = noise.spectrum.coordinates(rows.reshape(len(rows), -1), noise.spectrum.n_signal)
@@ -186,7 +187,7 @@ def _signal_r2(products: Matrix, weights: Matrix) -> float:
 def distinct_latents(encode: Encode, X: ArrayLike, *, noise: Noise | None = None, random_state: int = 0) -> Verdict:
     r"""Say whether samples that differ have latents that differ, by samples whose latents are neighbours.
 
-    With :math:`u_i` the directions of X that stand out of noise, :math:`c_i` the latents, both of unit variance, and
+    With :math:`u_i` the directions of X above the noise, :math:`c_i` the latents, both of unit variance, and
     i(k) the sample whose latents are the k-th nearest to those of sample i,
 
     .. math:: \gamma_k = \tfrac12 \mathrm{E} \lVert u_i - u_{i(k)} \rVert^2 \to
@@ -240,7 +241,7 @@ def distinct_latents(encode: Encode, X: ArrayLike, *, noise: Noise | None = None
         MERGED,
         outcome,
         f"samples with equal latents would differ by {merged.percent} of the variance of X (0 % if no two are merged).",
-        fails="The encoder merges samples that differ. More restarts, samples, or features that tell them apart may "
+        fails="The encoder merges samples that differ. More restarts, samples, or features that distinguish them may "
         "help; where distant samples look nearly alike, nothing may.",
         undecided="Samples are too few to have near neighbours, or a few are merged: more samples would show.",
     )

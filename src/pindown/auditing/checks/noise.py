@@ -27,7 +27,7 @@ N_DRAWS = 4  # draws of fresh noise for every sample
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """Noise that each feature has for itself, and the directions of X that stand out of it.
+    """Independent noise of the features, and the directions of X above it.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class Noise:
 
     @property
     def is_nil(self) -> bool:
-        """Whether there is practically none."""
+        """Whether noise is negligible."""
         return self.fraction < NIL
 
     def draws(self, n: int, rng: np.random.Generator) -> Iterator[Matrix]:
@@ -71,8 +71,8 @@ class Noise:
 def noise_of(X: ArrayLike) -> Noise:
     """Measure the independent noise of features by the trailing spectrum of X.
 
-    Blind to noise that features share. It needs about twenty features more than there are directions of signal: with
-    fewer, noise cannot be told from latents, and the result is none.
+    It does not detect noise that features share. It needs about twenty features more than there are directions of
+    signal: with fewer, noise cannot be distinguished from latents, and counts as signal.
 
     Examples
     --------
@@ -94,8 +94,8 @@ def noise_left(encode: Encode, X: ArrayLike, *, random_state: int = 0) -> Noise:
     With a nonlinear mixing there is signal in all directions, and no bulk of noise in the spectrum. But if the latents
     explain the signal, a smooth regression of p features on d latents leaves :math:`1 - d/p` of the noise, and no two
     residuals correlate. So residuals are noise unless features share more than ``SHARED`` of them. With too few
-    features, :math:`(p - d)^2 \le p + d` (Ledermann, 1937), d latents of a linear mixing could not be told from noise,
-    and the result is none.
+    features, :math:`(p - d)^2 \le p + d` (Ledermann, 1937), d latents of a linear mixing cannot be distinguished
+    from noise, and noise counts as signal.
 
     Examples
     --------

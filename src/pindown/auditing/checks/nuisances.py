@@ -23,7 +23,7 @@ SURE, UNSURE = 1e-6, 0.05  # levels of Bartlett's test: if they disagree, the nu
 SPREADS = 0.1  # difference of covariances between levels, relative to the covariance
 APART = 0.02  # fraction of samples that look like another level below which the levels do not overlap
 SHARED_BITS = 0.02  # information that a label and a nuisance may share, relative to the smaller entropy
-LEAK, SIGNIFICANT = 0.15, 0.01  # the way from chance to certainty that a probe may get, and its p-value
+LEAK, SIGNIFICANT = 0.15, 0.01  # part of the range from chance to 1 that a probe may reach, and its p-value
 
 N_SHUFFLES = 40
 OVERLAP_SAMPLES, LEAK_SAMPLES = 2_000, 6_000
@@ -173,9 +173,10 @@ def invariant_latents(
 ) -> Verdict:
     """Say whether a probe trained afterwards predicts the nuisance from the latents (`metrics.leakage`).
 
-    The statistic is the score of the best probe, a balanced accuracy. It fails if that is more than half of
-    ``LEAK`` of the way from chance to certainty, and chance is ruled out; it holds if chance is not, and more than
-    ``LEAK`` is. Latents that have collapsed are undecided: a constant is invariant to everything.
+    The statistic is the score of the best probe, a balanced accuracy. A fraction ``LEAK`` of the range from chance to 1
+    is allowed. The check fails if the score is significantly above chance, by more than half of what is allowed. It
+    holds if the score is not significant, and the upper end of its confidence interval is allowed. Latents that have
+    collapsed are undecided: a constant is invariant to everything.
 
     Examples
     --------

@@ -65,7 +65,7 @@ def diverse_support(dependence: ArrayLike, threshold: float) -> Verdict:
 
 
 def _gap_ratio(strength: Matrix) -> float:
-    """Return the widest gap of a threshold that leaves a diverse support, over the widest of those that do not."""
+    """Return the widest gap between strengths that leaves a diverse support, over the widest that leaves another."""
     steps = np.unique([FLOOR, *np.maximum(strength, FLOOR).ravel()])
     widest = {True: 1.0, False: 1.0}
     for low, high in pairwise(steps):

@@ -145,7 +145,7 @@ class ClassifySpec(MethodSpec["Classify"]):
         return Figure(est.loss_curve_, float(-(prior * np.log(prior)).sum()))
 
     def score(self, est: Classify, data: Data) -> FitScore:
-        # Labels of any kind, mixed ones too, which scikit-learn's accuracy refuses.
+        # Labels of any kind, mixed ones too, which scikit-learn's accuracy rejects.
         truth = np.arange(len(data)) if data.signal is None else data.signal.reshape(-1)
         value = float((est.predict(data.X) == truth).mean())
         return FitScore("class accuracy", value, float(est.class_prior_.max()))

@@ -52,7 +52,7 @@ these may pass unnoticed. Of twice as many uniform classes as latents, one draw 
 
 
 class Classify(ClassifierMixin, Incremental):
-    r"""Recover latents from labels that are signal, by telling the classes apart (cross-entropy).
+    r"""Recover latents from labels that are signal, by classification (cross-entropy).
 
     If samples are :math:`x = g(z)` with injective g, the latents of class c follow :math:`\mathrm{vMF}(v_c, \kappa)`,
     and the class vectors lie in no affine hyperplane, then the minimiser of the cross-entropy of
@@ -74,16 +74,16 @@ class Classify(ClassifierMixin, Incremental):
     Parameters
     ----------
     n_components : int or None
-        Number of latents. None takes as many as labels can identify: one less than classes, and no more than there are
-        directions beyond noise; with fewer than a hundred samples per feature, as many as the class means span. Behind
-        a nonlinear mixing, means span fewer directions than there are latents.
+        Number of latents. None takes as many as labels can identify: one less than there are classes, and at most the
+        number of directions of X above the noise. With fewer than a hundred samples per feature it takes as many as
+        the class means span, which after a nonlinear mixing may be fewer than there are latents.
     space : Space
         The latent space: ``Sphere()`` or ``Reals()``. The space of a single latent is always the real line.
     vector_space : Space
         The space of the class vectors: ``Sphere()`` or ``Reals()``; with a single latent the real line.
     scale : float or None
         The factor β. None learns it; with latents and class vectors on the sphere it then estimates the concentration
-        κ, and no other value lets them fit.
+        κ, the only value for which the model can be exact.
     augment : callable or None
         Called as ``augment(x, generator)`` with a batch (n, n_features) and the only source of randomness it may use,
         returns another view of each sample. With it ``y=None`` means that each sample is a class of its own.

@@ -47,7 +47,7 @@ TEMPERATURE_PAIRS = 1_024
 
 
 class Contrast(Incremental):
-    r"""Recover latents from pairs of related samples, by telling positives from negatives (InfoNCE).
+    r"""Recover latents from pairs of related samples, by distinguishing positives from negatives (InfoNCE).
 
     If samples are :math:`x = g(z)` with injective g, z is uniform on the sphere, and the latent of the positive follows
     :math:`p(\tilde z | z) \propto e^{\kappa z^\top \tilde z}`, then the minimiser is z up to a rotation. In
@@ -63,8 +63,8 @@ class Contrast(Incremental):
     p : float
         The similarity of latents is −‖·‖_p^p. On the sphere p = 2 is the dot product.
     temperature : float or None
-        Divides the similarity. None learns it; on the sphere its inverse then estimates the concentration κ, unless κ
-        is so large that positives are nearer than all negatives of a batch: then it is less.
+        Divides the similarity. None learns it. On the sphere its inverse then estimates the concentration κ; the
+        estimate is too low if κ is so large that positives are nearer than all negatives of a batch.
     loss : PairLoss
         Options of the loss: alignment and uniformity in place of InfoNCE, the correction for latents that are not
         uniform, samples as their own negatives: see `pindown.methods.PairLoss`.
@@ -77,7 +77,7 @@ class Contrast(Incremental):
         `pindown.networks.preprocessing`. By default vectors are whitened, images and sequences standardised by channel.
     batch_size : int or None
         Pairs per step; None takes 512, or all if there are fewer. Under ``torchrun`` each process has a part of the
-        data and takes so many pairs of it, and each pair is compared with those of all processes.
+        data and takes this many pairs of it; each pair is compared with those of all processes.
     max_iter : int or None
         Number of steps. None takes 2,000, and continues in rounds twice as long while the loss still clearly falls, up
         to 32,000 in all. With a number, `fit` warns if more steps would clearly help.
@@ -190,8 +190,9 @@ class Contrast(Incremental):
             Positives, an array like X; or groups, (n_samples,), whose samples are positives of each other; or None:
             the positive of each sample is the next one.
         nuisance : array of shape (n_samples,) or (n_samples, n_columns), optional
-            A batch, a session, a body … Negatives are then taken from samples of the same level, so that telling levels
-            apart does not help. The latents are not *made* invariant to it: for that, see `Forget`.
+            A batch, a session, a body … Negatives are then taken from samples of the same level, so that
+            distinguishing levels does not lower the loss. The latents are not *made* invariant to it: for that, see
+            `Forget`.
         """
         return self._fit(X, {"pairs": y, "nuisance": nuisance})
 

@@ -62,8 +62,8 @@ class Dictionary(Decodes, BaseEncoder):
     r"""Recover latents without any side information: a variational autoencoder with a sparse Jacobian.
 
     Among all decoders that explain the data equally well, find the one in which the fewest latents reach the fewest
-    observed variables. A fit has three phases. Several restarts maximise the likelihood, with linear and with Isomap
-    initialisation in turns, and the one that explains held-out samples best is kept. Since a Gaussian prior leaves the
+    observed variables. A fit has three phases. Several restarts maximise the likelihood, alternately from a linear and
+    an Isomap initialisation; the one that explains held-out samples best is kept. Since a Gaussian prior leaves the
     rotation of the latents open, all rotations are then searched for the one with the fewest dependencies. From there
     training goes on with the penalty,
 
@@ -261,7 +261,7 @@ class Dictionary(Decodes, BaseEncoder):
     ) -> nn.Module:
         make = decoder_for(self.decoder, self.shape_in_, best_device(self.device))
         decoder = built("Dictionary", "decoder", make, summary.n_components, self.shape_in_)
-        pushforward(copy.deepcopy(decoder), torch.zeros(2, summary.n_components))  # refuses what has no derivative
+        pushforward(copy.deepcopy(decoder), torch.zeros(2, summary.n_components))  # raises if a layer has no derivative
         return Autoencoder(encoder, decoder, summary.n_components, first_samples(batches))
 
     def _optimise(self, training: Training, seed: int) -> Trained:
@@ -304,7 +304,7 @@ class Dictionary(Decodes, BaseEncoder):
         return penalty if chosen else replace(penalty, n_columns=IMAGE_COLUMNS, n_samples=IMAGE_SAMPLES)
 
     def _initialised(self, training: Training, seed: int, k: int) -> Autoencoder:
-        """Return the k-th model to train, with linear or Isomap initialisation in turns: each may fail.
+        """Return the k-th model to train, with linear or Isomap initialisation alternately: each may fail.
 
         For images Isomap comes first: hues go around a circle, which every projection folds.
         """

@@ -32,7 +32,7 @@ FIT_BATCH, FIT_RATE = 512, 1e-2  # their batch size and learning rate
 def isomap(x: Matrix, d: int) -> Matrix:
     """Return d coordinates of each sample, of unit variance, from distances along the data: landmark Isomap.
 
-    Distances go from neighbour to neighbour. Those between the first samples, the landmarks, are turned into
+    Distances go from neighbour to neighbour. Those between the first samples, the landmarks, become
     coordinates by classical scaling, and the other samples are placed by their distances from these.
 
     References

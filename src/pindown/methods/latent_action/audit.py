@@ -291,8 +291,8 @@ def _explained(
 ) -> Iterator[Score]:
     """Yield for each body the R² of held-out displacements, predicted by the forward model of the fit.
 
-    For frames: of what moved in them, predicted by a linear map fitted to the other episodes. Pixels change as much for
-    a long way as for a short one.
+    For frames: of what moved in them, predicted by a linear map fitted to the other episodes. The change of
+    pixels does not grow with the length of a motion.
     """
     train = bodies_of(fit, refits.train.data)
     for body, each in bodies.items():

@@ -129,10 +129,11 @@ def innovation_variances(transitions: Transitions) -> Matrix:
 
 
 def count_directions(spectra: Sequence[Matrix]) -> int:
-    """Return the dimensions of the action: where variances fall most, in the mean over bodies of their logarithms.
+    """Return the number of dimensions of the action: the k after which variances fall most.
 
-    The fall of one body may depend on its joints. Since long lever arms make the first variance large, a fall after k
-    variances is weighted by √k. Variances below a hundredth of the largest count as zero.
+    The fall is that of log variances, in the mean over bodies, since that of one body may depend on its joints. It is
+    weighted by √k, since long lever arms make the first variance large. Variances below a hundredth of the largest
+    count as zero.
 
     Examples
     --------

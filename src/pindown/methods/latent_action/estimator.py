@@ -260,7 +260,7 @@ class LatentAction(Saves, BaseEstimator):
         return predicted
 
     def roll_out(self, X_t, Z):
-        """Return observations predicted for several steps: `predict_next` of what it predicted before.
+        """Return observations predicted over several steps: `predict_next`, applied to its own predictions.
 
         Parameters
         ----------

@@ -1,6 +1,6 @@
 r"""Features of frames: what moves between two frames, and a few slow features of one; in closed form.
 
-Pixels change by as much for a long way as for a short one, so motion is measured by optical flow (Lucas and Kanade,
+The change of pixels does not grow with the length of a motion, so motion is measured by optical flow (Lucas and Kanade,
 1981): if all pixels p of a window move by u, :math:`\nabla x(p) \cdot u = x(p) - x'(p)`. u is the least-squares
 solution over the window's pixels and channels, shrunk to 0 where brightness has no slope. Where latents lead depends
 on the posture of the body, which slow features measure (Wiskott and Sejnowski, 2002): directions of frames that change

@@ -92,7 +92,7 @@ def like(given: object, values: Observations) -> NDArray[np.floating] | Tensor:
 
 
 def read_bodies(body: ArrayLike, n_samples: int) -> Numbered:
-    """Return the bodies and the number of each transition's body, or raise if they are missing, or no labels."""
+    """Return the bodies and the number of each transition's body; raise if the bodies are missing or no labels."""
     column = as_array(body, "body")
     if column.shape != (n_samples,):
         raise InputError("body", f"body must have shape {(n_samples,)}, one label per transition, got {column.shape}.")

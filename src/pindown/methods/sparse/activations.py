@@ -327,7 +327,7 @@ def _only_process(place: Path) -> Iterator[None]:
 
 
 def _record(place: Path, settings: dict[str, Any]) -> dict[str, Any]:
-    """Return the record of a folder, or of one that is empty a new one; refuse a folder that holds something else."""
+    """Return the record of a folder, a new record if it is empty; raise if the folder holds something else."""
     if not (place / RECORD).exists():
         others = [other.name for other in place.iterdir() if not other.name.startswith(".")]
         if others:
