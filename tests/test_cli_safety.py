@@ -184,11 +184,6 @@ def test_python_m_pindown_imports_nothing_from_the_working_directory(tmp_path):
 # ---- what is refused, and what is reported
 
 
-@pytest.mark.parametrize("words", [("fit", "", "-o", "new"), ("plan", ""), ("audit", ""), ("fit", "run.csv", "-o", "")])
-def test_an_empty_path_is_refused_as_one(here, words):
-    assert "the path is empty" in " ".join(refused(*words).split())
-
-
 def test_a_device_without_numbers_is_refused(here):
     said = refused("fit", "run.csv", *OBSERVED, "--signal", "label", "-d", 2, "--device", "meta", "-o", "new")
     assert "--device meta cannot be used here" in said

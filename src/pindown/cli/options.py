@@ -68,12 +68,6 @@ def _option(help: str, *names: str, **settings: Any) -> Any:
     return typer.Option(*names, help=help, show_default=False, **settings)
 
 
-def _path(text: str) -> Path:
-    if not text:
-        raise typer.BadParameter("the path is empty. Give the name of a file or a folder.")
-    return Path(text)
-
-
 FILES = "The data: .csv, .tsv, .xlsx, .npz, .npy, .parquet, .h5ad, or a folder of images."
 OF_PACKAGE = "Address of the method, package.module:Class, if it is not installed as one. Its package is imported."
 METHODS = (
@@ -81,8 +75,8 @@ METHODS = (
     "package.module:Class. By default the one that uses the side variables."
 )
 
-DATA = Annotated[Path, typer.Argument(parser=_path, metavar="PATH", help=FILES, show_default=False)]
-RUN = Annotated[Path, typer.Argument(parser=_path, metavar="RUN", help="The folder that `pindown fit` wrote.")]
+DATA = Annotated[Path, typer.Argument(help=FILES, show_default=False)]
+RUN = Annotated[Path, typer.Argument(help="The folder that `pindown fit` wrote.")]
 DEVICE = Annotated[str | None, _option("Such as cpu or cuda. By default a GPU if there is one.", "--device")]
 ADDRESS = Annotated[str | None, _option(OF_PACKAGE, "--estimator")]
 QUOTE_FORMULAS = Annotated[
@@ -226,7 +220,7 @@ class TrainingOptions:
 class OutputOptions:
     """What is written."""
 
-    output: Annotated[Path, _option("Folder of the run, to be made.", "-o", "--output", parser=_path, metavar="RUN")]
+    output: Annotated[Path, _option("Folder of the run, to be made.", "-o", "--output")]
     force: Annotated[bool, typer.Option("--force", help="Replace a run that exists.")] = False
     quote_formulas: QUOTE_FORMULAS = False
 
