@@ -8,6 +8,7 @@ from pindown_papers import supports
 
 from pindown.auditing import checks
 from pindown.auditing.checks.noise import noise_left
+from pindown.errors import InputError
 from pindown.networks.folding import Folding
 from pindown.simulate import Pairs, Structured
 
@@ -177,5 +178,6 @@ def test_barely_bent_variables_are_undecided_and_single_ones_need_no_bend():
     barely = straight + 0.06 * rng().normal(size=straight.shape) * [1, 0]
     assert checks.sufficient_nonlinearity(barely, [[1, 1]]).outcome == "undecided"
     assert checks.sufficient_nonlinearity(straight, [[1, 0]]).outcome == "holds"
-    with pytest.raises(ValueError, match=r"must be \(n, 1, 2\)"):
+    with pytest.raises(InputError) as error:
         checks.sufficient_nonlinearity(np.ones((5, 2, 2)), [[1, 1]])
+    assert error.value.argument == "jacobians"

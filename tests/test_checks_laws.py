@@ -6,6 +6,7 @@ import torch
 from pindown_papers.simulations import Projected
 
 from pindown.auditing import checks
+from pindown.errors import InputError
 from pindown.networks.spaces import Box
 from pindown.simulate import Pairs
 from pindown.simulate.distributions import Around, Uniform, VonMisesFisher, laplace, normal
@@ -119,8 +120,9 @@ def test_weakly_related_partners_are_undecided():
 
 
 def test_partners_must_match_row_by_row():
-    with pytest.raises(ValueError, match=r"must have the shape of X, \(5, 2\), got \(4, 2\)"):
+    with pytest.raises(InputError) as error:
         checks.related_pairs(np.ones((5, 2)), np.ones((4, 2)))
+    assert error.value.argument == "positives"
 
 
 # Marginals.

@@ -8,6 +8,7 @@ import torch
 from pindown_papers.simulations import ShapeNuisance
 
 from pindown.auditing import checks
+from pindown.errors import InputError
 from pindown.simulate import Confounded, Nuisance, Pairs
 
 SEEDS = (0, 1, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(2, 6)))
@@ -88,5 +89,6 @@ def test_codes_that_tell_the_nuisance_are_found_and_collapsed_ones_prove_nothing
 
 
 def test_a_nuisance_of_one_value_cannot_be_forgotten():
-    with pytest.raises(ValueError, match="one level only"):
+    with pytest.raises(InputError) as error:
         checks.same_covariance(np.eye(3), [1, 1, 1])
+    assert error.value.argument == "nuisance"

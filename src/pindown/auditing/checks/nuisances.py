@@ -14,6 +14,7 @@ from pindown.auditing.checks.arrays import GAMMA, n_landmarks, read, whitened
 from pindown.auditing.checks.conditions import INVARIANT_LATENTS, OVERLAPPING_LEVELS
 from pindown.auditing.checks.verdict import Estimate, Outcome, Verdict, at_least, at_most, bootstrap, judge
 from pindown.data.labels import read_labels
+from pindown.errors import InputError
 from pindown.metrics import Effort, Leakage, confounding, leakage
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.dependence import LEVEL, Grouping, complement, mean_differences
@@ -226,7 +227,8 @@ def _read(X: ArrayLike, nuisance: ArrayLike) -> tuple[Matrix, Labels]:
     rows = read("X", X)
     labels = read_labels("nuisance", nuisance, len(rows))
     if labels.max() == 0:
-        raise ValueError("nuisance has one level only, so there is nothing to remove. Were the samples filtered by it?")
+        message = "nuisance has one level only, so there is nothing to remove. Were the samples filtered by it?"
+        raise InputError("nuisance", message)
     return rows, labels
 
 

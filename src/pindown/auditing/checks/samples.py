@@ -14,6 +14,7 @@ from pindown.auditing.checks.arrays import read
 from pindown.auditing.checks.conditions import COMMON_LEVELS, ENOUGH_SAMPLES, SPLITTABLE_SAMPLES
 from pindown.auditing.checks.verdict import Verdict, at_least, estimate
 from pindown.data.labels import read_labels
+from pindown.errors import InputError
 from pindown.metrics.arrays import Labels, Matrix, mean_by_label
 from pindown.metrics.permutation import shuffled_ranks
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
@@ -56,7 +57,8 @@ def enough_levels(labels: ArrayLike, theorem: Theorem, d: int, k: int | None = N
     '2 latents need 5, and there are 3. Give 2 more values of u, in general position.'
     """
     if theorem.diversity is None:
-        raise ValueError(f"enough_levels: {theorem.name} counts nothing. Give a theorem whose diversity is not None.")
+        message = f"enough_levels: {theorem.name} counts nothing. Give a theorem whose diversity is not None."
+        raise InputError("theorem", message)
     counts = _counts("labels", labels)
     needed, usable = theorem.diversity.needed(d, k), int((counts >= MIN_SAMPLES).sum())
     found = f"{counted(d, 'latent')} need{'s' if d == 1 else ''} {needed}, and there are {len(counts)}."
@@ -220,7 +222,7 @@ def diverse_levels(
     """
     if theorem not in _PARAMETERS:
         names = ", ".join(t.name for t in _PARAMETERS)
-        raise ValueError(f"diverse_levels: {theorem.name} has no parameters per level. Give one of {names}.")
+        raise InputError("theorem", f"diverse_levels: {theorem.name} has no parameters per level. Give one of {names}.")
     rows, numbers = _with_common_levels(latents, labels)
     parameters, flat = _PARAMETERS[theorem], FLAT if encoded else FLAT_BEFORE
     rank = parameters.per_latent * (rows.shape[1] if d is None else d)

@@ -14,6 +14,7 @@ from sklearn.metrics import mutual_info_score
 from pindown import theory
 from pindown.auditing.checks.verdict import Outcome, Verdict, at_least, at_most, estimate, judge
 from pindown.data.data import as_array
+from pindown.errors import InputError
 from pindown.metrics import distance_correlation
 from pindown.metrics.arrays import Matrix
 from pindown.theory.structure import as_support, identified_blocks, is_diverse
@@ -198,7 +199,8 @@ def sufficient_nonlinearity(jacobians: ArrayLike, support: ArrayLike, *, random_
     array = as_array(jacobians, "jacobians").astype(float)
     mask = as_support(support, allow_empty=True)
     if array.ndim != 3 or array.shape[1:] != mask.shape:
-        raise ValueError(f"jacobians must be (n, {mask.shape[0]}, {mask.shape[1]}) to suit support, got {array.shape}.")
+        message = f"jacobians must be (n, {mask.shape[0]}, {mask.shape[1]}) to suit support, got {array.shape}."
+        raise InputError("jacobians", message)
     several = [i for i in range(len(mask)) if mask[i].sum() > 1]
     if not several:
         why = "each feature depends on one latent only, so none needs to be nonlinear."
