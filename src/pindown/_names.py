@@ -76,7 +76,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def printed(value: float, digits: int = 3) -> str:
-    """Return a score with so many digits; what is below 1 is not rounded up to it, and there is no -0.000.
+    """Return a score with this number of digits; numbers below 1 are not rounded up to 1, and -0.000 becomes 0.000.
 
     Examples
     --------

@@ -96,7 +96,7 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
 
 @contextmanager
 def torch_defaults() -> Iterator[None]:
-    """Compute with gradients, in float32 and on the CPU by default, whatever torch's user has set outside the block.
+    """Compute with gradients, in float32 and on the CPU by default, whatever is set outside the block.
 
     Examples
     --------

@@ -94,7 +94,7 @@ class Measure:
 def measure_for(
     free: Indeterminacy, levels: NDArray[np.generic] | None = None, blocks: Sequence[Block] | None = None
 ) -> Measure:
-    """Return the score that ignores what is free, and no more: per level of a nuisance, or per block, if it says so.
+    """Return the score that ignores exactly what is free; per level of a nuisance, or per block, if the freedom is.
 
     Examples
     --------
@@ -181,7 +181,7 @@ def _has_constant(latents: Matrix) -> bool:
 
 
 class LatentSets(NamedTuple):
-    """Latents, or what stands for them: of a fit, of refits, of fits to halves, and of one to shuffled data."""
+    """Latents, or what is compared in their place: of a fit, of refits, of fits to halves and to shuffled data."""
 
     fit: Matrix
     others: tuple[Matrix, ...]

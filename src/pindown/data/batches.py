@@ -70,7 +70,7 @@ def take(x: Tensor | IndexedSource, which: Tensor) -> Tensor:
 
 
 class SampleSet(Protocol):
-    """Samples that can be taken in any order, with what an objective takes besides."""
+    """Samples that can be taken in any order, with all that an objective takes."""
 
     @property
     def device(self) -> torch.device:

@@ -102,7 +102,7 @@ def combined(*columns: NDArray[np.generic]) -> Codes:
 
 
 def missing(values: NDArray[np.generic]) -> NDArray[np.bool_]:
-    """Return which samples have no value: None, NaN, or another library's word for it; (n,).
+    """Return which samples have no value: None, NaN, or another library's missing value; (n,).
 
     Examples
     --------

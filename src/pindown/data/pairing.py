@@ -22,14 +22,14 @@ Rows = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Pairing:
-    """Anchors, and the places that the positive of each is drawn from.
+    """Anchors, and the candidates that the positive of each is drawn from.
 
     Anchor k is sample ``anchors[k]`` of ``x``. Its positive is sample ``places[start[k] + (skip[k] + i) mod size[k]]``
-    of ``partners``, with i uniform in 0 … choices[k] − 1.
+    of ``positives``, with i uniform in 0 … choices[k] − 1.
     """
 
     x: Tensor | IndexedSource
-    partners: Tensor | IndexedSource
+    positives: Tensor | IndexedSource
     anchors: Tensor  # (n,) int64
     places: Tensor  # (m,) int64
     start: Tensor  # (n,) int64
@@ -50,7 +50,7 @@ class Pairing:
         chance = torch.rand(len(which), generator=generator, device=which.device)
         pick = (chance * self.choices[which]).long()
         place = self.start[which] + (self.skip[which] + pick) % self.size[which]
-        return take(self.x, self.anchors[which]), take(self.partners, self.places[place])
+        return take(self.x, self.anchors[which]), take(self.positives, self.places[place])
 
 
 def pair_up(
@@ -100,12 +100,12 @@ def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.
     return on_device(whole, device)
 
 
-def _one_each(x: Tensor | IndexedSource, partners: Tensor | IndexedSource, anchors: Rows, places: Rows) -> Pairing:
-    """Pair samples of x with those at these places of partners."""
+def _one_each(x: Tensor | IndexedSource, positives: Tensor | IndexedSource, anchors: Rows, places: Rows) -> Pairing:
+    """Pair samples of x with those at these places of an array of positives."""
     if len(anchors) < 2:
         raise InputError("pairs", f"{len(anchors)} pair of n_samples={len(x)} is left. Give at least 2 pairs.")
     each, one = np.arange(len(anchors)), np.ones_like(anchors)
-    return Pairing(x, partners, *_on_device_of(x, anchors, places, each, np.zeros_like(each), one, one))
+    return Pairing(x, positives, *_on_device_of(x, anchors, places, each, np.zeros_like(each), one, one))
 
 
 def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], rows: Rows) -> Pairing:

@@ -43,7 +43,7 @@ class Source(ABC):
 
     @abstractmethod
     def blocks(self, n_samples: int) -> Iterator[Batch]:
-        """Go through the samples once, in order, at most so many at a time; for ever if there is no end."""
+        """Go through the samples once, in order, at most so many at a time; endlessly if there is no end."""
 
     def epochs(self, n_samples: int) -> Iterator[Iterator[Batch]]:
         """Go through the samples again and again; a stream that shuffles has an order of its own in each epoch."""
@@ -96,7 +96,7 @@ class GeneratorSource(Source):
         """Return so many new samples, on the generator's device."""
 
     def blocks(self, n_samples: int) -> Iterator[Batch]:
-        """Generate samples for ever, on the CPU, always the same."""
+        """Generate samples endlessly, on the CPU, always the same."""
         generator = torch.Generator().manual_seed(0)
         while True:
             yield self.draw(n_samples, generator)
@@ -605,7 +605,7 @@ class LoaderSource(Source):
 
 
 class _RandomStream:
-    """A state of torch's global generator that is lent to other people's code, and kept between calls."""
+    """A state of torch's global generator for a loader's code, kept between calls."""
 
     def __init__(self, seed: int = 0) -> None:
         self._state = torch.Generator().manual_seed(seed).get_state()

@@ -80,7 +80,7 @@ class TableFile(ABC):
 
     @abstractmethod
     def sample_names(self) -> Label | None:
-        """Return the names that the file itself has for its samples, beside all columns; None without any."""
+        """Return the names of the samples, if the file has them apart from its columns; None otherwise."""
 
     def default_block(self) -> tuple[str, ...] | None:
         """Return the columns of ``X``, or of the only block; None without blocks."""
@@ -265,7 +265,7 @@ class TextTable(TableFile):
                     values = [*map(float, picked)]
                 except ValueError:
                     values = [self._number(row, j, line) for j in numbers]
-                if self.decimal == "," or "_" in "".join(picked):  # neither of which float reads as it is meant
+                if self.decimal == "," or "_" in "".join(picked):  # float misreads both
                     values = [self._number(row, j, line) for j in numbers]
                 flat.extend(values)
                 for j, column in cells.items():
@@ -560,11 +560,11 @@ def write_latents(
     path: Path,
     latents: NDArray[np.floating] | sparray,
     names: Sequence[str],
-    beside: Mapping[str, NDArray[np.generic]] | None = None,
+    other_columns: Mapping[str, NDArray[np.generic]] | None = None,
 ) -> None:
     """Write latents (n, d), in the format of the suffix, completely or not at all.
 
-    Columns ``beside`` them, such as the names of samples, come first; a ``.npy``, which is a matrix, has none. A sparse
+    The ``other_columns``, such as the names of samples, come first; a ``.npy``, which is a matrix, has none. A sparse
     matrix goes to a ``.npz``, which `scipy.sparse.load_npz` reads.
 
     Examples
@@ -576,7 +576,7 @@ def write_latents(
     ...     print(file.read_text().split())
     ['z0,z1', '0.5,-1.0', '0.1,2.0']
     """
-    more = {} if beside is None else beside
+    more = {} if other_columns is None else other_columns
     with atomic_path(path) as temporary:
         match path.suffix.lower():
             case ".npy":

@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 FEW_VALUES = 20
-"""Most distinct whole numbers of a column that looks like a label, beside columns with fractions."""
+"""Most distinct whole numbers of a column that looks like a label, if other columns have fractions."""
 
 MOST_COMPARED, COPIES = 100_000, 0.01
 """Samples among which copies are counted, and the fraction from which a note mentions them."""

@@ -107,12 +107,12 @@ class Trained:
         return StepPlan(self.log.step_plan, float(self.log.loss_curve[0]) - self.chance, self.final_loss)
 
     def is_stuck(self, step_plan: StepPlan) -> bool:
-        """Return whether it ends far above the training that the plan is from."""
+        """Return whether its final loss is far above that of the training that the plan is from."""
         decrease = step_plan.first - step_plan.last
         return decrease > 0 and self.final_loss > step_plan.last + STUCK * decrease
 
     def is_clearly_better_than(self, other: Trained) -> bool:
-        """Return whether its validation loss is lower by more than chance."""
+        """Return whether its validation loss is clearly lower."""
         decrease = max(other.log.held_out[0][1] - other.validation_loss, 0.0)
         return self.validation_loss < other.validation_loss - CLEARLY * decrease
 
@@ -176,7 +176,7 @@ class Training:
             return est._objective(encoder, summary, self.first_batches(seed))
 
     def first_batches(self, seed: int) -> Iterator[tuple[Tensor, ...]]:
-        """Yield batches from a generator of their own, so that training draws as if they had not been drawn."""
+        """Yield batches from a separate generator, so that they do not change the random numbers of the training."""
         generator = _random.generator(seed, self.prepared.device)
         return (self.batches(step, generator) for step in count())
 
@@ -218,7 +218,7 @@ class Training:
         )
 
     def trained(self, objective: nn.Module, log: TrainingLog, details: object = None) -> Trained:
-        """Return what was learned, with the training's own part of it."""
+        """Return what was learned, with what the training knows of it."""
         chance = self.est._chance_loss(self.prepared.n_samples) or 0.0
         return Trained(objective, log, self.summary, self.linear, chance, details)
 
@@ -292,7 +292,7 @@ def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Tra
 
 
 def train_by_plan(est: BaseEncoder, prepared: Prepared, step_plan: StepPlan, *, linear: bool = False) -> Trained:
-    """Train on all samples in as many steps as a similar fit, with restarts while the loss is stuck above its loss."""
+    """Train on all samples by the step plan of a similar fit; restart while the final loss is far above its loss."""
     tried: list[Trained] = []
     batches = training_batches(est, prepared, prepared.samples)
     while len(tried) < MAX_STARTS and all(each.is_stuck(step_plan) for each in tried):

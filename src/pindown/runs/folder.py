@@ -160,7 +160,7 @@ class Run:
 
 @dataclass(frozen=True)
 class Place:
-    """Where a run goes: ``path``, and next to it the folder in which it is made."""
+    """The output folder of a run, ``path``, and the temporary folder next to it in which it is made."""
 
     path: Path
     _made: list[Path] = field(default_factory=list, repr=False, compare=False)
@@ -238,23 +238,23 @@ class Place:
             yield self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()})
 
     def _begin(self, record: dict[str, Any]) -> Run:
-        """Make a folder with its record in a hidden workshop, and move it into place: a kill leaves all or nothing."""
-        workshop = self.path.with_name(f".{self.unfinished.name}")
-        shutil.rmtree(workshop, ignore_errors=True)  # of a fit that was killed
-        workshop.mkdir()
+        """Make a folder and its record elsewhere, and move it into place: a kill leaves all or nothing."""
+        temporary = self.path.with_name(f".{self.unfinished.name}")
+        shutil.rmtree(temporary, ignore_errors=True)  # of a fit that was killed
+        temporary.mkdir()
         try:
-            (workshop / "new").mkdir()
-            write_json(workshop / "new" / RECORD, record)
+            (temporary / "new").mkdir()
+            write_json(temporary / "new" / RECORD, record)
             if self.unfinished.exists():
-                os.rename(self.unfinished, workshop / "old")
-            os.rename(workshop / "new", self.unfinished)
+                os.rename(self.unfinished, temporary / "old")
+            os.rename(temporary / "new", self.unfinished)
         finally:
-            shutil.rmtree(workshop, ignore_errors=True)
+            shutil.rmtree(temporary, ignore_errors=True)
         return Run(self.unfinished, record)
 
     @contextmanager
     def held(self) -> Iterator[None]:
-        """Keep other fits out of this place, or raise an InputError if another one holds it; a kill lets go of it."""
+        """Keep other fits out of this place, or raise an InputError if another one holds it; a kill releases it."""
         file, lock = self._lock, FileLock(self._lock)
         try:
             with suppress(FileExistsError):
@@ -276,7 +276,7 @@ class Place:
             self._remove_made()
 
     def give_up(self) -> None:
-        """Remove the folder of a run that came to nothing, and those that were made for it."""
+        """Remove the folder of a run that failed, and the folders that were made for it."""
         shutil.rmtree(self.unfinished, ignore_errors=True)
         self._remove_made()
 

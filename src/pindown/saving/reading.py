@@ -286,7 +286,7 @@ class Reader:
         return nn.Parameter(tensor, requires_grad=grad) if parameter else tensor.requires_grad_(grad)
 
     def _laid_out(self, at: Json, dtype: Json, shape: Json, strides: Json) -> Tensor:
-        """Return a copy in memory of its own, in the order in which it was: sums depend on both in the last bit."""
+        """Return a copy with its own memory and the saved strides: the last bit of sums depends on both."""
         stored, sizes = self._tensors[_text(at)], _shape(shape)
         if stored.dtype != NATIVE[_text(dtype)] or list(stored.shape) != sizes:
             raise ValueError(f"its tensor {printable(at)} is {_described(stored)}, not what it says")
@@ -420,7 +420,7 @@ _ADDED = {"Whiten": {"buffers": {"scale": None}}}
 
 
 def from_format_1(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-    """Return the tensors and the entry of a file of format 1, as one of today has them; None if it is not one."""
+    """Return the tensors and the entry of a file of format 1, converted to the present format; None for other files."""
     if not data[8:].startswith(b'{"__metadata__":{"pindown":"{\\"format\\":1,'):
         return None
     from safetensors.torch import load
@@ -444,7 +444,7 @@ def _tag(old: str) -> str:
 
 
 def _upgraded(old: Any, names: list[str]) -> Any:
-    """Return JSON of format 1 without what classes no longer have, and with today's names of parts."""
+    """Return JSON of format 1 with the present names of parts, without arguments that classes no longer have."""
     if isinstance(old, list):
         return [_upgraded(each, names) for each in old]
     if not isinstance(old, dict):
@@ -484,6 +484,6 @@ def _renamed(fields: dict[str, Any], tag: str) -> dict[str, Any]:
 
 
 def _known(fields: dict[str, Any], tag: str) -> dict[str, Any]:
-    """Return the arguments of a class that it still has."""
+    """Return the arguments that a class still has."""
     known = signature(look_up(tag)).parameters if tag in TAGS.values() else fields
     return {name: value for name, value in fields.items() if name in known and name not in LEFT_OUT.get(tag, ())}

@@ -39,7 +39,7 @@ class State:
 
     @torch.no_grad()
     def put_back(self, named: dict[str, Tensor]) -> None:
-        """Give the live tensors values they had; what an optimiser did not keep yet is zero."""
+        """Restore earlier values of the live tensors; a state that the optimiser did not have yet is zero."""
         for name, tensor in self.live().items():  # in place: a captured step knows them by their addresses
             if name in named:
                 tensor.copy_(named[name])

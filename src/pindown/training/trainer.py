@@ -124,7 +124,7 @@ class TrainingDefaults:
 
 @dataclass(frozen=True)
 class FitPart:
-    """What a fit of several trainings says about one of them.
+    """One of several trainings in a fit: its name, its settings, and its steps if they are known.
 
     Parameters
     ----------

@@ -31,7 +31,7 @@ SHARED, MOST_BINS = 0.15, 8  # nats that dependent latents share (.15: normal, c
 
 
 def diverse_support(dependence: ArrayLike, threshold: float) -> Verdict:
-    """Say whether the features that each latent reaches single it out, wherever the threshold of edges is.
+    """Say whether each latent is identified by the features that it reaches, whatever the threshold of edges is.
 
     Where edges are missing, strengths come in two kinds with a gap between them. Every threshold between neighbouring
     strengths gives a support, and its gap, the ratio of the two, says how far the data support it. The statistic is

@@ -294,7 +294,7 @@ def _on(value: Any, device: torch.device) -> Any:
 
 @contextmanager
 def _evaluated(model: nn.Module, device: str | torch.device | None) -> Iterator[None]:
-    """Put a model into evaluation mode, and on a device, for a while."""
+    """Put a model into evaluation mode and on a device inside the block."""
     training = {module: module.training for module in model.modules()}
     was = next((weight.device for weight in model.parameters()), None)
     model.eval()
