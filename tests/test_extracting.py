@@ -279,6 +279,8 @@ def test_every_flipped_bit_in_a_shard_or_its_record_is_seen(tmp_path):
         lambda record: record["shards"][0].update(file="../elsewhere/activations-00000.safetensors"),
         lambda record: record["shards"][0].update(file="/etc/passwd"),
         lambda record: record["shards"][0].update(samples=3),
+        lambda record: record["shards"].append(record["shards"][0]),
+        lambda record: record["shards"].reverse(),
         lambda record: record["shards"].reverse() or record["shards"][0].pop("sha256"),
         lambda record: record.update(shards=3),
         lambda record: record.update(shards=[3]),

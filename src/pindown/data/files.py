@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
@@ -168,16 +167,21 @@ def open_shards(folder: Path) -> Source:
     if not shards:
         raise InputError("X", f"{folder} has no complete shard yet. Continue the extraction by the same call.")
     try:
-        arrays = [_open_shard(folder, **shard) for shard in shards]
+        arrays = [_open_shard(folder, number, **shard) for number, shard in enumerate(shards)]
         return ConcatSource([ArraySource(each["x"], groups=each["input"]) for each in arrays])
     except (OSError, ValueError, KeyError, TypeError, OverflowError) as error:
         remedy = "Copy the folder again, or extract it into another"
         raise InputError("X", f"{folder}: a shard is missing or damaged ({error}). {remedy}.") from error
 
 
-def _open_shard(folder: Path, file: str, sha256: str, samples: int, **_: Any) -> dict[str, NDArray[Any]]:
-    if not re.fullmatch(r"activations-\d{5}\.safetensors", file):
-        raise ValueError(f"{printable(file)} is not the name of a shard")
+def shard_name(number: int) -> str:
+    """Return the name of the file of a shard."""
+    return f"activations-{number:05d}.safetensors"
+
+
+def _open_shard(folder: Path, number: int, file: str, sha256: str, samples: int, **_: Any) -> dict[str, NDArray[Any]]:
+    if file != shard_name(number):
+        raise ValueError(f"{printable(file)} is not the name of shard {number}")
     if _files.sha256(folder / file) != sha256:
         raise ValueError(f"{file} does not match its checksum")
     arrays = map_safetensors(folder / file)

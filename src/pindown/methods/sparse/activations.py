@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from pindown._files import atomic_path, remove_temporary, sha256, write_json
 from pindown._names import nearest, printable
-from pindown.data.files import RECORD, map_safetensors, open_shards, read_record
+from pindown.data.files import RECORD, map_safetensors, open_shards, read_record, shard_name
 from pindown.data.sources import Source
 from pindown.errors import InputError
 
@@ -232,7 +232,7 @@ class _Extraction:
     def _write(self, found: list[tuple[Tensor, Tensor]], n_batches: int, n_inputs: int, digest: Any) -> dict[str, Any]:
         from safetensors.torch import save_file
 
-        path = self.place / f"activations-{len(self.record['shards']):05d}.safetensors"
+        path = self.place / shard_name(len(self.record["shards"]))
         x, of = (torch.cat(part).contiguous() for part in zip(*found, strict=True))
         with atomic_path(path) as temporary:
             save_file({"x": x, "input": of}, temporary)
