@@ -64,13 +64,13 @@ _COUNTED = (
 class ClassifyFeatures:
     """What `Classify` can claim if X has more than the latents, or if fits agree in some directions only."""
 
-    def features(self, est: Classify, data: Data, codes: Matrix) -> Part | None:
+    def features(self, est: Classify, data: Data, latents: Matrix) -> Part | None:
         """Return the claim about the features of p(class | X), which need not be all latents behind X."""
         if data.signal is None:
             return None
         labels = np.asarray(data.signal).reshape(-1)
-        enough = enough_levels(labels, theory.ROEDER, codes.shape[1])
-        return Part(theory.ROEDER, (enough, diverse_levels(codes, labels, theory.ROEDER)))
+        enough = enough_levels(labels, theory.ROEDER, latents.shape[1])
+        return Part(theory.ROEDER, (enough, diverse_levels(latents, labels, theory.ROEDER)))
 
     def leading(self, est: Classify, train: Data, data: Data) -> Matrix:
         """Return log-odds of classes along the directions in which class means differ most.
@@ -128,16 +128,16 @@ class ClassifySpec(MethodSpec["Classify"]):
     def checks_after(self, est: Classify, data: Data, known: Verdicts = ()) -> Verdicts:
         if data.signal is None:
             return encoder_checks(est, data)
-        codes, labels = est.transform(data.X), np.asarray(data.signal).reshape(-1)
+        z, labels = est.transform(data.X), np.asarray(data.signal).reshape(-1)
         if len(unknown := np.setdiff1d(labels, est.classes_)):
             some = unknown[:5].tolist()
             raise ValueError(f"after: y has class(es) that were not there in fit: {some}. Leave these rows out.")
         verdicts = [
             enough_levels(labels, est.guarantee, est.n_components_),
-            diverse_levels(codes, labels, est.guarantee),
+            diverse_levels(z, labels, est.guarantee),
         ]
         if est.encoder_.space == Sphere():
-            verdicts.append(_vmf_around_vectors_or_means(codes, labels, est))
+            verdicts.append(_vmf_around_vectors_or_means(z, labels, est))
         return (*verdicts, *encoder_checks(est, data))
 
     def figure(self, est: Classify) -> Figure:
@@ -201,12 +201,10 @@ def label_test(fit: Classify, rows: Samples, rng: np.random.Generator) -> Score:
     return permutation_score("class accuracy", float((said == true).mean()), permuted)
 
 
-def _vmf_around_vectors_or_means(codes: Matrix, labels: NDArray[np.generic], est: Classify) -> Verdict:
+def _vmf_around_vectors_or_means(z: Matrix, labels: NDArray[np.generic], est: Classify) -> Verdict:
     """Return the better of two verdicts, since a distribution that is not vMF shows in both."""
-    around_vectors = vmf_conditional(
-        codes, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS
-    )
-    around_means = vmf_clusters(codes, labels)
+    around_vectors = vmf_conditional(z, est.class_vectors_[np.searchsorted(est.classes_, labels)], theory.VMF_CLUSTERS)
+    around_means = vmf_clusters(z, labels)
     return min(around_vectors, around_means, key=lambda v: math.inf if math.isnan(v.statistic) else v.statistic)
 
 
