@@ -4,9 +4,9 @@
 
     pindown demo
     chromium --headless --no-sandbox --disable-gpu --hide-scrollbars --user-data-dir=$(mktemp -d) \\
-        --window-size=1280,1400 --force-device-scale-factor=1.25 --virtual-time-budget=8000 \\
+        --window-size=1280,1800 --force-device-scale-factor=1.25 --virtual-time-budget=8000 \\
         --screenshot=page.png "file://$PWD/pindown-demo.html"
-    convert page.png -crop 1400x480+100+1108 +repage docs/demo.png
+    convert page.png -crop 1400x480+100+1705 +repage docs/demo.png
 """
 
 import base64

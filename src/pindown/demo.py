@@ -434,7 +434,7 @@ def aligned_clouds(fit: Recovery, surface: Array, rotation: Array) -> tuple[Clou
     return (
         Cloud("True", "the hidden variables", fit.z[:N_DRAWN], surface),
         Cloud("Observed", "what pindown is given", *filling(fit.x, fit.x[:N_DRAWN], surface_x)),
-        Cloud("Recovered", "up to a rotation, fitted for this figure", *z_hat),
+        Cloud("Recovered", "rotated to match the true one", *z_hat),
     )
 
 
