@@ -23,7 +23,7 @@ from pindown_papers._minilm import extract, read
 from torch import nn
 
 from pindown import SparsePair
-from pindown.methods.sparse.autoencoder import Autoencoder
+from pindown.methods.sparse.autoencoder import SparseAutoencoder
 from pindown.methods.sparse.pair import Pair, read_map
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import TopK
@@ -48,7 +48,7 @@ def made(n: int, m: int, h: int, d: int, weight: float, device: str) -> tuple[Pa
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
         between = read_map(nn.Sequential(linear(m, h), nn.GELU(), linear(h, m)))
-        sides = [Encoder(Rescale(torch.zeros(m)), Autoencoder(m, d), Reals()) for _ in range(2)]
+        sides = [Encoder(Rescale(torch.zeros(m)), SparseAutoencoder(m, d), Reals()) for _ in range(2)]
         x = torch.randn(n, m)
     for side in sides:
         side.body.configure(TopK(K), torch.ones(()))

@@ -18,7 +18,7 @@ import torch
 from _measure import cpu_peak_bytes, gpu_peak_bytes, replay_seconds, save, seconds
 from torch import nn
 
-from pindown.methods.sparse.autoencoder import Autoencoder
+from pindown.methods.sparse.autoencoder import SparseAutoencoder
 from pindown.networks.gates import TopK
 
 K = 32
@@ -28,7 +28,7 @@ SIZES = {"cuda": ((4_096, 768, 24_576), (4_096, 768, 65_536)), "cpu": ((512, 256
 class Dense(nn.Module):
     """The same autoencoder, all codes in one matrix."""
 
-    def __init__(self, like: Autoencoder) -> None:
+    def __init__(self, like: SparseAutoencoder) -> None:
         super().__init__()
         self.weight, self.bias, self.atoms = (
             nn.Parameter(w.detach().clone()) for w in (like.weight, like.bias, like.atoms)
@@ -107,7 +107,7 @@ def worked(kind: str, n: int, m: int, d: int, device: str, warm_up: bool = False
 def made(kind: str, n: int, m: int, d: int, device: str) -> tuple[Any, torch.Tensor]:
     with torch.random.fork_rng():
         torch.default_generator.manual_seed(0)
-        ours = Autoencoder(m, d).configure(TopK(K), torch.ones(())).train()
+        ours = SparseAutoencoder(m, d).configure(TopK(K), torch.ones(())).train()
         x = torch.randn(n, m)
         model = OTHERS[kind][1](m, d) if kind in OTHERS else ours if kind == "pindown" else Dense(ours)
     return model.to(device), x.to(device)

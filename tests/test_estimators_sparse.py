@@ -15,7 +15,7 @@ import pindown
 from pindown import Sparse, Trainer, audit, plan
 from pindown.data.data import Data
 from pindown.methods.sparse.audit import compare_seeds
-from pindown.methods.sparse.autoencoder import DEAD_AFTER, MAX_REVIVED, Autoencoder
+from pindown.methods.sparse.autoencoder import DEAD_AFTER, MAX_REVIVED, SparseAutoencoder
 from pindown.metrics import dead_fraction, fvu, l0
 from pindown.networks.gates import L1, BatchTopK, JumpReLU, Matryoshka, TopK
 from pindown.simulate import Superposed
@@ -157,7 +157,7 @@ def test_equal_dictionaries_agree_and_random_ones_by_chance():
 
 
 def test_a_dead_feature_is_revived_as_the_residual_of_a_sample():
-    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).train()
+    model = SparseAutoencoder(4, 8).configure(TopK(1), torch.ones(())).train()
     with torch.no_grad():
         model.weight[3] = 0
         model.bias[3] = -100.0
@@ -174,7 +174,7 @@ def test_a_dead_feature_is_revived_as_the_residual_of_a_sample():
 
 
 def test_a_dead_feature_stays_dead_without_revival():
-    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive=False).train()
+    model = SparseAutoencoder(4, 8).configure(TopK(1), torch.ones(()), revive=False).train()
     with torch.no_grad():
         model.bias[3] = -100.0
     samples = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
@@ -186,7 +186,7 @@ def test_a_dead_feature_stays_dead_without_revival():
 
 
 def test_no_feature_is_revived_in_the_last_quarter_of_the_steps_except_by_partial_fit():
-    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(()), revive_until=200).train()
+    model = SparseAutoencoder(4, 8).configure(TopK(1), torch.ones(()), revive_until=200).train()
     with torch.no_grad():
         model.bias[3] = -100.0
     samples = torch.randn(200, 4, generator=torch.Generator().manual_seed(0))
@@ -199,7 +199,7 @@ def test_no_feature_is_revived_in_the_last_quarter_of_the_steps_except_by_partia
 
 
 def test_evaluation_revives_and_records_nothing():
-    model = Autoencoder(4, 8).configure(TopK(1), torch.ones(())).eval()
+    model = SparseAutoencoder(4, 8).configure(TopK(1), torch.ones(())).eval()
     before = copy.deepcopy(model.state_dict())
     model.loss(torch.randn(50, 4))
     assert all(torch.equal(before[name], value) for name, value in model.state_dict().items())

@@ -190,7 +190,7 @@ def first_round_for(shape: Shape, device: torch.device) -> int:
     return FIRST_ROUND // (ON_CPU if is_image(shape) and device.type == "cpu" else 1)
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """Two convolutions with a skip connection; at initialisation they add nothing."""
 
     def __init__(self, n_in: int, n_out: int, *, stride: int = 1) -> None:
@@ -248,7 +248,7 @@ def resnet18(shape: tuple[int, ...], n_out: int, *, width: int = 64) -> nn.Modul
     widths = [width, width, 2 * width, 4 * width, 8 * width]
     blocks: list[nn.Module] = []
     for stage, (before, after) in enumerate(pairwise(widths)):
-        blocks += [Block(before, after, stride=2 if stage else 1), Block(after, after)]
+        blocks += [ResidualBlock(before, after, stride=2 if stage else 1), ResidualBlock(after, after)]
     head = zero_mlp(widths[-1] * POOLED**2, n_out, hidden=())
     nonlinear = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(POOLED), nn.Flatten(), *head.children())
     return SkipMLP(_smooth_path(n_channels, sizes, n_out), nonlinear)

@@ -48,7 +48,7 @@ _BY_MODULE = {
     "pindown.methods.latent_action.estimator": "LatentAction",
     "pindown.methods.latent_action.frames": "Flow=OpticalFlow Sight=SlowFeatures",
     "pindown.methods.latent_action.inverse_dynamics": "Axes=PrincipalAxes Dynamics=DynamicsModel InverseDynamics",
-    "pindown.methods.sparse.autoencoder": "SparseAutoencoder=Autoencoder Seeds sparse_optimizer=adam_by_angle",
+    "pindown.methods.sparse.autoencoder": "SparseAutoencoder Seeds sparse_optimizer=adam_by_angle",
     "pindown.methods.sparse.basis": "Basis SparseBasis Volume",
     "pindown.methods.sparse.estimator": "Sparse",
     "pindown.methods.sparse.pair": "GatedMap=Gated PairOfDictionaries=Pair PlainMap=Plain SparsePair",
@@ -64,8 +64,8 @@ _BY_MODULE = {
         "BatchTopK BatchTopKModule JumpReLU JumpReLUModule L1 L1Module Matryoshka TopK TopKModule"
     ),
     "pindown.networks.images": (
-        "Block2d=Block Cosines Swap Synthesis convolutional deconvolutional default_encoder default_network resnet18 "
-        "temporal zero_network"
+        "Block2d=ResidualBlock Cosines Swap Synthesis convolutional deconvolutional default_encoder default_network "
+        "resnet18 temporal zero_network"
     ),
     "pindown.networks.preprocessing": (
         "Rescale Whiten centre common_scale default_preprocessing nothing standardise tempered whiten whiten_signal"

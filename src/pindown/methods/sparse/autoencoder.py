@@ -38,7 +38,7 @@ class Active(NamedTuple):
     scores: Tensor  # input of the gate
 
 
-class Autoencoder(nn.Module):
+class SparseAutoencoder(nn.Module):
     r"""A dictionary of atoms :math:`d_j`, with an encoder that finds feature activations in one pass.
 
     .. math:: z = \mathrm{gate}(W x + b), \qquad \hat x = \sum_j z_j d_j, \qquad \lVert d_j \rVert = 1
@@ -80,7 +80,7 @@ class Autoencoder(nn.Module):
 
     def configure(
         self, gate: Gate, unit: Tensor, *, revive: bool = True, revive_until: int | None = None
-    ) -> Autoencoder:
+    ) -> SparseAutoencoder:
         """Set the gate, the unit of activations, whether dead features are revived, and for how many samples."""
         self.gate, self.revive, self.revive_until = gate(self.n_features), revive, revive_until
         self.unit.copy_(unit)
@@ -167,9 +167,9 @@ class Autoencoder(nn.Module):
         self.atoms.div_(torch.linalg.vector_norm(self.atoms, dim=1, keepdim=True).clamp(min=1e-12))
 
 
-def autoencoder_of(encoder: Encoder) -> Autoencoder:
+def autoencoder_of(encoder: Encoder) -> SparseAutoencoder:
     """Return the network of an encoder that is an autoencoder."""
-    assert isinstance(encoder.body, Autoencoder)
+    assert isinstance(encoder.body, SparseAutoencoder)
     return encoder.body
 
 
@@ -206,14 +206,14 @@ class Seeds(nn.Module):
 
     encoder: Encoder
 
-    def __init__(self, encoder: Encoder, others: Sequence[Autoencoder]) -> None:
+    def __init__(self, encoder: Encoder, others: Sequence[SparseAutoencoder]) -> None:
         super().__init__()
         self.encoder, self.others = encoder, nn.ModuleList(others)
 
     @property
-    def dictionaries(self) -> list[Autoencoder]:
+    def dictionaries(self) -> list[SparseAutoencoder]:
         """The dictionaries of all seeds, the fit first."""
-        return [each for each in (self.encoder.body, *self.others) if isinstance(each, Autoencoder)]
+        return [each for each in (self.encoder.body, *self.others) if isinstance(each, SparseAutoencoder)]
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the mean loss."""
@@ -229,7 +229,7 @@ def adam_by_angle(objective: nn.Module, learning_rate: float, weight_decay: floa
 
     Examples
     --------
-    >>> adam = adam_by_angle(Autoencoder(64, 100), 0.08, 0.0)
+    >>> adam = adam_by_angle(SparseAutoencoder(64, 100), 0.08, 0.0)
     >>> round(adam.param_groups[0]["peak"], 6)
     0.01
     """

@@ -25,8 +25,8 @@ from pindown.methods.inputs import DataSummary, TrainingInput, is_in_memory
 from pindown.methods.sparse import saelens
 from pindown.methods.sparse.audit import SeedAgreement, SparseSpec, compare_seeds
 from pindown.methods.sparse.autoencoder import (
-    Autoencoder,
     Seeds,
+    SparseAutoencoder,
     adam_by_angle,
     autoencoder_of,
     encode_sparse,
@@ -78,7 +78,7 @@ class AtomEncoder(BaseEncoder):
 class GatedEncoder(AtomEncoder):
     """An estimator that trains sparse autoencoders, whose gate keeps few features of a sample; abstract."""
 
-    encoder = staticmethod(Autoencoder)
+    encoder = staticmethod(SparseAutoencoder)
     preprocess = staticmethod(preprocessing.common_scale)
     gate: Gate
     revive: bool
@@ -115,7 +115,7 @@ class GatedEncoder(AtomEncoder):
 
     def _store(self, trained: Trained) -> None:
         for module in trained.objective.modules():
-            if isinstance(module, Autoencoder):
+            if isinstance(module, SparseAutoencoder):
                 module.normalise_atoms()
 
 
@@ -299,7 +299,7 @@ class Sparse(GatedEncoder, Incremental):
         check_scalar(self.n_seeds, "n_seeds", numbers.Integral, min_val=1)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
-        others = [Autoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
+        others = [SparseAutoencoder(self.n_features_in_, summary.n_components) for _ in range(self.n_seeds - 1)]
         until = revival_samples(self.max_iter, batches)
         for each in (autoencoder_of(encoder), *others):
             each.configure(self.gate, encoder.preprocess.rescaling.scale, revive=self.revive, revive_until=until)

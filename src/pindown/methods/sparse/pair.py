@@ -27,7 +27,7 @@ from pindown.errors import InputError
 from pindown.losses import feature_jacobian
 from pindown.methods.inputs import SUMMARY_SAMPLES, DataSummary, TrainingInput
 from pindown.methods.sparse.audit import SparsePairSpec
-from pindown.methods.sparse.autoencoder import Active, Autoencoder, autoencoder_of, revival_samples
+from pindown.methods.sparse.autoencoder import Active, SparseAutoencoder, autoencoder_of, revival_samples
 from pindown.methods.sparse.estimator import GatedEncoder, Sparse
 from pindown.methods.sparse.saelens import with_encoder
 from pindown.networks import preprocessing
@@ -266,7 +266,7 @@ class Pair(nn.Module):
         self.weight, self.n_jacobians = weight, n_jacobians
 
     @property
-    def dictionaries(self) -> tuple[Autoencoder, Autoencoder]:
+    def dictionaries(self) -> tuple[SparseAutoencoder, SparseAutoencoder]:
         """The dictionaries before and after the map."""
         return autoencoder_of(self.encoder), autoencoder_of(self.after)
 
@@ -461,7 +461,7 @@ class SparsePair(GatedEncoder):
         assert isinstance(summary, PairSummary)
         assert summary.after is not None
         mlp = copy.deepcopy(read_map(self.map))
-        body = Autoencoder(len(mlp.outer), summary.n_components)
+        body = SparseAutoencoder(len(mlp.outer), summary.n_components)
         pair = Pair(encoder, Encoder(copy.deepcopy(summary.after), body, Reals()), mlp, self.weight, self.n_jacobians)
         until = revival_samples(self.max_iter, batches)
         for side in (pair.encoder, pair.after):

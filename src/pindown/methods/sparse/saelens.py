@@ -14,7 +14,7 @@ from pindown import __version__
 from pindown._files import atomic_path
 from pindown._names import printable
 from pindown.errors import InputError
-from pindown.methods.sparse.autoencoder import Autoencoder, Seeds, autoencoder_of
+from pindown.methods.sparse.autoencoder import Seeds, SparseAutoencoder, autoencoder_of
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import L1, BatchTopKModule, Gate, JumpReLU, JumpReLUModule, TopK, TopKModule
 from pindown.networks.preprocessing import Rescale
@@ -79,7 +79,7 @@ def read(est: Est, folder: str | Path) -> Est:
     config, tensors = _load(Path(folder))
     d, m = tensors["W_dec"].shape
     gate = _gate(config, Path(folder))
-    body = Autoencoder(m, d).configure(gate, torch.ones(()))
+    body = SparseAutoencoder(m, d).configure(gate, torch.ones(()))
     mean, bias = tensors["b_dec"], tensors["b_enc"]
     if not config.get("apply_b_dec_to_input", True):
         bias = bias + mean @ tensors["W_enc"]  # samples are centred here
