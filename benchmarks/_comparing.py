@@ -1,8 +1,9 @@
-"""A pytest plugin that measures what tests compare: both sides of every ``<`` they assert, on seeds of one's choice.
+"""A pytest plugin that records what tests compare: both sides of every ``<`` that they assert, with shifted seeds.
 
-Tests and doctests stay plain (``assert linear_r2(z_hat, z) > 0.98``). With this plugin no assertion fails; each is
-noted instead, so that one bound never hides the next. Seeds are shifted where they enter, so that a test sees other
-worlds and other fits. ``bounds.py`` runs it; ``PINDOWN_SEED_SHIFT`` says by how much, ``PINDOWN_BOUNDS`` where to.
+Tests and doctests stay plain (``assert linear_r2(z_hat, z) > 0.98``). With this plugin no assertion fails. Each one is
+recorded instead, so that a failing bound does not hide the next. Seeds are shifted where they enter, so that a test
+sees other simulations and other fits. ``bounds.py`` runs it; ``PINDOWN_SEED_SHIFT`` is the shift, ``PINDOWN_BOUNDS``
+the path of the output.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Time, peak memory and where they were measured; every benchmark prints ratios against a baseline of the same run."""
+"""Time, peak memory and the machine they belong to; benchmarks print ratios to a baseline of the same run."""
 
 from __future__ import annotations
 

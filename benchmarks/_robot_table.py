@@ -1,4 +1,4 @@
-"""What codes of arms before a camera tell, as tables of Markdown: means over recordings, and their spread."""
+"""Tables of latent actions of filmed arms in Markdown: means over recordings, and their spread."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ways in which one machine can compute like another: the variables that choose the kernels of MKL, ATen, OpenBLAS."""
+"""Environment variables that choose the kernels of MKL, ATen and OpenBLAS, as other machines would choose them."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
 """`Contrast` against CEBRA on the same sequence, with equal batch, width, depth and steps.
 
-Run ``make bench``, which installs CEBRA. The world is a walk on the sphere, z' ~ vMF(z, κ), seen through a mixing;
-both learn from consecutive samples. The defaults of `Contrast` were chosen on seeds 0 and 1 of such worlds, so other
-seeds are measured here; and CEBRA, whose default learning rate is 3e-4, gets the rate that serves it best *on the test
-samples*, an advantage it has over us.
+Run ``make bench``, which installs CEBRA. The simulation is a walk on the sphere, z' ~ vMF(z, κ), observed through a
+mixing; both learn from consecutive samples. The defaults of `Contrast` were chosen on seeds 0 and 1 of such
+simulations, so other seeds are measured here. CEBRA's default learning rate is 3e-4; it gets the rate that is best for
+it *on the test samples*, an advantage over `Contrast`.
 """
 
 from __future__ import annotations

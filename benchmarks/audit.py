@@ -1,9 +1,9 @@
-"""What the audit claims where nothing can be, whether agreement tells identified worlds from others, and what it costs.
+"""How often audits make true and false claims, whether agreement shows what is identified, and what an audit costs.
 
 Run ``python benchmarks/audit.py`` (seeds 2 to 35, all cores), or in parts whose runs are written to files,
 ``python benchmarks/audit.py --seeds 2 10 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
-Bounds were chosen on seeds 0, 1 and from 100 on. The table is printed, put into
-docs/results/audits.md, and saved in results/.
+Bounds were chosen on seeds 0, 1 and from 100 on. The table is printed, written to docs/results/audits.md, and saved in
+results/.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""How far the bounds of the tests stand from what they bound: mean, spread and margin over seeds and numerics.
+"""How far the bounds of the tests are from the values that they bound: mean, spread and margin over seeds and numerics.
 
 ``python benchmarks/bounds.py`` runs every test and doctest that asserts that something is larger or smaller, with
-seeds shifted and with the kernels of other machines; ``--jobs 16`` on a larger machine. What is done is kept beside
-the output, so that the same command goes on where it was stopped. Bounds that a run has not come to stay on record as
-an earlier one found them, if the test still asserts them. It ends with an error if a bound stands less than three
-spreads from the mean.
+shifted seeds and with the kernels of other machines; ``--jobs 16`` on a larger machine. Finished parts are saved next
+to the output, so that the same command resumes where it was stopped. Bounds that a run has not reached stay on record
+as an earlier one measured them, if the test still asserts them. The command exits with an error if a bound is less
+than three standard deviations from the mean.
 """
 
 from __future__ import annotations

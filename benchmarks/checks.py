@@ -1,9 +1,9 @@
-"""How often the checks err, in worlds where it is known what holds and what is broken.
+"""How often checks are wrong, on simulations in which it is known which conditions hold and which fail.
 
 Run ``python benchmarks/checks.py`` (seeds 0 to 99, all cores), or in parts whose runs are written to files,
 ``python benchmarks/checks.py --seeds 0 20 --to some.jsonl``, and ``--parts *.jsonl`` for the table of all of them.
-Thresholds were chosen on seeds 100 to 129. The table is printed, put into
-docs/results/checks.md, and saved in results/.
+Thresholds were chosen on seeds 100 to 129. The table is printed, written to docs/results/checks.md, and saved in
+results/.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Cross-entropy over very many ids, forward and backward, against PyTorch's on the batch × ids matrix.
 
-Run ``python benchmarks/classify_head.py``; with a GPU it measures there. Memory is what is held at most beyond the
-parameters and their gradients, which both versions need; ``total_GB`` is all that a process holds at most, imports,
-parameters, gradients and the state of Adam included, in a whole step of training.
+Run ``python benchmarks/classify_head.py``; with a GPU it measures there. Memory is the peak beyond the parameters and
+their gradients, which both versions need. ``total_GB`` is the peak of the whole process in a training step: imports,
+parameters, gradients and the state of Adam.
 """
 
 from __future__ import annotations

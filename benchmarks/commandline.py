@@ -1,7 +1,7 @@
-"""CPU time and peak memory of the command line on a large table: 200,000 rows, 40 observed variables, a label of text.
+"""CPU time and peak memory of the command line on a large table: 200,000 rows, 40 features, a text label.
 
-Run ``python benchmarks/commandline.py``. Each command has a process of its own; the baseline is a process that imports
-what a fit needs and does nothing. Few steps: what a step costs is for the other benchmarks to say.
+Run ``python benchmarks/commandline.py``. Each command runs in its own process; the baseline is a process that imports
+what a fit needs and does nothing. Fits take few steps: other benchmarks measure the cost of a step.
 """
 
 from __future__ import annotations

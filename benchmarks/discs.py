@@ -1,10 +1,10 @@
-"""Where an encoder of images starts, and where it ends: soft discs whose place, radius and hue are to be recovered.
+"""Initialisations of image encoders compared: soft discs whose position, radius and hue are to be recovered.
 
 Run ``python benchmarks/discs.py`` (minutes on a GPU, an hour on two cores), or with some of the names of STARTS,
-``python benchmarks/discs.py "convolutions alone" --seeds 10 11 --steps 500``. Pairs lie a Laplace step of .08 apart in
-a box, images are drawn anew at every step, and InfoNCE with p = 1 is minimised, so that each latent should come back by
-itself. The baseline is the same network without a linear path. ``folded`` counts seeds with an R² below .9: one latent
-of four that is folded leaves .75. The record joins several such commands; each row has its settings.
+``python benchmarks/discs.py "convolutions alone" --seeds 10 11 --steps 500``. Positives differ by a Laplace step of .08
+in a box, images are drawn again at every step, and InfoNCE with p = 1 is minimised, so each latent should be recovered
+alone. The baseline is the same network without a linear path. ``folded`` counts seeds with an R² below .9: one folded
+latent of four leaves .75. The record joins several such commands; each row has its settings.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Disentanglement scores against the reference way to compute them, on 10,000 rows of 10 codes and 6 factors.
+"""Disentanglement scores against reference implementations, on 10,000 samples of 10 latents and 6 factors.
 
-Run ``python benchmarks/disentanglement.py`` (a few minutes on one core). The reference way is written plainly with
-scikit-learn, as the implementations have it that people use: a boosted classifier per factor (DCI), a linear SVM per
-pair (SAP), a batch at a time (BetaVAE, FactorVAE), a call of scikit-learn per pair (information), a Lasso per code and
-pair of fits (UDR). It computes the value alone; ours comes with both chance levels, which is three times the work:
-``speedup`` is that of all of it, ``value_speedup`` takes a third of it for the value. Seconds are the processor's.
+Run ``python benchmarks/disentanglement.py`` (a few minutes on one core). The references are written plainly with
+scikit-learn, as common implementations are: a boosted classifier per factor (DCI), a linear SVM per pair (SAP), one
+batch at a time (BetaVAE, FactorVAE), a call of scikit-learn per pair (information), a Lasso per latent and pair of fits
+(UDR). They compute the value alone. pindown also computes both chance levels, which is three times the work:
+``speedup`` compares all of it, ``value_speedup`` a third of it. Seconds are CPU seconds.
 """
 
 from __future__ import annotations

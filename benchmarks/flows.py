@@ -1,8 +1,8 @@
-"""Flows that are disentangled after training: as many observed variables as latents, one rotation, no training.
+"""Flows that are disentangled after training: as many features as latents, one rotation, no further training.
 
 Run ``python benchmarks/flows.py``: some minutes on one core; ``--seeds 0 1`` for some of them. Settings were chosen on
-seeds 0 to 2: with affine couplings R² was .90 to .96 there, with splines .96 to .99. A rotation can tell latents apart
-where codes hold them up to one: rows with R² below .95 are listed, too.
+seeds 0 to 2: R² was .90 to .96 there with affine couplings, and .96 to .99 with splines. A rotation can separate
+latents only if the flow recovers them up to a rotation, so rows with R² below .95 are listed, too.
 """
 
 from __future__ import annotations

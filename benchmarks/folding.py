@@ -1,9 +1,9 @@
-"""How often `find_folding` errs, in worlds where it is known what is folded.
+"""How often `find_folding` is wrong, on simulations in which it is known what is folded.
 
 Run ``python benchmarks/folding.py`` (about half an hour on one core, less on more). The thresholds of
-`pindown.networks.folding` were chosen on the seeds CHOICE; the rates to quote are those of REPORT. The baselines are
-two other statistics of the same encoders: the fraction of neighbours whose orientations differ, and how far apart in
-x are neighbours in code.
+`pindown.networks.folding` were chosen on the seeds CHOICE; quote the rates of the seeds REPORT. The baselines are two
+other statistics of the same encoders: the fraction of neighbours whose orientations differ, and how far apart samples
+are whose latents are neighbours.
 """
 
 from __future__ import annotations

@@ -1,14 +1,14 @@
-"""Single latents from pictures alone, and generators that are disentangled after training; and a dense world.
+"""Factors recovered from images alone, generators disentangled after training, and simulations with a dense mixing.
 
 Run ``python benchmarks/generators.py`` on a GPU, or some rows by the beginning of their names, ``… "Dictionary"
 --seeds 0 1 --pixels 64``: all seeds of the first name, then of the next, some ``--jobs`` at a time. With ``--small``
-pictures are small and steps are few: some minutes on a CPU, which shows that all of it runs. Every row is written as
-soon as it is there, in place of what the record has of the same world, seed, pixels, steps and restarts; ``--output``
-names another record, and ``--take`` copies the rows of such records. Settings were chosen on seeds from 10 on. These
-worlds are ours; scores of other data sets are not comparable.
+images are small and steps are few: a test of the script that takes some minutes on a CPU. Every row is written when it
+is finished, and replaces the row of the same simulation, seed, pixels, steps and restarts. ``--output`` names another
+record, and ``--take`` copies the rows of other records. Settings were chosen on seeds from 10 on. These simulations are
+our own; do not compare the scores with those of other data sets.
 
-Baselines are turned after training, and scored before it and after. The way that `Dictionary` takes with 700 steps has
-1,400; that of baselines as many as ``--steps`` says.
+Baselines are rotated after training, and scored before and after. `Dictionary` with 700 steps takes 1,400 in all;
+baselines take the number of ``--steps``.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Memory for an image set of official size: 480,000 pictures of 64 × 64 × 3 bytes, all of them zeros.
+"""Memory for an image set of official size: 480,000 images of 64 × 64 × 3 bytes, all of them zeros.
 
-Run ``python benchmarks/image_sets.py`` (a minute; the file is sparse, and takes no room on most disks). Its 5.9 GB are
-gone through once in blocks, and 200 batches of 256 rows are drawn from it; the baseline is the array in memory.
+Run ``python benchmarks/image_sets.py`` (a minute; the file is sparse and takes no space on most disks). All of its
+5.9 GB are read once in blocks, and 200 batches of 256 images are drawn; the baseline is the array in memory.
 """
 
 from __future__ import annotations

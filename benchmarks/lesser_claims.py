@@ -1,10 +1,10 @@
-"""Tables of few rows whose law is known: what an audit claims of labels, and how far that is from the truth.
+"""Claims of audits on small tables whose distribution is known, and how far they are from the truth.
 
 Run ``python benchmarks/lesser_claims.py`` (all cores; about two seconds a run on one), or in parts, as in `_parts`.
-Classes are normal laws whose means differ in one or two of six directions, mixed by a random matrix; 300 rows. What is
-claimed is compared with the same of the true law, on 5,000 fresh rows: features and directions by R² of a linear map,
-an order of rows by its rank correlation, p(label | X) by R² as it is. *Shuffled*: labels belong to other rows. The
-table is put into docs/results/audits.md and saved in results/.
+Classes are normal distributions whose means differ in one or two of six directions, mixed by a random matrix; 300
+samples. Each claim is compared with the true distribution on 5,000 new samples: features and directions by R² of a
+linear map, an order of samples by rank correlation, p(label | X) by R². *Shuffled*: labels belong to other samples. The
+table is written to docs/results/audits.md and saved in results/.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""Why gestures are read no better off codes of muscle recordings than off components: sessions stay, too.
+"""Why latents of muscle recordings predict gestures no better than principal components: they contain the session, too.
 
 Run ``python benchmarks/muscle_codes.py`` (some two minutes on one core), or in parts, as in `_parts`. Windows and
-held-out repetitions are those
-of benchmarks/sessions.py, seeds 10 and 11, which that one does not report. Read off three and off five codes, by a
-linear reader: the gesture (chance .2) and the session (chance .25), balanced accuracies; with negatives of all
-sessions, with negatives of the same session, and off as many principal components. Saved in results/.
+held-out repetitions are those of benchmarks/sessions.py; seeds 10 and 11, which that benchmark does not report. A
+linear probe predicts the gesture (chance .2) and the session (chance .25) from three and from five latents, with
+negatives from all sessions and from the same session, and from as many principal components. Scores are balanced
+accuracies. Saved in results/.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""The band that an audit gives for noisy data: whether it holds the true score; and whether true claims are made.
+"""Whether the band that an audit gives for noisy data contains the true score, and whether true claims are made.
 
 Run ``python benchmarks/noise_bands.py`` (seeds 200 to 299, all cores; eight minutes on sixteen), or in parts whose
 runs are written to files, ``python benchmarks/noise_bands.py --seeds 200 250 --to some.jsonl``, and ``--parts *.jsonl``
-for the table of all of them, with what is on record where they are fewer than a hundred. The width of bands was chosen
-on seeds from 1000 on, and so was how fits are compared. The
-table is put into docs/results/audits.md and saved in results/.
+for the table of all of them, together with those on record if there are fewer than a hundred. The width of bands, and
+how fits are compared, were chosen on seeds from 1000 on. The table is written to docs/results/audits.md and saved in
+results/.
 """
 
 from __future__ import annotations

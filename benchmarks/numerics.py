@@ -1,9 +1,9 @@
-"""The tests that compute, once with each set of kernels that other machines would use: who fails where.
+"""The numerical tests, run once with each set of kernels that other machines use: which fail where.
 
 ``python benchmarks/numerics.py`` runs them all and keeps a record in ``results/numerics.json``, one entry for each
 setting and each set of versions; ``python benchmarks/numerics.py two-threads`` runs one. In an environment with other
-versions, as that of ``make test-oldest``, the same command adds its entries to the record; those of a record that
-another machine wrote are added by ``--take``.
+versions, such as that of ``make test-oldest``, the same command adds its entries to the record; ``--take`` adds those
+of a record that another machine wrote.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A training step with a penalty on the Jacobian, as a multiple of the same step without: ours against torch.func's.
+"""A training step with a penalty on the Jacobian, in multiples of the same step without, against torch.func.
 
-Run ``python benchmarks/penalties.py``. All ways are measured in turns within one run, so that what else the machine
-does falls on all alike; the multiple is the median over turns of the ratio to the plain step of the same turn. On a GPU
-convolutions take 256 pictures a step.
+Run ``python benchmarks/penalties.py``. All variants are measured alternately within one run, so that other load on the
+machine affects them alike. The multiple is the median over rounds of the ratio to the plain step of the same round. On
+a GPU convolutions take 256 images a step.
 """
 
 from __future__ import annotations

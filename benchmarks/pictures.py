@@ -1,11 +1,11 @@
-"""What is recovered from pixels, of rooms rendered in every step and sprites in arrays; and what must not be claimed.
+"""What is recovered from images: rooms rendered in every step, sprites in arrays; and what must not be claimed.
 
 Run ``python benchmarks/pictures.py`` on a GPU (about ten minutes), or some rows by the beginning of their names,
-``python benchmarks/pictures.py "Laplace" "Forget" --seeds 0 1``. Each row is written when it is done, in place of the
-one of its name and seed on record, so that a run that was stopped loses nothing. With ``--cpu`` pictures have 16 × 16
-pixels, and there are fewer of them and fewer steps: minutes for each row, on one core; ``--small`` only shows that all
-of it runs. Estimators are called with what a row names,
-and everything else is their default. These worlds are ours; scores of other data sets are not comparable.
+``python benchmarks/pictures.py "Laplace" "Forget" --seeds 0 1``. Each row is written when it is finished, and replaces
+the row of the same name and seed on record, so that a stopped run loses nothing. With ``--cpu`` images have 16 × 16
+pixels, and there are fewer of them and fewer steps: minutes for each row on one core. ``--small`` only tests the
+script. Parameters that a row does not name have their defaults. These simulations are our own; do not compare the
+scores with those of other data sets.
 """
 
 from __future__ import annotations

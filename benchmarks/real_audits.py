@@ -1,10 +1,11 @@
-"""Audits of real tables: what is claimed of each, or which assumption refuses; and that nothing is of shuffled ones.
+"""Audits of real tables: what is claimed of each, or which assumption fails; nothing may be claimed of shuffled tables.
 
 Run ``python benchmarks/real_audits.py`` (all cores), or in parts, with ``--only``, ``--to`` and ``--parts`` as in
 `_parts`. Every table is fitted and audited with what ``pindown fit`` would choose. Seed 0 is the table as it is; from
-seed 1 on the side variable belongs to other rows. The table is put into docs/results/audits.md and saved in results/.
+seed 1 on the side variable belongs to other samples. The table is written to docs/results/audits.md and saved in
+results/.
 
-Files are those of scikit-learn, and `palmerpenguins` if it is installed.
+The data are those of scikit-learn, and `palmerpenguins` if it is installed.
 """
 
 from __future__ import annotations

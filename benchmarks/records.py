@@ -1,10 +1,10 @@
-"""Tables on record, run again: whether today's code finds what they say.
+"""Tables on record, run again: whether the present code reproduces them.
 
-``python benchmarks/records.py`` runs the first two seeds on record of every row of every quick table once more, and
-compares each score with what is on record for the same seed. A score has moved if the change, in the mean over these
-seeds, is more than the spread between seeds on record. ``--jobs 16`` on a larger machine, ``--limit`` for a part: what
-is done is kept beside the output, and the same command goes on where it was stopped. ``--missing`` runs what the record
-has no comparison of. Rows that were not run keep the comparison they have, which says when it was made.
+``python benchmarks/records.py`` runs the first two seeds on record of every row of every quick table again, and
+compares each score with that on record for the same seed. A score has moved if its mean change over these seeds is
+larger than the spread between seeds on record. ``--jobs 16`` on a larger machine, ``--limit`` for a part. Finished
+parts are saved next to the output, and the same command resumes where it was stopped. ``--missing`` runs what the
+record has no comparison of. Rows that were not run keep their comparison and its date.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Pictures per second of each renderer, antialiased, against the same with one sample a pixel.
+"""Images per second of each renderer with antialiasing, against the same with one sample a pixel.
 
-Run ``python benchmarks/rendering.py`` (a minute on one core; on a GPU it draws larger batches). On a CPU its
-own seconds are counted, whatever else is running.
+Run ``python benchmarks/rendering.py`` (a minute on one core; on a GPU it draws larger batches). On a CPU, CPU seconds
+are counted, whatever else is running.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Latent actions of arms from frames: what codes tell of the hand, of the robot, and where they lead in ten steps.
+"""Latent actions of arms from frames: how well they predict the motion of the hand, the robot, and later frames.
 
 Record with ``benchmarks/robots/record.py rec/S --seed S --episodes 120 --paired 48``, draw frames with
 ``benchmarks/robots/render.py rec/S`` (five minutes a robot), then for each recording S, and both cameras or one,
@@ -9,16 +9,17 @@ Record with ``benchmarks/robots/record.py rec/S --seed S --episodes 120 --paired
 
 (ten minutes a recording on one core; ``--device cuda`` trains convolutions on a GPU). ``--robots`` takes other arms,
 ``--strip docs/figures/robot-rollout.png`` draws rollouts of the first two. All settings were chosen on recording 10.
-Saved in results/, and means over recordings put into docs/results/antidiversity.md.
+Rows are saved in results/, and means over recordings are written to docs/results/antidiversity.md.
 
-Codes are of three steps, 150 ms: those of `LatentAction` are of one, and are added up, and whitened in each arm by
-those that were learned from, or matched by `DistributionMatcher`; all others are differences of a chart, and add up by
-themselves. Episodes are held out: the second half of the paired ones, 24 of 120. *within*: R² of
-the hand's displacement from codes by a ridge regression fitted to the other episodes, for each robot, and along each
-axis. *leakage*: balanced accuracy of the worst probe that reads the robot off codes, and off the true displacement,
-the floor. *transfer*: R² of codes of a robot from those of another, as they are, and by an affine map fitted to 50
-pairs. *rollout*: squared error of the frames of ten steps, as a share of that of standing still: by codes of the
-robot's own transitions, by those of the next robot in the same motions, and, as a control, by those of other episodes.
+Latents describe three steps, 150 ms. Those of `LatentAction` describe one step: three are added, and then whitened in
+each arm by the statistics of its training samples, or matched by `DistributionMatcher`. All other latents are
+differences of an encoder, which add up. Episodes are held out: the second half of the paired ones, 24 of 120. *within*:
+R² of the hand's displacement, predicted from latents by a ridge regression fitted to the other episodes, for each robot
+and along each axis. *leakage*: balanced accuracy of the worst probe that predicts the robot from latents, and from the
+true displacement, the floor. *transfer*: R² of latents of a robot, predicted from those of another without a map and by
+an affine map fitted to 50 pairs. *rollout*: squared error of the frames of ten steps, as a fraction of that of standing
+still: by latents of the robot's own transitions, by those of the next robot in the same motions, and, as a control, by
+those of other episodes.
 """
 
 from __future__ import annotations

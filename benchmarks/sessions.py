@@ -1,16 +1,16 @@
-"""Recordings in sessions: what pairs of neighbouring moments tell, on sessions that no fit has seen.
+"""Recordings in sessions: what latents from pairs of neighbouring time steps predict, on sessions that no fit has seen.
 
 Run ``python benchmarks/sessions.py`` (all cores; some three minutes a seed on one), or in parts, as in `_parts`.
 
-*walks*, seeds 0 to 4: an animal walks through a box; sixty cells fire, each around a place of its own, as Poisson noise
-does, with gains that differ between sessions. `Contrast(2, space=Reals())` is fitted to ten sessions of 300 moments,
-the next one of a session being its partner. Ten other sessions are scored: the nats that partners show, and R² of the
-place by a linear reader. *muscles*, seeds 0 to 2: electromyograms of four sessions (geomstats' wheel has them), windows
-of 125 samples, the next one of a movement being its partner; a third of the repetitions is held out, and what is read
-off three codes is the gesture (balanced accuracy). *Within sessions* negatives are of the same session. Beside stand
-principal components, as many as codes and as many as read best, and all columns. *Best stopping time* is the best of
-fits that hold nothing out and take 50 to 3,200 steps, chosen on the very rows that are scored: nobody could know it.
-*Printed* is what a fit says of new rows.
+*walks*, seeds 0 to 4: an animal walks through a box; sixty cells fire as Poisson processes, each around its own place,
+with gains that differ between sessions. `Contrast(2, space=Reals())` is fitted to ten sessions of 300 time steps, with
+the next step of a session as the positive. Ten other sessions are scored: the nats of information between positives,
+and R² of the place by a linear probe. *muscles*, seeds 0 to 2: electromyograms of four sessions (geomstats' wheel has
+them) in windows of 125 samples, with the next window of a movement as the positive. A third of the repetitions is held
+out, and the gesture is predicted from three latents (balanced accuracy). *Within sessions*: negatives are from the same
+session. For comparison there are principal components, as many as latents and as many as predict best, and all
+features. *Best stopping time* is the best of fits that hold nothing out and take 50 to 3,200 steps, chosen on the test
+samples, which a user does not have. *Printed* is the score on new samples that the fit predicts.
 """
 
 from __future__ import annotations

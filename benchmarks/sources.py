@@ -1,9 +1,9 @@
-"""Moments and one epoch of batches: rows behind a map or in files against the same rows in memory.
+"""Moments and one epoch of batches: samples in memory maps or files against the same samples in memory.
 
-Run ``python benchmarks/sources.py`` (about five minutes on one core, 1 GB in a temporary folder). The baseline is what
-one does with an array that fits: convert it to float64, take mean and covariance, pick the rows of each batch from it.
-Own memory is what a process cannot give back; pages of a mapped file are counted apart, since the system drops them
-when it needs the room. Times are of CPU.
+Run ``python benchmarks/sources.py`` (about five minutes on one core, 1 GB in a temporary folder). The baseline is plain
+numpy on an array in memory: convert it to float64, compute mean and covariance, index the samples of each batch. Own
+memory is memory that a process cannot release; pages of a mapped file are counted separately, since the system drops
+them when it needs memory. Times are CPU times.
 """
 
 from __future__ import annotations

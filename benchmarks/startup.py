@@ -1,7 +1,7 @@
 """How long a user waits before anything happens: importing the package, and the help of the command line.
 
-Run ``make bench``. The baseline is Python itself. Seconds are those of the processor: nothing here waits for anything
-else, so that an idle machine takes as long, and what else runs on a busy one does not count.
+Run ``make bench``. The baseline is Python itself. Seconds are CPU seconds: nothing here waits, so an idle machine takes
+as long, and other processes do not count.
 """
 
 from __future__ import annotations

@@ -1,12 +1,11 @@
-"""Whether codes of a `Dictionary` tell rows apart: what `checks.distinct_latents` says where folds are known.
+"""Whether a `Dictionary` distinguishes samples: how often `checks.distinct_latents` is right where folds are known.
 
 Run ``python benchmarks/told_apart.py`` (seeds 900 to 929, a quarter of an hour on one core), or in parts, as
-``noise_bands.py`` is run. Each seed has two worlds of three latents, one drawn at random, and one that is the worst of
-five, the first included: distant latents come nearest to sharing an observation. One start of 200 steps folds some of
-both. Where the two worlds are one it counts once. Thresholds
-were chosen on seeds 500 to 672. The baselines are two other statistics of the same codes: how much of X they leave
-untold, and the share of rows that the encoder turns over. The table is put into
-docs/results/checks.md and saved in results/.
+``noise_bands.py`` is run. Each seed has two simulations of three latents: one drawn at random, and the worst of five,
+the first included, in which observations of distant latents are nearest to each other. One start of 200 steps folds
+some of both. If the two simulations are the same, it counts once. Thresholds were chosen on seeds 500 to 672. The
+baselines are two other statistics of the same latents: how much of X they leave unexplained, and the fraction of
+samples at which the encoder reverses orientation. The table is written to docs/results/checks.md and saved in results/.
 """
 
 from __future__ import annotations

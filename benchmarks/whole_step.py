@@ -1,6 +1,6 @@
-"""A whole training step on a GPU: ours against the same step compiled by PyTorch with the n × n matrix in memory.
+"""A whole training step on a GPU: pindown's against the same step compiled by PyTorch with the n × n matrix in memory.
 
-Both sample fresh pairs, encode them with the paper's encoder, form the loss and take a step of AdamW, all captured in
+Both sample new pairs, encode them with the paper's encoder, compute the loss and take a step of AdamW, all captured in
 one CUDA graph, with products in TF32. Run ``python benchmarks/whole_step.py`` on a machine with a GPU.
 """
 

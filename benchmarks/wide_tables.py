@@ -1,10 +1,10 @@
-"""Seconds and megabytes of ``check``, ``plan`` and ``fit`` on a table of few rows and very many columns.
+"""Seconds and megabytes of ``check``, ``plan`` and ``fit`` on a table of few samples and very many features.
 
-Run ``python benchmarks/wide_tables.py`` (some minutes on two cores). 200 rows of simulated expression, three labs, four
-cell types, in a csv. Each command has a process of its own, and the processor's seconds are counted beside those of the
-clock, which depend on what else the machine does. *Old way* is the one look at the data that every plan and fit
-takes, with all columns whitened by their whole covariance, as it was: of the 10,000 columns it is not tried, since a
-covariance of these takes .8 GB, several times over. It is broken off after two minutes.
+Run ``python benchmarks/wide_tables.py`` (some minutes on two cores). 200 samples of simulated expression, three labs,
+four cell types, in a csv. Each command runs in its own process. CPU seconds are measured as well as wall-clock seconds,
+which depend on other load. *Old way* is an earlier version of the data summary of every plan and fit, which whitened
+all features by their whole covariance. It is not tried with 10,000 features, where a covariance takes .8 GB, several
+times over, and is stopped after two minutes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Whitening rows with 30,000 columns: seconds and megabytes, against scikit-learn's randomised PCA of the same rows.
+"""Whitening of samples with 30,000 features: seconds and megabytes, against scikit-learn's randomised PCA.
 
-Run ``python benchmarks/wide_whitening.py`` (some minutes on two cores). Rows lie in a file and vary along 50 directions
-and, faintly, along all others. Where it fits, the whole covariance is measured, too. ``kept`` is what projecting onto
-the directions found leaves of the variance of new rows that vary along those 50 directions only.
+Run ``python benchmarks/wide_whitening.py`` (some minutes on two cores). Samples are in a file and vary along 50
+directions and, weakly, along all others. Where it fits into memory, the whole covariance is measured, too. ``kept`` is
+the fraction of the variance of new samples, which vary along those 50 directions only, that a projection onto the
+directions found keeps.
 """
 
 from __future__ import annotations
