@@ -43,7 +43,7 @@ class Noting(ast.NodeTransformer):
         self.asserted = 0
 
     def visit_Assert(self, node: ast.Assert) -> ast.stmt:
-        """Hand the statement over, with its text."""
+        """Rewrite the statement as a call with its text."""
         text = ast.Constant(ast.unparse(node.test))
         self.asserted += 1
         call = _call("__stated__", text, self.visit(node.test))
@@ -51,7 +51,7 @@ class Noting(ast.NodeTransformer):
         return ast.copy_location(ast.Expr(call), node)
 
     def visit_Compare(self, node: ast.Compare) -> ast.expr:
-        """Hand both sides over, if larger and smaller are asserted of them."""
+        """Rewrite an inequality as a call with both sides."""
         text, parts = ast.unparse(node), [node.left, *node.comparators]
         self.generic_visit(node)
         if not self.asserted or not all(type(op) in ORDERS for op in node.ops):
@@ -62,14 +62,14 @@ class Noting(ast.NodeTransformer):
         return ast.copy_location(_call("__compared__", ast.Constant(text), orders, fixed, values), node)
 
     def visit_BinOp(self, node: ast.BinOp) -> ast.expr:
-        """Leave alone what is compared only to be reckoned with."""
+        """Leave comparisons inside arithmetic as they are."""
         asserted, self.asserted = self.asserted, 0
         self.generic_visit(node)
         self.asserted = asserted
         return node
 
     def visit_Call(self, node: ast.Call) -> ast.expr:
-        """Shift the seed of a torch generator; leave alone what is compared only to be handed on."""
+        """Shift the seed of a torch generator; leave comparisons in arguments as they are."""
         node.func = self.visit(node.func)
         asserted, self.asserted = self.asserted, self.asserted * (getattr(node.func, "id", "") in ("all", "any"))
         node.args, node.keywords = [self.visit(a) for a in node.args], [self.visit(k) for k in node.keywords]
@@ -80,7 +80,7 @@ class Noting(ast.NodeTransformer):
 
 
 def is_constant(node: ast.expr) -> bool:
-    """Say whether an expression is a number that is written down, such as ``1 / 3 + 0.04``."""
+    """Return whether an expression is a constant number, such as ``1 / 3 + 0.04``."""
     kinds = (ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop)
     return all(isinstance(part, kinds) for part in ast.walk(node))
 
@@ -90,10 +90,10 @@ def _call(name: str, *arguments: ast.expr) -> ast.Call:
 
 
 class Loader(SourceFileLoader):
-    """Loads tests so read; never from a cache, and never into one."""
+    """Loads tests rewritten in this way, without a cache."""
 
     def path_stats(self, path: str) -> Any:
-        """Say that nothing is known of a cached version."""
+        """Raise an error, so that no cached version is used."""
         raise OSError(path)
 
     def source_to_code(self, data: Any, path: Any, *, _optimize: int = -1) -> Any:
@@ -101,13 +101,13 @@ class Loader(SourceFileLoader):
         return compile(ast.fix_missing_locations(Noting().visit(ast.parse(data))), path, "exec")
 
     def exec_module(self, module: Any) -> None:
-        """Run a test's module, with what its notes are taken by."""
+        """Run a test's module with the functions that record."""
         module.__dict__.update(NAMES)
         super().exec_module(module)
 
 
 class Finder:
-    """Finds tests for the loader above; leaves the rest to others."""
+    """Finds tests for the loader above, and nothing else."""
 
     @classmethod
     def find_spec(cls, name: str, path: Any = None, target: Any = None) -> Any:
@@ -121,7 +121,7 @@ class Finder:
 
 
 def note_doctests(items: list[Any]) -> None:
-    """Let the comparisons of doctests, whose answer is True, be noted, too."""
+    """Record the comparisons of doctests, too, whose result is True."""
     for item in items:
         for example in getattr(getattr(item, "dtest", None), "examples", ()):
             if example.want == "True\n":
@@ -136,7 +136,7 @@ def note_doctests(items: list[Any]) -> None:
 
 
 class Notes:
-    """What was compared, which statements did not hold, which tests did not come to their end."""
+    """What was compared, which statements failed, which tests did not finish."""
 
     def __init__(self) -> None:
         self.test = ""
@@ -148,7 +148,7 @@ class Notes:
         self._searched: set[tuple[str, str]] = set()
 
     def begin(self, test: str) -> None:
-        """Take the notes of another test."""
+        """Start the record of another test."""
         self.test, self._times = test, Counter()
 
     def state(self, text: str, holds: Any) -> None:
@@ -191,7 +191,7 @@ class Notes:
 
 
 def as_numbers(side: Any) -> np.ndarray | None:
-    """Return numbers as an array, or None for what is compared otherwise, such as sets."""
+    """Return numbers as an array, or None for other comparisons, such as those of sets."""
     if hasattr(side, "detach"):
         side = side.detach().cpu().double().numpy()
     if not isinstance(side, numbers.Real | np.ndarray | np.generic):
@@ -234,7 +234,7 @@ def for_any_seed(item: pytest.Item) -> str:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Take the place of pytest's own reading of assertions."""
+    """Replace pytest's rewriting of assertions."""
     shift_seeds()
     sys.meta_path.insert(0, Finder)
 
@@ -251,12 +251,12 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Remember whose notes are taken."""
+    """Set the test that is recorded."""
     NOTES.begin(for_any_seed(item))
 
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
-    """Remember how long a test took, and whether it came to its end."""
+    """Record how long a test took, and whether it finished."""
     NOTES.seconds[report.nodeid] = NOTES.seconds.get(report.nodeid, 0.0) + report.duration
     if report.failed:
         NOTES.broken[report.nodeid] = str(report.longrepr)[-300:]

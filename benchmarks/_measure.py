@@ -33,7 +33,7 @@ def seconds(work: Callable[[], Any], *, repeat: int = 7) -> float:
 
 
 def replay_seconds(work: Callable[[], Any], *, repeat: int = 50, generator: torch.Generator | None = None) -> float:
-    """Return the time of a call on a GPU without the time to launch it: captured as a graph and replayed."""
+    """Return the time of a call on a GPU without launch overhead: captured as a graph and replayed."""
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
@@ -116,7 +116,7 @@ def _peak_bytes() -> int:
 
 
 def _status(name: str) -> int:
-    """Return an entry of Linux's account of this process, in bytes."""
+    """Return a memory entry of this process from /proc, in bytes."""
     lines = Path("/proc/self/status").read_text().splitlines()
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(name))
 
@@ -129,12 +129,12 @@ def save(name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def record(name: str) -> Path:
-    """Return where a record is kept: that of a GPU beside that of a CPU."""
+    """Return the path of a record; GPU and CPU have separate ones."""
     return RESULTS / f"{name}_{'gpu' if torch.cuda.is_available() else 'cpu'}.json"
 
 
 def where() -> dict[str, str]:
-    """Return the machine that figures belong to."""
+    """Return a description of the machine that the numbers belong to."""
     device = torch.cuda.get_device_name() if torch.cuda.is_available() else f"CPU, {torch.get_num_threads()} threads"
     return {"device": device, "torch": torch.__version__, "python": platform.python_version()}
 

@@ -53,7 +53,7 @@ def _which(record: Record) -> tuple[Any, ...]:
 
 
 def spans(seeds: Iterable[int]) -> str:
-    """Return seeds in a few words.
+    """Return seeds as ranges.
 
     Examples
     --------
@@ -72,7 +72,7 @@ def spans(seeds: Iterable[int]) -> str:
 
 
 def put_into(page: Path, text: str, what: str = "table") -> None:
-    """Replace what stands between the two marks of a page."""
+    """Replace the text between the two marks of a page."""
     begin, end = f"<!-- begin {what} -->", f"<!-- end {what} -->"
     head, rest = page.read_text(encoding="utf-8").split(begin)
     page.write_text(f"{head}{begin}\n{text}\n{end}{rest.split(end)[1]}", encoding="utf-8")

@@ -18,11 +18,11 @@ FITS = {
     "LatentAction(), 50 pairs": (None, PAIRS, 0),
     "LatentAction(), 50 pairs, one law": (None, PAIRS, 80),
 }
-"""Number of codes, of pairs with the first robot, and of rounds of `DistributionMatcher`."""
+"""Number of latents, of pairs with the first robot, and of rounds of `DistributionMatcher`."""
 
 
 def as_table(rows: list[dict[str, Any]]) -> str:
-    """Return what codes tell, the mean over recordings, as tables of Markdown: one for each set of arms and cameras."""
+    """Return means over recordings as tables of Markdown: one for each set of arms and cameras."""
     head = ["codes", "number", "worst arm", "mean", "of supervised, worst arm", "mean", "leakage", "above floor"]
     head += ["transfer 0", str(PAIRS), "ten steps, own", "swapped", "the worst ratio"]
     lines = []

@@ -25,7 +25,7 @@ VARIABLES = {"MKL_CBWR", "ATEN_CPU_CAPABILITY", "OPENBLAS_CORETYPE", "OMP_NUM_TH
 
 
 def environment(numerics: str, **more: str) -> dict[str, str]:
-    """Return the variables of a process that computes in a certain way, and of nothing else that says how."""
+    """Return the environment of a process with one numerical setting and no other."""
     kept = {name: value for name, value in os.environ.items() if name not in VARIABLES}
     paths = [str(ROOT / "src"), str(ROOT / "benchmarks"), *filter(None, [kept.get("PYTHONPATH")])]
     return kept | {"OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)} | NUMERICS[numerics] | more

@@ -36,7 +36,7 @@ Made = tuple[Any, np.ndarray, np.ndarray | None]
 
 @dataclass(frozen=True)
 class Case:
-    """A world: whether it is identified, and whether agreement between fits should show that."""
+    """A simulation: whether it is identified, and whether agreement between fits should show that."""
 
     world: str
     identified: bool
@@ -101,7 +101,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row per world: how often something was claimed, and how well fits agreed."""
+    """Return a row per simulation: how often something was claimed, and how well fits agreed."""
     rows = []
     for case in CASES:
         own = [run for run in runs if run["world"] == case.world]
@@ -123,7 +123,7 @@ def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def separation(runs: list[dict[str, Any]]) -> float:
-    """Return how well agreement alone tells identified worlds from others (area under the ROC curve)."""
+    """Return how well agreement alone separates identified simulations from others (area under the ROC curve)."""
     cases = {case.world: case for case in CASES}
     told = [(cases[run["world"]].identified, run["agreement"]) for run in runs if cases[run["world"]].by_agreement]
     identified, agreement = zip(*told, strict=True)
@@ -131,7 +131,7 @@ def separation(runs: list[dict[str, Any]]) -> float:
 
 
 def cost(n_samples: int = 20_000, n_features: int = 50, d: int = 8) -> dict[str, Any]:
-    """Time an audit without its fits, whose number of steps is not its business, and weigh its page."""
+    """Measure the time of an audit without its fits, and the size of its page."""
     world = Clusters.on_sphere(d, 40, 10.0, random_state=0)
     sample = world.sample(n_samples, random_state=1)
     lift = np.random.default_rng(0).normal(size=(d, n_features))

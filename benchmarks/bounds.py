@@ -46,7 +46,7 @@ of a shift, so that both sides would be of different worlds."""
 
 
 def compares(tree: ast.AST) -> bool:
-    """Say whether larger and smaller are asked for anywhere below a node."""
+    """Return whether there is an inequality anywhere below a node."""
     return any(isinstance(node, ast.Compare) and isinstance(node.ops[0], ORDER) for node in ast.walk(tree))
 
 
@@ -60,7 +60,7 @@ def of_file(path: Path) -> Iterator[str]:
 
 
 def with_doctests(path: Path) -> bool:
-    """Say whether an example in a file compares and finds that it is so."""
+    """Return whether an example in a file is an inequality that holds."""
     try:
         examples = doctest.DocTestParser().get_examples(path.read_text(encoding="utf-8"))
     except ValueError:
@@ -99,7 +99,7 @@ def units(names: list[str], seconds: dict[str, float]) -> list[list[str]]:
 
 
 def run(names: list[str], shift: int, numerics: str, path: Path, until: float) -> str:
-    """Run tests in a process of their own, unless that was done; return what was wrong if it broke off."""
+    """Run tests in a separate process, unless that was done; return the error if it was aborted."""
     if path.exists():
         return ""
     if time.time() > until:
@@ -156,12 +156,12 @@ def rows(notes: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def place(each: dict[str, Any]) -> tuple[str, str, int]:
-    """Return where a bound stands in the table."""
+    """Return the sort key of a bound in the table."""
     return each["test"], each["bound"], each["part"]
 
 
 def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> dict[str, Any] | None:
-    """Return what one comparison came to, or None where nothing varies."""
+    """Return the statistics of one comparison, or None where nothing varies."""
     slack = np.array([each["slack"] for each in seen])
     if len(slack) < 2 or np.ptp(slack) <= 1e-12 * np.abs(slack).max():
         return None
@@ -184,7 +184,7 @@ def row(test: str, text: str, part: int, k: int, seen: list[dict[str, Any]]) -> 
 
 
 def towards(slack: np.ndarray) -> tuple[float, float]:
-    """Return the spread of what is left of a bound, on its side, and how many spreads the mean stands away."""
+    """Return the one-sided standard deviation of a margin, and how many of them the mean is away from the bound."""
     away = slack - slack.mean()
     # What lies on the far side of the mean does not threaten the bound: an R² may be -1 or -50 where chance is.
     spread = np.sqrt(2 * np.square(away[away < 0]).sum() / (len(slack) - 1))
@@ -192,12 +192,12 @@ def towards(slack: np.ndarray) -> tuple[float, float]:
 
 
 def is_level(each: dict[str, Any]) -> bool:
-    """Say whether a bound is the level of a test: of p-values a share as large as the level lies below it."""
+    """Return whether a bound is the level of a test: the fraction of p-values below it is as large as the level."""
     return "pvalue" in each["bound"]
 
 
 def statements(notes: list[dict[str, Any]], key: str) -> list[dict[str, Any]]:
-    """Return which statements fell, or which tests broke off, in which settings."""
+    """Return which statements failed, or which tests were aborted, in which settings."""
     found: dict[tuple[str, str], list[str]] = defaultdict(list)
     for part in notes:
         for test, text in part[key].items() if isinstance(part[key], dict) else part[key]:
@@ -216,7 +216,7 @@ def by_file(notes: list[dict[str, Any]]) -> dict[str, float]:
 
 
 def kept(before: dict[str, Any], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return what an earlier run found of bounds that are still asserted, in tests that the new one has not come to."""
+    """Return earlier results on bounds that are still asserted, in tests that the new run has not reached."""
     come_to, asserted = {each["test"].partition("[")[0] for each in new}, {}
     earlier = "; ".join(f"{name} {', '.join(map(str, shifts))}" for name, shifts in before["settings"].items())
     found = []
@@ -233,7 +233,7 @@ def kept(before: dict[str, Any], new: list[dict[str, Any]]) -> list[dict[str, An
 
 
 def thin(record: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return the bounds that stand too near."""
+    """Return the bounds that are too close to the mean."""
     return [each for each in record["rows"] if each["margin"] < ENOUGH and not is_level(each)]
 
 
@@ -246,7 +246,7 @@ def setting(text: str) -> tuple[str, int]:
 
 
 def settings_of(notes: list[dict[str, Any]]) -> dict[str, list[int]]:
-    """Return under which numerics seeds were shifted by how much."""
+    """Return the seed shifts of each numerical setting."""
     found: dict[str, set[int]] = defaultdict(set)
     for part in notes:
         found[part["numerics"]].add(part["shift"])

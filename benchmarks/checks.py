@@ -37,12 +37,12 @@ PAGE = Path(__file__).parents[1] / "docs" / "results" / "checks.md"
 N_TRAIN, N_TEST = 4_000, 4_000
 
 COUNT = theory.CLASSIFY_NORMALISED.diversity
-SMALL = partial(networks.skip_mlp, hidden=(64, 64))  # enough for worlds of two layers and five latents
+SMALL = partial(networks.skip_mlp, hidden=(64, 64))  # enough for simulations of two layers and five latents
 
 
 @dataclass(frozen=True)
 class Case:
-    """A world, how to look at it, and what is true of it; ``verdicts`` maps a seed to verdicts."""
+    """A simulation, how it is checked, and its truth; ``verdicts`` maps a seed to verdicts."""
 
     when: str
     world: str
@@ -51,9 +51,9 @@ class Case:
     fails: tuple[Any, ...] = ()
 
     def judged(self, seed: int) -> list[dict[str, Any]]:
-        """Return what was said of each condition whose truth is known, and the truth."""
+        """Return the verdict on each condition whose truth is known, and the truth."""
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # that a fit warns of a broken world is as it should be
+            warnings.simplefilter("ignore")  # fits should warn of violated assumptions
             said = {verdict.assumption: verdict for verdict in self.verdicts(seed)}
         truths: list[tuple[Any, Outcome]] = [(a, "holds") for a in self.holds] + [(a, "fails") for a in self.fails]
         return [
@@ -71,11 +71,11 @@ class Case:
 
 
 def dimensions(seed: int) -> int:
-    """Return 3, 4 or 5, so that every row of the table is a mixture of them."""
+    """Return 3, 4 or 5, so that every row of the table averages over them."""
     return 3 + seed % 3
 
 
-# Worlds: seed → process.
+# Simulations: seed → process.
 
 
 def mixed(seed: int, d: int) -> Any:
@@ -104,7 +104,7 @@ def reals(seed: int) -> Pairs:
 
 @dataclass(frozen=True)
 class Uneven:
-    """A normal law whose spread grows along the first axis: no one metric fits."""
+    """A normal distribution whose spread grows along the first axis: no single metric fits."""
 
     space: Box = Box()  # noqa: RUF009
 
@@ -141,7 +141,7 @@ def flat_instances(seed: int) -> Instances:
 
 
 def nuisance(seed: int, concentration: float = 5.0) -> Nuisance:
-    """Make a linear world in which d of d + 2 dimensions survive three values."""
+    """Return a linear simulation in which d of d + 2 dimensions are invariant to a nuisance of three levels."""
     return Nuisance.on_sphere(dimensions(seed) + 2, 3, concentration, n_layers=1, random_state=seed)
 
 
@@ -150,7 +150,7 @@ def shapes(seed: int) -> ShapeNuisance:
 
 
 def labelled(seed: int, crossed: float) -> Confounded:
-    """Make a label that goes with the nuisance in all but a share of the samples."""
+    """Return a label that equals the nuisance in all but a fraction of the samples."""
     d = dimensions(seed)
     joint = torch.tensor([[1 - crossed, crossed], [crossed, 1 - crossed]])
     rng = generator(seed)
@@ -159,7 +159,7 @@ def labelled(seed: int, crossed: float) -> Confounded:
 
 
 def structured(seed: int) -> Structured:
-    """Make a world that keeps away from the edges of what the theorem assumes."""
+    """Return a simulation with a margin in the assumptions of the theorem."""
     support = supports.diverse(6, 3, random_state=seed)
     return Structured.well_posed(support, n_candidates=5, random_state=seed)
 
@@ -173,7 +173,7 @@ def linear(seed: int) -> Structured:
     return replace(structured(seed), mixing=sparse(support, strength=0.0, random_state=seed))
 
 
-# Ways to look at a world: seed → verdicts.
+# Checks of a simulation: seed → verdicts.
 
 
 def drawn(world: Any, seed: int, n_train: int = N_TRAIN) -> tuple[Sample, Sample]:
@@ -200,7 +200,7 @@ def look_after(
 
 
 def embedded(seed: int, extra: int) -> Iterable[Verdict]:
-    """Look at d latents in 2d features, all of them linear combinations of d."""
+    """Check d latents in 2d features, all of them linear combinations of d."""
     sample = drawn(sphere(seed), seed)[0]
     d = dimensions(seed)
     into = torch.randn(d, 2 * d, generator=generator(seed))
@@ -208,7 +208,7 @@ def embedded(seed: int, extra: int) -> Iterable[Verdict]:
 
 
 def rare_value(seed: int) -> Iterable[Verdict]:
-    """Look at a nuisance with three rows of one value."""
+    """Check a nuisance with three samples of one level."""
     world = nuisance(seed)
     sample = drawn(world, seed)[0]
     rows = torch.cat([(sample.u == 0).nonzero()[:3, 0], (sample.u != 0).nonzero()[:, 0]])
@@ -320,7 +320,7 @@ def cases() -> tuple[Case, ...]:
         fitted("clusters, Laplace", heavy_clusters, classify, (COUNT, t.AFFINE_GENERATORS), (t.VMF_CLUSTERS,)),
         fitted("instances", instances, classify, (COUNT, t.AFFINE_GENERATORS, t.VMF_CLUSTERS, *sound)),
         fitted("instances in a hyperplane", flat_instances, classify, (COUNT,), (t.AFFINE_GENERATORS,)),
-        # With fewer rows the codes are so far off V^⊥ that a faint leak is true.
+        # With fewer samples the latents are so far off V^⊥ that a faint leak is true.
         fitted("nuisance", nuisance, forget, (t.INFORMATION_KEPT, c.INVARIANT_LATENTS), n_train=20_000),
         fitted("nuisance, d + 1 components", nuisance, partial(forget, extra=1), (), (c.INVARIANT_LATENTS,)),
         fitted("structured", structured, dictionary,
@@ -335,7 +335,7 @@ def judged(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def counted(verdicts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row per world and condition: how often each outcome was said, and the seeds where it was wrong."""
+    """Return a row per simulation and condition: how often each outcome occurred, and the seeds where it was wrong."""
     rows: dict[tuple[str, ...], dict[str, Any]] = {}
     order = {(case.when, case.world): number for number, case in enumerate(cases())}
     for verdict in sorted(verdicts, key=lambda v: (order[v["when"], v["world"]], v["seed"])):
@@ -351,7 +351,7 @@ def counted(verdicts: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def summary(rows: list[dict[str, Any]]) -> str:
-    """Return which shares of all verdicts are right, wrong and undecided, and in how many rows nearly all are right."""
+    """Return the fractions of right, wrong and undecided verdicts, and in how many rows nearly all are right."""
     total = sum(row[said] for row in rows for said in ("holds", "fails", "undecided"))
     wrong, undecided = sum(len(row["wrong_seeds"]) for row in rows), sum(row["undecided"] for row in rows)
     right, seeds = [row[row["truth"]] / len(row["seeds"]) for row in rows], [len(row["seeds"]) for row in rows]

@@ -50,7 +50,7 @@ def alone(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Modul
 
 
 def beside_any_pixels(shape: tuple[int, ...], n_out: int, widths: Sequence[int]) -> nn.Module:
-    """Return them beside a random orthonormal map of all pixels."""
+    """Return the convolutions plus a random orthonormal map of all pixels."""
     flat = nn.Sequential(nn.Flatten(), networks.linear(shape[0] * shape[1] * shape[2], n_out))
     return networks.SkipMLP(flat, networks.convolutional(shape, n_out, widths=widths).nonlinear)
 
@@ -74,7 +74,7 @@ def trained(
     rate: float,
     widths: Sequence[int],
 ) -> dict[str, Any]:
-    """Return how well the latents come back."""
+    """Train an encoder, and return how well the latents are recovered."""
     chance, law = generator(seed, device), Truncated(laplace(0.08))
     draw = partial(torch.rand, generator=chance, device=device)
     render = partial(discs, size=size, least=radius)

@@ -33,7 +33,7 @@ Matrix = Any
 
 
 def data(seed: int) -> tuple[Matrix, Matrix]:
-    """Return codes and factors: six noisy factors, two of them turned against each other, and four mixtures."""
+    """Return latents and factors: six noisy factors, two of them rotated into each other, and four mixtures."""
     rng = np.random.default_rng(seed)
     factors = np.stack([rng.integers(0, size, N) for size in SIZES], axis=1)
     known = (factors - factors.mean(axis=0)) / factors.std(axis=0)
@@ -158,7 +158,7 @@ def factor_vae(z: Matrix, f: Matrix) -> dict[str, float]:
 
 
 def fits(z: Matrix) -> list[Matrix]:
-    """Return codes of five fits: the same axes, permuted, with noise of their own."""
+    """Return latents of five fits: the same axes, permuted, each with its own noise."""
     rng = np.random.default_rng(1)
     return [z[:, rng.permutation(z.shape[1])] + 0.3 * rng.normal(size=z.shape) for _ in range(5)]
 

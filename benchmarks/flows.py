@@ -30,7 +30,7 @@ N_ROWS, N_TEST, STEPS = 6_000, 3_000, 400
 
 
 def turned(world: str, seed: int) -> dict[str, Any]:
-    """Train a flow as it is, and turn its codes afterwards."""
+    """Train a flow, and rotate its latents afterwards."""
     process = Structured.well_posed(WORLDS[world], random_state=seed)
     x, test = process.sample(N_ROWS, random_state=1_000 + seed).x, process.sample(N_TEST, random_state=2_000 + seed)
     est = Flow(process.d, encoder=splines, max_iter=STEPS, random_state=seed, device="cpu", verbose=False)

@@ -50,19 +50,19 @@ class Case:
 
     world: tuple[str, int, str]
     r2: float
-    truth: float  # share of samples turned over
+    truth: float  # fraction of samples with reversed orientation
     folding: Folding
     flips: float
     collisions: float
 
     @property
     def good(self) -> bool:
-        """Say whether there is nothing to warn of."""
+        """Return whether the encoder is not folded."""
         return self.r2 > 0.95 and self.truth < 0.02
 
     @property
     def folded(self) -> bool:
-        """Say whether there is."""
+        """Return whether the encoder is folded."""
         return self.truth > 0.1
 
     @property
@@ -72,7 +72,7 @@ class Case:
 
 
 def view(name: str, d: int) -> Callable[[Tensor], Tensor]:
-    """Return what becomes of the mixed latents: nothing, or a curved sheet in 2d + 1 dimensions."""
+    """Return the observations of mixed latents: these themselves, or a curved sheet in 2d + 1 dimensions."""
     if not name.startswith("curved"):
         return lambda x: x
     chance = torch.Generator().manual_seed(99)
@@ -82,7 +82,7 @@ def view(name: str, d: int) -> Callable[[Tensor], Tensor]:
 
 
 def true_share(encode: Callable[[Tensor], Tensor], z: Tensor, space: Space) -> float:
-    """Return the share of samples turned over on the way from latents to codes."""
+    """Return the fraction of samples at which the map from true to recovered latents reverses orientation."""
     h = 1e-5
     steps = h * torch.eye(z.shape[1], dtype=z.dtype)
     with torch.no_grad():
@@ -94,7 +94,7 @@ def true_share(encode: Callable[[Tensor], Tensor], z: Tensor, space: Space) -> f
 
 
 def flips(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space) -> float:
-    """Return the share of pairs of neighbours between which the orientation changes: no sense is carried further."""
+    """Return the fraction of pairs of neighbours whose orientations differ, without propagation along the graph."""
     u, axes = folding._principal_coordinates(x)
     with torch.no_grad():
         z = encode(x)
@@ -110,13 +110,13 @@ def flips(encode: Callable[[Tensor], Tensor], x: Tensor, space: Space) -> float:
 
 
 def collisions(encode: Callable[[Tensor], Tensor], x: Tensor) -> float:
-    """Return how far apart in x the neighbours in code are: one minus the trustworthiness."""
+    """Return how far apart in x neighbours in the latents are: one minus the trustworthiness."""
     with torch.no_grad():
         return 1 - float(trustworthiness(folding._principal_coordinates(x)[0], encode(x), n_neighbors=8))
 
 
 def examine(seed: int, space_name: str, d: int, look: str, start: str) -> Case:
-    """Train an encoder and look at it."""
+    """Train an encoder, and measure its folding."""
     torch.set_num_threads(1)  # one case per core
     if space_name == "sphere":
         world, space = Pairs.on_sphere(d, KAPPA[d], n_layers=VIEWS[look], random_state=seed), Sphere()

@@ -41,7 +41,7 @@ GRADED = ("brightness", "contrast", "warmth")  # of one picture: each changes ev
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a row is: pixels, pictures, steps, pictures to score on."""
+    """The size of a run: pixels, images, steps, images to score on."""
 
     pixels: int = 64
     n_samples: int = 15_000
@@ -52,7 +52,7 @@ class Scale:
 
 @dataclass(frozen=True)
 class World:
-    """Which factors pictures have, how neighbouring factors are correlated, and how noisy pixels are."""
+    """The factors of images, the correlation of neighbouring factors, and the noise of pixels."""
 
     factors: tuple[str, ...] = FIVE
     correlation: float = 0.0
@@ -70,7 +70,7 @@ class World:
         return torch.as_tensor(norm.cdf(torch.stack(chain, 1)), dtype=torch.float32)
 
     def drawn(self, scale: Scale, n: int, seed: int) -> tuple[np.ndarray, np.ndarray]:
-        """Draw pictures and their latents on the fastest device, in parts."""
+        """Draw images and their latents on the fastest device, in parts."""
         device = "cuda" if torch.cuda.is_available() else "cpu"
         z = self.latents(n, seed)
         if self.factors == GRADED:
@@ -87,17 +87,17 @@ SMALL = Scale(pixels=8, n_samples=400, max_iter=5, n_test=200)
 
 
 def graded(picture: torch.Tensor, z: torch.Tensor) -> torch.Tensor:
-    """Return one picture in other light: brightness and contrast of all pixels, and how warm their colours are."""
+    """Return one image with other brightness, contrast and colour temperature."""
     brightness, contrast, warmth = (z[:, j, None, None, None] for j in range(3))
     tint = 1 + 0.4 * (warmth - 0.5) * torch.tensor([1.0, 0.3, -1.0])[:, None, None]
     return (0.5 + 0.5 * brightness) * tint * picture.clamp(0.02, 1) ** (0.5 + contrast)
 
 
 def scores(codes: np.ndarray, z: np.ndarray, prefix: str = "") -> dict[str, float]:
-    """Return how well single latents are told, each by a code; DCI of them as quantities, and in ten values of each.
+    """Return how well single factors are recovered; DCI of them as quantities, and in ten bins each.
 
-    The latter falls with every row near the edge of a value, however single codes are: it is told beside what the
-    factors themselves score, each with as much noise as leaves it the correlation that its code has.
+    The latter falls with every sample near the edge of a bin, even if latents are single factors. So it is compared
+    with the score of the factors themselves, each with noise that leaves it the correlation that its latent has.
     """
     bins = (z.argsort(0).argsort(0) * 10 // len(z))[:1_000]
 
@@ -114,14 +114,14 @@ def scores(codes: np.ndarray, z: np.ndarray, prefix: str = "") -> dict[str, floa
 
 
 def as_noisy(codes: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Return factors with noise, each correlated with the true one as much as the code that correlates most."""
+    """Return factors with noise, each correlated with the true one as much as the latent that correlates most."""
     most = np.maximum(each_correlation(codes, z).max(0), 0.05)
     noise = np.random.default_rng(0).normal(size=z.shape) * z.std(0) * np.sqrt(np.maximum(most**-2 - 1, 0))
     return z + noise
 
 
 def each_correlation(codes: np.ndarray, z: np.ndarray) -> np.ndarray:
-    """Return the absolute correlation of each code with each factor."""
+    """Return the absolute correlation of each latent with each factor."""
     d = codes.shape[1]
     return np.abs(np.corrcoef(np.asarray(codes).T, z.T)[:d, d:])
 
@@ -148,7 +148,7 @@ def dictionary(scale: Scale, seed: int, world: World = World()) -> dict[str, Any
 
 
 def turned(scale: Scale, seed: int, est: Any, world: World = World()) -> dict[str, Any]:  # noqa: B008
-    """Train a generator as it is, and turn its codes afterwards."""
+    """Train a generator, and rotate its latents afterwards."""
     x, _ = world.drawn(scale, scale.n_samples, seed)
     test, z = world.drawn(scale, scale.n_test, 1_000 + seed)
     est.set_params(batch_size=256, max_iter=scale.max_iter, random_state=seed, verbose=False)
@@ -156,7 +156,7 @@ def turned(scale: Scale, seed: int, est: Any, world: World = World()) -> dict[st
 
 
 def before_and_after(est: Any, x: Any, test: Any, z: np.ndarray, seed: int) -> dict[str, Any]:
-    """Train a generator on rows, turn its codes of others, and score them by their factors before that and after."""
+    """Train a generator, rotate its latents of held-out samples, and score them before and after."""
     start = time.monotonic()
     est.fit(x)
     fitted = time.monotonic()
@@ -196,7 +196,7 @@ BASELINES: dict[str, Callable[[int], Any]] = {
 
 
 def measures() -> dict[str, Callable[[Scale, int], dict[str, Any]]]:
-    """Return what measures each row: every method on every world."""
+    """Return the function that measures each row: every method on every simulation."""
     rows: dict[str, Callable[[Scale, int], dict[str, Any]]] = {
         f"Dictionary, {name}": partial(dictionary, world=world) for name, world in WORLDS.items()
     }
@@ -228,7 +228,7 @@ def measured(name: str, seed: int, scale: Scale) -> dict[str, Any]:
 
 
 def add(path: Path, row: dict[str, Any], at: dict[str, str] | None = None) -> None:
-    """Write a row into a record, in place of what it has of the same run; rows of a name stand together."""
+    """Write a row into a record, in place of that of the same run; rows of a name are next to each other."""
     told = json.loads(path.read_text()) if path.exists() else {"rows": []}
     same = [all(row[key] == other.get(key) for key in KEYS) for other in told["rows"]]
     kept = [other for other, drop in zip(told["rows"], same, strict=True) if not drop]
@@ -238,7 +238,7 @@ def add(path: Path, row: dict[str, Any], at: dict[str, str] | None = None) -> No
 
 
 KEYS = ("name", "seed", "pixels", "steps", "restarts")
-"""By which runs are told apart."""
+"""The fields that identify a run."""
 
 
 def main() -> None:

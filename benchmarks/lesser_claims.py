@@ -31,7 +31,7 @@ N_ROWS, N_FRESH, N_COLUMNS = 300, 5_000, 6
 
 @dataclass(frozen=True)
 class World:
-    """Where the means of classes lie, and how many latents are asked for."""
+    """The means of classes, and the number of latents of the fit."""
 
     name: str
     means: tuple[tuple[float, float], ...]
@@ -46,7 +46,7 @@ WORLDS = (
 
 
 def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return latents, labels, and the log-odds that the law gives; columns are a linear image of the latents."""
+    """Return latents, labels, and the true log-odds; features are a linear map of the latents."""
     labels = np.arange(n) % len(world.means)
     means = np.zeros((len(world.means), N_COLUMNS))
     means[:, :2] = world.means
@@ -55,7 +55,7 @@ def drawn(world: World, n: int, rng: np.random.Generator) -> tuple[np.ndarray, n
 
 
 def audited(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return what is claimed of one table, true and shuffled, and how true it is."""
+    """Return the claims of one table, true and shuffled, and their errors."""
     world, rng = WORLDS[number], np.random.default_rng(seed)
     mixing = rng.normal(size=(N_COLUMNS, N_COLUMNS))
     z, labels, _ = drawn(world, N_ROWS, rng)
@@ -78,7 +78,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def truth_of(said: Any, est: Classify, fresh: Data, odds: np.ndarray) -> tuple[str, float]:
-    """Return what kind of claim it is, and how well what it speaks of goes with the true law."""
+    """Return the kind of a claim, and how well its subject agrees with the true distribution."""
     own = est.transform(fresh.X) @ est.class_vectors_.T
     subject = said.theorem.subject
     if "p(label | X)" in subject:

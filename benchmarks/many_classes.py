@@ -25,7 +25,7 @@ N_ROWS, N_FRESH, D, N_CLASSES, CONCENTRATION, N_LAYERS = 100_000, 10_000, 10, 10
 
 
 def measured(_: int, seed: int) -> list[dict[str, Any]]:
-    """Return what a fit recovers of one world."""
+    """Return what a fit recovers of one simulation."""
     world = Clusters.on_sphere(D, N_CLASSES, CONCENTRATION, n_layers=N_LAYERS, random_state=seed)
     train, test = (world.sample(n, random_state=1_000 * k + seed) for k, n in ((1, N_ROWS), (2, N_FRESH)))
     start = time.perf_counter()

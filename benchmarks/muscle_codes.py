@@ -27,7 +27,7 @@ SEEDS, N_CODES = (10, 12), (3, 5)
 
 
 def measured(n_codes: int, seed: int) -> list[dict[str, Any]]:
-    """Return what is read off so many codes, and components."""
+    """Return the scores of probes of this number of latents and components."""
     warnings.simplefilter("ignore")
     train, test = muscles(seed)
     within = Data(train.X, pairs="next", groups=train.stretch, nuisance=train.session).paired()

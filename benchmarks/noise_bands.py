@@ -45,7 +45,7 @@ Made = tuple[Any, np.ndarray, np.ndarray | None, np.ndarray]
 
 @dataclass(frozen=True)
 class Case:
-    """A world: what is made of it, for a seed and a share of noise; and whether anything can be claimed."""
+    """A simulation: how it is drawn for a seed and a fraction of noise; and whether anything can be claimed."""
 
     world: str
     make: Callable[[int, float, bool], Made]
@@ -54,7 +54,7 @@ class Case:
 
 
 def spread_over_columns(signal: Any, share: float, seed: int) -> tuple[np.ndarray, Callable[[np.ndarray], np.ndarray]]:
-    """Return a linear map of the signal to many columns, and what adds noise of this share of their variance."""
+    """Return a linear map of the signal to many features, and a function that adds noise of a fraction of variance."""
     rng = np.random.default_rng([seed, 1])
     lift = rng.normal(size=(signal.shape[1], COLUMNS))
     size = (signal.numpy() @ lift).std(0) * np.sqrt(share / (1 - share))
@@ -111,7 +111,7 @@ N_SHUFFLED = 25
 
 
 def audited(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return what an audit says of one noisy world, and what is true."""
+    """Audit one noisy simulation; return the result and the truth."""
     case, start = CASES[number], time.perf_counter()
     est, x, y, z = case.make(seed, case.share, case.shuffled)
     est.set_params(random_state=seed, verbose=False, device="cpu")
@@ -137,7 +137,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def banded_again(run: dict[str, Any]) -> dict[str, Any]:
-    """Return a run with the band that its ceiling and its agreement have today, however wide bands were when it ran."""
+    """Return a run with the band that follows from its ceiling and agreement, by the present width of bands."""
     if "true" not in run:
         return run
     found = band(Ceiling(run["score"], run["ceiling"]), run["agreement"], run["noise"])
@@ -145,7 +145,7 @@ def banded_again(run: dict[str, Any]) -> dict[str, Any]:
 
 
 def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row per world and share of noise: how often the band held the score, and what was claimed."""
+    """Return a row per simulation and fraction of noise: how often the band contained the score, and the claims."""
     rows, runs = [], list(map(banded_again, runs))
     for case in CASES:
         own = [run for run in runs if (run["world"], run["condition"]) == (case.world, case.share)]
@@ -175,7 +175,7 @@ def counted(runs: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def on_record(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     """Return these rows in the order of the cases, those with too few runs together with what is on record for others.
 
-    Medians of two lots are weighed by their runs.
+    Medians of two sets of runs are weighted by their number.
     """
     saved = json.loads(RECORD.read_text(encoding="utf-8"))["rows"] if RECORD.exists() else []
     old, new = ({(row["world"], row["noise"]): row for row in some if "world" in row} for some in (saved, rows))
@@ -192,7 +192,7 @@ def on_record(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def joined(first: dict[str, Any], second: dict[str, Any]) -> dict[str, Any]:
-    """Return one row for two lots of seeds.
+    """Return one row for two sets of seeds.
 
     Examples
     --------

@@ -27,14 +27,14 @@ NEEDS = {"skylakex": "avx512f", "haswell": "avx2", "zen": "avx2"}
 
 
 def possible(numerics: str) -> bool:
-    """Say whether this processor has the instructions of a setting."""
+    """Return whether this processor has the instructions of a setting."""
     info = Path("/proc/cpuinfo")
     flags = set(info.read_text(encoding="utf-8").split()) if info.exists() else set()
     return numerics not in NEEDS or NEEDS[numerics] in flags
 
 
 def run(numerics: str, jobs: str, tests: list[str], keep: Path | None) -> dict[str, Any]:
-    """Run the tests that compute; return how many passed, which failed, and why some were left out."""
+    """Run the tests that compute; return how many passed, which failed, and why some were skipped."""
     began = time.time()
     parallel = ["--numprocesses", jobs, "--dist", "worksteal"]
     command = [sys.executable, "-m", "pytest", "-q", "-rfEs", "-m", COMPUTING, *parallel, *tests]

@@ -47,7 +47,7 @@ def image_encoder(d: int) -> nn.Module:
 
 
 class Step:
-    """One step of a variational autoencoder with Adam; the penalty sees the latents and decodes them."""
+    """One step of a variational autoencoder with Adam; the penalty decodes the latents itself."""
 
     def __init__(self, kind: str, d: int, batch: int) -> None:
         self.generator = torch.Generator(DEVICE).manual_seed(0)
@@ -62,7 +62,7 @@ class Step:
         return torch.randn(shape, generator=self.generator, device=DEVICE)
 
     def __call__(self, decode: Callable[[Step, Tensor], tuple[Tensor, Tensor]]) -> None:
-        """Descend once."""
+        """Take one step."""
         mean, log_scale = self.encoder(self.x).chunk(2, 1)
         z = mean + log_scale.exp() * self.drawn(*mean.shape)
         x_hat, cost = decode(self, z)
@@ -96,7 +96,7 @@ def sampled_pixels(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def exact_apart(step: Step, z: Tensor) -> tuple[Tensor, Tensor]:
-    """Call the function as anyone would, beside a decoding of one's own."""
+    """Call the function in addition to a decoding of its own."""
     return step.decoder(z), dependency_sparsity(step.decoder, z)
 
 

@@ -43,7 +43,7 @@ LAPLACE, NORMAL = Truncated(laplace(0.1)), Truncated(normal(0.1))
 
 @dataclass(frozen=True)
 class Scale:
-    """How large a row is: pixels, steps (None: as many as help), rows of arrays, rows to score on."""
+    """The size of a run: pixels, steps (None: as many as help), samples of arrays, samples to score on."""
 
     size: int = 64
     max_iter: int | None = None
@@ -51,7 +51,7 @@ class Scale:
     n_test: int = N_TEST
 
     def options(self, seed: int) -> dict[str, Any]:
-        """Return what an estimator is told beside what its row names."""
+        """Return the parameters of an estimator that its row does not name."""
         return {"random_state": seed, "verbose": False} | ({} if self.max_iter is None else {"max_iter": self.max_iter})
 
 
@@ -64,7 +64,7 @@ def cubes(scale: Scale, **more: Any) -> Room:
 
 
 def sampled(world: Any, n: int, seed: int) -> tuple[np.ndarray, ...]:
-    """Draw pictures, partners and latents in parts, on the fastest device, and bring them to memory."""
+    """Draw images, positives and latents in parts, on the fastest device, and move them to memory."""
     device = "cuda" if torch.cuda.is_available() else "cpu"
     parts = [world.sample(min(1_000, n), random_state=1_000 * seed + k, device=device) for k in range(-(-n // 1_000))]
     fields = zip(*((part.x, part.x_pos, part.z, part.u) for part in parts), strict=True)
@@ -76,7 +76,7 @@ def by_factor(z_hat: Any, z: np.ndarray) -> list[float]:
 
 
 def contrast(scale: Scale, seed: int, law: Conditional, *, p: float) -> dict[str, Any]:
-    """Recover five factors: with Laplace partners and p = 1 each by itself, with normal ones up to a rotation."""
+    """Recover five factors: with Laplace positives and p = 1 each alone, with normal ones up to a rotation."""
     world = Pairs(Uniform(5, Box()), law, cubes(scale))
     est = Contrast(5, space=Reals(), p=p, **scale.options(seed)).fit_process(world)
     x, _, z, _ = sampled(world, scale.n_test, 10_000 + seed)
@@ -86,11 +86,11 @@ def contrast(scale: Scale, seed: int, law: Conditional, *, p: float) -> dict[str
 
 
 def six_factors(scale: Scale, seed: int, n_codes: int = 7) -> dict[str, Any]:
-    """Recover the same and the shape of the object, which partners share seven times in ten or more.
+    """Recover the same and the shape of the object, which positives share seven times in ten or more.
 
-    Values of a category are all as far from each other. With the L1 norm four such points have room in two codes (a
-    square on its corner) and in no single one, so that there are seven codes. Were the shape always shared, nothing
-    would tie codes of one shape to those of another.
+    The values of a category are at equal distances. With the L1 norm four such points fit into two latents (a square
+    on its corner) and not into one, so there are seven latents. If the shape were always shared, nothing would relate
+    latents of one shape to those of another.
     """
     room = Room(scale.size, factors=(*FIVE, "shape"), samples=1)
     world = Pairs(Uniform(6, Box()), Redrawn(LAPLACE, factors=(5,), probability=0.3), room)
@@ -111,7 +111,7 @@ def six_factors(scale: Scale, seed: int, n_codes: int = 7) -> dict[str, Any]:
 
 
 def audited(scale: Scale, seed: int, law: Conditional, *, p: float = 1) -> dict[str, Any]:
-    """Audit arrays of small pictures: what may be claimed where partners share all, some, or nothing."""
+    """Audit arrays of small images: what may be claimed if positives share all latents, some, or none."""
     scale = replace(scale, size=min(16, scale.size))
     world = Pairs(Uniform(5, Box()), law, cubes(scale))
     x, x_pos, z, _ = sampled(world, scale.n_samples, seed)
@@ -140,7 +140,7 @@ def classify(scale: Scale, seed: int, spanned: int) -> dict[str, Any]:
 
 
 def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: Any) -> dict[str, Any]:
-    """Forget which of four places it is, by light, wall and floor, while size, azimuth and hue of the object stay.
+    """Forget one of four places, visible in light, wall and floor; keep size, azimuth and hue of the object.
 
     Codes are told the place, as `Forget` has it where the nuisance of rows is known; those that are not told it are
     read beside them. Codes may mean another thing in each place: what they keep is read within places, as the theorem
@@ -186,7 +186,7 @@ def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: 
 
 
 def sprites(scale: Scale, seed: int) -> dict[str, Any]:
-    """Recover squares in an array of 32 × 32 pixels: place, size and rotation below 90°."""
+    """Recover squares in an array of 32 × 32 pixels: position, size and rotation below 90°."""
     drawn = Sprites(min(32, scale.size), factors=("x", "y", "size", "rotation"), fixed={"shape": 0})
     world = Pairs(Uniform(4, Box()), Truncated(laplace(0.1)), drawn)
     x, x_pos, _, _ = sampled(world, scale.n_samples, seed)
@@ -197,7 +197,7 @@ def sprites(scale: Scale, seed: int) -> dict[str, Any]:
 
 
 def rendering(scale: Scale, seed: int) -> dict[str, Any]:
-    """Return pictures per second, and the seconds of a whole step: latents, rendering, encoder, loss, captured."""
+    """Return images per second, and the seconds of a whole step: latents, rendering, encoder, loss, captured."""
     device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
     room, n = cubes(scale), 4_096 if device.type == "cuda" else 64
     z = torch.rand(n, 5, generator=torch.Generator(device).manual_seed(seed), device=device)
@@ -219,12 +219,12 @@ def rendering(scale: Scale, seed: int) -> dict[str, Any]:
 
 @dataclass
 class Clock(Callback):
-    """Notes when each report came: losses have been read back by then, so that all steps before are done."""
+    """Records the time of each report: losses have been read back by then, so all steps before are finished."""
 
     times: list[tuple[int, float]] = field(default_factory=list)
 
     def report(self, report: Report) -> None:
-        """Note the step and the time, of the fit itself: a look for folds comes after it, and counts anew."""
+        """Record step and time of the fit itself; the search for folds comes after it, and counts from 0 again."""
         if not self.times or report.step > self.times[-1][0]:
             self.times.append((report.step, time.perf_counter()))
 
@@ -258,7 +258,7 @@ ROWS: dict[str, tuple[Row, int]] = {
 
 
 def measured(name: str, scale: Scale, seed: int) -> dict[str, Any]:
-    """Return a row, with its seed and its seconds, what was warned of, and where it was measured."""
+    """Return a row, with its seed, its seconds, its warnings, and the machine."""
     start = time.perf_counter()
     with warnings.catch_warnings(record=True) as warned:
         warnings.simplefilter("always")

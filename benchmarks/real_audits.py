@@ -44,7 +44,7 @@ def labelled(name: str) -> Table:
 
 
 def diabetes_by_sex() -> Table:
-    """Return all columns but the sex, and it."""
+    """Return all features except the sex, and the sex."""
     table = datasets.load_diabetes(scaled=False)
     sex = table.feature_names.index("sex")
     return np.delete(table.data, sex, axis=1), table.data[:, sex].astype(int)
@@ -60,7 +60,7 @@ def penguins_by_sex() -> Table:
 
 @dataclass(frozen=True)
 class Study:
-    """A table, and which part its side variable plays."""
+    """A table, and the role of its side variable."""
 
     name: str
     load: Callable[[], Table]
@@ -77,7 +77,7 @@ STUDIES = (
 
 
 def audited(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return what an audit says of one table."""
+    """Audit one table; return the result."""
     study, start = STUDIES[number], time.perf_counter()
     X, side = study.load()
     side = np.random.default_rng(seed).permutation(side) if seed else side
@@ -113,7 +113,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def line(run: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """Return a row of the page: what is claimed or what refuses, numbers with chance, and shuffled twins."""
+    """Return a row of the page: the claim or the reason against it, scores with chance, and results on shuffled data."""
     n, p = run["shape"]
     why = _claimed(run["claim"]) if run["claims"] else "; ".join(_in_short(reason) for reason in run["reasons"])
     name, value, chance = run.get("score", ("", 0, 0))
@@ -129,7 +129,7 @@ def line(run: dict[str, Any], others: list[dict[str, Any]]) -> str:
 
 
 def _claimed(sentence: str) -> str:
-    """Return what a sentence says of the table, without its conditions, its source and its numbers.
+    """Return the claim of a sentence, without its conditions, its source and its numbers.
 
     Examples
     --------

@@ -33,7 +33,7 @@ PENALTIES = np.logspace(-4, 4, 17)
 
 
 def measured(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return how one table was learned from one split."""
+    """Return the scores on one split of one table."""
     warnings.simplefilter("ignore")
     name, load = list(TABLES.items())[number]
     X, y = load(return_X_y=True)
@@ -44,14 +44,14 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def classes(train: np.ndarray, test: np.ndarray, y: np.ndarray, y_test: np.ndarray, seed: int) -> dict[str, Any]:
-    """Compare shares of rows whose class is recognised."""
+    """Compare accuracies."""
     plain = make_pipeline(StandardScaler(), LogisticRegressionCV(Cs=1 / PENALTIES, cv=5, max_iter=5_000)).fit(train, y)
     fit, about = fitted(train, y, seed)
     return {"score": fit.score(test, y_test), "plain": float(plain.score(test, y_test)), **about}
 
 
 def quantity(train: np.ndarray, test: np.ndarray, y: np.ndarray, y_test: np.ndarray, seed: int) -> dict[str, Any]:
-    """Compare R² of a quantity, of which the fit has seen fifths."""
+    """Compare R² of a quantity; the fit has seen its quintiles."""
     plain = make_pipeline(StandardScaler(), RidgeCV(PENALTIES)).fit(train, y)
     fifths = np.searchsorted(np.quantile(y, np.arange(1, N_BINS) / N_BINS), y)
     fit, about = fitted(train, fifths, seed)
@@ -60,7 +60,7 @@ def quantity(train: np.ndarray, test: np.ndarray, y: np.ndarray, y_test: np.ndar
 
 
 def fitted(train: np.ndarray, y: np.ndarray, seed: int) -> tuple[Classify, dict[str, Any]]:
-    """Return a fit with all defaults, and what it says of itself."""
+    """Return a fit with all defaults, and the score that it predicts."""
     start = time.perf_counter()
     fit = Classify(verbose=False, random_state=seed).fit(train, y)
     seconds = time.perf_counter() - start

@@ -59,7 +59,7 @@ def again(record: Record) -> Record:
 
 
 def run(todo: list[Record], results: Results, jobs: int, limit: float) -> int:
-    """Run what is not done yet, and keep each result as soon as it is there; return how many could not be run."""
+    """Run what is not done yet, and save each result when it is finished; return how many could not be run."""
     done = {(r.experiment, r.row, r.seed) for r in results.open()}
     todo = [r for r in todo if (r.experiment, r.row, r.seed) not in done]
     began, failed = time.time(), 0
@@ -108,7 +108,7 @@ def compared(records: list[Record], found: list[Record], when: str) -> list[dict
 
 
 def with_new(lines: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return comparisons, those of a row that was run again in place of what it had.
+    """Return comparisons; new ones of a row replace the old ones.
 
     Examples
     --------

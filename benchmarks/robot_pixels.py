@@ -109,7 +109,7 @@ def rows(films: Films, step: int) -> tuple[dict, dict]:
 
 
 def scored(data: tuple[Films, Films, int], codes: tuple[Codes, Codes], seed: int) -> dict[str, Any]:
-    """Return what codes of learned and of held-out transitions tell."""
+    """Return scores of latents of training and of held-out transitions."""
     (learned, held, n_paired), (known, new) = data, codes
     found: dict[str, Any] = {"n_codes": next(iter(new.values())).shape[1]}
     for robot, film in held.items():
@@ -135,7 +135,7 @@ def leak(codes: Codes, films: Films, seed: int) -> float:
 
 
 def supervised(film: Film, device: str, n_steps: int, seed: int) -> Any:
-    """Return a convolutional chart c whose c(x′) − c(x) was trained to be the displacement, which is told."""
+    """Return a convolutional encoder c whose c(x′) − c(x) was trained to be the true displacement."""
     with torch.random.fork_rng():
         torch.random.manual_seed(seed)
         chart: nn.Module = convolutional(film.frames.shape[2:], 3, widths=(16, 32, 64, 64)).to(device)
@@ -157,10 +157,10 @@ def supervised(film: Film, device: str, n_steps: int, seed: int) -> Any:
 
 
 def contrasted(film: Film, device: str, n_steps: int, seed: int) -> Any:
-    """Return six codes c(x′) − c(x) of convolutions that find the frame three steps on among those of eight episodes.
+    """Return six latents c(x′) − c(x) of convolutions that find the frame three steps on among those of eight episodes.
 
-    Frames are shifted, brightened and made noisy, all of an episode alike but for the noise: else fine detail tells
-    which frame is whose, and nothing of it holds in other episodes.
+    Frames are shifted, brightened and made noisy; shift and brightness are the same within an episode. Otherwise fine
+    detail identifies the episode, and the latents do not generalise to other episodes.
     """
     with torch.random.fork_rng():
         torch.random.manual_seed(seed)
@@ -228,7 +228,7 @@ def behind(film: Film, seed: int) -> Any:
 
 
 def fitted(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, seed: int) -> tuple[Any, Codes, Codes]:
-    """Fit to transitions of one step, and return their codes."""
+    """Fit to transitions of one step, and return their latents."""
     learned, held, n_paired = data
     first, *others = learned
     n_samples = n_paired * (learned[first].frames.shape[1] - 1)
@@ -243,7 +243,7 @@ def fitted(data: tuple[Films, Films, int], n_codes: int | None, n_pairs: int, se
 
 
 def added(codes: Codes, films: Films) -> Codes:
-    """Return codes of three steps each: the sums of those of one."""
+    """Return latents of three steps each: the sums of those of one."""
     steps = {
         robot: codes[robot].reshape(len(film.frames), film.frames.shape[1] - 1, -1) for robot, film in films.items()
     }
@@ -254,7 +254,7 @@ def added(codes: Codes, films: Films) -> Codes:
 
 
 def rolled(act: Any, held: Films, codes: Codes) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """Return errors of ten steps by own, another robot's, and strangers' codes; and the films."""
+    """Return errors of ten steps by latents of the robot itself, of another robot, and of other episodes; and the films."""
     starts = {robot: film.frames[:, 0] for robot, film in held.items()}
     n_steps = next(iter(held.values())).frames.shape[1] - 1
     own = {robot: z.reshape(len(starts[robot]), n_steps, -1)[:, :ROLLED] for robot, z in codes.items()}
@@ -272,7 +272,7 @@ def rolled(act: Any, held: Films, codes: Codes) -> tuple[dict[str, Any], dict[st
 
 
 def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> None:
-    """Draw one row of frames for each of two robots and each film, every second step, and an animation beside it."""
+    """Draw one row of frames for each of two robots and each film, every second step, and write an animation next to it."""
     robots = list(films["true"])[:2]
     shown = [films[name][robot][episode][:, :3] for robot in robots for name in ("true", "own", "swapped")]
     save_png(path, contact_sheet(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
@@ -281,7 +281,7 @@ def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> 
 
 
 def measured(data: tuple[Films, Films, int], seed: int, options: argparse.Namespace) -> Iterator[dict[str, Any]]:
-    """Yield a row for each kind of code that is wanted."""
+    """Yield a row for each requested kind of latents."""
     learned, held, _ = data
 
     def each(make: Callable[[Film], Any]) -> tuple[Codes, Codes]:

@@ -40,7 +40,7 @@ COMPONENTS = (2, 3, 5, 8, 10, 20)
 
 
 class Sessions(NamedTuple):
-    """Rows in order, the stretch that each belongs to, its session, and what is to be read off codes."""
+    """Samples in order, the block that each belongs to, its session, and what latents are to predict."""
 
     X: np.ndarray
     stretch: np.ndarray
@@ -49,7 +49,7 @@ class Sessions(NamedTuple):
 
     @property
     def data(self) -> Data:
-        """Rows whose partner is the next one of their stretch."""
+        """Samples whose positive is the next one of their block."""
         return Data(self.X, pairs="next", groups=self.stretch).paired()
 
 
@@ -70,7 +70,7 @@ def walks(seed: int) -> tuple[Sessions, Sessions]:
 
 
 def _walk(rng: np.random.Generator) -> np.ndarray:
-    """Walk through a box, and turn at its walls; (moments, 2)."""
+    """Walk through a box, and turn at its walls; (steps, 2)."""
     place, speed = np.zeros((N_MOMENTS, 2)), np.zeros(2)
     place[0] = rng.uniform(-1, 1, 2)
     for t in range(1, N_MOMENTS):
@@ -93,18 +93,18 @@ def muscles(seed: int) -> tuple[Sessions, Sessions]:
 
 
 def place_read(fitted: np.ndarray, place: np.ndarray, codes: np.ndarray, true: np.ndarray) -> float:
-    """Return R² of the place that a linear reader of fitted rows finds in others."""
+    """Return R² of the place, predicted by a linear probe trained on the fitted samples."""
     return float(make_pipeline(StandardScaler(), RidgeCV(np.logspace(-3, 3, 13))).fit(fitted, place).score(codes, true))
 
 
 def gesture_read(fitted: np.ndarray, gesture: np.ndarray, codes: np.ndarray, true: np.ndarray) -> float:
-    """Return the balanced accuracy with which a linear reader of fitted rows tells gestures of others."""
+    """Return the balanced accuracy of a linear probe of the gesture, trained on the fitted samples."""
     reader = make_pipeline(StandardScaler(), LogisticRegression(max_iter=2_000)).fit(fitted, gesture)
     return float(balanced_accuracy_score(true, reader.predict(codes)))
 
 
 class World(NamedTuple):
-    """Where rows come from, how many codes are asked for, what reads them, and the seeds that are reported."""
+    """The source of the samples, the number of latents, their probe, and the seeds that are reported."""
 
     name: str
     draw: Callable[[int], tuple[Sessions, Sessions]]
@@ -117,7 +117,7 @@ WORLDS = (World("walks", walks, 2, place_read, range(5)), World("muscles", muscl
 
 
 def measured(number: int, seed: int) -> list[dict[str, Any]]:
-    """Return how one world was recovered."""
+    """Return the scores of one simulation."""
     warnings.simplefilter("ignore")
     world = WORLDS[number]
     train, test = world.draw(seed)
@@ -165,7 +165,7 @@ def measured(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def means(found: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Return a row for each world: means over seeds, and the most nats that a fit missed."""
+    """Return a row for each simulation: means over seeds, and the most nats that a fit missed."""
     rows = []
     for name in dict.fromkeys(run["world"] for run in found):
         own = [run for run in found if run["world"] == name]

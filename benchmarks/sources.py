@@ -30,7 +30,7 @@ PART = N_ROWS // 20
 
 
 def parts() -> Iterator[np.ndarray]:
-    """Give the rows a part at a time: normal, correlated, and far from zero."""
+    """Yield samples a part at a time: normal, correlated, and far from zero."""
     rng = np.random.default_rng(0)
     mixing = rng.normal(size=(N_COLUMNS, N_COLUMNS)).astype(np.float32) / 16
     for _ in range(N_ROWS // PART):
@@ -58,7 +58,7 @@ def write_parquet(path: Path) -> None:
 
 
 class Rows(Dataset):
-    """The map as somebody's own dataset."""
+    """The memory map as a user's dataset."""
 
     def __init__(self, path: Path) -> None:
         self.rows = np.load(path, mmap_mode="r")
@@ -71,7 +71,7 @@ class Rows(Dataset):
 
 
 def plain(path: Path, warm_up: bool = False) -> tuple[float, float]:
-    """Do what one does with an array in memory."""
+    """Compute moments and batches of an array in memory."""
     if warm_up:
         return 0.0, 0.0
     X = torch.from_numpy(np.load(path))

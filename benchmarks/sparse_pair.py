@@ -68,7 +68,7 @@ def stepping(pair: Pair, x: torch.Tensor, loss: Callable[[], torch.Tensor] | Non
 
 
 def by_autograd(pair: Pair, x: torch.Tensor, n: int) -> torch.Tensor:
-    """Return the loss with a Jacobian of all codes after the map by all before it, row by row, as autograd gives it."""
+    """Return the loss with a Jacobian between all features before and after the map, sample by sample, by autograd."""
     before, after = pair.dictionaries
     loss, codes = before.loss_and_active(pair.encoder.preprocess(x))
     loss_after, codes_after = after.loss_and_active(pair.preprocess_mapped(x))
@@ -85,7 +85,7 @@ def by_autograd(pair: Pair, x: torch.Tensor, n: int) -> torch.Tensor:
 
 
 def own_seconds(work: Callable[[], None], repeat: int = 5) -> float:
-    """Return the median time that a call takes of one core, after one that warms up; what else runs does not count."""
+    """Return the median CPU time of a call on one core, after one that warms up."""
     work()
     times = []
     for _ in range(repeat):

@@ -27,7 +27,7 @@ SIZES = {"cuda": ((4_096, 768, 24_576), (4_096, 768, 65_536)), "cpu": ((512, 256
 
 
 class Dense(nn.Module):
-    """The same autoencoder, all codes in one matrix."""
+    """The same autoencoder, all activations in one matrix."""
 
     def __init__(self, like: SparseAutoencoder) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ class SAELens(nn.Module):
         self.sae = TopKTrainingSAE(TopKTrainingSAEConfig(d_in=m, d_sae=d, k=K, use_sparse_activations=sparse))
 
     def loss(self, x: torch.Tensor) -> torch.Tensor:
-        """Return what SAELens minimises while no code is dead."""
+        """Return what SAELens minimises while no feature is dead."""
         from sae_lens.saes.sae import TrainStepInput
 
         return self.sae.training_forward_pass(TrainStepInput(x, {}, None, 0, False)).loss
@@ -71,7 +71,7 @@ class Sparsify(nn.Module):
         self.coder = SparseCoder(m, SparseCoderConfig(num_latents=d, k=K), device="cpu")
 
     def loss(self, x: torch.Tensor) -> torch.Tensor:
-        """Return the share of variance that is not rebuilt, as its trainer takes it, with the decoder normalised."""
+        """Return the fraction of variance unexplained, as its trainer computes it, with the decoder normalised."""
         self.coder.set_decoder_norm_to_unit_norm()
         return self.coder(x).fvu
 
@@ -98,7 +98,7 @@ def stepping(model: Any, x: torch.Tensor) -> Callable[[], None]:
 
 
 def worked(kind: str, n: int, m: int, d: int, device: str, warm_up: bool = False) -> None:
-    """Take three steps, in a process of its own where memory is measured on a CPU."""
+    """Take three steps, in a separate process where memory is measured on a CPU."""
     model, x = made(kind, *((16, 8, 64) if warm_up else (n, m, d)), device)
     step = stepping(model, x)
     for _ in range(3):

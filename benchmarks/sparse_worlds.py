@@ -50,7 +50,7 @@ DEVICE = "cuda" if torch.cuda.is_available() else "cpu"
 
 @dataclass(frozen=True)
 class Case:
-    """A world, how long both are trained on it, and which gates stand in its table."""
+    """A simulation, how long both are trained on it, and the gates in its table."""
 
     name: str
     world: Callable[[int], Superposed]
@@ -159,12 +159,12 @@ def theirs(case: Case, gate: type, seed: int, rate: float) -> Row:
 
 
 def made(gate: type, world: Superposed) -> Gate:
-    """Return a gate for as many codes of a row as truly fire."""
+    """Return a gate for as many features per sample as truly fire."""
     return gate(max(1, round(world.distribution.n_active)))
 
 
 def saelens_model(gate: type, world: Superposed) -> Any:
-    """Return its untrained dictionary that corresponds to a gate of ours, with the same levels, if it has any."""
+    """Return SAELens' untrained dictionary that corresponds to a gate, with the same levels, if it has one."""
     import sae_lens
 
     opening = made(gate, world)(world.d)
@@ -209,7 +209,7 @@ def scored(
 
 
 def runs(case: Case, kept: list[Row]) -> Iterator[Row]:
-    """Yield the runs that are not on record yet, ours first; rates are chosen before what is reported."""
+    """Yield the runs that are not on record yet, those of `Sparse` first; learning rates are chosen before."""
     here = importlib.util.find_spec("sae_lens") is not None
     if not here:
         print("sae-lens is not installed: our half alone.")
@@ -235,7 +235,7 @@ def runs(case: Case, kept: list[Row]) -> Iterator[Row]:
 
 
 def best_rate(case: Case, method: str, kept: list[Row]) -> float:
-    """Return the rate with the largest cosine on the seed on which rates are chosen."""
+    """Return the learning rate with the largest cosine on the seed on which rates are chosen."""
     tried = [row for row in kept if row["method"] == method and row["seed"] == TUNED and row["steps"] == case.steps]
     return max(tried, key=lambda row: row["cosine"])["rate"] if tried else case.rates[0]
 
@@ -302,7 +302,7 @@ def main() -> None:
 
 
 def take(case: Case, paths: Sequence[Path]) -> None:
-    """Add to the record of a GPU the rows of others, each run once, the last one read; and write the table."""
+    """Add rows of other records to the record of a GPU, the last one of each run; and write the table."""
     path = RESULTS / f"sparse_worlds_{case.name}_gpu.json"
     told = [json.loads(each.read_text("utf-8")) for each in (path, *paths)]
     which = ("method", "seed", "steps", "batch", "rate")

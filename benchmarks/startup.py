@@ -18,7 +18,7 @@ LIMITS = {"import pindown": 0.05, "pindown --help": 0.3}
 
 
 def busy(*arguments: str, repeat: int = 15) -> float:
-    """Return the median of the processor's seconds that a Python takes, after one that warms up."""
+    """Return the median CPU seconds of a Python process, after one that warms up."""
     times = []
     for _ in range(repeat + 1):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -35,13 +35,13 @@ GOOD, FOLDED = 0.95, 0.9
 
 
 def world_of(kind: int, seed: int) -> Structured:
-    """Draw a world, or the one of five in which observations of distant latents come nearest to each other."""
+    """Return a simulation, or the one of five in which observations of distant latents are nearest to each other."""
     drawn = [Structured.well_posed(SUPPORT, n_candidates=5, random_state=10 * seed + k) for k in range((1, 5)[kind])]
     return min(drawn, key=lambda world: world.separation()) if kind else drawn[0]
 
 
 def looked_at(kind: int, seed: int) -> list[dict[str, Any]]:
-    """Return what three statistics say of a quick fit on rows it has not seen, and what is true."""
+    """Return three statistics of a short fit on new samples, and the truth."""
     start, world = time.perf_counter(), world_of(kind, seed)
     train, test = world.sample(3_000, random_state=seed), world.sample(1_000, random_state=seed + 1_000)
     with warnings.catch_warnings():

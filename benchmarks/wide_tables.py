@@ -35,7 +35,7 @@ Forget(encoder=networks.linear, preprocess=preprocessing.whiten, random_state=0)
 
 
 def write_table(path: Path, n_columns: int) -> None:
-    """Write rows of four cell types, in three labs that shift and stretch every column."""
+    """Write samples of four cell types, in three labs that shift and scale every feature."""
     rng = np.random.default_rng(0)
     kind, lab = rng.integers(4, size=N_ROWS), rng.integers(3, size=N_ROWS)
     x = (rng.normal(size=(4, n_columns)) * (rng.random(n_columns) < 0.3))[kind] + rng.normal(size=(N_ROWS, n_columns))
@@ -49,7 +49,7 @@ def write_table(path: Path, n_columns: int) -> None:
 
 
 def measured(words: list[str]) -> tuple[float, float, float]:
-    """Run a command on one thread; return seconds by the clock, by the processor, and megabytes at most."""
+    """Run a command on one thread; return wall-clock seconds, CPU seconds, and peak megabytes."""
     start = time.perf_counter()
     process = subprocess.Popen(
         [sys.executable, *words],

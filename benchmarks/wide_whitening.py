@@ -28,7 +28,7 @@ N_DIRECTIONS, FAINT = 50, 0.05
 
 
 def drawn(n: int, d: int, seed: int) -> np.ndarray:
-    """Return rows (n, d) in float32."""
+    """Return samples (n, d) in float32."""
     directions = np.linalg.qr(np.random.default_rng(0).normal(size=(d, N_DIRECTIONS)))[0].astype(np.float32)
     chance = np.random.default_rng(seed)
     codes = chance.normal(size=(n, N_DIRECTIONS)).astype(np.float32)
