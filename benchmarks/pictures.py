@@ -142,10 +142,10 @@ def classify(scale: Scale, seed: int, spanned: int) -> dict[str, Any]:
 def forget(scale: Scale, seed: int, n_components: int, times: int = 1, **asked: Any) -> dict[str, Any]:
     """Forget one of four places, visible in light, wall and floor; keep size, azimuth and hue of the object.
 
-    Codes are told the place, as `Forget` has it where the nuisance of rows is known; those that are not told it are
-    read beside them. Codes may mean another thing in each place: what they keep is read within places, as the theorem
-    has it, and beside it over all of them. A regression that bends has to be learned in each place, so that it is shown
-    more rows. There are some times as many pictures to learn from as other rows have.
+    Latents are conditioned on the place, as `Forget` does if the nuisance of samples is known; latents without it are
+    scored, too. Latents may mean something else in each place, so recovery is measured within places, as the theorem
+    says, and also over all of them. A nonlinear regression is fitted in each place, which takes more samples. ``times``
+    multiplies the number of training images.
     """
     scale = replace(scale, size=min(32, scale.size))
     kept = ("object_hue", "size", "azimuth")

@@ -113,7 +113,7 @@ def audited(number: int, seed: int) -> list[dict[str, Any]]:
 
 
 def line(run: dict[str, Any], others: list[dict[str, Any]]) -> str:
-    """Return a row of the page: the claim or the reason against it, scores with chance, and results on shuffled data."""
+    """Return a row of the page: the claim or the reason against it, scores with chance, and claims if shuffled."""
     n, p = run["shape"]
     why = _claimed(run["claim"]) if run["claims"] else "; ".join(_in_short(reason) for reason in run["reasons"])
     name, value, chance = run.get("score", ("", 0, 0))

@@ -254,7 +254,7 @@ def added(codes: Codes, films: Films) -> Codes:
 
 
 def rolled(act: Any, held: Films, codes: Codes) -> tuple[dict[str, Any], dict[str, dict[str, np.ndarray]]]:
-    """Return errors of ten steps by latents of the robot itself, of another robot, and of other episodes; and the films."""
+    """Return errors of ten steps by a robot's own latents, another robot's, and another episode's; and the films."""
     starts = {robot: film.frames[:, 0] for robot, film in held.items()}
     n_steps = next(iter(held.values())).frames.shape[1] - 1
     own = {robot: z.reshape(len(starts[robot]), n_steps, -1)[:, :ROLLED] for robot, z in codes.items()}
@@ -272,7 +272,7 @@ def rolled(act: Any, held: Films, codes: Codes) -> tuple[dict[str, Any], dict[st
 
 
 def strip(path: Path, films: dict[str, dict[str, np.ndarray]], episode: int) -> None:
-    """Draw one row of frames for each of two robots and each film, every second step, and write an animation next to it."""
+    """Draw one row of frames for each of two robots and each film, every second step, and an animation."""
     robots = list(films["true"])[:2]
     shown = [films[name][robot][episode][:, :3] for robot in robots for name in ("true", "own", "swapped")]
     save_png(path, contact_sheet(np.concatenate([part[::2] for part in shown]).clip(0, 1), columns=ROLLED // 2 + 1))
