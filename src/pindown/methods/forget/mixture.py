@@ -1,0 +1,339 @@
+"""A mixture model of batches: components are shared, their weights differ between batches, batch effects are removed.
+
+A difference in composition is explained by the weights and stays; what a batch does to all samples, or to those of one
+component, is removed.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import logsumexp
+from scipy.stats import trim_mean
+from sklearn.cluster import KMeans
+
+from pindown.metrics.arrays import Labels, Mask, Matrix
+
+Vector = NDArray[np.float64]
+Array3 = NDArray[np.float64]
+
+SAMPLES_PER_COMPONENT, MAX_COMPONENTS = 50, 20
+"""Samples that a component needs, and components at most."""
+
+COMPOSITION = 0.1
+"""Prior samples of the common composition in each batch, as a fraction of its samples."""
+
+MIN_PRIOR, MAX_PRIOR = 10.0, 1e4
+"""Range of the prior samples (of no shift) of a component's own shift in a batch; estimated within it."""
+
+VARIANCE_PRIOR = 20.0
+"""Prior samples of the pooled variance in each component."""
+
+N_ITER, TOLERANCE = 30, 1e-3
+"""EM steps at most, and the gain in mean log-likelihood that ends them."""
+
+ERRORS = 2.0
+"""Standard errors by which a batch effect must raise the held-out log-likelihood to be removed."""
+
+TRIMMED = 0.05
+"""Fraction of the held-out samples that is left out at each end: a few outliers do not choose a model."""
+
+SELECTION_SAMPLES = 2_500
+"""Samples at most from which a model is selected."""
+
+
+@dataclass(frozen=True, eq=False)
+class Mixture:
+    r"""Samples x of batch e and component c: :math:`x \sim N(\mu_c + b_e + \delta_{ec}, \mathrm{diag}\, S_c)`.
+
+    Attributes
+    ----------
+    weights : array (batches, components)
+        Composition of each batch.
+    means, variances : array (components, d)
+        :math:`\mu_c` and :math:`S_c`, shared by all batches.
+    shifts : array (batches, d)
+        :math:`b_e`, with mean zero over samples.
+    offsets : array (batches, components, d)
+        :math:`\delta_{ec}`, shrunk towards zero: zero for a component that occurs in one batch only.
+    """
+
+    weights: Matrix
+    means: Matrix
+    variances: Matrix
+    shifts: Matrix
+    offsets: Array3
+
+    @property
+    def n_components(self) -> int:
+        """Number of components."""
+        return len(self.means)
+
+    def log_joint(self, x: Matrix, batch: Labels) -> Matrix:
+        """Return the log-density of each sample together with each component; (n, components)."""
+        precision, result = 1 / self.variances, np.empty((len(x), self.n_components))
+        constant = -0.5 * np.log(2 * np.pi * self.variances).sum(1)
+        for level in np.unique(batch):
+            own = batch == level
+            centres = self.means + self.shifts[level] + self.offsets[level]
+            distance = x[own] ** 2 @ precision.T - 2 * x[own] @ (centres * precision).T
+            distance += (centres**2 * precision).sum(1)
+            result[own] = constant - 0.5 * distance + np.log(self.weights[level] + 1e-300)
+        return result
+
+    def log_likelihood(self, x: Matrix, batch: Labels) -> Vector:
+        """Return the log-density of each sample, given its batch; (n,)."""
+        density: Vector = logsumexp(self.log_joint(x, batch), axis=1)
+        return density
+
+    def responsibilities(self, x: Matrix, batch: Labels) -> Matrix:
+        """Return the probability of each component; (n, components)."""
+        joint = self.log_joint(x, batch)
+        joint = np.exp(joint - joint.max(1, keepdims=True))
+        return joint / joint.sum(1, keepdims=True)
+
+    def effects(self, x: Matrix, batch: Labels) -> Matrix:
+        """Return what a sample's batch adds to it, :math:`b_e + E[\delta_{ec} \mid x, e]`; (n, d)."""
+        responsibility, result = self.responsibilities(x, batch), self.shifts[batch]
+        for level in np.unique(batch):
+            own = batch == level
+            result[own] += responsibility[own] @ self.offsets[level]
+        return result
+
+
+@dataclass(frozen=True)
+class Model:
+    """What a mixture may explain: composition, a shift per batch, and a shift per batch and component."""
+
+    n_components: int
+    removes: bool = True  # whether batches shift samples
+    centred: bool = True  # whether components are first found after each batch is centred
+
+    def __str__(self) -> str:
+        n = f"{self.n_components} component{'s' if self.n_components > 1 else ''}"
+        return f"a mixture of {n} with {'a shift per batch' if self.removes else 'batch-dependent weights alone'}"
+
+
+def fit_mixture(
+    x: Matrix, batch: Labels, n_batches: int, model: Model, *, labels: Labels | None = None, random_state: int = 0
+) -> Mixture:
+    """Fit a mixture by expectation-maximisation, from the components that k-means finds.
+
+    Parameters
+    ----------
+    x : array (n, d)
+        The samples, along axes in which components have about diagonal covariances.
+    batch : array (n,)
+        Number of each sample's batch.
+    n_batches : int
+        Number of batches.
+    model : Model
+        What it explains.
+    labels : array (n,) or None
+        The component of each sample, −1 where it is not known.
+    random_state : int
+        Seed of k-means.
+
+    Examples
+    --------
+    Two clusters, in proportions 4 : 1 and 1 : 4, and a second batch that is shifted. A shift of means would be 1.2 off:
+
+    >>> rng = np.random.default_rng(0)
+    >>> batch = np.arange(1_000) % 2
+    >>> cluster = rng.random(1_000) < np.where(batch, 0.8, 0.2)
+    >>> x = rng.normal(size=(1_000, 2)) + 4 * cluster[:, None] + np.outer(batch, [0.0, 3.0])
+    >>> found = fit_mixture(x, batch, 2, Model(2))
+    >>> (found.shifts[1] - found.shifts[0]).round(0) + 0.0
+    array([0., 3.])
+    """
+    shift = np.zeros((n_batches, x.shape[1]))
+    if model.centred and model.removes:
+        for level in np.unique(batch):
+            shift[level] = x[batch == level].mean(0) - x.mean(0)
+    responsibility = _initial(x - shift[batch], labels, model, random_state)
+    known = None if labels is None else labels >= 0
+    return _maximised(x, batch, responsibility, shift, model, None if known is None or not known.any() else known)
+
+
+def refit_mixture(
+    found: Mixture, x: Matrix, batch: Labels, model: Model, *, labels: Labels | None = None
+) -> Mixture:
+    """Fit the same mixture to other samples, from the components that it has."""
+    responsibility = found.responsibilities(x, batch)
+    known = None if labels is None else labels >= 0
+    if labels is not None and known is not None:
+        responsibility[known] = np.eye(found.n_components)[labels[known]]
+    return _maximised(x, batch, responsibility, found.shifts, model, known)
+
+
+def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Matrix, Vector]:
+    """Return the shift (d,), offsets (components, d) and weights of a new batch of a mixture that stays as it is."""
+    start = x.mean(0) - found.weights.mean(0) @ found.means
+    candidates = []
+    for shift in (start, 0 * start):
+        batch, offsets = np.zeros(len(x), dtype=np.int64), np.zeros((1, *found.means.shape))
+        one = Mixture(found.weights.mean(0)[None], found.means, found.variances, shift[None], offsets)
+        for _ in range(n_iter):
+            r = one.responsibilities(x, batch)
+            n = r.sum(0)
+            mean = r.T @ x / np.maximum(n, 1e-9)[:, None]
+            weight = (MIN_PRIOR * n / (n + MIN_PRIOR))[:, None] / found.variances
+            shift = (weight * (mean - found.means)).sum(0) / np.maximum(weight.sum(0), 1e-12)
+            offset = (n / (n + 3 * MIN_PRIOR))[:, None] * (mean - found.means - shift)
+            common = found.weights.mean(0)
+            weights = (n + COMPOSITION * len(x) * common) / ((1 + COMPOSITION) * len(x))
+            one = Mixture(weights[None], found.means, found.variances, shift[None], offset[None])
+        candidates.append((one.log_likelihood(x, batch).mean(), one))
+    best = max(candidates, key=lambda each: each[0])[1]
+    return best.shifts[0], best.offsets[0], best.weights[0]
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The model with the highest held-out likelihood, and by how much batch effects raise it (nats per sample)."""
+
+    model: Model
+    gain: float
+    error: float  # standard error of the gain
+
+
+def select_model(x: Matrix, batch: Labels, n_batches: int, *, random_state: int = 0) -> Selected:
+    """Select the number of components and what batches do, by the likelihood of a fifth of the samples, held out.
+
+    A batch effect is removed only if it raises that likelihood by two standard errors over the best mixture in which
+    batches differ in composition alone.
+    """
+    rng = np.random.default_rng(random_state)
+    rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
+    held, used = rows[: len(rows) // 5], rows[len(rows) // 5 :]
+    scores: dict[Model, Vector] = {}
+    for n in numbers_of_components(len(used)):
+        for removes, centred in ((False, False), (True, True), (True, False)):
+            if not (n == 1 and removes and not centred):
+                model = Model(n, removes, centred)
+                found = fit_mixture(x[used], batch[used], n_batches, model, random_state=random_state)
+                scores[model] = found.log_likelihood(x[held], batch[held])
+    best = {removes: _best({m: s for m, s in scores.items() if m.removes == removes}) for removes in (True, False)}
+    difference = scores[best[True]] - scores[best[False]]
+    gain = float(trim_mean(difference, TRIMMED))
+    error = float(difference.std() / np.sqrt(len(difference)))
+    return Selected(best[gain > ERRORS * error], gain, error)
+
+
+def numbers_of_components(n_samples: int) -> tuple[int, ...]:
+    """Return the numbers of components to compare.
+
+    Examples
+    --------
+    >>> numbers_of_components(60), numbers_of_components(500), numbers_of_components(5_000)
+    ((1,), (1, 5, 10), (1, 10, 20))
+    """
+    most = min(max(n_samples // SAMPLES_PER_COMPONENT, 1), MAX_COMPONENTS)
+    return tuple(sorted({1, max(most // 2, 1), most}))
+
+
+def _best(scores: dict[Model, Vector]) -> Model:
+    """Return the model with the most components that scores as the best one does, up to two standard errors.
+
+    Components that hold one type of samples in one batch and two in another would align these.
+    """
+    best = max(scores.values(), key=lambda score: float(trim_mean(score, TRIMMED)))
+    missed = {model: best - score for model, score in scores.items()}
+    close = [
+        model
+        for model, lost in missed.items()
+        if trim_mean(lost, TRIMMED) <= ERRORS * lost.std() / np.sqrt(len(lost)) + 1e-12
+    ]
+    return max(close, key=lambda model: (model.n_components, float(trim_mean(scores[model], TRIMMED))))
+
+
+def _initial(x: Matrix, labels: Labels | None, model: Model, seed: int) -> Matrix:
+    """Return the first responsibilities: those of k-means; with labels of the nearest class."""
+    if labels is None or not (labels >= 0).any():
+        number = KMeans(model.n_components, n_init=1, random_state=seed).fit_predict(x)
+        return np.eye(model.n_components)[number]
+    n, known = int(labels.max()) + 1, labels >= 0
+    centres = np.stack([x[labels == c].mean(0) if (labels == c).any() else x.mean(0) for c in range(n)])
+    unit = np.sqrt(np.mean([x[labels == c].var(0) for c in range(n) if (labels == c).any()], axis=0).clip(1e-300))
+    distance = ((x / unit) ** 2).sum(1)[:, None] - 2 * (x / unit) @ (centres / unit).T + ((centres / unit) ** 2).sum(1)
+    number = distance.argmin(1)
+    number[known] = labels[known]
+    return np.eye(n)[number]
+
+
+def _maximised(
+    x: Matrix, batch: Labels, responsibility: Matrix, shift: Matrix, model: Model, known: Mask | None
+) -> Mixture:
+    """Alternate the two steps of EM; the components of known samples stay as they are."""
+    fixed = None if known is None else responsibility[known].copy()
+    n_batches, size = len(shift), np.bincount(batch, minlength=len(shift)).astype(np.float64)
+    prior: Vector | float = MAX_PRIOR
+    found, last = None, -np.inf
+    for _ in range(N_ITER):
+        n, first, second = _moments(x, batch, responsibility, n_batches)
+        within = second - first**2 / np.maximum(n, 1e-9)[:, :, None]
+        variances = within.sum((0, 1)) / len(x) if found is None else found.variances
+        mean = first / np.maximum(n, 1e-9)[:, :, None]
+        offsets = np.zeros_like(mean)
+        if model.removes:
+            shift, offsets, prior = _shifted(n, mean, shift, np.broadcast_to(variances, mean.shape[1:]), prior)
+        else:
+            shift = np.zeros_like(shift)
+        own = mean - shift[:, None] - offsets
+        means = (n[:, :, None] * own).sum(0) / np.maximum(n.sum(0), 1e-9)[:, None]
+        missed = (within + n[:, :, None] * (own - means) ** 2).clip(0).sum(0)
+        pooled = missed.sum(0) / len(x)
+        variances = (missed + VARIANCE_PRIOR * pooled) / (n.sum(0) + VARIANCE_PRIOR)[:, None]
+        variances = np.maximum(variances, 1e-9 * max(pooled.max(), 1e-300))
+        common = (n.sum(0) + 1e-2) / (n.sum() + 1e-2 * n.shape[1])
+        weights = (n + COMPOSITION * size[:, None] * common + 1e-9 * common) / ((1 + COMPOSITION) * size + 1e-9)[:, None]
+        found = Mixture(weights, means, variances, shift, offsets)
+        joint = found.log_joint(x, batch)
+        density = logsumexp(joint, axis=1)
+        responsibility = np.exp(joint - density[:, None])
+        if known is not None:
+            responsibility[known] = fixed
+        if density.mean() - last < TOLERANCE:
+            break
+        last = density.mean()
+    assert found is not None
+    middle = size @ found.shifts / len(x)
+    return replace(found, shifts=found.shifts - middle, means=found.means + middle)
+
+
+def _moments(x: Matrix, batch: Labels, responsibility: Matrix, n_batches: int) -> tuple[Matrix, Array3, Array3]:
+    """Return the sums of 1, x and x² over the samples of each batch and component."""
+    n = np.zeros((n_batches, responsibility.shape[1]))
+    first = np.zeros((*n.shape, x.shape[1]))
+    second = np.zeros_like(first)
+    for level in np.unique(batch):
+        own = batch == level
+        r, rows = responsibility[own], x[own]
+        n[level], first[level], second[level] = r.sum(0), r.T @ rows, r.T @ rows**2
+    return n, first, second
+
+
+def _shifted(
+    n: Matrix, mean: Array3, shift: Matrix, variances: Matrix, prior: Vector | float
+) -> tuple[Matrix, Array3, Vector]:
+    r"""Return shifts of batches, offsets of components within them, and the prior of the latter, by dimension.
+
+    Means of cells have the variance S (1/n + 1/prior), so that every batch of many samples counts alike. The prior is
+    S over the variance of offsets, by moments.
+    """
+    prior = np.broadcast_to(prior, shift.shape[1:]).astype(np.float64)
+    for _ in range(5):
+        weight = n[:, :, None] * prior / (n[:, :, None] + prior)  # (batches, components, d)
+        centre = (weight * (mean - shift[:, None])).sum(0) / np.maximum(weight.sum(0), 1e-12)
+        scaled = weight / variances
+        shift = (scaled * (mean - centre)).sum(1) / np.maximum(scaled.sum(1), 1e-12)
+        away = mean - centre - shift[:, None]
+        shared = ((n > 1).sum(0) > 1)[None, :, None] & (n > 1)[:, :, None]
+        excess = np.where(shared, weight * (away**2 / variances - 1 / np.maximum(n, 1)[:, :, None]), 0.0)
+        total = np.where(shared, weight, 0.0).sum((0, 1))
+        freedom = max(len(n) / max(len(n) - 1, 1), 1.0)
+        spread = freedom * excess.sum((0, 1)) / np.maximum(total, 1e-12)
+        prior = np.clip(1 / np.maximum(spread, 1e-12), MIN_PRIOR, MAX_PRIOR)
+    return shift, n[:, :, None] / (n[:, :, None] + prior) * away, prior
