@@ -28,6 +28,9 @@ COMPOSITION = 0.1
 MIN_PRIOR, MAX_PRIOR = 10.0, 1e4
 """Range of the prior samples (of no shift) of a component's own shift in a batch; estimated within it."""
 
+SHIFT_PRIOR = 3.0
+"""Prior samples (of no shift, with the variance of all) of a batch's shift."""
+
 VARIANCE_PRIOR = 20.0
 """Prior samples of the pooled variance in each component."""
 
@@ -95,7 +98,7 @@ class Mixture:
         return joint / joint.sum(1, keepdims=True)
 
     def effects(self, x: Matrix, batch: Labels) -> Matrix:
-        """Return what a sample's batch adds to it, :math:`b_e + E[\delta_{ec} \mid x, e]`; (n, d)."""
+        r"""Return what a sample's batch adds to it, :math:`b_e + E[\delta_{ec} \mid x, e]`; (n, d)."""
         responsibility, result = self.responsibilities(x, batch), self.shifts[batch]
         for level in np.unique(batch):
             own = batch == level
@@ -103,21 +106,15 @@ class Mixture:
         return result
 
 
-@dataclass(frozen=True)
-class Model:
-    """What a mixture may explain: composition, a shift per batch, and a shift per batch and component."""
-
-    n_components: int
-    removes: bool = True  # whether batches shift samples
-    centred: bool = True  # whether components are first found after each batch is centred
-
-    def __str__(self) -> str:
-        n = f"{self.n_components} component{'s' if self.n_components > 1 else ''}"
-        return f"a mixture of {n} with {'a shift per batch' if self.removes else 'batch-dependent weights alone'}"
-
-
 def fit_mixture(
-    x: Matrix, batch: Labels, n_batches: int, model: Model, *, labels: Labels | None = None, random_state: int = 0
+    x: Matrix,
+    batch: Labels,
+    start: Matrix,
+    n_components: int,
+    *,
+    removes: bool = True,
+    labels: Labels | None = None,
+    random_state: int = 0,
 ) -> Mixture:
     """Fit a mixture by expectation-maximisation, from the components that k-means finds.
 
@@ -127,10 +124,12 @@ def fit_mixture(
         The samples, along axes in which components have about diagonal covariances.
     batch : array (n,)
         Number of each sample's batch.
-    n_batches : int
-        Number of batches.
-    model : Model
-        What it explains.
+    start : array (batches, d)
+        Shifts of batches at the start.
+    n_components : int
+        Number of components.
+    removes : bool
+        Whether batches shift samples. False: they differ in composition only.
     labels : array (n,) or None
         The component of each sample, −1 where it is not known.
     random_state : int
@@ -138,34 +137,31 @@ def fit_mixture(
 
     Examples
     --------
-    Two clusters, in proportions 4 : 1 and 1 : 4, and a second batch that is shifted. A shift of means would be 1.2 off:
+    Two clusters, in proportions 4 : 1 and 1 : 4, and a second batch that is shifted. Means are 2.4 too far apart:
 
     >>> rng = np.random.default_rng(0)
     >>> batch = np.arange(1_000) % 2
     >>> cluster = rng.random(1_000) < np.where(batch, 0.8, 0.2)
     >>> x = rng.normal(size=(1_000, 2)) + 4 * cluster[:, None] + np.outer(batch, [0.0, 3.0])
-    >>> found = fit_mixture(x, batch, 2, Model(2))
+    >>> found = fit_mixture(x, batch, np.zeros((2, 2)), 2)
     >>> (found.shifts[1] - found.shifts[0]).round(0) + 0.0
     array([0., 3.])
     """
-    shift = np.zeros((n_batches, x.shape[1]))
-    if model.centred and model.removes:
-        for level in np.unique(batch):
-            shift[level] = x[batch == level].mean(0) - x.mean(0)
-    responsibility = _initial(x - shift[batch], labels, model, random_state)
-    known = None if labels is None else labels >= 0
-    return _maximised(x, batch, responsibility, shift, model, None if known is None or not known.any() else known)
+    known = None if labels is None or not (labels >= 0).any() else labels >= 0
+    if labels is None or known is None:
+        number = KMeans(n_components, n_init=1, random_state=random_state).fit_predict(x - start[batch])
+    else:
+        number = _nearest_class(x - start[batch], labels, n_components)
+    return _maximised(x, batch, np.eye(n_components)[number], start, removes, known)
 
 
-def refit_mixture(
-    found: Mixture, x: Matrix, batch: Labels, model: Model, *, labels: Labels | None = None
-) -> Mixture:
-    """Fit the same mixture to other samples, from the components that it has."""
+def refit_mixture(found: Mixture, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> Mixture:
+    """Fit a mixture to other samples, from the components that it has."""
     responsibility = found.responsibilities(x, batch)
     known = None if labels is None else labels >= 0
     if labels is not None and known is not None:
         responsibility[known] = np.eye(found.n_components)[labels[known]]
-    return _maximised(x, batch, responsibility, found.shifts, model, known)
+    return _maximised(x, batch, responsibility, found.shifts, True, known)
 
 
 def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Matrix, Vector]:
@@ -190,105 +186,92 @@ def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Mat
     return best.shifts[0], best.offsets[0], best.weights[0]
 
 
-@dataclass(frozen=True)
-class Selected:
-    """The model with the highest held-out likelihood, and by how much batch effects raise it (nats per sample)."""
+def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, random_state: int = 0) -> Matrix | None:
+    """Return the shifts to start from; or None, if batches shift no clusters.
 
-    model: Model
-    gain: float
-    error: float  # standard error of the gain
+    Compared are mixtures in which batches differ in composition only, and mixtures with shifts from two starts, by the
+    likelihood of a fifth of the samples, held out.
 
-
-def select_model(x: Matrix, batch: Labels, n_batches: int, *, random_state: int = 0) -> Selected:
-    """Select the number of components and what batches do, by the likelihood of a fifth of the samples, held out.
-
-    A batch effect is removed only if it raises that likelihood by two standard errors over the best mixture in which
-    batches differ in composition alone.
+    Parameters
+    ----------
+    x : array (n, d)
+        The samples, each batch centred.
+    batch : array (n,)
+        Number of each sample's batch.
+    apart : array (batches, d)
+        How far apart the batches were before.
+    matters : bool
+        Whether features are known to differ between batches. Then shifts of clusters are removed unless the likelihood
+        falls by two standard errors; otherwise only if it rises by as much.
+    random_state : int
+        Seed.
     """
     rng = np.random.default_rng(random_state)
     rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
     held, used = rows[: len(rows) // 5], rows[len(rows) // 5 :]
-    scores: dict[Model, Vector] = {}
-    for n in numbers_of_components(len(used)):
-        for removes, centred in ((False, False), (True, True), (True, False)):
-            if not (n == 1 and removes and not centred):
-                model = Model(n, removes, centred)
-                found = fit_mixture(x[used], batch[used], n_batches, model, random_state=random_state)
-                scores[model] = found.log_likelihood(x[held], batch[held])
-    best = {removes: _best({m: s for m, s in scores.items() if m.removes == removes}) for removes in (True, False)}
-    difference = scores[best[True]] - scores[best[False]]
-    gain = float(trim_mean(difference, TRIMMED))
+    n = number_of_components(len(x))
+
+    def score(start: Matrix, *, removes: bool) -> Vector:
+        found = fit_mixture(x[used], batch[used], start, min(n, len(used)), removes=removes, random_state=random_state)
+        return found.log_likelihood(x[held], batch[held])
+
+    starts = [0 * apart] + ([-apart] if apart.any() and n > 1 else [])
+    scores = [score(start, removes=True) for start in starts]
+    best = int(np.argmax([trim_mean(each, TRIMMED) for each in scores]))
+    difference = scores[best] - score(0 * apart, removes=False)
     error = float(difference.std() / np.sqrt(len(difference)))
-    return Selected(best[gain > ERRORS * error], gain, error)
+    wanted = (-ERRORS if matters else ERRORS) * error
+    return starts[best] if trim_mean(difference, TRIMMED) > wanted else None
 
 
-def numbers_of_components(n_samples: int) -> tuple[int, ...]:
-    """Return the numbers of components to compare.
+def number_of_components(n_samples: int) -> int:
+    """Return the number of components for so many samples.
 
     Examples
     --------
-    >>> numbers_of_components(60), numbers_of_components(500), numbers_of_components(5_000)
-    ((1,), (1, 5, 10), (1, 10, 20))
+    >>> number_of_components(60), number_of_components(500), number_of_components(5_000)
+    (1, 10, 20)
     """
-    most = min(max(n_samples // SAMPLES_PER_COMPONENT, 1), MAX_COMPONENTS)
-    return tuple(sorted({1, max(most // 2, 1), most}))
+    return min(max(n_samples // SAMPLES_PER_COMPONENT, 1), MAX_COMPONENTS)
 
 
-def _best(scores: dict[Model, Vector]) -> Model:
-    """Return the model with the most components that scores as the best one does, up to two standard errors.
-
-    Components that hold one type of samples in one batch and two in another would align these.
-    """
-    best = max(scores.values(), key=lambda score: float(trim_mean(score, TRIMMED)))
-    missed = {model: best - score for model, score in scores.items()}
-    close = [
-        model
-        for model, lost in missed.items()
-        if trim_mean(lost, TRIMMED) <= ERRORS * lost.std() / np.sqrt(len(lost)) + 1e-12
-    ]
-    return max(close, key=lambda model: (model.n_components, float(trim_mean(scores[model], TRIMMED))))
-
-
-def _initial(x: Matrix, labels: Labels | None, model: Model, seed: int) -> Matrix:
-    """Return the first responsibilities: those of k-means; with labels of the nearest class."""
-    if labels is None or not (labels >= 0).any():
-        number = KMeans(model.n_components, n_init=1, random_state=seed).fit_predict(x)
-        return np.eye(model.n_components)[number]
-    n, known = int(labels.max()) + 1, labels >= 0
+def _nearest_class(x: Matrix, labels: Labels, n: int) -> Labels:
+    """Return the class of each sample, or the one with the nearest mean."""
+    known = labels >= 0
     centres = np.stack([x[labels == c].mean(0) if (labels == c).any() else x.mean(0) for c in range(n)])
-    unit = np.sqrt(np.mean([x[labels == c].var(0) for c in range(n) if (labels == c).any()], axis=0).clip(1e-300))
-    distance = ((x / unit) ** 2).sum(1)[:, None] - 2 * (x / unit) @ (centres / unit).T + ((centres / unit) ** 2).sum(1)
-    number = distance.argmin(1)
-    number[known] = labels[known]
-    return np.eye(n)[number]
+    unit = np.sqrt((x[known] - centres[labels[known]]).var(0).clip(1e-12 * max(x.var(0).max(), 1e-300)))
+    distance = -2 * (x / unit) @ (centres / unit).T + ((centres / unit) ** 2).sum(1)
+    return np.where(known, labels, distance.argmin(1))
 
 
 def _maximised(
-    x: Matrix, batch: Labels, responsibility: Matrix, shift: Matrix, model: Model, known: Mask | None
+    x: Matrix, batch: Labels, responsibility: Matrix, shift: Matrix, removes: bool, known: Mask | None
 ) -> Mixture:
     """Alternate the two steps of EM; the components of known samples stay as they are."""
     fixed = None if known is None else responsibility[known].copy()
     n_batches, size = len(shift), np.bincount(batch, minlength=len(shift)).astype(np.float64)
-    prior: Vector | float = MAX_PRIOR
+    prior, total = np.full(x.shape[1], MAX_PRIOR), x.var(0).clip(1e-300)
     found, last = None, -np.inf
     for _ in range(N_ITER):
         n, first, second = _moments(x, batch, responsibility, n_batches)
-        within = second - first**2 / np.maximum(n, 1e-9)[:, :, None]
-        variances = within.sum((0, 1)) / len(x) if found is None else found.variances
         mean = first / np.maximum(n, 1e-9)[:, :, None]
-        offsets = np.zeros_like(mean)
-        if model.removes:
-            shift, offsets, prior = _shifted(n, mean, shift, np.broadcast_to(variances, mean.shape[1:]), prior)
-        else:
-            shift = np.zeros_like(shift)
+        within = second - n[:, :, None] * mean**2
+        offsets, no_shift = np.zeros_like(mean), np.zeros_like(shift)
+        if removes:
+            variances = (
+                np.broadcast_to(within.sum((0, 1)) / len(x), mean.shape[1:]) if found is None else found.variances
+            )
+            shift, offsets, prior = _shifted(n, mean, shift, np.maximum(variances, 1e-9 * total), prior, total)
+        shift = shift if removes else no_shift
         own = mean - shift[:, None] - offsets
         means = (n[:, :, None] * own).sum(0) / np.maximum(n.sum(0), 1e-9)[:, None]
         missed = (within + n[:, :, None] * (own - means) ** 2).clip(0).sum(0)
-        pooled = missed.sum(0) / len(x)
+        pooled = np.maximum(missed.sum(0) / len(x), 1e-9 * total)
         variances = (missed + VARIANCE_PRIOR * pooled) / (n.sum(0) + VARIANCE_PRIOR)[:, None]
-        variances = np.maximum(variances, 1e-9 * max(pooled.max(), 1e-300))
         common = (n.sum(0) + 1e-2) / (n.sum() + 1e-2 * n.shape[1])
-        weights = (n + COMPOSITION * size[:, None] * common + 1e-9 * common) / ((1 + COMPOSITION) * size + 1e-9)[:, None]
+        weights = (n + COMPOSITION * size[:, None] * common + 1e-9 * common) / ((1 + COMPOSITION) * size + 1e-9)[
+            :, None
+        ]
         found = Mixture(weights, means, variances, shift, offsets)
         joint = found.log_joint(x, batch)
         density = logsumexp(joint, axis=1)
@@ -316,24 +299,23 @@ def _moments(x: Matrix, batch: Labels, responsibility: Matrix, n_batches: int) -
 
 
 def _shifted(
-    n: Matrix, mean: Array3, shift: Matrix, variances: Matrix, prior: Vector | float
+    n: Matrix, mean: Array3, shift: Matrix, variances: Matrix, prior: Vector, total: Vector
 ) -> tuple[Matrix, Array3, Vector]:
     r"""Return shifts of batches, offsets of components within them, and the prior of the latter, by dimension.
 
     Means of cells have the variance S (1/n + 1/prior), so that every batch of many samples counts alike. The prior is
     S over the variance of offsets, by moments.
     """
-    prior = np.broadcast_to(prior, shift.shape[1:]).astype(np.float64)
+    count = n[:, :, None]
     for _ in range(5):
-        weight = n[:, :, None] * prior / (n[:, :, None] + prior)  # (batches, components, d)
+        weight = count * prior / (count + prior)  # (batches, components, d)
         centre = (weight * (mean - shift[:, None])).sum(0) / np.maximum(weight.sum(0), 1e-12)
         scaled = weight / variances
-        shift = (scaled * (mean - centre)).sum(1) / np.maximum(scaled.sum(1), 1e-12)
+        shift = (scaled * (mean - centre)).sum(1) / (scaled.sum(1) + SHIFT_PRIOR / total)
         away = mean - centre - shift[:, None]
         shared = ((n > 1).sum(0) > 1)[None, :, None] & (n > 1)[:, :, None]
-        excess = np.where(shared, weight * (away**2 / variances - 1 / np.maximum(n, 1)[:, :, None]), 0.0)
-        total = np.where(shared, weight, 0.0).sum((0, 1))
-        freedom = max(len(n) / max(len(n) - 1, 1), 1.0)
-        spread = freedom * excess.sum((0, 1)) / np.maximum(total, 1e-12)
+        excess = np.where(shared, weight * (away**2 / variances - 1 / np.maximum(count, 1)), 0.0).sum((0, 1))
+        freedom = len(n) / max(len(n) - 1, 1)
+        spread = freedom * excess / np.maximum(np.where(shared, weight, 0.0).sum((0, 1)), 1e-12)
         prior = np.clip(1 / np.maximum(spread, 1e-12), MIN_PRIOR, MAX_PRIOR)
-    return shift, n[:, :, None] / (n[:, :, None] + prior) * away, prior
+    return shift, np.where(shared, count / (count + prior), 0.0) * away, prior
