@@ -73,7 +73,7 @@ def codes(
         with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
             forget = Forget(verbose=False, random_state=seed).fit(X[fit], e[fit], given=given)
-        how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": forget.chosen_.kept.name}
+        how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": str(forget.batch_maps_)}
         yield name, forget.transform(X, e), how | {"warned": [str(w.message) for w in caught]}
 
 

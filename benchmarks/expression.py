@@ -103,7 +103,7 @@ def forgotten(train: Cells, test: Cells, given: np.ndarray | None, seed: int) ->
     """Return codes that are told the laboratory and codes that are not, and how the fit went."""
     start = time.perf_counter()
     forget = Forget(verbose=False, random_state=seed).fit(train.X, train.lab, given=given)
-    how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": forget.chosen_.kept.name}
+    how = {"seconds": time.perf_counter() - start, "codes": forget.n_components_, "kept": str(forget.batch_maps_)}
     told = tuple(forget.transform(part.X, part.lab) for part in (train, test))
     return iter([("Forget", *told), ("Forget, laboratory unknown", *_both(forget, train.X, test.X))]), how
 

@@ -30,7 +30,7 @@ MOMENTS = {
 }
 FITS = {
     "Forget": (
-        ["--nuisance", "batch", "-d", "2", "--option", "encoder=skip_mlp", "--option", "charts=False", "--steps", "60"],
+        ["--nuisance", "batch", "-d", "2", "--option", "encoder=skip_mlp", "--steps", "60"],
         list(MOMENTS)[1:2],
     ),
     "Dictionary": (["-d", "2", "--option", "n_restarts=1", "--steps", "30"], list(MOMENTS)),

@@ -134,19 +134,19 @@ def test_a_nuisance_gives_a_claim_if_x_tells_it_and_none_if_there_was_nothing_to
 
 
 @may_warn
-def test_codes_of_charts_that_vary_along_one_direction_most_have_not_collapsed():
+def test_latents_of_batch_maps_that_vary_along_one_direction_most_have_not_collapsed():
     rng = np.random.default_rng(0)
     e = np.arange(300) % 2
     size = rng.normal(size=(300, 1))  # as of crabs, most of whose measures are their size
     x = (size + 0.05 * rng.normal(size=(300, 4))) * (1 + e[:, None]) + e[:, None]
     est = Forget(verbose=False, random_state=0).fit(x, e)
-    assert est.charts_ is not None
+    assert est.batch_maps_ is not None
     found = audit(est, x, e, n_fits=2, random_state=0)
     assert effective_rank(est.transform(x, e)) < 1.1
     assert found.leakage.effective_rank > 2
     assert not any("collapsed" in reason for reason in found.reasons)
     looked_at = {verdict.assumption for verdict in found.verdicts}
-    assert not looked_at & {theory.LINEAR_ENCODER, theory.NUISANCE_VMF}  # charts are no linear code of X alone
+    assert not looked_at & {theory.LINEAR_ENCODER, theory.NUISANCE_VMF}  # batch-specific maps are not linear in X alone
 
 
 def test_a_dictionary_of_columns_that_share_no_latent_gives_no_claim():

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import pindown
-from pindown import Forget, LatentAction
+from pindown import Forget, LatentAction, networks
 from pindown.errors import InputError
 from pindown.methods import InverseDynamics
 from pindown.methods.latent_action import body_maps, body_removal
@@ -217,7 +217,9 @@ def test_removal_is_applied_only_if_it_gains_enough_and_loses_little(monkeypatch
     latents = np.concatenate([law(rng, skewed) for skewed in (False, True, False, True)])
     data = LabelledLatents(latents, np.repeat([0, 1, 0, 1], 300), np.arange(1200) // 20)
     held_out = np.arange(1200) >= 600
-    forget = Forget(2, charts=False, max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0)
+    forget = Forget(
+        2, encoder=networks.skip_mlp, max_iter=20, trainer=Trainer(validation_fraction=0), verbose=False, random_state=0
+    )
     removal, applied = remove_body(forget, data, held_out, [], seed=0)
     assert removal.before > removal.chance + body_removal.TOLERATED
     assert removal.applied == (applied is not None)

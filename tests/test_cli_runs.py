@@ -139,7 +139,7 @@ def test_new_samples_are_encoded_by_the_map_of_their_batch_and_without_a_batch_b
     options = ("--nuisance", "lab", "--option", "encoder=skip_mlp", "--steps", 6, "-o", "run", "--device", "cpu")
     assert call("fit", tmp_path / "cells.csv", *options).exit_code == 0
     forget = Forget(max_iter=6, random_state=0, device="cpu").fit(x, lab)
-    assert forget.charts_ is not None
+    assert forget.batch_maps_ is not None
     np.testing.assert_allclose(latents(tmp_path / "run" / "latents.csv"), forget.transform(x, lab), rtol=1e-9)
     call("transform", "run", tmp_path / "cells.csv", "-o", tmp_path / "new_latents.csv")
     np.testing.assert_allclose(latents(tmp_path / "new_latents.csv"), forget.transform(x, lab), rtol=1e-9)

@@ -36,7 +36,7 @@ SLOW = [
     Classify(max_iter=20),
     Contrast(max_iter=5),
     Dictionary(n_restarts=2, max_iter=10, device="cpu"),  # a GPU repeats a fit to a hundredth only
-    Forget(encoder=networks.linear, strength=0.5, charts=False, batch_size=2, max_iter=10, device="cpu"),
+    Forget(encoder=networks.linear, strength=0.5, batch_size=2, max_iter=10, device="cpu"),
 ]
 
 

@@ -108,7 +108,7 @@ def estimators(learning_rate, **more):
     X = rng.normal(size=(300, 5)) + 4 * np.eye(5)[y]
     yield Contrast(2, **options), (X, X + 0.1 * rng.normal(size=X.shape))
     yield Classify(2, **options), (X, y)
-    yield Forget(2, charts=False, **options), (X, y)
+    yield Forget(2, encoder=networks.skip_mlp, **options), (X, y)
     yield Forget(2, encoder=networks.linear, **options), (X, y)
     yield Dictionary(2, **options), (X,)
 

@@ -183,7 +183,7 @@ def test_data_say_what_keywords_say():
     rng = np.random.default_rng(0)
     x, e, label = rng.normal(size=(300, 4)), rng.integers(2, size=300), rng.integers(3, size=300)
     x[:, 0] += 3 * label
-    for forget in (Forget(2, **QUICK), Forget(2, charts=False, **QUICK)):
+    for forget in (Forget(2, **QUICK), Forget(2, encoder=networks.skip_mlp, **QUICK)):
         by_keyword = forget.fit(x, e, given=label).transform(x, e)
         np.testing.assert_array_equal(forget.fit(Data(x, nuisance=e, given=label)).transform(x, e), by_keyword)
 

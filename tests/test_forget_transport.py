@@ -8,7 +8,7 @@ import torch
 
 from pindown import Forget, load
 from pindown.auditing.audit_page import _along_each
-from pindown.methods.forget.choosing import FIXED, TRANSPORTED, Candidate
+from pindown.methods.forget.selection import ONE_MAP, TRANSPORTED, Candidate
 from pindown.methods.transport import MIN_SAMPLES, SlicedTransport
 from pindown.metrics import Effort, leakage
 from pindown.training import Trainer
@@ -86,7 +86,7 @@ def test_a_game_on_pictures_is_followed_by_a_transport_that_is_told_the_nuisance
     forget = Forget(2, **quick).fit(images, scanner)
     assert forget.chosen_.kept.name == TRANSPORTED
     fixed, moved = forget.chosen_.compared
-    assert (fixed.name, fixed.told) == (FIXED, moved.told)
+    assert (fixed.name, fixed.explained) == (ONE_MAP, moved.explained)
     alone, told = forget.transform(images), forget.transform(images, scanner)
     assert worst(told, scanner) < worst(alone, scanner) - 0.05  # .107 to .13 over four seeds
     one_map = copy.copy(forget)

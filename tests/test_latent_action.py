@@ -12,7 +12,7 @@ from torch import nn
 from pindown import _random, networks, theory
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods import Forget, InverseDynamics, LatentAction
-from pindown.methods.forget.game import ENERGY_ROWS
+from pindown.methods.forget.adversarial import ENERGY_ROWS
 from pindown.methods.latent_action.inverse_dynamics import DynamicsModel, PrincipalAxes
 from pindown.metrics import PROBES, leakage, linear_r2, recovery_by_level
 from pindown.simulate import Bodies

@@ -12,7 +12,7 @@ from torch import nn
 import pindown
 from pindown import networks, optimizers
 from pindown.losses import penalties
-from pindown.methods.forget.game import History
+from pindown.methods.forget.adversarial import History
 from pindown.metrics import Effort, leakage
 from pindown.networks.spaces import Box, Sphere
 from pindown.saving import Saves

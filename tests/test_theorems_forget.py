@@ -14,8 +14,7 @@ from scipy.linalg import subspace_angles
 
 from pindown import Forget, networks, theory
 from pindown.errors import IdentifiabilityWarning
-from pindown.methods.forget import LinearErasure, linear_erasure
-from pindown.methods.forget import game as game_module
+from pindown.methods.forget import LinearErasure, adversarial, linear_erasure
 from pindown.metrics import PROBES, Effort, effective_rank, leakage, recovery_by_level
 from pindown.simulate import Nuisance
 from pindown.training import Trainer
@@ -74,7 +73,7 @@ def test_a_linear_code_lands_in_the_complement_of_v_and_is_blind(seed):
 @pytest.mark.parametrize("seed", SEEDS)
 def test_one_code_more_than_the_complement_has_dimensions_must_leak_and_the_estimator_says_so(seed):
     _, train, test = clusters(seed)
-    with pytest.warns(IdentifiabilityWarning, match="n_components=6 is more than the 5 blind directions there are"):
+    with pytest.warns(IdentifiabilityWarning, match="n_components=6 is more than the 5 invariant directions there are"):
         forget = fitted(train, seed, 6, encoder=networks.linear)
     assert worst(forget.transform(test.x), test.u) > worst(test.z, test.u)
 
@@ -157,14 +156,14 @@ def test_neither_the_game_nor_the_energy_distance_hides_alone_what_both_hide(par
     train, test = world.sample(20_000, random_state=100 + seed), world.sample(12_000, random_state=200 + seed)
 
     def told():
-        codes = fitted(train, seed, max_iter=2_000).transform(test.x)
+        codes = fitted(train, seed, encoder=networks.skip_mlp, max_iter=2_000).transform(test.x)
         return leakage(codes, test.u, effort=Effort(n_seeds=1, n_permutations=19), random_state=0).worst
 
     both = told()
     if part == "the game":
-        monkeypatch.setattr(game_module, "ENERGY_WEIGHT", 0.0)
+        monkeypatch.setattr(adversarial, "ENERGY_WEIGHT", 0.0)
     else:
-        monkeypatch.setattr(game_module, "reverse_gradient", lambda z, strength: z.detach())
+        monkeypatch.setattr(adversarial, "reverse_gradient", lambda z, strength: z.detach())
     assert told() > both + 0.02
 
 

@@ -137,7 +137,6 @@ class WorldRow:
         forget = Forget(
             encoder=networks.linear if self.n_layers == 1 else networks.skip_mlp,
             max_iter=profile.max_iter,
-            charts=False,  # held-out rows are encoded without their value
             device=device,
             verbose=False,
             random_state=seed,

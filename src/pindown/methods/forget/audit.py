@@ -54,14 +54,14 @@ from pindown.auditing.spec import (
 from pindown.data.data import Data
 from pindown.data.labels import Codes, is_quantity, read_labels
 from pindown.errors import InputError, warn
-from pindown.methods.forget.choosing import CLOSED, EVEN, FIXED, TRANSPORTED
 from pindown.methods.forget.nuisance import as_table, read_columns
+from pindown.methods.forget.selection import TRANSPORTED
 from pindown.metrics import PROBES, Effort, leakage
 from pindown.theory import NUISANCE_INDEPENDENT, UNIT_FEATURES, UNIT_NORM, Assumption
 
 if TYPE_CHECKING:
     from pindown.methods.forget.estimator import Forget
-    from pindown.methods.forget.looking import NuisanceSummary
+    from pindown.methods.forget.summary import NuisanceSummary
 
 AT_ONCE = 1_024
 """Pictures that are looked at at once."""
@@ -112,12 +112,8 @@ class ForgetRefitting(Refitting["Forget"]):
         return replace(rows, strata=joint_label(est, rows.side, len(rows)))
 
     def copy_choices(self, est: Forget, fresh: Forget) -> None:
-        """Let a refit keep latents of the same kind: few samples choose between kinds by chance."""
-        kept = None if est.chosen_ is None else est.chosen_.kept.name
-        if kept == FIXED:
-            fresh.charts = False
-        elif kept in (CLOSED, EVEN, TRANSPORTED):
-            fresh.settled_on = kept
+        """Let a refit of images keep latents of the same kind: few samples choose between kinds by chance."""
+        fresh._always_transports = est.chosen_ is not None and est.chosen_.kept.name == TRANSPORTED
 
 
 class ForgetSpec(MethodSpec["Forget"]):
@@ -243,19 +239,11 @@ class ForgetSpec(MethodSpec["Forget"]):
         return Plan(estimator, theorem, d, verdicts, (*needs, *missing_in_general(verdicts)), notes=notes)
 
     def choose(self, est: Forget, data: Data, given: frozenset[str], make_plan: MakePlan) -> Choice:
-        """Take a linear encoder where the data do not speak against it; codes are counted by the fit."""
-        parameters: dict[str, Any] = {}
-        notes: tuple[str, ...] = ()
-        if (n_bins := _n_bins(est, data.nuisance)) != est.n_bins:
-            parameters["n_bins"] = n_bins
-            notes = (f"the nuisance has fractions: a quantity, cut into {n_bins} bins (n_bins={n_bins}).",)
-        if "encoder" in given:
-            return Choice(parameters, notes)
-        found = make_plan(est)
-        if found.theorem is theory.FORGET:
-            parameters["encoder"] = networks.linear
-            notes += ("the nuisance moves means at most, as far as can be seen: a linear encoder (encoder=…).",)
-        return Choice(parameters, (*notes, *found.against()))
+        """Cut a nuisance with fractions into bins; tables get batch-specific maps, unless an encoder is asked for."""
+        if (n_bins := _n_bins(est, data.nuisance)) == est.n_bins:
+            return Choice({})
+        note = f"the nuisance has fractions: a quantity, cut into {n_bins} bins (n_bins={n_bins})."
+        return Choice({"n_bins": n_bins}, (note,))
 
 
 def joint_label(est: Forget, y: Any, n_samples: int) -> Codes:
@@ -274,7 +262,7 @@ def _label(est: Forget, data: Data) -> Codes:
 
 
 def _in_own_units(fit: Forget, codes: NDArray[Any]) -> NDArray[Any]:
-    """Return codes of charts, each with unit spread: they vary as X does, perhaps along one direction most."""
+    """Return latents of batch-specific maps with unit spread: they vary as X does, perhaps along one direction most."""
     spread = codes.std(0)
     return codes / np.where(spread > DEAD * spread.max(), spread, np.inf) if _by_level(fit) else codes
 
@@ -308,15 +296,16 @@ def _kept(est: Forget, data: Data) -> Verdicts:
 
 def _as_fitted(est: Forget, rows: NDArray[Any], nuisance: Any, given: Any, *, linear: bool) -> NuisanceSummary | None:
     """Return what a fit would see before its first step, when it has counted its codes; None if it would refuse."""
-    from pindown.methods.forget import estimator, looking
+    from pindown.methods.forget import estimator
+    from pindown.methods.forget import summary as summaries
 
-    encoder = networks.linear if linear else networks.skip_mlp
+    encoder = networks.linear if linear else est.encoder
     forget = estimator.Forget(encoder=encoder, preprocess=est.preprocess, random_state=0)
     try:
         summary = forget.prepare(Data(rows, nuisance=nuisance, given=given)).summary
     except ValueError:  # the verdicts say it
         return None
-    assert isinstance(summary, looking.NuisanceSummary)
+    assert isinstance(summary, summaries.NuisanceSummary)
     return summary
 
 
@@ -332,7 +321,7 @@ def _left(n_directions: int, n_means: int, n_spreads: int, d: int) -> str:
 
 def _by_level(est: Forget) -> bool:
     """Return whether samples of each level are encoded by a map of its own."""
-    return est.charts_ is not None or est.transport_ is not None
+    return est.batch_maps_ is not None or est.transport_ is not None
 
 
 def _n_bins(est: Forget, nuisance: Any) -> int | None:

@@ -14,6 +14,7 @@ from pindown.methods.forget.mixture import (
     Mixture,
     fit_mixture,
     joined,
+    mixture_from,
     number_of_components,
     refit_mixture,
     selected_start,
@@ -33,6 +34,9 @@ ALL_COMPONENTS, MAX_DIMENSION = 30, 100
 UNCORRELATED, DECREASING = 0.1, 0.9
 """Root mean square of correlations up to which features count as uncorrelated; and rank correlation of their order with
 their spread from which they then are principal components, whose scale is kept."""
+
+N_REFINEMENTS = 2
+"""Rounds in which features are scaled within clusters, and clusters found again."""
 
 N_JOINING_STEPS, SCALE_PRIOR = 3, 20.0
 """Rounds in which a new batch is scaled and clustered; prior samples of one scale for all its features."""
@@ -175,7 +179,7 @@ class BatchMaps:
 
     def encode(self, x: Matrix, batch: Labels) -> Matrix:
         """Return the latents of samples with these numbers of batches; (n, k)."""
-        p = self._scaled(x, batch)
+        p = self.scaled(x, batch)
         return p if self.mixture is None else p - self.mixture.effects(p, batch)
 
     def decode(self, z: Matrix, batch: Labels) -> Matrix:
@@ -197,13 +201,13 @@ class BatchMaps:
         if self.mixture is None:
             return maps
         for _ in range(N_JOINING_STEPS):
-            own, offsets, weights = joined(self.mixture, maps._scaled(x, number))
+            own, offsets, weights = joined(self.mixture, maps.scaled(x, number))
             ratio = np.log((x / maps.scale[level]).std(0).clip(1e-6) / self._spread(weights))
             change = len(x) / (len(x) + SCALE_PRIOR) * (ratio - np.median(ratio)) + np.median(ratio)
             scales = maps.scale.copy()
             scales[level] *= np.exp(change.clip(-3, 3))
             maps = replace(maps, scale=scales)
-        own, offsets, weights = joined(self.mixture, maps._scaled(x, number))
+        own, offsets, weights = joined(self.mixture, maps.scaled(x, number))
         mixture = replace(
             self.mixture,
             weights=np.vstack([self.mixture.weights, weights]),
@@ -211,6 +215,29 @@ class BatchMaps:
             offsets=np.concatenate([self.mixture.offsets, offsets[None]]),
         )
         return replace(maps, mixture=mixture)
+
+    def clusters(self, x: Matrix, batch: Labels) -> Labels:
+        """Return the most probable cluster of each sample; (n,)."""
+        if self.mixture is None:
+            return np.zeros(len(x), dtype=np.int64)
+        number = self.mixture.responsibilities(self.scaled(x, batch), batch).argmax(1)
+        return np.unique(number, return_inverse=True)[1].reshape(-1)
+
+    def reordered(self, order: Labels) -> BatchMaps:
+        """Return the maps with batches in another order."""
+        maps = replace(self, shift=self.shift[order], scale=self.scale[order])
+        if self.mixture is None:
+            return maps
+        found = self.mixture
+        parts = {name: getattr(found, name)[order] for name in ("weights", "shifts", "offsets")}
+        return replace(maps, mixture=replace(found, **parts))
+
+    def __str__(self) -> str:
+        if self.removes_nothing:
+            return "held-out samples do not show that batches matter, so nothing is removed"
+        if self.mixture is None or not self.mixture.offsets.any():
+            return "features are shifted and scaled by batch"
+        return f"features are shifted and scaled by batch, and so are {self.mixture.n_components} clusters of samples"
 
     def _spread(self, weights: NDArray[np.float64]) -> NDArray[np.float64]:
         """Return the standard deviations of scaled features that clusters with these weights have."""
@@ -221,7 +248,8 @@ class BatchMaps:
         spread: NDArray[np.float64] = np.sqrt(((self.basis @ covariance) * self.basis).sum(1).clip(1e-12))
         return spread
 
-    def _scaled(self, x: Matrix, batch: Labels) -> Matrix:
+    def scaled(self, x: Matrix, batch: Labels) -> Matrix:
+        """Return components of shifted and scaled features; (n, k)."""
         return ((np.asarray(x, dtype=np.float64) - self.shift[batch]) / self.scale[batch]) @ self.basis
 
 
@@ -293,7 +321,31 @@ def fit_batch_maps(
             return maps
         removes, start = selected is not None, start if selected is None else selected
     mixture = fit_mixture(p[some], batch[some], start, n, removes=removes, labels=labels, random_state=random_state)
-    return replace(maps, mixture=mixture)
+    maps = replace(maps, mixture=mixture)
+    for _ in range(N_REFINEMENTS if matters and n > 1 else 0):
+        maps = _refined(maps, x[some], batch[some], labels, keeps_scale=keeps_scale, removes=removes)
+    return maps
+
+
+def _refined(
+    maps: BatchMaps, x: Matrix, batch: Labels, labels: Labels | None, *, keeps_scale: bool, removes: bool
+) -> BatchMaps:
+    """Estimate shifts and scales of features again, within clusters: batches may have others in other proportions."""
+    assert maps.mixture is not None
+    cluster = maps.mixture.responsibilities(maps.scaled(x, batch), batch).argmax(1)
+    if labels is not None:
+        cluster = np.where(labels >= 0, labels, cluster)
+    found = level_effects(x, batch, len(maps.shift), np.unique(cluster, return_inverse=True)[1])
+    units = np.exp(
+        np.average(
+            np.log(found.scale) - np.log(maps.scale), axis=0, weights=np.bincount(batch, minlength=len(maps.shift))
+        )
+    )
+    other = replace(maps, shift=found.shift, scale=found.scale / units)
+    mixture = replace(maps.mixture, shifts=0 * maps.mixture.shifts, offsets=0 * maps.mixture.offsets)
+    p = other.scaled(x, batch)
+    known = np.eye(maps.mixture.n_components)[cluster]
+    return replace(other, mixture=mixture_from(p, batch, known, mixture.shifts, removes=removes, labels=labels))
 
 
 def refit_batch_maps(maps: BatchMaps, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> BatchMaps:
@@ -310,7 +362,7 @@ def refit_batch_maps(maps: BatchMaps, x: Matrix, batch: Labels, *, labels: Label
     )
     if maps.mixture is None:
         return other
-    return replace(other, mixture=refit_mixture(maps.mixture, other._scaled(x, batch), batch, labels=labels))
+    return replace(other, mixture=refit_mixture(maps.mixture, other.scaled(x, batch), batch, labels=labels))
 
 
 def batch_matters(x: Matrix, batch: Labels, n_batches: int, rng: np.random.Generator) -> bool:

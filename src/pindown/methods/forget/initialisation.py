@@ -1,4 +1,4 @@
-"""Where a game of `Forget` starts: at the linear code that closed forms find."""
+"""The initialisation of adversarial training: the linear latents that closed forms find."""
 
 from __future__ import annotations
 
@@ -10,38 +10,31 @@ import torch
 from torch import nn
 
 from pindown import networks
-from pindown.methods.forget.charts import Charts
-from pindown.methods.forget.game import Game
+from pindown.methods.forget.adversarial import AdversarialObjective
 from pindown.methods.forget.linear_erasure import Directions
 from pindown.methods.forget.nuisance import Nuisance
 from pindown.networks import Frame, SkipMLP, built
 from pindown.networks.encoder import Encoder
 from pindown.networks.images import is_image
 
-TELLING_WEIGHT = 0.01
-"""Weight of the decoder's error in directions in which means differ: codes are to be spent on the others.
+NUISANCE_WEIGHT = 0.01
+"""Weight of the decoder's error in directions in which means differ: latents are to be spent on the others.
 
-With equal weights codes also hold how a row deviates, along these directions, from the mean of its value. That can be
-hidden, too, and takes the place of what the nuisance does not touch."""
+With equal weights latents also hold how a sample deviates, along these directions, from the mean of its level. That
+can be hidden, too, and takes the place of what the nuisance does not touch."""
 
 
 class Initialisation(NamedTuple):
-    """The nuisance, the directions of whitened data that tell it, the rows of a code to start at, and the whitening."""
+    """The nuisance, the directions of whitened data that depend on it, the rows of the first latents, the whitening."""
 
     nuisance: Nuisance
     found: Directions
     rows: np.ndarray  # (n_components, d)
     matrix: np.ndarray  # (n_features, d)
-    tells_label: bool  # whether codes are asked to tell the given label
-    counts: np.ndarray | float = 1.0  # what each column of the data counts when it is rebuilt; or a matrix (d, d)
+    predicts_label: bool  # whether latents must predict the given label
+    weights: np.ndarray | float = 1.0  # weight of each direction in the reconstruction; or a matrix (d, d)
 
-    def at_charts(self, size: np.ndarray) -> Initialisation:
-        """Start at codes in closed form instead, in units of their spread (k,), each counting by it."""
-        same = np.eye(len(size))
-        counts = size / np.sqrt((size**2).mean())
-        return self._replace(found=Directions(same, 0, 0), rows=same, matrix=same, counts=counts)
-
-    def game(
+    def objective(
         self,
         encoder: Encoder,
         classifier: Callable[[int, int], nn.Module],
@@ -50,28 +43,26 @@ class Initialisation(NamedTuple):
         linear: bool,
         strength: float,
         max_iter: int,
-        charts: Charts | None = None,
-    ) -> Game:
-        """Initialise an encoder, and build its adversaries around it: the classifier, and the decoder."""
+    ) -> AdversarialObjective:
+        """Initialise an encoder, and build the classifier and the decoder."""
         nuisance, n_components = self.nuisance, len(self.rows)
         n_strata = nuisance.n_strata if nuisance.n_strata > 1 else 0
         n_shown = n_components + nuisance.shown.shape[1]
-        counts = self.counts if np.ndim(self.counts) == 2 else self.counts * np.eye(len(self.found.basis))
-        worth = counts @ self._initialise(encoder, linear)
-        return Game(
+        weight = self.weights if np.ndim(self.weights) == 2 else self.weights * np.eye(len(self.found.basis))
+        worth = weight @ self._initialise(encoder, linear)
+        return AdversarialObjective(
             encoder,
             built("Forget", "classifier", classifier, n_components + n_strata, sum(nuisance.sizes)),
             built("Forget", "decoder", networks.linear if linear else decoder, n_shown, encoder.n_features),
             sizes=nuisance.sizes,
             n_strata=nuisance.n_strata,
-            # Nothing pulls a linear code the other way, so that there is nothing to weigh.
+            # Nothing opposes the classifier of linear latents, so that the strength does not matter.
             strength=float(strength > 0) if linear else strength,
             worth=torch.as_tensor(worth, dtype=torch.float32),
-            label_reader=networks.linear(n_components, n_strata) if self.tells_label else None,
+            label_reader=networks.linear(n_components, n_strata) if self.predicts_label else None,
             label_weights=torch.as_tensor(nuisance.label_weights()),
             max_iter=max_iter,
-            charts=charts,
-            pictures=charts is None and is_image(encoder.preprocess.shape_in),
+            pictures=is_image(encoder.preprocess.shape_in),
         )
 
     def _initialise(self, encoder: Encoder, linear: bool) -> np.ndarray:
@@ -84,5 +75,5 @@ class Initialisation(NamedTuple):
         elif isinstance(encoder.body, SkipMLP) and isinstance(encoder.body.linear, nn.Linear):
             encoder.body.linear.weight.data.copy_(start)
         worth = np.ones(len(found.basis))
-        worth[: len(found.basis) - found.n_blind] = TELLING_WEIGHT**0.5
+        worth[: len(found.basis) - found.n_blind] = NUISANCE_WEIGHT**0.5
         return found.basis.T * worth

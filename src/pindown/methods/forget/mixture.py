@@ -22,7 +22,7 @@ Array3 = NDArray[np.float64]
 SAMPLES_PER_COMPONENT, MAX_COMPONENTS = 50, 20
 """Samples that a component needs, and components at most."""
 
-COMPOSITION = 0.1
+COMPOSITION = 0.3
 """Prior samples of the common composition in each batch, as a fraction of its samples."""
 
 MIN_PRIOR, MAX_PRIOR = 10.0, 1e4
@@ -157,11 +157,24 @@ def fit_mixture(
 
 def refit_mixture(found: Mixture, x: Matrix, batch: Labels, *, labels: Labels | None = None) -> Mixture:
     """Fit a mixture to other samples, from the components that it has."""
-    responsibility = found.responsibilities(x, batch)
+    return mixture_from(x, batch, found.responsibilities(x, batch), found.shifts, labels=labels)
+
+
+def mixture_from(
+    x: Matrix,
+    batch: Labels,
+    responsibility: Matrix,
+    shift: Matrix,
+    *,
+    removes: bool = True,
+    labels: Labels | None = None,
+) -> Mixture:
+    """Fit a mixture from these responsibilities and shifts of batches; −1 for a label that is not known."""
     known = None if labels is None else labels >= 0
     if labels is not None and known is not None:
-        responsibility[known] = np.eye(found.n_components)[labels[known]]
-    return _maximised(x, batch, responsibility, found.shifts, True, known)
+        responsibility = responsibility.copy()
+        responsibility[known] = np.eye(responsibility.shape[1])[labels[known]]
+    return _maximised(x, batch, responsibility, shift, removes, known)
 
 
 def joined(found: Mixture, x: Matrix, n_iter: int = N_ITER) -> tuple[Vector, Matrix, Vector]:
@@ -209,19 +222,22 @@ def selected_start(x: Matrix, batch: Labels, apart: Matrix, *, matters: bool, ra
     rng = np.random.default_rng(random_state)
     rows = rng.permutation(len(x))[:SELECTION_SAMPLES]
     held, used = rows[: len(rows) // 5], rows[len(rows) // 5 :]
-    n = number_of_components(len(x))
+    most = number_of_components(len(x))
 
-    def score(start: Matrix, *, removes: bool) -> Vector:
+    def score(start: Matrix, n: int, *, removes: bool = True) -> Vector:
         found = fit_mixture(x[used], batch[used], start, min(n, len(used)), removes=removes, random_state=random_state)
         return found.log_likelihood(x[held], batch[held])
 
-    starts = [0 * apart] + ([-apart] if apart.any() and n > 1 else [])
-    scores = [score(start, removes=True) for start in starts]
-    best = int(np.argmax([trim_mean(each, TRIMMED) for each in scores]))
-    difference = scores[best] - score(0 * apart, removes=False)
-    error = float(difference.std() / np.sqrt(len(difference)))
-    wanted = (-ERRORS if matters else ERRORS) * error
-    return starts[best] if trim_mean(difference, TRIMMED) > wanted else None
+    start, few = 0 * apart, -(-most // 4)  # with many components most shifts are as likely
+    if apart.any() and few > 1 and _clearly(score(-apart, few) - score(start, few), ERRORS):
+        start = -apart
+    gain = score(start, most) - score(0 * apart, most, removes=False)
+    return start if _clearly(gain, -ERRORS if matters else ERRORS) else None
+
+
+def _clearly(difference: Vector, errors: float) -> bool:
+    """Return whether the mean difference is larger than so many standard errors."""
+    return bool(trim_mean(difference, TRIMMED) > errors * difference.std() / np.sqrt(len(difference)))
 
 
 def number_of_components(n_samples: int) -> int:

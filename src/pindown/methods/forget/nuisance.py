@@ -8,6 +8,7 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import torch
 from sklearn.utils import check_consistent_length
 from torch import Tensor
@@ -80,11 +81,24 @@ def as_table(y: Any, n_samples: int) -> np.ndarray:
     return table.reshape(len(table), -1)
 
 
-def read_strata(given: Any, n_samples: int) -> np.ndarray:
-    """Return the number of each row's given label, or 0 if there is none; (n,)."""
+def read_strata(given: Any, n_samples: int, *, may_miss: bool = False) -> np.ndarray:
+    """Return the number of each sample's given label, 0 without any, −1 where it is missing; (n,)."""
     if given is None:
         return np.zeros(n_samples, dtype=np.int64)
-    return read_labels("given", given, n_samples)
+    column = np.asarray(given)
+    if not may_miss or column.ndim != 1 or len(column) != n_samples:
+        return read_labels("given", given, n_samples)
+    missing = pd.isna(column)
+    if not missing.any():
+        return read_labels("given", given, n_samples)
+    known = column[~missing]
+    if column.dtype.kind == "f" and (known == known.round()).all():
+        known = known.astype(np.int64)
+    elif column.dtype.kind == "O":
+        known = np.array(known.tolist())
+    strata = np.full(n_samples, -1, dtype=np.int64)
+    strata[~missing] = read_labels("given", known, len(known))
+    return strata
 
 
 def _mixed(column: np.ndarray) -> bool:
@@ -234,9 +248,9 @@ class NuisanceReader:
     tables: tuple[np.ndarray, ...]  # of each head: what a row counts, (n_strata, values)
 
     @classmethod
-    def of(cls, nuisance: Nuisance, kinds: Sequence[Column], given: Any) -> NuisanceReader:
+    def of(cls, nuisance: Nuisance, kinds: Sequence[Column], given: Any, strata: np.ndarray) -> NuisanceReader:
         """Take names and weights from rows that were looked at."""
-        labels = np.zeros(1) if given is None else np.unique(given)
+        labels = np.zeros(1) if given is None or (strata < 0).any() else np.unique(given)
         tables = []
         for head, size in enumerate(nuisance.sizes):
             table = np.zeros((nuisance.n_strata, size), dtype=np.float32)

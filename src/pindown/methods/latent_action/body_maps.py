@@ -15,6 +15,7 @@ import numpy as np
 from scipy.linalg import eigh
 from sklearn.linear_model import RidgeCV
 
+from pindown import networks
 from pindown.errors import InputError
 from pindown.methods.forget import Forget
 from pindown.methods.held_out import HeldOut
@@ -326,7 +327,8 @@ def fit_body_maps(
     number = np.repeat(np.arange(len(maps)), [len(each) for each in transitions.values()])
     latents = np.concatenate([maps[body].encode(each) for body, each in transitions.items()])
     episode = np.concatenate([each.episode for each in transitions.values()]) * len(maps) + number
-    forget.set_params(n_components=n_components, charts=False)
+    one_map = networks.skip_mlp if forget.encoder is None else forget.encoder
+    forget.set_params(n_components=n_components, encoder=one_map)
     data, held_out = LabelledLatents(latents, number, episode), np.concatenate(list(out.values()))
     removal, applied = remove_body(forget, data, held_out, paired, seed)
     fitted = BodyMaps(maps, applied)

@@ -13,7 +13,7 @@ from sklearn.base import BaseEstimator, clone
 from sklearn.utils import check_scalar
 from sklearn.utils.validation import check_is_fitted
 
-from pindown import _random, theory
+from pindown import _random, networks, theory
 from pindown._random import RandomState
 from pindown.data.data import as_array, from_torch
 from pindown.data.labels import combined
@@ -188,7 +188,8 @@ class LatentAction(Saves, BaseEstimator):
         if n_components is not None and n_components > dynamics.n_components_:
             message = f"n_components={n_components} must be at most {dynamics.n_components_}, those of dynamics"
             raise InputError("n_components", f"LatentAction: {message}.")
-        forget.set_params(n_components=n_components, charts=False)  # one map, since the body is unknown later
+        one_map = networks.skip_mlp if forget.encoder is None else forget.encoder  # the body is unknown later
+        forget.set_params(n_components=n_components, encoder=one_map)
         episodes = read_episodes(groups, len(latents))
         episode = np.arange(len(latents)) if episodes is None else combined(episodes, bodies.labels)
         held_out = np.isin(np.arange(len(latents)), dynamics.held_out_samples_)

@@ -22,7 +22,7 @@ from pindown.data.data import Data, from_torch
 from pindown.data.splits import Split, divided
 from pindown.errors import InputError, warn
 from pindown.losses import energy_distance
-from pindown.methods.forget.game import ENERGY_ROWS
+from pindown.methods.forget.adversarial import ENERGY_ROWS
 from pindown.methods.held_out import HeldOut
 from pindown.methods.latent_action.transitions import (
     Observations,

@@ -1,4 +1,4 @@
-"""The game of `Forget`: a classifier looks for the nuisance in the codes, the encoder hides it, a decoder rebuilds."""
+"""Adversarial training: a classifier predicts the nuisance from latents, the encoder hides it, a decoder rebuilds."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ from torch import Tensor, nn
 from torch.nn.functional import cross_entropy, one_hot
 
 from pindown.losses import energy_distance, reverse_gradient
-from pindown.methods.forget.charts import Charts
 from pindown.metrics import Leakage
 from pindown.networks import Frame, SkipMLP
 from pindown.networks.encoder import Encoder
 from pindown.networks.preprocessing import Preprocessing
 
 AVERAGED_SHARE = 0.25
-"""Share of the steps, the last ones, over which weights are averaged: players circle around their point of rest."""
+"""Share of the steps, the last ones, over which weights are averaged: adversaries circle around their equilibrium."""
 
 ENERGY_WEIGHT, OF_PICTURES = 2.0, 10.0
 """What a unit of the energy distance between values is worth, in nats of the classifier's loss; and of pictures, whose
@@ -32,10 +31,10 @@ ENERGY_ROWS = 1_024
 """Rows of a batch that are compared pair by pair: the memory grows with their square."""
 
 MAX_LEAK = 0.1
-"""How far from chance to certainty a probe may get before the fit warns, or looks for other codes."""
+"""Excess of a probe over chance, as a fraction of certainty, from which the fit warns."""
 
-LAST, BY_HEART = 25, 0.5
-"""Steps at the end that are averaged; and how much better than others rows may be known, in losses of a guess."""
+LAST, MEMORISED = 25, 0.5
+"""Last steps that are averaged; and by how much training may beat held-out loss, in units of the loss at chance."""
 
 IMPOSSIBLE_SCORE = -1e4
 """Score of a label that does not go with a row's value of the nuisance."""
@@ -46,7 +45,7 @@ COVARIANCE_WEIGHT = 0.1
 
 @dataclass(frozen=True, eq=False)
 class History:
-    """What happened in a game, step by step, and what a probe read afterwards.
+    """The losses of training, step by step, and what a probe finds afterwards.
 
     Attributes
     ----------
@@ -58,11 +57,11 @@ class History:
     reconstruction : ndarray of shape (n_iter,)
         Mean squared error of the decoder, in whitened units.
     probe : Leakage or None
-        What readers trained from scratch, afterwards, on rows that were held out, find. None if there were too few.
+        What probes find afterwards, trained from scratch on held-out samples. None if there were too few.
     held_out_loss : float or None
-        Of the classifier in the loop, at the end, on rows that were held out. None if there were none, or no game.
+        Of the classifier in the loop, at the end, on held-out samples. None without them, or without training.
     went_back : bool
-        Whether codes stay where they began, since the classifier had learned its rows by heart.
+        Whether latents stay at their initialisation, since the classifier memorised its samples.
     """
 
     classifier_loss: np.ndarray
@@ -75,42 +74,47 @@ class History:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What stands against the codes: a leak, or an adversary that has learned its rows by heart."""
+        """What is wrong with the latents: a leak, or a classifier that has memorised its samples."""
         said: tuple[str, ...] = ()
-        if by_heart(self.classifier_loss, self.held_out_loss, self.chance_loss):
-            so = "codes stay those that the game began with" if self.went_back else "codes hide what others do not show"
+        if is_memorised(self.classifier_loss, self.held_out_loss, self.chance_loss):
+            so = (
+                "latents stay at their initialisation"
+                if self.went_back
+                else "latents hide what other samples do not show"
+            )
             said += (
-                f"the adversary has learned its rows by heart: its loss is {self.classifier_loss[-LAST:].mean():.3f} "
-                f"there, {self.held_out_loss:.3f} on rows held out, and {self.chance_loss:.3f} for a guess. So {so}. "
-                "Give more rows, fewer codes, or a smaller classifier.",
+                f"the classifier has memorised its samples: its loss is {self.classifier_loss[-LAST:].mean():.3f} "
+                f"there, {self.held_out_loss:.3f} on held-out samples, and {self.chance_loss:.3f} at chance. So {so}. "
+                "Give more samples, fewer latents, or a smaller classifier.",
             )
         probe = self.probe
         if probe is not None and probe.leaks and probe.excess > MAX_LEAK:
-            remedy = "Try more steps (max_iter), or fewer codes."
+            remedy = "Try more steps (max_iter), or fewer latents."
             if self.held_out_loss is None:
-                remedy = "Rows are too few to judge more than closed forms by: give more, or join rare values of y."
-            said += (f"on {probe.n_samples} rows held out, {probe.verdict} {remedy}",)
+                remedy = (
+                    "Give `given`, the classes to keep, if they are known; or an encoder, such as networks.skip_mlp."
+                )
+            said += (f"on {probe.n_samples} held-out samples, {probe.verdict} {remedy}",)
         return said
 
 
-def by_heart(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
-    """Say whether an adversary knows its rows much better than others, by its losses on them and that of a guess."""
-    return held_out is not None and held_out - float(loss[-LAST:].mean()) > BY_HEART * chance
+def is_memorised(loss: np.ndarray, held_out: float | None, chance: float) -> bool:
+    """Return whether a classifier is much better on its samples than on others, by its losses and that at chance."""
+    return held_out is not None and held_out - float(loss[-LAST:].mean()) > MEMORISED * chance
 
 
-class Game(nn.Module):
+class AdversarialObjective(nn.Module):
     r"""The loss of a batch, whose gradient reaches the encoder with the classifier's part reversed.
 
     .. math:: \min_D L_D, \qquad \min_g L_g, \qquad \min_h L_h, \qquad
               \min_f\; L_g + \lambda\,(L_h + c\,\mathcal E - L_D)
 
     with :math:`L_D` the cross-entropy of classifier D, :math:`\mathcal E` the energy distance between values, which is
-    0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is shown the nuisance beside
-    the code; ``worth`` (d, d) says what of the whitened data is worth rebuilding. With ``charts`` the encoder begins
-    with the chart of each row's value, and has codes in closed form for data. If there is a given label
-    :math:`L_h` is the cross-entropy of ``label_reader`` h, which tells it from the code, its rows weighed by
-    ``label_weights`` (values, n_strata). A linear encoder has orthonormal rows, so that nothing else need hold its
-    codes apart: the decoder then follows it unheard, and there is no energy, nor a reader of the label.
+    0 where :math:`L_D` is largest, and :math:`L_g` the squared error of decoder g, which is given the nuisance as
+    well as the latents; ``worth`` (d, d) weights errors of the whitened data. If there is a given label, :math:`L_h` is
+    the cross-entropy of ``label_reader`` h, which predicts it from the latents, with samples weighted by
+    ``label_weights`` (levels, n_strata). A linear encoder has orthonormal rows, which keep its latents apart: its
+    decoder sends it no gradient, and there is neither energy nor a prediction of the label.
     """
 
     energy_weight: float
@@ -134,11 +138,9 @@ class Game(nn.Module):
         label_reader: nn.Module | None,
         label_weights: Tensor,
         max_iter: int,
-        charts: Charts | None = None,
         pictures: bool = False,
     ) -> None:
         super().__init__()
-        self.charts = copy.deepcopy(charts)  # it goes to the device of the game
         self.encoder, self.classifier, self.decoder, self.label_reader = encoder, classifier, decoder, label_reader
         self.sizes, self.n_strata, self.strength = list(sizes), n_strata, strength
         self.energy_weight = OF_PICTURES if pictures else ENERGY_WEIGHT
@@ -151,18 +153,13 @@ class Game(nn.Module):
         self.register_buffer("trace", torch.zeros(max_iter, 3))
 
     @property
-    def takes_columns(self) -> bool:
-        """Whether it must be shown whole rows: charts are of columns, and not of what a first layer gives out."""
-        return self.charts is not None
-
-    @property
     def is_linear(self) -> bool:
         """Whether the encoder is a frame of orthonormal rows."""
         return isinstance(self.encoder.body, Frame)
 
     def forward(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor, shown: Tensor) -> Tensor:
-        """Return the loss of rows, given their nuisance: numbers of values, weights, strata, and what is shown."""
-        white = self.encoder.preprocess(self.charted(x, groups))
+        """Return the loss of samples, given the levels of their nuisance, weights, strata and inputs of the decoder."""
+        white = self.encoder.preprocess(x)
         z = self.encoder.space(self.encoder.body(white))  # (n, d)
         # In standard units: else an encoder would fool the classifier by shrinking its codes.
         standard = _standard(z)
@@ -177,10 +174,6 @@ class Game(nn.Module):
             return loss
         energy = self.energy(standard, groups, weights, strata)
         return loss + self.strength * (self.label_loss(standard, groups, strata) + self.energy_weight * energy)
-
-    def charted(self, x: Tensor, groups: Tensor) -> Tensor:
-        """Return what the encoder is shown of rows: themselves, or their codes by the chart of their value."""
-        return x if self.charts is None else self.charts(x, groups[:, -1])
 
     def read(self, z: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> tuple[Tensor, Tensor]:
         """Return the cross-entropy and the accuracy of the classifier, both balanced, averaged over its heads."""
@@ -200,7 +193,7 @@ class Game(nn.Module):
         return torch.stack([energy_distance(z, group, weights=weight, within=within) for group, weight in heads]).mean()
 
     def label_loss(self, z: Tensor, groups: Tensor, strata: Tensor) -> Tensor:
-        """Return the cross-entropy of the given label, read off codes in standard units; 0 if there is none."""
+        """Return the cross-entropy of the given label, predicted from standardised latents; 0 if there is none."""
         if self.label_reader is None:
             return z.new_zeros(())
         weights = self.label_weights[groups[:, -1]]  # (n, n_strata)
@@ -210,60 +203,51 @@ class Game(nn.Module):
         return (weight * cross_entropy(scores, strata, reduction="none")).mean()
 
     def on_device(self, *arrays: np.ndarray) -> Iterator[Tensor]:
-        """Return arrays as tensors beside the game."""
+        """Return arrays as tensors on the device of the objective."""
         return (torch.as_tensor(array).to(self.worth.device) for array in arrays)
 
     @torch.no_grad()
-    def missed(self, x: Tensor, groups: Tensor, strata: Tensor, shown: Tensor) -> float:
-        """Return what the averaged encoder does not keep of rows: of the data worth rebuilding, and of the label."""
-        z, rebuilt = self.rebuilt(x, groups, shown)
-        missed = rebuilt - self.encoder.preprocess(self.charted(x, groups))
-        label_loss = self.label_loss(_standard(z), groups, strata)
-        return ((missed @ self.worth).square().mean() + self.strength * label_loss).item()
-
-    @torch.no_grad()
-    def rebuilt(self, x: Tensor, groups: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
-        """Return the codes of the averaged encoder, and what the averaged decoder makes of them, in whitened units."""
+    def rebuilt(self, x: Tensor, shown: Tensor) -> tuple[Tensor, Tensor]:
+        """Return latents of the averaged encoder and what the averaged decoder makes of them, in whitened units."""
         encoder, decoder = self.averaged
-        z = encoder(self.charted(x, groups))
+        z = encoder(x)
         return z, decoder(torch.cat([z, shown.float()], 1))
 
     @torch.no_grad()
-    def heard(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> float:
-        """Return the loss of the classifier on rows that may be others than those it has learned from."""
-        z = self.encoder(self.charted(x, groups))
+    def classifier_loss(self, x: Tensor, groups: Tensor, weights: Tensor, strata: Tensor) -> float:
+        """Return the loss of the classifier on any samples."""
+        z = self.encoder(x)
         return (self.read(_standard(z), groups, weights, strata)[0] / weights.mean().clamp_min(1e-9)).item()
 
     @torch.no_grad()
-    def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], rows: int) -> None:
-        """Start the decoder's linear part, if it has one, at the least squares of about so many rows."""
-        straight = self.decoder.linear if isinstance(self.decoder, SkipMLP) else self.decoder
-        if not isinstance(straight, nn.Linear):
+    def start_decoder(self, batches: Iterator[tuple[Tensor, ...]], n_samples: int) -> None:
+        """Start the decoder's linear part, if it has one, at the least squares of about so many samples."""
+        linear = self.decoder.linear if isinstance(self.decoder, SkipMLP) else self.decoder
+        if not isinstance(linear, nn.Linear):
             return
-        told, white = [], []
-        while rows > 0:
-            x, groups, _, _, shown = (t.cpu() for t in next(batches))
-            x = self.charted(x, groups)
-            told.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
+        inputs, white = [], []
+        while n_samples > 0:
+            x, _, _, _, shown = (t.cpu() for t in next(batches))
+            inputs.append(torch.cat([self.encoder(x), shown, torch.ones(len(x), 1)], 1).double())
             white.append(self.encoder.preprocess(x).double())
-            rows -= len(x)
-        gram = torch.cat(told).mT @ torch.cat(told)
+            n_samples -= len(x)
+        gram = torch.cat(inputs).mT @ torch.cat(inputs)
         # One-hot columns add up to the constant: a trace of a ridge decides between equal solutions.
         gram += 1e-6 * gram.diagonal().mean() * torch.eye(len(gram), dtype=gram.dtype)
-        map_back = torch.linalg.solve(gram, torch.cat(told).mT @ torch.cat(white)).mT.float()
-        straight.weight.copy_(map_back[:, :-1])
-        if straight.bias is not None:
-            straight.bias.copy_(map_back[:, -1])
+        map_back = torch.linalg.solve(gram, torch.cat(inputs).mT @ torch.cat(white)).mT.float()
+        linear.weight.copy_(map_back[:, :-1])
+        if linear.bias is not None:
+            linear.bias.copy_(map_back[:, -1])
         self.averaged[1].load_state_dict(self.decoder.state_dict())
 
     @torch.no_grad()
     def _remember(self, row: Tensor) -> None:
         self.trace.index_copy_(0, self.now, row[None].float())
         share = 1 / (self.now - self.first_averaged + 1).clamp_min(1).float()  # all of the present, until the last part
-        for mean, player in zip(self.averaged, (self.encoder, self.decoder), strict=True):
-            for kept, weight in zip(mean.parameters(), player.parameters(), strict=True):
+        for mean, network in zip(self.averaged, (self.encoder, self.decoder), strict=True):
+            for kept, weight in zip(mean.parameters(), network.parameters(), strict=True):
                 kept.lerp_(weight, share)
-            for same, buffer in zip(mean.buffers(), player.buffers(), strict=True):
+            for same, buffer in zip(mean.buffers(), network.buffers(), strict=True):
                 same.copy_(buffer)
         self.now.add_(1)
 
@@ -279,9 +263,9 @@ def _covariance_error(z: Tensor) -> Tensor:
     return (covariance - torch.eye(z.shape[1], dtype=z.dtype, device=z.device)).square().sum(1).mean()
 
 
-def history_of(game: Game, n_iter: int, accumulate: int, **more: Any) -> History:
-    """Return what happened in a game of so many steps, each of so many batches."""
-    trace = game.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
+def history_of(objective: AdversarialObjective, n_iter: int, accumulate: int, **more: Any) -> History:
+    """Return the history of so many steps, each of so many batches."""
+    trace = objective.trace.unflatten(0, (-1, accumulate)).mean(1)[:n_iter]
     loss, accuracy, rebuilt = trace.double().cpu().numpy().T
     return History(loss, accuracy, reconstruction=rebuilt, **more)
 
@@ -292,7 +276,7 @@ def coloured(first: Preprocessing) -> Tensor:
 
 
 class Rebuild(nn.Module):
-    """Code and nuisance to observations: back to the code that the decoder knows, decode, and undo the first layer."""
+    """Latents and nuisance to observations: decode, and undo the preprocessing."""
 
     back: Tensor
     coloured: Tensor
@@ -306,14 +290,14 @@ class Rebuild(nn.Module):
         self.register_buffer("mean", first.mean)
 
     def forward(self, z: Tensor, shown: Tensor) -> Tensor:
-        """Rebuild (n, d) codes of rows whose nuisance is shown; (n, n_features)."""
+        """Rebuild samples from latents (n, d), given their nuisance; (n, n_features)."""
         return self.decoder(torch.cat([z @ self.back, shown], 1)) @ self.coloured + self.mean
 
 
-def straightened(encoder: Encoder) -> tuple[Encoder, Tensor]:
-    """Return a linear encoder of columns, each in its own units, with orthonormal rows; and the way back to its codes.
+def orthonormal(encoder: Encoder) -> tuple[Encoder, Tensor]:
+    """Return a linear encoder of features in their own units, with orthonormal rows; and the map back to its latents.
 
-    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is blind to, the other is.
+    With rows B of whitened data, B Wᵀ = R M: both have the same row space, so what one is invariant to, the other is.
     """
     body, first = encoder.body, encoder.preprocess
     assert isinstance(body, Frame)

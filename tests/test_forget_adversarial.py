@@ -1,17 +1,16 @@
-"""The game that `Forget` plays: its parts, where it starts, and which of several is kept."""
+"""Adversarial training of `Forget`: its parts and its initialisation."""
 
 from functools import partial
 
 import numpy as np
 import pytest
 import torch
-from forgetting import confounded, linear, moved, normal, small
+from forgetting import confounded, moved, normal, small
 from torch import nn
 
 from pindown import Forget, networks, theory
 from pindown.losses import reverse_gradient
-from pindown.methods.forget.choosing import KeptOut
-from pindown.methods.forget.game import ENERGY_WEIGHT, OF_PICTURES
+from pindown.methods.forget.adversarial import ENERGY_WEIGHT, OF_PICTURES
 from pindown.methods.forget.linear_erasure import moment_matched_projection
 from pindown.metrics.dependence import Grouping
 from pindown.networks import Frame, nearest_frame
@@ -124,41 +123,6 @@ def test_a_code_that_bends_starts_with_one_mean_and_covariance_within_each_value
     assert np.abs(Z[label == 0].mean(0) - Z[label == 1].mean(0)).max() > 0.5  # which the label moves
 
 
-def test_of_several_games_the_one_with_the_least_score_is_kept(monkeypatch):
-    games = []
-
-    def score(rows, game, seed):
-        games.append(game)
-        return [3.0, 1.0, 2.0][len(games) - 1]
-
-    monkeypatch.setattr(KeptOut, "missed_and_told", score)
-    forget = linear(n_restarts=3, max_iter=5).fit(*moved())
-    assert forget.restart_scores_.tolist() == [3.0, 1.0, 2.0]
-    assert forget.objective_ is games[1]
-    assert not hasattr(linear(max_iter=5).fit(*moved()), "restart_scores_")
-
-
-@pytest.mark.filterwarnings("ignore::pindown.errors.IdentifiabilityWarning")
-def test_the_score_of_a_game_is_what_is_missed_and_what_a_fresh_probe_reads():
-    X, e = moved(n=2_500)
-
-    def scores(n_components, strength):
-        make = partial(Forget, encoder=small, decoder=small, max_iter=3, n_restarts=2, device="cpu", random_state=0)
-        return make(n_components, strength=strength, charts=False).fit(X, e).restart_scores_
-
-    assert scores(5, 0.0).max() < 0.05  # all is kept, and what is told counts nothing
-    assert scores(5, 1.0).min() > 0.2  # of log 3 nats .77 ± .13 are read, over seeds
-    assert scores(2, 0.0).min() > 0.1  # a column of five is missed
-
-
-def test_games_are_compared_on_rows_of_the_training_if_none_are_held_out():
-    X, e = moved()
-    forget = linear(n_restarts=2, max_iter=5).fit(X, e)
-    assert np.isfinite(forget.restart_scores_).all()
-    with pytest.raises(ValueError, match="n_restarts == 0, must be >= 1"):
-        linear(n_restarts=0).fit(X, e)
-
-
 @pytest.mark.parametrize("encoder", [partial(networks.linear), lambda n_in, n_out: nn.Linear(n_in, n_out, bias=False)])
 def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
     forget = Forget(encoder=encoder, max_iter=5, trainer=Trainer(validation_fraction=0.0), device="cpu", random_state=0)
@@ -172,7 +136,14 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
 @pytest.mark.parametrize(("shape", "weight"), [((12,), ENERGY_WEIGHT), ((3, 2, 2), OF_PICTURES)])
 def test_of_pictures_the_energy_distance_counts_more(shape, weight):
     rows = normal(60, 12).reshape(60, *shape)
+    options = {"encoder": networks.skip_mlp, "device": "cpu", "verbose": False, "random_state": 0}
     est = Forget(
-        2, max_iter=1, trainer=Trainer(validation_fraction=0), device="cpu", verbose=False, random_state=0
+        2,
+        encoder=encoder,
+        max_iter=1,
+        trainer=Trainer(validation_fraction=0),
+        device="cpu",
+        verbose=False,
+        random_state=0,
     ).fit(rows, np.arange(60) % 2)
     assert est.objective_.energy_weight == weight

@@ -1,0 +1,328 @@
+"""What `Forget` knows of the data before training: the nuisance, batch-specific maps or where training starts."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import torch
+from scipy.sparse.csgraph import connected_components
+from torch import nn
+
+from pindown.data import GeneratorSource
+from pindown.data.data import Data
+from pindown.data.labels import as_numbers, combined
+from pindown.data.splits import assign_folds
+from pindown.methods.forget.batch_maps import BatchMaps, fit_batch_maps, refit_batch_maps
+from pindown.methods.forget.images import worth_rebuilding
+from pindown.methods.forget.initialisation import Initialisation
+from pindown.methods.forget.linear_erasure import Directions, directions, moment_matched_projection
+from pindown.methods.forget.nuisance import Nuisance, NuisanceReader, assemble, read_columns, read_strata
+from pindown.methods.forget.selection import QUICK_PROBES, HeldOutSamples, probe_label, probe_nuisance
+from pindown.methods.inputs import DataSummary, TrainingInput
+from pindown.methods.transport import MIN_SAMPLES
+from pindown.metrics import Leakage, StructureKept, structure_kept
+from pindown.metrics.dependence import Grouping
+from pindown.networks.encoder import Encoder
+from pindown.networks.preprocessing import Preprocessing
+from pindown.networks.spaces import Reals
+from pindown.simulate import Process
+
+CLOSED_FORM_ROWS, CLOSED_FORM_NUMBERS = 50_000, 20_000_000
+"""Rows from which means and covariances of the start are taken; of wide ones, as many as have so many numbers."""
+
+FEWEST_HELD_OUT, MOST_HELD_OUT = 200, 4_000
+"""Rows held out for the probe: of fewer than 2,000 these many or a quarter, and never more than the second."""
+
+LEAST_QUARTER = 50
+"""Rows held out below which nothing can be read from them, and none are."""
+
+MOST_HELD_OUT_OF_LINEAR = 500
+"""The most for a linear encoder, which cannot learn rows by heart, but whose angles miss every row it does not see."""
+
+MIN_SPREAD = 1e-3
+"""Spread of whitened data along a direction up to which they do not vary along it: no code can hold it."""
+
+SHOWN = 0.01
+"""p-value up to which rows show a given label: one coin toss in a hundred is taken for one that they show."""
+
+RIDGE = 1e-3
+"""What weights of the map for rows of unknown value cost, relative to a direction of unit variance."""
+
+
+N_FOLDS = 3
+"""Folds by which the leakage of batch-specific maps is measured."""
+
+MIN_PER_LEVEL = 10
+"""Samples per level below which the fit warns that there are many small batches."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What of its parameters an estimator summarises data by."""
+
+    n_components: int | None
+    n_bins: int | None
+    validation_fraction: float
+    closed_form: bool  # whether batch-specific maps are fitted, and nothing is trained
+    linear: bool  # whether the encoder is
+    spreads: np.ndarray | None = None  # of images: how much they vary along each direction; None: all the same
+
+
+@dataclass(frozen=True, eq=False)
+class BatchMapFit:
+    """Batch-specific maps, the map for samples of unknown batch, and what both tests find in held-out samples."""
+
+    maps: BatchMaps
+    unknown: Encoder
+    leak: Leakage | None
+    structure: StructureKept
+
+
+@dataclass(frozen=True, eq=False)
+class NuisanceSummary(DataSummary):
+    """What `Forget` knows before training: directions that depend on the nuisance, where to start, held-out samples.
+
+    If there are ``maps``, nothing is trained.
+    """
+
+    n_told: tuple[int, int] = field(kw_only=True)
+    note: str = field(kw_only=True)
+    reader: NuisanceReader = field(kw_only=True)
+    by_number: bool = field(kw_only=True)  # whether samples come with the numbers of their levels
+    initialisation: Initialisation = field(kw_only=True)
+    held_out: HeldOutSamples = field(kw_only=True)
+    maps: BatchMapFit | None = field(default=None, kw_only=True)
+    transports: bool = field(default=False, kw_only=True)  # whether a transport follows the training
+
+    @property
+    def can_transport(self) -> bool:
+        """Whether latents are to have one distribution, and samples would show it: not with a given label."""
+        nuisance = self.initialisation.nuisance
+        second = np.sort(np.bincount(nuisance.groups[:, -1]))[-2]
+        return nuisance.n_strata == 1 and self.held_out.n_samples > 0 and int(second) >= MIN_SAMPLES
+
+
+def summarize(inputs: TrainingInput, first: Preprocessing, seed: int, request: Request) -> NuisanceSummary:
+    """Summarise data before the first step, or raise."""
+    data = inputs.data
+    if inputs.source is not None and data.nuisance is None:
+        raise ValueError(
+            f"Forget needs a nuisance, but {inputs.source_name} has none. Pass a simulation such as Nuisance or "
+            "Confounded, or a source of (x, nuisance)."
+        )
+    columns, kinds = read_columns(data.nuisance, len(data), request.n_bins)
+    strata = read_strata(data.given, len(data), may_miss=request.closed_form)
+    nuisance = assemble(columns, kinds, np.where(strata < 0, strata.max() + 1, strata))
+    nuisance.refuse_identical()
+    rng = np.random.default_rng(seed % 2**63)
+    held, used = (np.arange(0), np.arange(len(data))) if request.closed_form else _divided(inputs, rng, request)
+    rows = used[rng.permutation(len(used))[: _most_rows(first)]]
+    x = np.asarray(data.X[rows])
+    white = first(torch.as_tensor(x)).double().numpy()
+    groupings, seen = nuisance.take(rows).groupings(), nuisance.take(rows)
+    matrix = first.linear_map.numpy()
+    found = directions(
+        white, groupings, spreads=request.linear, size=np.linalg.pinv(matrix), rng=np.random.default_rng(0)
+    )
+    is_given, groups = data.given is not None, data.groups
+    predictable: tuple[str, ...] = ()
+    if nuisance.n_strata > 1 and not request.closed_form:
+        predictable = _of_label(probe_label(white, seen, None if groups is None else groups[rows], seed))
+    doubts = _of_rare(nuisance, closed_form=request.closed_form) + _of_blocks(nuisance) + predictable
+    predicts_label = nuisance.n_strata > 1 and not (predictable or request.linear)
+    weights = 1.0 if request.spreads is None else worth_rebuilding(white, request.spreads, seen.groups[:, -1])
+    summary = NuisanceSummary(
+        1,
+        rows=used if inputs.source is None else None,
+        warnings=doubts,
+        n_told=(found.n_means, found.n_spreads),
+        note="",
+        reader=NuisanceReader.of(nuisance, kinds, data.given, strata),
+        by_number=isinstance(inputs.source, Process),
+        initialisation=Initialisation(nuisance, found, found.basis[:1], matrix, predicts_label, weights),
+        held_out=HeldOutSamples(data.X[held], nuisance.take(held), is_given, None if groups is None else groups[held]),
+    )
+    if request.closed_form:
+        known = strata[rows] if is_given and (strata >= 0).any() else None
+        fit = _batch_maps(data, rows, x.astype(np.float64), seen, known, request, seed, first, white, found)
+        return replace(summary, n_components=fit.maps.n_components, maps=fit, warnings=doubts + _of_maps(fit, nuisance))
+    return _with_start(summary, white, groupings, request, predicts_label)
+
+
+def _batch_maps(
+    data: Data,
+    rows: np.ndarray,
+    x: np.ndarray,
+    nuisance: Nuisance,
+    labels: np.ndarray | None,
+    request: Request,
+    seed: int,
+    first: Preprocessing,
+    white: np.ndarray,
+    found: Directions,
+) -> BatchMapFit:
+    """Fit batch-specific maps, and test each third of the samples with maps that were estimated from the others.
+
+    Leakage is that within known classes or within clusters, since batches may have others in other proportions.
+    """
+    batch, n_batches = nuisance.groups[:, -1], nuisance.sizes[-1]
+    maps = fit_batch_maps(
+        x, batch, n_batches, n_components=request.n_components, labels=labels, random_state=seed % 2**32
+    )
+    rng, groups = np.random.default_rng(seed % 2**63), None if data.groups is None else data.groups[rows]
+    if groups is None:
+        fold = assign_folds(np.arange(len(x)), N_FOLDS, rng, combined(nuisance.strata, batch))
+    else:
+        fold = assign_folds(as_numbers(groups), N_FOLDS, rng)
+    latents = np.zeros((len(x), maps.n_components))
+    for part in range(fold.max() + 1):
+        rest, held = fold != part, fold == part
+        other = refit_batch_maps(maps, x[rest], batch[rest], labels=None if labels is None else labels[rest])
+        latents[held] = other.encode(x[held], batch[held])
+    if labels is None and maps.mixture is not None:  # proportions of clusters may differ: within them nothing should
+        nuisance = replace(nuisance, strata=maps.clusters(x, batch))
+    within = labels is not None or maps.mixture is not None
+    leak = probe_nuisance(latents, nuisance, is_given=within, groups=groups, seed=seed, names=QUICK_PROBES)
+    kept = structure_kept(x, latents, batch, random_state=seed % 2**32)
+    return BatchMapFit(maps, fixed_map(first, white, maps.encode(x, batch), found), leak, kept)
+
+
+def _of_maps(fit: BatchMapFit, nuisance: Nuisance) -> tuple[str, ...]:
+    messages: tuple[str, ...] = ()
+    if fit.structure.n_samples and fit.structure.is_empty:
+        messages += (
+            f"next to nothing of the data is left: {fit.structure}. Ask for more latents (n_components), or see "
+            "whether X varies within levels of the nuisance.",
+        )
+    sizes = np.bincount(nuisance.groups[:, -1])
+    if len(sizes) > MIN_PER_LEVEL and np.median(sizes) < MIN_PER_LEVEL:
+        messages += (
+            f"y has {len(sizes)} levels with {np.median(sizes):.0f} samples each (median): too few to estimate what "
+            "each does. Is it the batch, or does it name samples? Merge levels, or pass another column.",
+        )
+    return messages
+
+
+def _divided(inputs: TrainingInput, rng: np.random.Generator, request: Request) -> tuple[np.ndarray, np.ndarray]:
+    """Return the indices of samples to hold out and of those to learn from, in order."""
+    n, groups = len(inputs.data), inputs.data.groups
+    order = rng.permutation(n)
+    # Samples of a simulation cost nothing; the first ones of a stream are trained on later.
+    fraction = (
+        request.validation_fraction if inputs.source is None else float(isinstance(inputs.source, GeneratorSource)) / 2
+    )
+    n_held = min(int(fraction * n), MOST_HELD_OUT_OF_LINEAR if request.linear else MOST_HELD_OUT)
+    n_held = max(n_held, min(FEWEST_HELD_OUT, n // 4)) if fraction else 0
+    n_held = n_held if n_held >= LEAST_QUARTER else 0
+    if groups is not None:  # whole groups, in the order in which one of their samples comes first
+        number = np.unique(groups, return_inverse=True)[1].reshape(-1)
+        place = np.full(number.max() + 1, n)
+        np.minimum.at(place, number[order], np.arange(n))
+        order = order[np.argsort(place[number[order]], kind="stable")]
+        n_held = int(np.searchsorted(place[number[order]], place[number[order]][n_held], side="left")) if n_held else 0
+    held, used = np.split(order, [n_held])
+    return held, np.sort(used)
+
+
+def _most_rows(first: Preprocessing) -> int:
+    return min(CLOSED_FORM_ROWS, max(2_000, CLOSED_FORM_NUMBERS // math.prod(first.shape_in)))
+
+
+def _of_rare(nuisance: Nuisance, *, closed_form: bool) -> tuple[str, ...]:
+    if not (n_rare := nuisance.n_rare):
+        return ()
+    if closed_form:
+        return (
+            f"{n_rare} samples belong to levels of y that are rare, or that occur alone with their given label: what "
+            "these levels do is estimated from few samples, and shrunk towards nothing. Merge rare levels.",
+        )
+    return (
+        f"{n_rare} samples belong to levels of y that are too rare, or that occur alone with their given label: they "
+        "are not used for training, and their leakage is unknown. Merge rare levels.",
+    )
+
+
+def _of_blocks(nuisance: Nuisance) -> tuple[str, ...]:
+    """Return a warning if labels and levels form blocks, between which they cannot be separated."""
+    joint = np.zeros((nuisance.n_strata, nuisance.sizes[-1]), dtype=bool)
+    joint[nuisance.strata, nuisance.groups[:, -1]] = True
+    n_blocks = connected_components(joint @ joint.T)[0]  # of labels that share a level
+    if n_blocks == 1:
+        return ()
+    return (
+        f"given and y fall into {n_blocks} blocks without a common level: between these, no sample shows what the "
+        "label does and what the nuisance does. Collect samples that cross them.",
+    )
+
+
+def _of_label(shown: Any) -> tuple[str, ...]:
+    if shown is None or shown.p_value <= SHOWN:
+        return ()
+    return (
+        f"held-out samples do not show the given label: the best probe of {shown.n_used} samples has "
+        f"{shown.worst:.2f}, chance is {shown.chance:.2f} (p = {shown.p_value:.2g}). So latents need not predict "
+        "it, and nothing may be claimed of it.",
+    )
+
+
+def fixed_map(first: Preprocessing, white: np.ndarray, latents: np.ndarray, found: Directions) -> Encoder:
+    """Return the linear map for samples of unknown batch: nearest to the latents, without differences of means."""
+    rows = found.basis[found.n_means :] if found.n_blind else found.basis
+    shown = white @ rows.T
+    shown, target = shown - shown.mean(0), latents - latents.mean(0)
+    weight = np.linalg.solve(shown.T @ shown / len(shown) + RIDGE * np.eye(len(rows)), shown.T @ target / len(shown))
+    body = nn.utils.skip_init(nn.Linear, white.shape[1], latents.shape[1]).requires_grad_(False)
+    body.weight.copy_(torch.as_tensor(weight.T @ rows))
+    body.bias.copy_(torch.as_tensor(latents.mean(0) - white.mean(0) @ rows.T @ weight))
+    return Encoder(first, body, Reals())
+
+
+def _with_start(
+    summary: NuisanceSummary, white: np.ndarray, groupings: list[Grouping], request: Request, predicts_label: bool
+) -> NuisanceSummary:
+    """Count the latents of one map for all levels, and return where training starts."""
+    start = summary.initialisation
+    n_components, note, doubts = _counted(start.found, white, start.nuisance, request, predicts_label)
+    rows = start.found.keep(n_components)
+    # Matched rows beyond the invariant ones would be next to zero, and a label must be predictable from the start.
+    if not request.linear and (not predicts_label or n_components <= start.found.n_blind):
+        rows = moment_matched_projection(white, groupings, rows, np.random.default_rng(0))
+    start = start._replace(rows=rows)
+    summary = replace(summary, n_components=n_components, note=note, initialisation=start)
+    return replace(summary, warnings=(*summary.warnings, *doubts))
+
+
+def _counted(
+    found: Directions, white: np.ndarray, nuisance: Nuisance, request: Request, predicts_label: bool
+) -> tuple[int, str, tuple[str, ...]]:
+    """Return the number of latents, why it was chosen, and what is wrong with it."""
+    rest = white @ found.basis[found.n_means + found.n_spreads :].T
+    rest -= rest.mean(0)
+    blind = int(np.linalg.matrix_rank(rest.T @ rest / len(rest), tol=MIN_SPREAD**2, hermitian=True))
+    d = blind + found.n_means + found.n_spreads
+    differing = f"{found.n_means} of {d} directions means differ between levels"
+    if request.linear:
+        differing += f", and in {found.n_spreads} more covariances"
+    if request.n_components is not None:
+        n = request.n_components
+        if n <= blind:
+            return n, "", ()
+        doubt = (
+            f"n_components={n} is more than the {blind} invariant directions there are: in {differing}. Linear latents "
+            "beyond these must leak, and no theorem covers others. Ask for fewer, or leave it out."
+        )
+        return n, "", (doubt,)
+    # A linear probe separates labels by one latent less; these can be invariant even if no direction is.
+    n_labels = int(nuisance.label_weights().any(0).sum()) if predicts_label else 1
+    n = max(1, blind, min(d, n_labels - 1))
+    if n <= blind:
+        return n, f"{n} latents, since in {differing}.", ()
+    few = f"only {blind} direction(s) do not show" if blind else "every direction shows"
+    doubt = (
+        f"{few} the nuisance: in {differing}. {n} latent(s) are kept, those that differ least, and no theorem says "
+        "that they can be invariant. Join levels of y, or give n_components."
+    )
+    return n, "", (doubt,)
