@@ -137,13 +137,6 @@ def test_a_linear_layer_is_recognised_whoever_makes_it(encoder):
 def test_of_pictures_the_energy_distance_counts_more(shape, weight):
     rows = normal(60, 12).reshape(60, *shape)
     options = {"encoder": networks.skip_mlp, "device": "cpu", "verbose": False, "random_state": 0}
-    est = Forget(
-        2,
-        encoder=encoder,
-        max_iter=1,
-        trainer=Trainer(validation_fraction=0),
-        device="cpu",
-        verbose=False,
-        random_state=0,
-    ).fit(rows, np.arange(60) % 2)
+    est = Forget(2, max_iter=1, trainer=Trainer(validation_fraction=0), **options)
+    est.fit(rows, np.arange(60) % 2)
     assert est.objective_.energy_weight == weight
