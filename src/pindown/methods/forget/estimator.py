@@ -170,6 +170,7 @@ class Forget(BaseEncoder):
 
     spec = ForgetSpec()
     training_defaults = TrainingDefaults(optimizer=optimizers.rivals, schedule=waiting_cosine, adversarial=True)
+    encoder: Make | None  # type: ignore[assignment]  # None: chosen by what the data are
     batch_maps_: BatchMaps | None = None
     structure_kept_: StructureKept | None = None
     transport_: SlicedTransport | None = None
