@@ -410,6 +410,11 @@ def other_width(content, tensors):
     first_linear(content)["arguments"]["in_features"] += 1
 
 
+def tensor_for_an_argument(content, tensors):
+    layer = first_linear(content)
+    layer["arguments"]["bias"] = layer["parameters"]["bias"]
+
+
 def missing_bias(content, tensors):
     del first_linear(content)["parameters"]["bias"]
 
@@ -512,7 +517,7 @@ def function_for_an_encoder(content, tensors):
 @pytest.mark.parametrize(
     "change",
     [
-        *(shared_again_and_again, much_memory, beyond_its_memory, function_for_an_encoder),
+        *(shared_again_and_again, tensor_for_an_argument, much_memory, beyond_its_memory, function_for_an_encoder),
         *(missing_tensor, other_shape, other_type, nan, absurd, one_more, other_width, missing_bias, unknown_layer),
         *(hook, unknown_kind, odd_parameter, where_a_fit_writes, module_too_early, number_for_a_module, no_estimator),
         *(counted_from_the_end, another_encoder, far_apart, addresses, much_room, method, private, deep),

@@ -195,6 +195,8 @@ class Reader:
     def _layer(self, written: Json) -> nn.Module:
         part = _part(written, "layer arguments training", INSIDE)
         given, layer = self._named(part["arguments"]), _text(part["layer"])
+        if not all(map(_is_plain, given.values())):
+            raise ValueError(f"its {layer} has an argument that is not a number or text")
         with torch.device("meta"):  # no numbers yet, so that sizes take no memory
             module = LAYERS[layer](**given)
         own, parts = arguments_of(module), self._named(part.get("parts", {}))
@@ -295,6 +297,12 @@ class Reader:
         if not is_dense(sizes, _shape(strides)):
             raise ValueError(f"its tensor {printable(at)} cannot lie in memory by strides {printable(strides)}")
         return torch.empty_strided(sizes, _shape(strides), dtype=stored.dtype).copy_(stored)
+
+
+def _is_plain(value: object) -> bool:
+    if isinstance(value, list | tuple):
+        return all(map(_is_plain, value))
+    return value is None or isinstance(value, bool | int | float | str | torch.dtype)
 
 
 def _object(value: Json) -> dict[str, Json]:
