@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 
 from pindown.data.data import Data
-from pindown.data.splits import FOLDS, MOST, assign_folds, divided, hold_out, keep_strata, runs, taken
+from pindown.data.splits import FOLDS, MAX_HELD_OUT, assign_folds, divided, hold_out, keep_strata, runs, taken
 
 RNG = np.random.default_rng(0)
 
 
 def sides(data, **kinds):
-    found = divided(data, share=0.1, seed=0, **kinds)
+    found = divided(data, fraction=0.1, seed=0, **kinds)
     for each in found:
         assert len(np.intersect1d(each.learned, each.held_out)) == 0
         assert np.isin(each.compared, each.learned).all()
@@ -20,7 +20,7 @@ def sides(data, **kinds):
 
 
 def test_a_tenth_is_kept_back_and_never_more_than_two_thousand():
-    assert [len(sides(Data(np.zeros((n, 1))))[0].held_out) for n in (1_000, 5_000, 100_000)] == [100, 500, MOST]
+    assert [len(sides(Data(np.zeros((n, 1))))[0].held_out) for n in (1_000, 5_000, 100_000)] == [100, 500, MAX_HELD_OUT]
 
 
 def test_few_rows_are_each_held_out_once_and_next_to_none_not_at_all():
@@ -28,7 +28,7 @@ def test_few_rows_are_each_held_out_once_and_next_to_none_not_at_all():
     assert len(folds) == FOLDS
     assert sorted(np.concatenate([each.held_out for each in folds])) == list(range(178))
     assert sides(Data(np.zeros((19, 2)))) == ()
-    assert divided(Data(np.zeros((5_000, 2))), share=0, seed=0) == ()
+    assert divided(Data(np.zeros((5_000, 2))), fraction=0, seed=0) == ()
 
 
 @pytest.mark.parametrize("n", [300, 3_000])

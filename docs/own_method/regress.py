@@ -73,7 +73,7 @@ class Regress(BaseEncoder):
         tags.target_tags.required = True
         return tags
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         if inputs.data.signal is None:
             raise ValueError(
                 "Regress: this estimator requires y to be passed, but the target y is None. Give measurements, a row "

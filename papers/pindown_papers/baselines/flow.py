@@ -114,8 +114,8 @@ class Flow(Generating):
         with torch.no_grad():
             return float(torch.cat([model.log_likelihood(part)[1] for part in x.split(samples_at_once(x))]).mean())
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        asked, seen = self._requested_components(), math.prod(first.shape_out)
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
+        asked, seen = self._requested_components(), math.prod(preprocessing.shape_out)
         if asked > seen:
             raise ValueError(
                 f"Flow: n_components={asked}, but a flow of these rows has {seen} codes: as many as directions in "

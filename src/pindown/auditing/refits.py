@@ -21,7 +21,7 @@ from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import NEXT, Data, Sides, roles_of
 from pindown.data.files import require_in_memory
 from pindown.data.labels import Codes, as_numbers
-from pindown.data.splits import FEWEST, hold_out
+from pindown.data.splits import MIN_HELD_OUT, hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
 from pindown.networks import built, linear
@@ -322,7 +322,7 @@ def refitted(est: Any, data: Data, *, seed: int, elsewhere: bool = False) -> Any
     }
     found = getattr(est, "held_out_", None)
     is_linear, step_plan = getattr(found, "linear", False), getattr(found, "step_plan", None)
-    if step_plan is not None and est.trainer.validation_fraction * len(data) < FEWEST and len(est.shape_in_) == 1:
+    if step_plan is not None and est.trainer.validation_fraction * len(data) < MIN_HELD_OUT and len(est.shape_in_) == 1:
         other["trainer"] = replace(other["trainer"], step_plan=step_plan, validation_fraction=0.0)
     if is_linear:
         other["encoder"] = linear

@@ -17,7 +17,7 @@ from pindown.data.labels import numbered
 from pindown.data.sources import ArraySource, IndexedSource, require_finite_samples
 from pindown.errors import InputError
 
-Rows = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -59,7 +59,7 @@ def pair_up(
     device: torch.device | str = "cpu",
     *,
     groups: NDArray[np.generic] | None = None,
-    among: Rows | None = None,
+    among: IntArray | None = None,
 ) -> Pairing:
     """Return the pairs that ``y`` describes: positives like X, groups (1-d), or, if None, the next sample.
 
@@ -68,21 +68,21 @@ def pair_up(
     """
     x, n = on_device(X, torch.device(device)), len(X)
     if y is None or isinstance(y, str):
-        rows = samples_with_next(n, groups)
+        indices = samples_with_next(n, groups)
         if among is not None:
             is_there = np.isin(np.arange(n), among)
-            rows = rows[is_there[rows] & is_there[rows + 1]]
-        return _one_each(x, x, rows, rows + 1)
+            indices = indices[is_there[indices] & is_there[indices + 1]]
+        return _one_each(x, x, indices, indices + 1)
     y = np.asarray(y)
     if y.ndim == 0 or len(y) != n:
         has = len(y) if y.ndim else "none"
         raise InputError("y", f"X has {n} samples but y has {has}. Pass one positive, or one group, per sample.")
     shape = X.shape if isinstance(X, IndexedSource) else X.shape[1:]
-    rows = np.arange(n) if among is None else among
+    indices = np.arange(n) if among is None else among
     if y.ndim > 1 and y.shape[1:] == shape:
-        return _one_each(x, _positives(y, x, torch.device(device)), rows, rows)
+        return _one_each(x, _positives(y, x, torch.device(device)), indices, indices)
     if y.ndim == 1 or y.shape[1:] == (1,):
-        return _by_group(x, y.reshape(-1), rows)
+        return _by_group(x, y.reshape(-1), indices)
     raise InputError(
         "y",
         f"y must be an array of positives with the shape of X, {(n, *shape)}, a 1-d array of groups, or None (the next "
@@ -100,7 +100,9 @@ def _positives(y: NDArray[np.generic], x: Tensor | IndexedSource, device: torch.
     return on_device(whole, device)
 
 
-def _one_each(x: Tensor | IndexedSource, positives: Tensor | IndexedSource, anchors: Rows, places: Rows) -> Pairing:
+def _one_each(
+    x: Tensor | IndexedSource, positives: Tensor | IndexedSource, anchors: IntArray, places: IntArray
+) -> Pairing:
     """Pair samples of x with those at these places of an array of positives."""
     if len(anchors) < 2:
         raise InputError("pairs", f"{len(anchors)} pair of n_samples={len(x)} is left. Give at least 2 pairs.")
@@ -108,9 +110,9 @@ def _one_each(x: Tensor | IndexedSource, positives: Tensor | IndexedSource, anch
     return Pairing(x, positives, *_on_device_of(x, anchors, places, each, np.zeros_like(each), one, one))
 
 
-def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], rows: Rows) -> Pairing:
+def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], indices: IntArray) -> Pairing:
     """Pair each of these samples with another of its group; samples alone in their group are left out."""
-    _, label, count = numbered(groups[rows], "y", "group")
+    _, label, count = numbered(groups[indices], "y", "group")
     if (n_groups := int((count > 1).sum())) < 2:
         raise InputError(
             "y",
@@ -122,10 +124,10 @@ def _by_group(x: Tensor | IndexedSource, groups: NDArray[np.generic], rows: Rows
     size = count[label[order]]
     paired = size > 1
     skip = np.arange(len(order)) - first + 1  # start behind the anchor, and never come round to it
-    parts = (rows[order[paired]], rows[order], first[paired], skip[paired], size[paired], (size - 1)[paired])
+    parts = (indices[order[paired]], indices[order], first[paired], skip[paired], size[paired], (size - 1)[paired])
     return Pairing(x, x, *_on_device_of(x, *parts))
 
 
-def _on_device_of(x: Tensor | IndexedSource, *parts: Rows) -> tuple[Tensor, ...]:
+def _on_device_of(x: Tensor | IndexedSource, *parts: IntArray) -> tuple[Tensor, ...]:
     device = x.device if isinstance(x, Tensor) else "cpu"
     return tuple(torch.as_tensor(part, dtype=torch.int64, device=device) for part in parts)

@@ -18,16 +18,16 @@ from scipy.sparse.csgraph import connected_components
 from pindown.data.data import NEXT, Data
 from pindown.data.labels import as_numbers
 
-Rows = NDArray[np.int64]
+IntArray = NDArray[np.int64]
 
-FEWEST, MOST = 100, 2_000
+MIN_HELD_OUT, MAX_HELD_OUT = 100, 2_000
 """Samples held out. Where a fraction would be fewer, all are held out in turn, in folds; and no more than the second,
 unless one group alone has more."""
 
 FOLDS = 5
 """Folds of few samples, each of which is held out once."""
 
-LEAST_ROWS = 20
+MIN_SAMPLES = 20
 """Samples below which none are held out."""
 
 LARGEST_GROUP = 1 / 3
@@ -43,7 +43,7 @@ STRATIFIED_GROUPS = 500
 """Groups up to which strata are spread evenly, which takes time; more groups spread them by chance."""
 
 
-def assign_folds(groups: Rows, n_folds: int, rng: np.random.Generator, strata: Rows | None = None) -> Rows:
+def assign_folds(groups: IntArray, n_folds: int, rng: np.random.Generator, strata: IntArray | None = None) -> IntArray:
     """Return the fold of each sample: groups stay together, and folds have equal parts of each stratum; (n,).
 
     By scikit-learn's `StratifiedKFold`, `GroupKFold` or `StratifiedGroupKFold`. Groups and strata, such as classes, are
@@ -80,7 +80,9 @@ def assign_folds(groups: Rows, n_folds: int, rng: np.random.Generator, strata: R
     return fold
 
 
-def hold_out(groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None = None) -> NDArray[np.bool_]:
+def hold_out(
+    groups: IntArray, fraction: float, rng: np.random.Generator, strata: IntArray | None = None
+) -> NDArray[np.bool_]:
     """Choose about a fraction of the samples to hold out: whole groups, but no stratum as a whole; (n,).
 
     Nothing is held out of a single group, or where every stratum is in one group alone.
@@ -95,7 +97,7 @@ def hold_out(groups: Rows, fraction: float, rng: np.random.Generator, strata: Ro
     return np.isin(fold, order[0]) if len(order) > 1 else np.zeros(len(groups), dtype=bool)
 
 
-def keep_strata(fold: Rows, strata: Rows, groups: Rows | None = None) -> Rows:
+def keep_strata(fold: IntArray, strata: IntArray, groups: IntArray | None = None) -> IntArray:
     """Return the folds, −1 for samples (with their groups) whose stratum would be in one fold as a whole.
 
     Examples
@@ -112,8 +114,8 @@ def keep_strata(fold: Rows, strata: Rows, groups: Rows | None = None) -> Rows:
 
 
 def _ordered_folds(
-    groups: Rows, fraction: float, rng: np.random.Generator, strata: Rows | None
-) -> tuple[list[Rows], Rows]:
+    groups: IntArray, fraction: float, rng: np.random.Generator, strata: IntArray | None
+) -> tuple[list[IntArray], IntArray]:
     """Return sets of folds that make up a fraction of the samples each, the nearest first; and the folds."""
     part = Fraction(fraction).limit_denominator(20) if fraction > 0.1 else Fraction(1, math.ceil(1 / fraction))
     at_once, n_folds = part.numerator, part.denominator
@@ -130,33 +132,33 @@ def _ordered_folds(
 class Split:
     """Numbers of samples to learn from and of samples held out; and as many of the former, to compare with."""
 
-    learned: Rows
-    held_out: Rows
-    compared: Rows
+    learned: IntArray
+    held_out: IntArray
+    compared: IntArray
 
 
 def divided(
-    data: Data, *, share: float, seed: int, paired: bool = False, labelled: bool = False, folds: bool = True
+    data: Data, *, fraction: float, seed: int, paired: bool = False, labelled: bool = False, folds: bool = True
 ) -> tuple[Split, ...]:
     """Split data once, or in ``folds`` if there are few samples; return nothing if none can be held out.
 
     Samples of one group, and positives if they are ``paired``, stay together. If the signal is a label, each class has
-    samples to learn from. ``share`` is the fraction to hold out.
+    samples to learn from. ``fraction`` is the fraction to hold out.
 
     Examples
     --------
     >>> data = Data(np.arange(5_000.0)[:, None], groups=np.repeat(np.arange(50), 100))
-    >>> (only,) = divided(data, share=0.1, seed=0)
+    >>> (only,) = divided(data, fraction=0.1, seed=0)
     >>> len(only.learned), len(only.held_out), len(np.unique(only.held_out // 100))
     (4500, 500, 5)
-    >>> [len(split.held_out) for split in divided(data.take(np.arange(500)), share=0.1, seed=0)]
+    >>> [len(split.held_out) for split in divided(data.take(np.arange(500)), fraction=0.1, seed=0)]
     [100, 100, 100, 100, 100]
     """
     n = len(data)
-    if not share or n < LEAST_ROWS:
+    if not fraction or n < MIN_SAMPLES:
         return ()
-    in_turn = folds and share * n < FEWEST
-    fraction = 1 / FOLDS if in_turn else min(share, MOST / n)
+    in_turn = folds and fraction * n < MIN_HELD_OUT
+    fraction = 1 / FOLDS if in_turn else min(fraction, MAX_HELD_OUT / n)
     rng = np.random.default_rng(seed % 2**63)
     order, fold = _ordered_folds(_groups(data, paired), fraction, rng, _strata(data, paired, labelled))
     parts = [np.flatnonzero(np.isin(fold, some)) for some in order]
@@ -164,11 +166,11 @@ def divided(
         return ()
     held = [*zip(parts, [*parts[1:], *parts[:1]], strict=True)] if in_turn else [(parts[0], parts[1])]
     found = [Split(np.setdiff1d(np.arange(n), part), part, other) for part, other in held]
-    can = all(_can_be_learned(data, rows, paired) for each in found for rows in (each.learned, each.held_out))
+    can = all(_can_be_learned(data, indices, paired) for each in found for indices in (each.learned, each.held_out))
     return tuple(found) if can else ()
 
 
-def taken(data: Data, rows: Rows, *, paired: bool) -> Data:
+def taken(data: Data, indices: IntArray, *, paired: bool) -> Data:
     """Return some samples with their side variables; next samples become pairs if they followed each other.
 
     Examples
@@ -177,13 +179,13 @@ def taken(data: Data, rows: Rows, *, paired: bool) -> Data:
     >>> data.X.ravel().tolist(), data.pairs.ravel().tolist()
     ([0.0, 5.0, 6.0], [1.0, 6.0, 7.0])
     """
-    some = data.take(rows)
+    some = data.take(indices)
     if not paired or not _is_next(data):
         return some
-    return replace(some, pairs=NEXT, groups=runs(rows, data.groups)).paired()
+    return replace(some, pairs=NEXT, groups=runs(indices, data.groups)).paired()
 
 
-def runs(rows: Rows, groups: NDArray[np.generic] | None = None) -> Rows:
+def runs(indices: IntArray, groups: NDArray[np.generic] | None = None) -> IntArray:
     """Return the number of the run of consecutive samples, of one group, that each sample is in; (n,).
 
     Examples
@@ -191,19 +193,19 @@ def runs(rows: Rows, groups: NDArray[np.generic] | None = None) -> Rows:
     >>> runs(np.array([0, 1, 5, 6, 7]), np.array([0, 0, 0, 0, 0, 0, 1, 1])).tolist()
     [0, 0, 1, 2, 2]
     """
-    breaks = np.diff(rows) != 1
+    breaks = np.diff(indices) != 1
     if groups is not None:
-        breaks = breaks | (groups[rows[1:]] != groups[rows[:-1]])
+        breaks = breaks | (groups[indices[1:]] != groups[indices[:-1]])
     return np.concatenate([[0], breaks.cumsum()])
 
 
-def _can_be_learned(data: Data, rows: Rows, paired: bool) -> bool:
+def _can_be_learned(data: Data, indices: IntArray, paired: bool) -> bool:
     """Whether samples can be compared: there are two at least, or two pairs."""
-    if not paired or len(rows) < 2:
-        return len(rows) > 1
+    if not paired or len(indices) < 2:
+        return len(indices) > 1
     if _is_next(data):
-        return len(rows) - len(np.unique(runs(rows, data.groups))) > 1
-    return not _in_groups(data) or int((np.bincount(as_numbers(data.pairs[rows].reshape(-1))) > 1).sum()) > 1
+        return len(indices) - len(np.unique(runs(indices, data.groups))) > 1
+    return not _in_groups(data) or int((np.bincount(as_numbers(data.pairs[indices].reshape(-1))) > 1).sum()) > 1
 
 
 def _is_next(data: Data) -> bool:
@@ -218,7 +220,7 @@ def _in_groups(data: Data) -> bool:
     return bool(data.pairs.ndim == 1 or data.pairs.shape[1:] == (1,) != shape)
 
 
-def _groups(data: Data, paired: bool) -> Rows:
+def _groups(data: Data, paired: bool) -> IntArray:
     """Return what each sample stays together with: its group, and its positives; of a time series, its block."""
     n, together = len(data), []
     if data.groups is not None:
@@ -244,13 +246,13 @@ def _follow_each_other(data: Data) -> bool:
     """Whether positives that are given as an array are the next samples."""
     if _in_groups(data):
         return False
-    rows = np.linspace(0, len(data) - 2, 50).astype(np.int64)
-    after, pairs = data.X[rows + 1], data.pairs[rows]
+    indices = np.linspace(0, len(data) - 2, 50).astype(np.int64)
+    after, pairs = data.X[indices + 1], data.pairs[indices]
     # Where shapes differ, the fit raises an error that says so.
-    return after.shape == pairs.shape and bool((after == pairs).reshape(len(rows), -1).all(1).mean() > 0.5)
+    return after.shape == pairs.shape and bool((after == pairs).reshape(len(indices), -1).all(1).mean() > 0.5)
 
 
-def _strata(data: Data, paired: bool, labelled: bool) -> Rows | None:
+def _strata(data: Data, paired: bool, labelled: bool) -> IntArray | None:
     """Return what must have samples on both sides: the classes, or groups of positives if they are few."""
     if labelled and data.signal is not None:
         return as_numbers(np.reshape(data.signal, -1))

@@ -217,7 +217,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
     def _check_inputs(self, inputs: TrainingInput) -> None:
         """Raise if side variables cannot be learned from: before anything is computed of X."""
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         """Return what the method must know of the data before training, or raise; nothing is stored."""
         return DataSummary(self._requested_components())
 
@@ -229,13 +229,13 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Return the latent space, ℝ^d by default."""
         return Reals()
 
-    def _encoder_for(self, first: Preprocessing, device: torch.device) -> Make:
+    def _encoder_for(self, preprocessing: Preprocessing, device: torch.device) -> Make:
         """Return the function that makes the encoder after the preprocessing: by default as requested."""
-        return encoder_for(self.encoder, shape_of(first), device)
+        return encoder_for(self.encoder, shape_of(preprocessing), device)
 
-    def _tries_linear(self, first: Preprocessing) -> bool:
+    def _tries_linear(self, preprocessing: Preprocessing) -> bool:
         """Return whether a linear encoder is tried, too: if vectors have the default encoder."""
-        return self.encoder is default_network and len(first.shape_out) == 1
+        return self.encoder is default_network and len(preprocessing.shape_out) == 1
 
     @abstractmethod
     def _objective(self, encoder: Encoder, summary: Any, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
@@ -245,7 +245,7 @@ class BaseEncoder(Saves, NestedParameters, ClassNamePrefixFeaturesOutMixin, Tran
         """Return what the objective takes in addition to samples, from the side variables of some or all of them."""
         return ()
 
-    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
+    def _training_samples(self, inputs: TrainingInput, preprocessing: Preprocessing) -> TrainingInput:
         """Return the samples to train on: as they are; a method may preprocess them once, by `preprocessed`."""
         return inputs
 

@@ -164,15 +164,15 @@ class Training:
 
     def new_objective(self, seed: int, n_components: int | None = None) -> nn.Module:
         """Return the objective with an encoder at its initialisation."""
-        est, prepared, first = self.est, self.prepared, self.prepared.preprocessing
+        est, prepared, preprocessing = self.est, self.prepared, self.prepared.preprocessing
         summary = prepared.summary
         if n_components is not None:
             summary = replace(summary, n_components=n_components)
         with _random.forked(seed):
-            make = est._encoder_for(first, prepared.device)
-            body = built(type(est).__name__, "encoder", make, shape_of(first), summary.n_components)
+            make = est._encoder_for(preprocessing, prepared.device)
+            body = built(type(est).__name__, "encoder", make, shape_of(preprocessing), summary.n_components)
             body = body.linear if self.linear and isinstance(body, SkipMLP) else body
-            encoder = Encoder(copy.deepcopy(first), body, prepared.space)
+            encoder = Encoder(copy.deepcopy(preprocessing), body, prepared.space)
             return est._objective(encoder, summary, self.first_batches(seed))
 
     def first_batches(self, seed: int) -> Iterator[tuple[Tensor, ...]]:
@@ -277,9 +277,9 @@ def cross_validate(est: BaseEncoder, prepared: Prepared, *, linear: bool) -> Tra
     """Train one objective per fold, all in the same loop, with early stopping by the mean validation loss."""
     folds, held_out = [], []
     for split in prepared.inputs.splits:
-        first = est._fit_preprocessing(prepared.inputs.data.X, split.learned)
-        samples = est._training_samples(prepared.inputs, first)
-        fold = replace(prepared, preprocessing=first, samples=samples).with_rows(split.learned)
+        preprocessing = est._fit_preprocessing(prepared.inputs.data.X, split.learned)
+        samples = est._training_samples(prepared.inputs, preprocessing)
+        fold = replace(prepared, preprocessing=preprocessing, samples=samples).with_rows(split.learned)
         folds.append(Training(est, fold, training_batches(est, fold, samples), linear=linear))
         held_out.append(validation_batches(est, fold, split))
     objective = ParallelObjectives([fold.new_objective(prepared.seed) for fold in folds])
@@ -377,6 +377,6 @@ def _fields_of_batch(est: BaseEncoder, summary: DataSummary, batch: Batch) -> tu
     return x, *est._fields(summary, sides)
 
 
-def shape_of(first: Preprocessing) -> int | tuple[int, ...]:
+def shape_of(preprocessing: Preprocessing) -> int | tuple[int, ...]:
     """Return the shape of preprocessed samples, for vectors the number of features."""
-    return first.shape_out[0] if len(first.shape_out) == 1 else first.shape_out
+    return preprocessing.shape_out[0] if len(preprocessing.shape_out) == 1 else preprocessing.shape_out

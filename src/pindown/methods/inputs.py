@@ -143,13 +143,13 @@ def prepare(est: BaseEncoder, X: DataLike | Process, sides: Mapping[str, object]
     est._check_inputs(inputs)
     inputs = replace(inputs, splits=_splits(est, inputs, seed) if hold_out else ())
     rows = inputs.splits[0].learned if len(inputs.splits) == 1 else None
-    first = est._fit_preprocessing(inputs.data.X, rows)
-    check_components(est, first)
-    summary = est._summarize(inputs, first, seed)
+    preprocessing = est._fit_preprocessing(inputs.data.X, rows)
+    check_components(est, preprocessing)
+    summary = est._summarize(inputs, preprocessing, seed)
     if rows is not None and summary.rows is None:
         summary = replace(summary, rows=rows)
-    samples, space = est._training_samples(inputs, first), est._space(summary.n_components)
-    return Prepared(inputs, samples, first, summary, space, seed, device)
+    samples, space = est._training_samples(inputs, preprocessing), est._space(summary.n_components)
+    return Prepared(inputs, samples, preprocessing, summary, space, seed, device)
 
 
 def _splits(est: BaseEncoder, inputs: TrainingInput, seed: int) -> tuple[Split, ...]:
@@ -159,7 +159,7 @@ def _splits(est: BaseEncoder, inputs: TrainingInput, seed: int) -> tuple[Split, 
         return ()
     return divided(
         inputs.data,
-        share=0.0 if defaults.adversarial else est.trainer.validation_fraction,
+        fraction=0.0 if defaults.adversarial else est.trainer.validation_fraction,
         seed=seed,
         folds=defaults.cross_validated,
         paired=side == "pairs",
@@ -167,20 +167,20 @@ def _splits(est: BaseEncoder, inputs: TrainingInput, seed: int) -> tuple[Split, 
     )
 
 
-def preprocessed(first: Preprocessing, inputs: TrainingInput) -> TrainingInput:
+def preprocessed(preprocessing: Preprocessing, inputs: TrainingInput) -> TrainingInput:
     """Return samples in memory as a whitening that drops directions returns them; others unchanged."""
     data = inputs.data
-    if inputs.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(first, Whiten):
+    if inputs.source is not None or not isinstance(data.X, np.ndarray) or not isinstance(preprocessing, Whiten):
         return inputs
-    if first.scale is None or first.shape_out == first.shape_in:
+    if preprocessing.scale is None or preprocessing.shape_out == preprocessing.shape_in:
         return inputs
-    pairs = _through(first, data.pairs) if np.shape(data.pairs) == data.X.shape else data.pairs
-    return replace(inputs, data=replace(data, X=_through(first, data.X), pairs=pairs))
+    pairs = _through(preprocessing, data.pairs) if np.shape(data.pairs) == data.X.shape else data.pairs
+    return replace(inputs, data=replace(data, X=_through(preprocessing, data.X), pairs=pairs))
 
 
-def _through(first: Preprocessing, samples: ArrayLike) -> np.ndarray:
-    size = max(1, AT_ONCE // max(1, math.prod(first.shape_in)))
-    return torch.cat([first(part) for part in torch.as_tensor(as_array(samples)).split(size)]).numpy()
+def _through(preprocessing: Preprocessing, samples: ArrayLike) -> np.ndarray:
+    size = max(1, AT_ONCE // max(1, math.prod(preprocessing.shape_in)))
+    return torch.cat([preprocessing(part) for part in torch.as_tensor(as_array(samples)).split(size)]).numpy()
 
 
 def is_in_memory(X: object) -> bool:

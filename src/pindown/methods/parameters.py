@@ -85,14 +85,14 @@ def check_trainer(est: HasTrainer) -> None:
     est.trainer.check()
 
 
-def check_components(est: BaseEncoder, first: Preprocessing) -> None:
+def check_components(est: BaseEncoder, preprocessing: Preprocessing) -> None:
     """Raise if there are more latents than features, and the theorem needs an injective mixing."""
-    d, n_features = est.n_components, math.prod(first.shape_out)
+    d, n_features = est.n_components, math.prod(preprocessing.shape_out)
     if isinstance(d, numbers.Integral) and int(d) > n_features and est.needs_injective:
         raise ValueError(
             f"{type(est).__name__}: n_components={d} is more than n_features={n_features}. An injective mixing has at "
             "least as many features as latents: ask for fewer latents."
-            + (f" Preprocessing: {first.note}" if n_features < est.n_features_in_ else "")
+            + (f" Preprocessing: {preprocessing.note}" if n_features < est.n_features_in_ else "")
         )
 
 

@@ -26,7 +26,7 @@ FLOOR, STRONG = 0.03, 0.3  # strengths up to which there is no edge, and from wh
 N_RESAMPLES = 30
 
 DEPENDENT = 0.25  # distance correlation of a latent with those of other blocks above which these are not independent
-DEPENDENCE_ROWS = 1_000  # largest number of samples from which dependence is measured
+DEPENDENCE_SAMPLES = 1_000  # largest number of samples from which dependence is measured
 SHARED, MOST_BINS = 0.15, 8  # nats that dependent latents share (.15: normal, correlation .51); bins to count them
 
 
@@ -144,7 +144,7 @@ def dependence_of_blocks(latents: ArrayLike, blocks: Sequence[Sequence[int]]) ->
         others = np.delete(ranks, block, axis=1)
         for latent in block:
             own = ranks[:, [latent]]
-            found[latent] = distance_correlation(own, others, max_samples=DEPENDENCE_ROWS, random_state=0)
+            found[latent] = distance_correlation(own, others, max_samples=DEPENDENCE_SAMPLES, random_state=0)
     latent = max(found, key=lambda each: found[each])
     return found[latent], latent
 

@@ -285,8 +285,8 @@ class Classify(ClassifierMixin, Incremental):
     def _space(self, n_components: int) -> Space:
         return self._spaces(n_components)[0]
 
-    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
-        return preprocessed(first, inputs) if self.augment is None else inputs
+    def _training_samples(self, inputs: TrainingInput, preprocessing: Preprocessing) -> TrainingInput:
+        return preprocessed(preprocessing, inputs) if self.augment is None else inputs
 
     def _check_inputs(self, inputs: TrainingInput) -> None:
         if inputs.source is not None and inputs.data.signal is None:
@@ -298,7 +298,7 @@ class Classify(ClassifierMixin, Incremental):
             return  # the classes are known
         read_classes(inputs.data.signal, len(inputs.data), augmented=self.augment is not None)
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> ClassSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> ClassSummary:
         source, data = inputs.source, inputs.data
         known = source.prior if isinstance(source, Process) else None
         reasons: tuple[str, ...] = ()
@@ -307,21 +307,29 @@ class Classify(ClassifierMixin, Incremental):
         else:
             (classes, _, counts), reasons = read_classes(data.signal, len(data), augmented=self.augment is not None)
             prior = counts / counts.sum()
-        d = self._counted(inputs, first, len(classes)) if self.n_components is None else self._requested_components()
+        d = (
+            self._counted(inputs, preprocessing, len(classes))
+            if self.n_components is None
+            else self._requested_components()
+        )
         reasons = (*reasons, *too_few(len(classes), d))
         # With more samples the initialisation does not matter, and behind a nonlinear mixing means span too little.
-        few = source is None and self.augment is None and len(data) < SAMPLES_PER_FEATURE * math.prod(first.shape_in)
+        few = (
+            source is None
+            and self.augment is None
+            and len(data) < SAMPLES_PER_FEATURE * math.prod(preprocessing.shape_in)
+        )
         return ClassSummary(d, warnings=reasons, classes=classes, prior=prior, by_number=known is not None, few=few)
 
     @staticmethod
-    def _counted(inputs: TrainingInput, first: Preprocessing, n_classes: int) -> int:
+    def _counted(inputs: TrainingInput, preprocessing: Preprocessing, n_classes: int) -> int:
         """Return how many latents the labels can identify."""
-        data, n_features = inputs.data, math.prod(first.shape_in)
+        data, n_features = inputs.data, math.prod(preprocessing.shape_in)
         if data.signal is None:
             raise ValueError(
                 "Classify: n_components=None counts latents by labels, and there are none. Give n_components."
             )
-        most = max(1, min(math.prod(first.shape_out), n_classes - 1))
+        most = max(1, min(math.prod(preprocessing.shape_out), n_classes - 1))
         if inputs.n_samples >= SAMPLES_PER_FEATURE * n_features:
             return most
         rows = inputs.splits[0].learned if len(inputs.splits) == 1 else np.arange(len(data))

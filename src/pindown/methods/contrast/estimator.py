@@ -255,7 +255,7 @@ class Contrast(Incremental):
                 "where the box lies is not identified."
             )
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         if inputs.source is not None and "pairs" not in inputs.data.side_variables:
             raise ValueError(f"Contrast needs positives, but {inputs.source_name} has none.")
         if inputs.source is not None and inputs.data.nuisance is not None:
@@ -275,8 +275,8 @@ class Contrast(Incremental):
     def _space(self, n_components: int) -> Space:
         return self.space
 
-    def _training_samples(self, inputs: TrainingInput, first: Preprocessing) -> TrainingInput:
-        return preprocessed(first, inputs)
+    def _training_samples(self, inputs: TrainingInput, preprocessing: Preprocessing) -> TrainingInput:
+        return preprocessed(preprocessing, inputs)
 
     def _fields(self, summary: DataSummary, sides: Mapping[str, Any]) -> tuple[object, ...]:
         return (sides["pairs"],)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from pindown import networks, theory
 from pindown._random import RandomState
-from pindown.auditing.checks.supports import DEPENDENCE_ROWS
+from pindown.auditing.checks.supports import DEPENDENCE_SAMPLES
 from pindown.data import IndexedSource
 from pindown.errors import InputError
 from pindown.losses import DependencyCount, DependencySparsity, Penalty, pushforward
@@ -239,7 +239,7 @@ class Dictionary(Decodes, BaseEncoder):
         check_scalar(self.n_restarts, "n_restarts", numbers.Integral, min_val=1)
         check_penalty(self, self.penalty)
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DictionarySummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DictionarySummary:
         X, d = inputs.data.X, self._requested_components()
         constant = _constant_columns(X)
         if len(self.shape_in_) == 1 and len(constant):
@@ -283,7 +283,7 @@ class Dictionary(Decodes, BaseEncoder):
         for phase, penalty, max_iter in self._penalty_phases():
             objective.penalty = penalty
             log = _joined(log, training.minimise(objective, seed, phase, max_iter))
-        more = first_samples(training.first_batches(seed))[:DEPENDENCE_ROWS].to(held_out.device)
+        more = first_samples(training.first_batches(seed))[:DEPENDENCE_SAMPLES].to(held_out.device)
         return training.trained(objective, log, Found(bounds, agreement, structure_of(objective, held_out, more)))
 
     def _penalty_phases(self) -> list[tuple[str, Penalty, int]]:

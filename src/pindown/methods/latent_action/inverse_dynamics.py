@@ -275,7 +275,7 @@ class InverseDynamics(Saves, NestedParameters, BaseEstimator):
         device, seed = best_device(self.device), _random.draw_seed(self.random_state)
         fields = torch.as_tensor(before, device=device), after, labels, weight
         data = Data(before, pairs=after, groups=read_episodes(groups, n))
-        splits = divided(data, share=self.trainer.validation_fraction, seed=seed, paired=True, folds=False)
+        splits = divided(data, fraction=self.trainer.validation_fraction, seed=seed, paired=True, folds=False)
         split = splits[0] if splits else None
         if self.n_components is None:
             model, _ = self._train(fields, min(k, MOST_COUNTED), COUNTING_STEPS, seed)

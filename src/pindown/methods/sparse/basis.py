@@ -138,8 +138,8 @@ class SparseBasis(AtomEncoder):
         check_is_fitted(self)
         return sparsity(self.transform(self._validated(X, reset=False)))
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
-        vary = int((first(torch.as_tensor(inputs.some_samples)).var(0) > MIN_VARIANCE).sum())
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
+        vary = int((preprocessing(torch.as_tensor(inputs.some_samples)).var(0) > MIN_VARIANCE).sum())
         if self.n_components is None:
             return DataSummary(max(1, vary))
         if (d := self._requested_components()) > vary:

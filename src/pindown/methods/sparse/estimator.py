@@ -97,7 +97,7 @@ class GatedEncoder(AtomEncoder):
         if self.n_components is not None:
             self.gate(self._requested_components())  # raises if k is too large
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         n, d = inputs.n_samples, max(1, int(min(4 * self.n_features_in_, inputs.n_samples // 10)))
         d = d if self.n_components is None else self._requested_components()
         if n < d:

@@ -30,10 +30,9 @@ from pindown.methods.sparse.audit import SparsePairSpec
 from pindown.methods.sparse.autoencoder import Active, SparseAutoencoder, autoencoder_of, revival_samples
 from pindown.methods.sparse.estimator import GatedEncoder, Sparse
 from pindown.methods.sparse.saelens import with_encoder
-from pindown.networks import preprocessing
 from pindown.networks.encoder import Encoder
 from pindown.networks.gates import Gate, TopK
-from pindown.networks.preprocessing import Preprocessing, Rescale
+from pindown.networks.preprocessing import Preprocessing, Rescale, common_scale
 from pindown.networks.spaces import Reals
 from pindown.training import Trainer
 
@@ -448,13 +447,13 @@ class SparsePair(GatedEncoder):
             what = f"the number of active features of {type(self.gate).__name__} is not bounded"
             raise InputError("gate", f"SparsePair: {what}. Use TopK, BatchTopK or Matryoshka.")
 
-    def _summarize(self, inputs: TrainingInput, first: Preprocessing, seed: int) -> DataSummary:
+    def _summarize(self, inputs: TrainingInput, preprocessing: Preprocessing, seed: int) -> DataSummary:
         mlp = read_map(self.map)
         if (n_in := mlp.inner[0].shape[1]) != self.n_features_in_:
             found = f"map takes {n_in} features, but X has {self.n_features_in_}"
             raise InputError("X", f"SparsePair: {found}. Give the samples that go into the map.")
-        summary = super()._summarize(inputs, first, seed)
-        after = preprocessing.common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
+        summary = super()._summarize(inputs, preprocessing, seed)
+        after = common_scale(ArraySource(mlp(torch.as_tensor(inputs.some_samples))))
         return PairSummary(summary.n_components, warnings=summary.warnings, after=after)
 
     def _objective(self, encoder: Encoder, summary: DataSummary, batches: Iterator[tuple[Tensor, ...]]) -> nn.Module:
