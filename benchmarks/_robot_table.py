@@ -23,7 +23,7 @@ FITS = {
 
 def as_table(rows: list[dict[str, Any]]) -> str:
     """Return means over recordings as tables of Markdown: one for each set of arms and cameras."""
-    head = ["codes", "number", "worst arm", "mean", "of supervised, worst arm", "mean", "leakage", "above floor"]
+    head = ["latents", "number", "worst arm", "mean", "of supervised, worst arm", "mean", "leakage", "above floor"]
     head += ["transfer 0", str(PAIRS), "ten steps, own", "swapped", "the worst ratio"]
     lines = []
     for arms, cameras in dict.fromkeys((row["robots"], row["cameras"]) for row in rows):

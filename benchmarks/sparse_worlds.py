@@ -62,7 +62,7 @@ class Case:
     seeds: tuple[int, ...] = (0, 1, 2)
     n_test: int = 4_000
     shorter: int = 1  # how many times fewer steps a rate of SAELens is chosen by
-    revive: tuple[bool, ...] = (True,)  # whether silent codes of ours start anew; the first is the default
+    revive: tuple[bool, ...] = (True,)  # whether `Sparse` revives dead features; the first is the default
 
     @property
     def record(self) -> Path:
@@ -264,9 +264,9 @@ def table(case: Case, kept: list[Row]) -> str:
 KEYS = {
     "cosine": ("cosine with the truth", "{:.3f}"),
     "cosine, commonest quarter": ("of the commonest quarter", "{:.3f}"),
-    "f1": ("F1 of codes", "{:.3f}"),
-    "dead": ("silent codes", "{:.1%}"),
-    "rebuilt": ("variance rebuilt", "{:.3f}"),
+    "f1": ("F1 of features", "{:.3f}"),
+    "dead": ("dead features", "{:.1%}"),
+    "rebuilt": ("explained variance", "{:.3f}"),
 }
 """Columns of the table."""
 

@@ -73,7 +73,7 @@ def require_writable(path: Path) -> None:
 
 
 def remove_temporary(folder: Path) -> None:
-    """Delete the temporary files of `atomic_path` that a crash left in a folder, while nobody else writes there."""
+    """Delete the temporary files of `atomic_path` that a crash left in a folder to which no other process writes."""
     for path in folder.iterdir():
         if re.fullmatch(r"\..+\.[0-9a-f]{16}", path.name) and path.is_file():
             path.unlink()

@@ -77,7 +77,7 @@ def forked(random_state: RandomState = None) -> Iterator[None]:
     """Seed torch's global CPU generator inside the block, and restore it afterwards.
 
     ``nn.Module`` initialisers accept no generator. This is the one place that lends them a seeded one. Other threads
-    that use it wait meanwhile.
+    that use it have to wait.
 
     Examples
     --------

@@ -247,7 +247,7 @@ class Recovery:
     z_hat: Array  # (n, d)
     z_linear: Array  # (n, d) linear regression of the true latents on x
     warned: tuple[str, ...]  # identifiability warnings of the fit
-    unchecked: tuple[Assumption, ...]  # assumptions that nobody can check here
+    unchecked: tuple[Assumption, ...]  # assumptions that cannot be checked here
 
     @property
     def broken(self) -> tuple[Assumption, ...]:

@@ -261,7 +261,7 @@ def probe(
     regression is trained on the others; five folds of them, which keep groups together, choose its penalty. Next to its
     score on the held-out samples stand chance, the score of a control task (random labels of the groups, which no
     feature can predict in groups that were not seen), and the scores of other features on the same splits: of a network
-    that was not trained, and of the raw inputs. Without these nobody knows what training has to do with it.
+    that was not trained, and of the raw inputs. Only these comparisons show what training has added.
 
     Parameters
     ----------

@@ -20,7 +20,7 @@ from pindown.auditing.checks.samples import N_PARTS, splittable_samples
 from pindown.auditing.checks.verdict import Verdict
 from pindown.data.data import NEXT, Data, Sides, roles_of
 from pindown.data.files import require_in_memory
-from pindown.data.labels import Codes, as_numbers
+from pindown.data.labels import IntArray, as_numbers
 from pindown.data.splits import MIN_HELD_OUT, hold_out
 from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.metrics.recovery import MIN_SAMPLES_PER_LEVEL
@@ -81,8 +81,8 @@ class Samples:
 
     data: Data
     role: str | None = None
-    strata: Codes = None  # type: ignore[assignment]  # one for all, unless there are others
-    units: Codes | None = None
+    strata: IntArray = None  # type: ignore[assignment]  # one for all, unless there are others
+    units: IntArray | None = None
 
     has_noise: ClassVar[bool] = True
     """Whether part of X may be noise of single features."""
@@ -131,7 +131,7 @@ class Samples:
         return replace(self, data=replace(self.data, X=rng.permuted(self.X, axis=0)))
 
 
-def exchange(side: np.ndarray, units: Codes | None, rng: np.random.Generator) -> Codes:
+def exchange(side: np.ndarray, units: IntArray | None, rng: np.random.Generator) -> IntArray:
     """Return for each sample the one whose value it gets.
 
     Examples

@@ -121,15 +121,15 @@ def describe(data: Data) -> str:
     return f"images of {' × '.join(map(str, shape))}" if len(shape) > 1 else counted(shape[0], "activation")
 
 
-def _fit_command(path: Path, request: Request, asked: str | None, n_components: int) -> str | None:
+def _fit_command(path: Path, request: Request, estimator: str | None, n_components: int) -> str | None:
     """Return the fit that a plan leads to; None if a side variable has to be chosen first."""
     from pindown.runs import estimator_for
 
     try:
-        estimator_for(request.columns, asked)
+        estimator_for(request.columns, estimator)
     except ValueError:
         return None
-    words = ["pindown", "fit", str(path), *([] if asked is None else ["--estimator", asked])]
+    words = ["pindown", "fit", str(path), *([] if estimator is None else ["--estimator", estimator])]
     for name, value in {**request.columns.as_dict(), **request.image_options}.items():
         values = ["x".join(map(str, value))] if name == "size" else value if isinstance(value, list) else [value]
         for part in values:

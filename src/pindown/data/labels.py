@@ -11,19 +11,19 @@ from numpy.typing import ArrayLike, NDArray
 from pindown.data.data import as_array
 from pindown.errors import InputError
 
-Codes = NDArray[np.int64]
-"""The number of each sample's level, from 0; (n,)."""
+IntArray = NDArray[np.int64]
+"""Whole numbers, such as the number of each sample's level; (n,)."""
 
 
 class Numbered(NamedTuple):
     """The levels of a label, sorted; the number of each sample's level; and how many samples each level has."""
 
     values: NDArray[Any]
-    labels: Codes
-    counts: Codes
+    labels: IntArray
+    counts: IntArray
 
 
-def read_labels(name: str, values: ArrayLike, n_samples: int) -> Codes:
+def read_labels(name: str, values: ArrayLike, n_samples: int) -> IntArray:
     """Return the number of each sample's level, or raise if a label is missing, or is a quantity; (n,).
 
     Examples
@@ -74,7 +74,7 @@ def _require_complete(name: str, labels: NDArray[np.generic]) -> None:
         )
 
 
-def as_numbers(values: ArrayLike) -> Codes:
+def as_numbers(values: ArrayLike) -> IntArray:
     """Return the number of each sample's level, whatever it is: objects are compared as text; (n,).
 
     Examples
@@ -86,7 +86,7 @@ def as_numbers(values: ArrayLike) -> Codes:
     return np.unique(column.astype(str) if column.dtype.kind == "O" else column, return_inverse=True)[1].reshape(-1)
 
 
-def combined(*columns: NDArray[np.generic]) -> Codes:
+def combined(*columns: NDArray[np.generic]) -> IntArray:
     """Return the number of each sample's combination of levels; (n,) each → (n,).
 
     Examples

@@ -13,11 +13,9 @@ from torch import Tensor
 
 from pindown.data.batches import on_device, take
 from pindown.data.data import samples_with_next
-from pindown.data.labels import numbered
+from pindown.data.labels import IntArray, numbered
 from pindown.data.sources import ArraySource, IndexedSource, require_finite_samples
 from pindown.errors import InputError
-
-IntArray = NDArray[np.int64]
 
 
 @dataclass(frozen=True)

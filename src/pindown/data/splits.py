@@ -16,9 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
 from pindown.data.data import NEXT, Data
-from pindown.data.labels import as_numbers
-
-IntArray = NDArray[np.int64]
+from pindown.data.labels import IntArray, as_numbers
 
 MIN_HELD_OUT, MAX_HELD_OUT = 100, 2_000
 """Samples held out. Where a fraction would be fewer, all are held out in turn, in folds; and no more than the second,

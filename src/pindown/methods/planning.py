@@ -107,8 +107,8 @@ def _as_vectors(est: BaseEncoder, data: Data) -> tuple[BaseEncoder, Data]:
 
 def _with_preprocessing(found: Plan, shape: tuple[int, ...]) -> Plan:
     """Return a plan whose call makes samples vectors."""
-    asked = f"n_components={found.n_components}"
-    call = found.estimator.replace(asked, f"{asked}, preprocess=preprocessing.whiten", 1)
+    requested = f"n_components={found.n_components}"
+    call = found.estimator.replace(requested, f"{requested}, preprocess=preprocessing.whiten", 1)
     note = f"samples of shape {shape} are made vectors: preprocess=preprocessing.whiten (from pindown.networks)."
     return replace(found, estimator=call, notes=(*found.notes, note))
 

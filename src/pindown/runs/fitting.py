@@ -69,9 +69,9 @@ class Request:
         What is left open is planned before. The place is held until the end of the block.
         """
         data, images = self.data, self.image_options
-        asked = {"data": fingerprint(self.source), "columns": self.columns.as_dict(), **self.recipe.as_dict()}
-        asked |= {"pictures": images} if images else {}
-        run = place.begun(asked, force=force)
+        requested = {"data": fingerprint(self.source), "columns": self.columns.as_dict(), **self.recipe.as_dict()}
+        requested |= {"pictures": images} if images else {}
+        run = place.begun(requested, force=force)
         if run is not None:
             with place.held():
                 if run.recipe.estimator != self.recipe.estimator:
@@ -83,12 +83,12 @@ class Request:
         medians = dict(zip(data.names, np.median(data.X, axis=0).tolist(), strict=True)) if self.columns.impute else {}
         record = {
             "command": command,
-            "data": {"path": str(self.source.path.resolve()), "sha256": asked["data"], "n_samples": len(data)},
+            "data": {"path": str(self.source.path.resolve()), "sha256": requested["data"], "n_samples": len(data)},
             "columns": {**self.columns.as_dict(), "features": list(data.names), "drop": []},
             "recipe": recipe.as_dict(),
             **({"pictures": images} if images else {}),
             **({"medians": medians} if medians else {}),
-            "asked": asked,
+            "asked": requested,
             "notes": [*data.notes, *notes],
         }
         with place.begun_alone(record, force=force) as run:

@@ -91,15 +91,15 @@ class Run:
         """The file with the state of a fit under way; estimators with several parts add their names to it."""
         return self.path / "checkpoint" / "fit.safetensors"
 
-    def kind(self, asked: str | None = None) -> type[BaseEncoder]:
+    def kind(self, address: str | None = None) -> type[BaseEncoder]:
         """Return the class of the estimator: one that is installed, or the one at the address that the user gives.
 
         A record cannot choose what is imported.
         """
         name = self.recipe.estimator
-        kind = installed(name) if asked is None else find(asked)
-        if kind is None or (asked is not None and kind is not installed(name) and asked != name):
-            why = "which is not installed as a method" if asked is None else f"not {asked}"
+        kind = installed(name) if address is None else find(address)
+        if kind is None or (address is not None and kind is not installed(name) and address != name):
+            why = "which is not installed as a method" if address is None else f"not {address}"
             hint = f"If you know that package, name it: `estimator={printable(name)!r}`."
             raise InputError("estimator", f"{self.path} was fitted by {printable(name)}, {why}. {hint}")
         return kind
@@ -203,7 +203,7 @@ class Place:
             if not force:
                 raise _refused(f"{path} holds a finished run: give another name, or `force` to replace it.")
 
-    def begun(self, asked: dict[str, Any], *, force: bool) -> Run | None:
+    def begun(self, requested: dict[str, Any], *, force: bool) -> Run | None:
         """Return the unfinished run of the same request, if there is one; with `force` another one is ignored."""
         if not (self.unfinished / RECORD).is_file():
             return None
@@ -213,7 +213,7 @@ class Place:
             if force:
                 return None
             raise
-        changed = [name for name in asked if run.record["asked"].get(name) != asked[name]]
+        changed = [name for name in requested if run.record["asked"].get(name) != requested[name]]
         if not changed:
             return run
         if force:
@@ -234,7 +234,7 @@ class Place:
         self._made[:] = [folder for folder in self.unfinished.parents if not folder.exists()]
         self.path.parent.mkdir(parents=True, exist_ok=True)
         with self.held():
-            self._check_path(force=force)  # again: the fit that held the place before may have finished meanwhile
+            self._check_path(force=force)  # again: the fit that held the place may have finished since
             yield self._begin({"format": FORMAT, **record, "parts": {}, "versions": versions()})
 
     def _begin(self, record: dict[str, Any]) -> Run:

@@ -91,8 +91,8 @@ class Structured(Process):
                 continue
             if not separation or process.separation() >= separation:
                 return process
-        asked = f"`nonlinearity={nonlinearity}`, `injectivity={injectivity}` and `separation={separation}`"
-        why = f"none of {MAX_DRAWS} simulations with this `support` reached {asked}"
+        requested = f"`nonlinearity={nonlinearity}`, `injectivity={injectivity}` and `separation={separation}`"
+        why = f"none of {MAX_DRAWS} simulations with this `support` reached {requested}"
         raise InputError("support", f"{why}. Lower one of these thresholds, or add observed variables.")
 
     @property

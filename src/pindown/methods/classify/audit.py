@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from pindown.methods.classify.estimator import Classify
 
 K_STATISTICS = 2
-"""Sufficient statistics per latent that `theory.IVAE` is counted with: mean and variance, as in a normal law."""
+"""Sufficient statistics per latent assumed by `theory.IVAE`: mean and variance, as in a normal distribution."""
 
 
 _COUNTED = (

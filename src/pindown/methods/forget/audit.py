@@ -52,7 +52,7 @@ from pindown.auditing.spec import (
     Verdicts,
 )
 from pindown.data.data import Data
-from pindown.data.labels import Codes, is_quantity, read_labels
+from pindown.data.labels import IntArray, is_quantity, read_labels
 from pindown.errors import InputError, warn
 from pindown.methods.forget.nuisance import as_table, read_columns
 from pindown.methods.forget.selection import TRANSPORTED
@@ -246,7 +246,7 @@ class ForgetSpec(MethodSpec["Forget"]):
         return Choice({"n_bins": n_bins}, (note,))
 
 
-def joint_label(est: Forget, y: Any, n_samples: int) -> Codes:
+def joint_label(est: Forget, y: Any, n_samples: int) -> IntArray:
     """Return one number for each combination of values of a nuisance, quantities cut into bins."""
     table = as_table(y, n_samples)
     columns, kinds = read_columns(table, n_samples, _n_bins(est, table))
@@ -254,7 +254,7 @@ def joint_label(est: Forget, y: Any, n_samples: int) -> Codes:
     return np.unique(numbers, axis=0, return_inverse=True)[1].reshape(-1)
 
 
-def _label(est: Forget, data: Data) -> Codes:
+def _label(est: Forget, data: Data) -> IntArray:
     """Return the nuisance as one label, by the name that the caller knows."""
     if np.ndim(data.nuisance) == 1 and _n_bins(est, data.nuisance) is None:
         return read_labels("nuisance", data.nuisance, len(data))
