@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/emg.py`` (all cores, about twelve minutes on one; the recordings come with geomstats: ``pip
 install "pindown[examples]"``), or in parts, as in `_parts`. Settings were chosen on seeds 0 and 1, and from 10 on;
-those to quote are 2 to 6. Saved in results/, and put into docs/guides/batch-effects.md.
+those to quote are 2 to 6. Saved in results/, and put into docs/results/batch-effects.md.
 
 Two kinds of held-out rows. *windows*: a third of the windows, at random, so that readers and erasers have seen their
 neighbours in time. *repetitions*: two of six repetitions of all gestures, whole, so that nobody has; probes then also
@@ -35,7 +35,7 @@ from pindown.training import Trainer
 
 REPORT = 2, 7
 KINDS = "windows", "repetitions"
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "batch-effects.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "batch-effects.md"
 WINDOW = 125
 """Samples in a window, about half a second."""
 

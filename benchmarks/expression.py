@@ -2,7 +2,7 @@
 
 Run ``python benchmarks/expression.py`` (seeds 4 to 7, all cores; some three minutes a seed on one), or in parts, with
 ``--seeds``, ``--to`` and ``--parts`` as in `_parts`. Settings were chosen on seeds from 100 on. Saved in results/, and
-put into docs/guides/batch-effects.md.
+put into docs/results/batch-effects.md.
 
 *balanced*: 600 cells × 200 genes and 300 × 2,000, every laboratory with the same types; `Forget` with its defaults. Of
 1,200 fresh cells: the laboratory by the worst of three families of probes, the type by a linear reader of the cells
@@ -43,7 +43,7 @@ REPORT = range(4, 8)
 TOSSED = range(100, 140)
 """Seeds of tosses, of which a few would not tell a bias from luck."""
 
-PAGE = Path(__file__).parents[1] / "docs" / "guides" / "batch-effects.md"
+PAGE = Path(__file__).parents[1] / "docs" / "results" / "batch-effects.md"
 READERS = ["linear", "quadratic", "boosting"]
 COMPONENTS = (3, 5, 10, 20)
 """Principal components that are tried, the best of which counts; nobody would know which without the types."""
