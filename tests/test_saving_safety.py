@@ -465,6 +465,11 @@ def addresses(content, tensors):
     content["estimator"]["estimator"]["learned"]["loss_curve_"]["array"]["dtype"] = "|O"
 
 
+def text_that_is_cut(content, tensors):
+    texts = {"texts": {"dtype": "<U3", "shape": [1], "values": ["long"]}}
+    content["estimator"]["estimator"]["learned"]["n_iter_"] = texts
+
+
 def much_room(content, tensors):
     texts = {"texts": {"dtype": "<U1000000000", "shape": [1], "values": ["a"]}}
     content["estimator"]["estimator"]["learned"]["n_iter_"] = texts
@@ -517,7 +522,14 @@ def function_for_an_encoder(content, tensors):
 @pytest.mark.parametrize(
     "change",
     [
-        *(shared_again_and_again, tensor_for_an_argument, much_memory, beyond_its_memory, function_for_an_encoder),
+        *(
+            text_that_is_cut,
+            shared_again_and_again,
+            tensor_for_an_argument,
+            much_memory,
+            beyond_its_memory,
+            function_for_an_encoder,
+        ),
         *(missing_tensor, other_shape, other_type, nan, absurd, one_more, other_width, missing_bias, unknown_layer),
         *(hook, unknown_kind, odd_parameter, where_a_fit_writes, module_too_early, number_for_a_module, no_estimator),
         *(counted_from_the_end, another_encoder, far_apart, addresses, much_room, method, private, deep),

@@ -350,7 +350,10 @@ def _texts(dtype: Json, shape: Json, values: Json) -> NDArray[Any]:
     if kind.kind not in "US" or too_wide:
         raise ValueError(f"it has texts of {printable(dtype)}, which this version does not know")
     written = texts if kind.kind == "U" else [text.encode("latin-1") for text in texts]
-    return np.array(written, dtype=kind).reshape(_shape(shape))
+    array = np.array(written, dtype=kind)
+    if array.tolist() != written:  # numpy cuts text that is longer than its type
+        raise ValueError(f"it has texts that {printable(dtype)} does not hold")
+    return array.reshape(_shape(shape))
 
 
 def _replace(module: nn.Module, tensors: Mapping[str, Any], own: Mapping[str, Tensor | None]) -> None:
