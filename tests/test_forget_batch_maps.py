@@ -7,12 +7,14 @@ import pytest
 import torch
 from forgetting import moved, normal, small
 from pindown_papers.simulations import Expression
+from scipy import sparse
 from sklearn.linear_model import LogisticRegression
 
+import pindown
 from pindown import Forget, load, networks
 from pindown.auditing.refits import refitted
 from pindown.data.data import Data
-from pindown.errors import IdentifiabilityWarning
+from pindown.errors import IdentifiabilityWarning, InputError
 from pindown.methods.forget.adversarial import History
 from pindown.methods.forget.batch_maps import are_components, batch_matters, fit_batch_maps, level_effects
 from pindown.methods.forget.mixture import fit_mixture
@@ -390,3 +392,24 @@ def test_a_refit_is_of_the_same_kind():
     est = Forget(**quick).fit(x, site)
     again = refitted(est, Data(x[:300], nuisance=site[:300]), seed=1)
     assert again.batch_maps_ is not None
+
+
+def test_annotated_data_get_latents_and_what_was_found():
+    anndata = pytest.importorskip("anndata")
+    rng = np.random.default_rng(0)
+    donor = np.arange(300) % 2
+    counts = rng.poisson(np.exp(rng.normal(size=20) + 0.5 * np.outer(donor, rng.normal(size=20)) + 1))
+    obs = {"donor": np.array(["a", "b"])[donor], "type": np.where(np.arange(300) < 200, "T", None)}
+    adata = anndata.AnnData(sparse.csr_matrix(counts.astype(np.float32)), obs=obs)
+    with pytest.warns(UserWarning, match="raw counts: normalised"):
+        fit = pindown.forget(adata, batch_key="donor", labels_key="type")
+    assert adata.obsm["X_pindown"].shape == (300, fit.n_components_)
+    assert adata.uns["pindown"]["batch_key"] == ["donor"]
+    assert worst(adata.obsm["X_pindown"], donor) < 0.65 < worst(np.log1p(counts), donor)
+    with pytest.raises(InputError, match="no column 'lane'"):
+        pindown.forget(adata, "lane")
+
+
+def test_with_classes_given_shuffled_batches_are_left_alone_too():
+    x, site, cluster = sites(n=600)
+    assert fit_batch_maps(x, np.random.default_rng(3).permutation(site), 2, labels=cluster).removes_nothing

@@ -48,6 +48,7 @@ if TYPE_CHECKING:
     )
     from pindown.methods.alignment import align
     from pindown.methods.dictionary.disentangle import disentangle
+    from pindown.methods.forget.annotated import forget
     from pindown.methods.planning import plan
     from pindown.methods.sparse.activations import activations
     from pindown.saving import load
@@ -71,6 +72,7 @@ _HOME = {
     "align": "pindown.methods.alignment",
     "audit": "pindown.auditing.audit",
     "disentangle": "pindown.methods.dictionary.disentangle",
+    "forget": "pindown.methods.forget.annotated",
     "load": "pindown.saving",
     "optimizers": "pindown.training",
     "plan": "pindown.methods.planning",
@@ -99,6 +101,7 @@ __all__ = [
     "data",
     "disentangle",
     "errors",
+    "forget",
     "load",
     "losses",
     "methods",

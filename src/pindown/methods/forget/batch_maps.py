@@ -19,7 +19,7 @@ from pindown.methods.forget.mixture import (
     refit_mixture,
     selected_start,
 )
-from pindown.metrics.arrays import Labels, Matrix, largest_positive
+from pindown.metrics.arrays import Labels, Matrix, largest_positive, mean_by_label
 from pindown.networks.spectrum import spectrum
 
 MIN_KURTOSIS, MAX_KURTOSIS = 1.5, 30.0
@@ -301,7 +301,11 @@ def fit_batch_maps(
     found = level_effects(x, batch, n_batches, strata)
     units = np.exp(np.average(np.log(found.scale), axis=0, weights=weight))  # of what batches share
     scale = found.scale / units if keeps_scale else found.scale
-    matters = labels is not None or batch_matters(x, batch, n_batches, np.random.default_rng(random_state))
+    matters = batch_matters(x, batch, n_batches, np.random.default_rng(random_state))
+    if labels is not None and not matters and (labels >= 0).any():  # opposite effects in two classes
+        own = labels >= 0
+        residual = x[own] - mean_by_label(x[own], labels[own])[labels[own]]
+        matters = batch_matters(residual, batch[own], n_batches, np.random.default_rng(random_state))
     if not matters:
         spread = x.std(0)
         common = np.ones_like(spread) if keeps_scale else np.where(spread > 0, spread, 1.0)
@@ -313,6 +317,8 @@ def fit_batch_maps(
     apart = ((found.shift - weight @ found.shift / len(x)) / scale) @ maps.basis
     some = np.random.default_rng(random_state).permutation(len(x))[:MAX_SAMPLES]
     n, start, removes = number_of_components(len(x)), 0 * apart, True
+    if labels is not None and not matters:
+        return maps
     if labels is not None:
         n, labels = int(labels.max()) + 1, labels[some]
     else:
