@@ -46,7 +46,7 @@ class Source(ABC):
         """Go through the samples once, in order, at most so many at a time; endlessly if there is no end."""
 
     def epochs(self, n_samples: int) -> Iterator[Iterator[Batch]]:
-        """Go through the samples again and again; a stream that shuffles has an order of its own in each epoch."""
+        """Go through the samples again and again; a stream that shuffles has a new order in each epoch."""
         while True:
             yield self.blocks(n_samples)
 

@@ -19,8 +19,8 @@ from pindown.data.data import NEXT, Data
 from pindown.data.labels import IntArray, as_numbers
 
 MIN_HELD_OUT, MAX_HELD_OUT = 100, 2_000
-"""Samples held out. Where a fraction would be fewer, all are held out in turn, in folds; and no more than the second,
-unless one group alone has more."""
+"""Minimum and maximum number of held-out samples. If the fraction gives fewer, samples are split in folds. A single
+group may exceed the maximum."""
 
 FOLDS = 5
 """Folds of few samples, each of which is held out once."""
@@ -128,7 +128,7 @@ def _ordered_folds(
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Numbers of samples to learn from and of samples held out; and as many of the former, to compare with."""
+    """Indices of training samples and of held-out samples; and as many training samples, to compare their scores."""
 
     learned: IntArray
     held_out: IntArray

@@ -245,7 +245,7 @@ class ParallelObjectives(nn.Module):
 
 
 def train(est: BaseEncoder, prepared: Prepared) -> Trained:
-    """Return what an estimator learns from prepared data."""
+    """Train an estimator on prepared data, with the validation that suits the number of samples."""
     splits, step_plan = prepared.inputs.splits, est.trainer.step_plan
     if not splits and step_plan is not None:
         return train_by_plan(est, prepared, step_plan)

@@ -408,7 +408,7 @@ class _Training:
                     break
             new, held_out, stop, save = self._read(first, step, total, interrupted)
             if held_out is not None or self.length.may_end(len(curve)):
-                total = self.plan()
+                total = self.plan()  # early stopping shortens the plan; a loss that still falls lengthens it
             if save or stop or self.is_flat(curve) or len(curve) == total:
                 check_weights(self.state.objective, curve, total, self.descent.learning_rate, self.title)
                 if self.checkpoint is not None:

@@ -357,7 +357,7 @@ def _this_process() -> tuple[int, int]:
 
 
 def _part_of_process(pairing: Pairing, index: int, n_processes: int) -> Pairing:
-    """Return every n-th anchor, so that no process has a sample of its own among its negatives."""
+    """Return every n-th anchor, so that no pair is in two processes."""
     n = len(pairing) // n_processes * n_processes  # the same number for all
     per_anchor = ("anchors", "start", "skip", "size", "choices")
     return replace(pairing, **{name: getattr(pairing, name)[index:n:n_processes] for name in per_anchor})

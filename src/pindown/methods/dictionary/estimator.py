@@ -83,7 +83,7 @@ class Dictionary(Decodes, BaseEncoder):
         norm of the paper, which costs less with sampled columns. Others have no theorem, such as those of
         `pindown_papers.penalties`: nothing is rotated. With None or weight 0 the fit ends after the restarts.
     n_restarts : int
-        Fits from different initialisations, of which the best goes on. With one, data that are rolled up stay folded.
+        Number of initialisations. Training continues from the best. With one, rolled-up data may stay folded.
     encoder : callable
         Called as ``encoder(n_features, n_components)``, returns a module. For images it is called with their shape in
         place of ``n_features``, and the default is convolutional.
